@@ -27,6 +27,7 @@ SCENARIOS = {
     "memory": False,
     "broadcast": True,
     "throttled": False,
+    "concurrency": True,
     "emulator": True,
     "sync": True,
     "otel": True,
@@ -49,7 +50,7 @@ PACKAGES = [
     "tenacity",
     "uvloop",
 ]
-LIMIT = 300.0  # seconds after which a scenario is stopped
+LIMIT = 900.0  # seconds after which a scenario is stopped
 
 
 def arguments() -> argparse.Namespace:

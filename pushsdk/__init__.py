@@ -1,4 +1,7 @@
-"""A push client that reports the outcome of every user, and never retries into a second push unless asked."""
+"""A push client that reports the outcome of every user, and never retries into a second push unless asked.
+
+To read the code, start with ``client.py``; ``_core/__init__.py`` explains how it works.
+"""
 
 import importlib
 from typing import TYPE_CHECKING
@@ -35,12 +38,14 @@ if TYPE_CHECKING:
         ActionCategoryType,
         ActionComponent,
         CampaignCreated,
+        CampaignDict,
         CampaignRequest,
         ClickAction,
         InterruptionLevel,
         MediaType,
         MessageType,
         MobilePush,
+        MobilePushDict,
         Priority,
         PushRequest,
         RelevanceScore,
@@ -65,7 +70,7 @@ else:  # hidden from type checkers: with a module __getattr__ they would accept 
     def __getattr__(name):
         if name in __all__:
             for module in map(importlib.import_module, _MODULES):
-                if name in module.__all__:
+                if hasattr(module, name):
                     globals()[name] = value = getattr(module, name)
                     return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -74,8 +79,8 @@ else:  # hidden from type checkers: with a module __getattr__ they would accept 
         return __all__
 
 
-# The modules of the public names, cheap ones first. A name is imported on first use (PEP 562): ``pushsdk --help`` does
-# not import msgspec, and reading a run file does not import aiohttp.
+# The modules of the public names, cheap ones first: the first that has a name defines it. A name is imported on first
+# use (PEP 562): ``pushsdk --help`` does not import msgspec, and reading a run file does not import aiohttp.
 _MODULES = (
     "pushsdk._core.outcome",
     "pushsdk._core.errors",
@@ -86,8 +91,8 @@ _MODULES = (
     "pushsdk._core.placeholders",
     "pushsdk._core.lint",
     "pushsdk._core.stop_policy",
-    "pushsdk._audience.audience",
     "pushsdk._runs.run_file.journal",
+    "pushsdk._audience.audience",
     "pushsdk._runs.progress",
     "pushsdk._runs.report",
     "pushsdk.client",
@@ -111,6 +116,7 @@ __all__ = [
     "BroadcastError",
     "BroadcastReport",
     "CampaignCreated",
+    "CampaignDict",
     "CampaignRequest",
     "ClaimStoreError",
     "ClickAction",
@@ -125,6 +131,7 @@ __all__ = [
     "MediaType",
     "MessageType",
     "MobilePush",
+    "MobilePushDict",
     "NotSentError",
     "Outcome",
     "OutcomeUnknownError",

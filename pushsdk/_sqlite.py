@@ -39,7 +39,12 @@ def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Co
     Raises ``FileRefused``, without changing the file, if it is a link, belongs to another program, has another version,
     or is writable by other users. Raises OSError and sqlite3.Error too.
     """
-    opened = _find_or_make(path)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    opened = os.lstat(path)
+    if not S_ISREG(opened.st_mode):
+        kind = "folder" if S_ISDIR(opened.st_mode) else "link" if S_ISLNK(opened.st_mode) else "device"
+        raise FileRefused(f"it is a {kind}")
     if opened.st_size:
         _recognize(path, form, timeout)
     db = connect(path, timeout=timeout)
@@ -59,30 +64,18 @@ def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Co
     return db
 
 
-def _find_or_make(path: Path) -> os.stat_result:
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    file = os.lstat(path)
-    if not S_ISREG(file.st_mode):
-        kind = "folder" if S_ISDIR(file.st_mode) else "link" if S_ISLNK(file.st_mode) else "device"
-        raise FileRefused(f"it is a {kind}")
-    return file
-
-
 def _log_ahead(db: sqlite3.Connection, timeout: float) -> None:
     """Switch to a write-ahead log. SQLite's busy timeout does not cover two processes that do this at once."""
-    until = time.monotonic() + timeout
-    while True:
+    until, mode = time.monotonic() + timeout, ""
+    while not mode:
         try:
             (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
             time.sleep(0.002)
-            continue
-        if mode != "wal":
-            raise FileRefused(f"its folder allows no write-ahead log, only {mode}")
-        return
+    if mode != "wal":
+        raise FileRefused(f"its folder allows no write-ahead log, only {mode}")
 
 
 def _recognize(path: Path, form: FileFormat, timeout: float) -> None:

@@ -2,7 +2,7 @@
 
 ``send`` makes a ``Call`` (``_core.batching``); equal calls share a batch (``_io.queue``), which is sent as requests
 (``_io.batch_sender``, ``_io.sender``) over aiohttp (``_io.transport``, ``_io.fast_post``). One table says what each
-attempt means (``_core.outcome``).
+attempt means (``_core.outcome``). ``_core/__init__.py`` defines the words and names the module for each.
 """
 
 from __future__ import annotations
@@ -12,18 +12,25 @@ import math
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import Any, NoReturn, Self, Unpack
+from urllib.parse import urlsplit
 
-from pushsdk._audience.chunks import ChunkSource, RequestSource
+from pushsdk._audience.source import RequestSource, UserSource
 from pushsdk._core import wire
-from pushsdk._core.address import check_base_url, check_headers, check_proxy, redacted
-from pushsdk._core.arguments import check_policy, check_setting, check_timeout, check_users
+from pushsdk._core.address import check_base_url, check_headers, check_proxy, is_loopback, redacted, redacted_location
+from pushsdk._core.arguments import check_setting, check_timeout, check_users
 from pushsdk._core.batching import Call, Content, Options
-from pushsdk._core.error_mapping import BODY_KEPT, error_for
-from pushsdk._core.errors import ConfigurationError, PartialError, UnexpectedResponseError, ValidationError
+from pushsdk._core.error_mapping import error_for, set_answer
+from pushsdk._core.errors import (
+    ConfigurationError,
+    PartialError,
+    UnexpectedResponseError,
+    ValidationError,
+    unexpected_keyword,
+)
 from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
 from pushsdk._core.operations import CREATE_CAMPAIGN
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout, check_seconds
+from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Seconds, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
@@ -31,19 +38,21 @@ from pushsdk._io.sender import ApiRequest
 from pushsdk._io.transport import Session, check_session, check_ssl
 from pushsdk._public import set_public_module
 from pushsdk._runs import api as runs
-from pushsdk._runs.keyed import keyed_sends
-from pushsdk._runs.options import RunPath, RunSettings
+from pushsdk._runs.keyed import KeyedSends
+from pushsdk._runs.pipeline import RunPath, RunSettings
 from pushsdk._runs.report import BroadcastReport
 from pushsdk.options import ClientOptions, RunOptions
-
-__all__ = ["AsyncPushClient"]
 
 
 class AsyncPushClient:
     """An async client of the push service: sends pushes, creates campaigns, and reports the outcome of every user.
 
-    Use ``async with AsyncPushClient(base_url, api_key) as client:``, or call ``aclose`` at the end. A client may be
-    constructed anywhere; it is used in one event loop of one process.
+    A client may be constructed anywhere; it is used in one event loop of one process. Close it by ``async with`` or by
+    ``aclose``.
+
+    Example:
+        async with AsyncPushClient(base_url, api_key) as client:
+            receipt = await client.send("user-1", MobilePush(title={"en": "Hello"}, ios_enabled=True))
     """
 
     def __init__(
@@ -54,39 +63,48 @@ class AsyncPushClient:
         session: Session | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        """Check the arguments; nothing is opened yet. For the options see ``pushsdk.options.ClientOptions``.
+        """Check the arguments; nothing is opened yet.
 
-        ``base_url`` and ``api_key`` default to the variables PUSHSDK_BASE_URL and PUSHSDK_API_KEY. ``base_url`` is
-        https; http is allowed to localhost, 127.0.0.0/8 and ::1, and anywhere with ``allow_insecure``. ``api_key`` may
-        be a sync or async callable, which is called for each attempt. ``session``, an aiohttp ClientSession, is used
-        and never closed.
+        Args:
+            base_url: Address of the service, without ``/v1``; by default the variable PUSHSDK_BASE_URL. It is https;
+                http is allowed to localhost, 127.0.0.0/8 and ::1, and anywhere with ``allow_insecure``.
+            api_key: The key, or a sync or async callable that is called for each attempt; by default the variable
+                PUSHSDK_API_KEY.
+            session: Your own aiohttp ClientSession, which is never closed here.
+            **options: See ``pushsdk.options.ClientOptions``.
 
-        Raises ConfigurationError, without quoting the key or the URL.
+        Raises:
+            ConfigurationError: An argument is missing or wrong. The text quotes neither the key nor the URL.
         """
         api_key = redacted(os.environ.get("PUSHSDK_API_KEY") if api_key is None else api_key)
         base_url = redacted(os.environ.get("PUSHSDK_BASE_URL") if base_url is None else base_url)
         options["proxy"] = proxy = redacted(options.get("proxy"))
+        options["claims"] = claims = redacted_location(options.get("claims"))
         if unknown := options.keys() - ClientOptions.__optional_keys__:
-            raise TypeError(f"AsyncPushClient() got an unexpected keyword argument {min(unknown)!r}")
+            raise unexpected_keyword("AsyncPushClient", min(unknown), ClientOptions.__optional_keys__)
         if api_key is None:
+            if base_url is None:
+                raise ConfigurationError(
+                    "no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and PUSHSDK_API_KEY"
+                )
             raise ConfigurationError("no api_key: pass it, or set PUSHSDK_API_KEY")
-        allow_insecure, on_event = options.get("allow_insecure", False), options.get("on_event")
-        if not isinstance(allow_insecure, bool):
-            raise ConfigurationError(f"allow_insecure must be True or False; got {type(allow_insecure).__name__}")
+        allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
+        on_event = options.get("on_event")
         checked_url = check_base_url(base_url, allow_insecure=allow_insecure)
         check_session(session)
         check_ssl(ssl := options.get("ssl"))
         if on_event is not None and not callable(on_event):
             raise ConfigurationError(f"on_event must be a callable that takes one event; got {type(on_event).__name__}")
-        policy = check_policy(options.get("retry"), RetryPolicy.safe())
+        shows = os.environ.get("PUSHSDK_SHOW_ANSWERS") == "1" or is_loopback(urlsplit(checked_url).hostname or "")
+        policy = check_setting(RetryPolicy, "retry", options.get("retry"), RetryPolicy.safe())
         timeout = check_timeout(options.get("timeout"), Timeout())
         self._engine = Engine(
             EngineSettings(
                 base_url=checked_url,
                 credentials=Credentials(api_key),
-                batching=check_setting(Batching, "batching", options.get("batching")),
-                limits=check_setting(Limits, "limits", options.get("limits")),
-                rate=check_setting(Rate, "rate", options.get("rate")),
+                batching=check_setting(Batching, "batching", options.get("batching"), Batching()),
+                limits=check_setting(Limits, "limits", options.get("limits"), Limits()),
+                rate=check_setting(Rate, "rate", options.get("rate"), Rate()),
                 session=session,
                 proxy=None
                 if proxy is None
@@ -96,10 +114,11 @@ class AsyncPushClient:
                 headers=check_headers(options.get("headers")),
                 keepalive=check_seconds("keepalive", options.get("keepalive", 4.0)),
                 on_event=on_event,
+                show_answers=check_setting(bool, "show_answers", options.get("show_answers"), shows),
             )
         )
         self._options = self._engine.options_of(policy, timeout)
-        self._keyed = keyed_sends(options.get("claims"), self._engine)
+        self._keyed = None if claims is None else KeyedSends(claims, self._engine)
 
     def __repr__(self) -> str:
         engine = getattr(self, "_engine", None)
@@ -114,11 +133,13 @@ class AsyncPushClient:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def aclose(self, drain: float = 30.0) -> DrainReport:
+    async def aclose(self, drain: Seconds = 30.0) -> DrainReport:
         """Refuse new calls, wait up to ``drain`` seconds for the calls in flight, cancel the rest, and close.
 
-        Cancelled calls get their true outcome, NOT_SENT or UNKNOWN; the report lists their users. A second call does
-        nothing.
+        A second call does nothing.
+
+        Returns:
+            The users of the calls that ended meanwhile. Cancelled calls have their true outcome, NOT_SENT or UNKNOWN.
         """
         seconds = check_seconds("drain", drain, or_zero=True)
         engine = self._engine
@@ -132,21 +153,36 @@ class AsyncPushClient:
         message: MobilePush | Mapping[str, Any],
         *,
         custom_fields: Mapping[str, Any] | None = None,
-        timeout: Timeout | float | None = None,
+        timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
         idempotency_key: str | None = None,
     ) -> Receipt:
-        """Push a message to one user, or to at most ``Batching.max_users`` users. Returns when all are accepted.
+        """Push a message to one user or to several, and return when all are accepted.
 
-        Concurrent calls with an equal message are merged into one request. A duplicate id counts once. ``timeout`` is
-        a Timeout, or the total in seconds. ``idempotency_key`` (at most 512 bytes; needs the option ``claims``) names
-        a job that may run several times: the call sends to users that no earlier call with the key has sent to, and to
-        users with a temporary rejection. The others keep their recorded outcome, or are UNKNOWN if that is unclear or
-        another call is sending to them.
+        Concurrent calls with an equal message are merged into one request.
 
-        Raises ValidationError before anything is sent; NotSentError, RejectedError or OutcomeUnknownError if all users
-        share that outcome; PartialError if their outcomes differ. To learn the outcome of a call that takes too long,
-        use ``timeout``, not ``asyncio.timeout``.
+        Args:
+            user_ids: One id, or at most ``Batching.max_users`` ids. A duplicate id counts once.
+            message: The message, or a mapping with the names of the interface.
+            custom_fields: Any JSON object, for the placeholders of the message.
+            timeout: A Timeout, or the total in seconds; by default the client's. To learn the outcome of a call that
+                takes too long, use this and not ``asyncio.timeout``.
+            retry: The policy of this call; by default the client's.
+            idempotency_key: Name of a job that may run several times, at most 512 bytes; needs the option ``claims``.
+                The call sends to users that no earlier call with the key has sent to, and to users with a temporary
+                rejection. The others keep their recorded outcome, or are UNKNOWN if that is unclear or another call is
+                sending to them.
+
+        Raises:
+            ValidationError: The input can't be sent. Nothing was sent.
+            NotSentError: No byte was sent for any user.
+            RejectedError: The service rejected all users.
+            OutcomeUnknownError: All users may have been pushed.
+            PartialError: The users have different outcomes.
+
+        Example:
+            receipt = await client.send(["user-1", "user-2"], message, timeout=5.0)
+            print(receipt.users, receipt.status)
         """
         engine = self._engine
         loop = asyncio.get_running_loop()
@@ -161,7 +197,7 @@ class AsyncPushClient:
         call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users), duplicates)
         if idempotency_key is not None and self._keyed is None:
             raise ConfigurationError(
-                "idempotency_key needs a claim store: pass claims= to the client (see pushsdk.claims)"
+                "idempotency_key needs a claim store: pass claims= to the client, for example 'sqlite:claims.db'"
             )
         if engine.backlog.is_full:
             ids = b""  # a call that waits for room holds no bytes
@@ -180,19 +216,20 @@ class AsyncPushClient:
         except asyncio.CancelledError:
             engine.queue.cancel(call)
             raise
-        return receipt or engine.queue.conclude(call)
+        return receipt or engine.pending.conclude(call)
 
     async def create_campaign(
         self,
         request: CampaignRequest | Mapping[str, Any],
         *,
-        timeout: Timeout | float | None = None,
+        timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
     ) -> CampaignCreated:
-        """Create a push campaign, and return its uuid.
+        """Create a push campaign, and return its uuid. Raises as ``send`` does, and:
 
-        Raises as ``send`` does, and UnexpectedResponseError if the campaign was created but the response has no
-        readable uuid. After an OutcomeUnknownError, look up its ``external_id`` before you create the campaign again.
+        Raises:
+            OutcomeUnknownError: The campaign may exist: look up its ``external_id`` before you create it again.
+            UnexpectedResponseError: The campaign was created, but the response has no readable uuid.
         """
         engine = self._engine
         loop = engine.enter()
@@ -218,22 +255,24 @@ class AsyncPushClient:
             engine.campaigns.discard(job)
             engine.pending.ended(job)
         if verdict.outcome is not Outcome.ACCEPTED:
-            raise error_for(verdict, external_id=external_id)
+            target = engine.settings.target(CREATE_CAMPAIGN)
+            raise error_for(verdict, target=target, timeout=options.timeout, external_id=external_id)
         engine.counters.campaigns += 1
-        answer = verdict.body or b""
-        try:
-            return wire.decode_campaign_created(answer)
-        except ValueError:
+        created = wire.decode_campaign_created(job.evidence.body or b"")
+        if created is None:
             error = UnexpectedResponseError(
-                f"the campaign was created (HTTP {verdict.status}), but its uuid can't be read from the answer",
+                f"the campaign was created (HTTP {verdict.status}, {engine.settings.target(CREATE_CAMPAIGN)}), but the "
+                "answer has no uuid that can be read. Don't create it again: look it up by its externalId",
                 attempts=verdict.attempts,
             )
-            error.status, error.body, error.external_id = verdict.status or 0, answer[:BODY_KEPT], external_id
-        raise error
+            error.external_id = external_id
+            set_answer(error, verdict.attempts[-1])
+            raise error
+        return created
 
     async def broadcast(
         self,
-        user_ids: Iterable[str] | AsyncIterable[str] | ChunkSource,
+        user_ids: Iterable[str] | AsyncIterable[str] | UserSource,
         message: MobilePush | Mapping[str, Any],
         *,
         custom_fields: Mapping[str, Any] | None = None,
@@ -244,15 +283,30 @@ class AsyncPushClient:
     ) -> BroadcastReport:
         """Push one message to any number of users, in constant memory. Failures are in the report, not raised.
 
-        The run is planned first: the distinct ids (``dedupe=False`` keeps duplicates) are cut into requests and stored
-        in the file ``run`` (mode 0600, as it holds user ids) or in a temporary one. Each request is claimed in that
-        file before its first byte is sent, and settled afterwards. An existing ``run`` is resumed, also after kill -9,
-        without reading ``user_ids`` again; message, base_url and source must be the same. Users that were claimed and
-        never settled are UNKNOWN, and skipped unless ``on_unknown="resend"``. Throttled and unsent requests are retried
-        until ``stop_policy`` ends the run. Set ``stop`` to end the run after the requests in flight. For the options
-        see ``pushsdk.options.RunOptions``.
+        The run is planned first: the distinct ids are cut into requests and stored in the run file. Each request is
+        claimed in that file before its first byte is sent, and settled afterwards. Throttled and unsent requests are
+        retried until ``stop_policy`` ends the run.
 
-        Raises ValidationError or ConfigurationError before anything is sent, RunFileError if the file can't be used.
+        Args:
+            user_ids: Ids from any iterable, or an Audience.
+            message: The message, or a mapping with the names of the interface.
+            custom_fields: Any JSON object, for the placeholders of the message.
+            run: Path of the run file (mode 0600, as it holds user ids); by default a temporary file. An existing run is
+                resumed, also after kill -9, without reading ``user_ids`` again; message, base_url and source must be
+                the same. Users that were claimed and never settled are UNKNOWN, and skipped unless
+                ``on_unknown="resend"``.
+            stop: Ends the run after the requests in flight, once it is set.
+            dedupe: False keeps duplicate ids.
+            **options: See ``pushsdk.options.RunOptions``.
+
+        Raises:
+            ValidationError: The message or an id can't be sent. Nothing was sent.
+            ConfigurationError: An option is wrong. Nothing was sent.
+            RunFileError: The run file can't be used.
+
+        Example:
+            report = await client.broadcast(Audience.read("users.parquet"), message, run="spring.run")
+            print(report.accepted, report.unknown)
         """
         return await runs.broadcast(
             self._engine,
@@ -275,8 +329,14 @@ class AsyncPushClient:
     ) -> BroadcastReport:
         """Send many requests, each with its own message: planned, claimed and settled like a ``broadcast``.
 
-        Each item has ``user_ids`` (at most ``Batching.max_users``) and a ``message``. An existing ``run`` is resumed
-        without reading ``requests`` again. Raises as ``broadcast`` does.
+        Args:
+            requests: Items with ``user_ids`` (at most ``Batching.max_users``) and a ``message``.
+            run: Path of the run file. An existing run is resumed without reading ``requests`` again.
+            stop: Ends the run after the requests in flight, once it is set.
+            **options: See ``pushsdk.options.RunOptions``.
+
+        Raises:
+            PushError: The errors of ``broadcast``.
         """
         settings = self._run_settings(run, stop, options)
         return await runs.send_each(self._engine, settings, requests)
@@ -290,12 +350,13 @@ class AsyncPushClient:
     ) -> BroadcastReport:
         """Resume a run file. Needs nothing but the file and a client with the same base_url.
 
-        Raises RunFileError if the file is not a run, is in use or damaged, or if its plan was never finished.
+        Raises:
+            RunFileError: The file is not a run, is in use or damaged, or its plan was never finished.
         """
         settings = self._run_settings(run, stop, options)
         return await runs.resume(self._engine, settings)
 
-    def with_options(self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None) -> Self:
+    def with_options(self, *, timeout: Timeout | Seconds | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a client with another timeout or policy. Both share everything else and are closed together."""
         client = object.__new__(type(self))
         client.__dict__ |= self.__dict__
@@ -330,12 +391,15 @@ class AsyncPushClient:
 
     def _run_settings(self, run: RunPath | None, stop: asyncio.Event | None, options: RunOptions) -> RunSettings:
         self._engine.enter()
+        if unknown := options.keys() - RunOptions.__optional_keys__:
+            raise unexpected_keyword("broadcast, send_each and resume", min(unknown), RunOptions.__optional_keys__)
         policy, timeout = self._options.policy, self._options.timeout
         return RunSettings(run=run, stop=stop, policy=policy, timeout=timeout, **options)
 
     def _options_of(self, timeout: object, retry: object) -> Options:
         own = self._options
-        return self._engine.options_of(check_policy(retry, own.policy), check_timeout(timeout, own.timeout))
+        policy = check_setting(RetryPolicy, "retry", retry, own.policy)
+        return self._engine.options_of(policy, check_timeout(timeout, own.timeout))
 
 
 set_public_module(__name__)

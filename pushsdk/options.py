@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from pushsdk._core.events import Event
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Seconds, Timeout
 from pushsdk._core.stop_policy import StopPolicy
-from pushsdk._runs.options import OnUnknown
+from pushsdk._runs.pipeline import OnUnknown
 from pushsdk._runs.progress import Progress
 from pushsdk.claims.store import ClaimStore
 
@@ -23,7 +23,7 @@ class SendingOptions(TypedDict, total=False):
 
     retry: RetryPolicy | None
     """The rules for retries after a failed attempt. Default: ``RetryPolicy.safe()``."""
-    timeout: Timeout | float | None
+    timeout: Timeout | Seconds | None
     """A Timeout, or the total in seconds. Default: ``Timeout()``."""
     batching: Batching | None
     """The merging of concurrent sends into one request. Default: ``Batching()``."""
@@ -44,13 +44,18 @@ class ClientOptions(SendingOptions, total=False):
 
     ssl: ssl_module.SSLContext | None
     """A context with your own certificates. It must verify. Default: the system's certificates."""
-    keepalive: float
+    keepalive: Seconds
     """Seconds for which an idle connection is kept. Keep it below the server's: a connection that the server has closed
     is replaced, at the cost of a new one. Default: 4.0."""
     on_event: Callable[[Event], Any] | None
     """A callable that is called with each event."""
-    claims: ClaimStore | None
-    """The claim store for ``send(..., idempotency_key=)``. AsyncPushClient never closes it; PushClient does."""
+    show_answers: bool | None
+    """Quote what the service answered in the texts of errors, though it may name users. Default: only if ``base_url``
+    is loopback, or if PUSHSDK_SHOW_ANSWERS is ``1``. The attributes of errors have it in any case."""
+    claims: ClaimStore | str | None
+    """The claim store for ``send(..., idempotency_key=)``: a store, which AsyncPushClient never closes and PushClient
+    does; or its location, and the client opens and closes it: ``sqlite:PATH``, ``directory:PATH``, ``redis://HOST``,
+    ``postgresql://HOST/DATABASE`` or ``memory:``."""
 
 
 class RunOptions(TypedDict, total=False):

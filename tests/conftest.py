@@ -38,5 +38,5 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run async tests on a loop whose clock stops while the machine stalls, as client and server share the loop."""
+    """Run async tests on a loop with a clock that stops while the machine stalls, because both sides share the loop."""
     return {"patient": PatientLoop}

@@ -5,13 +5,13 @@ Everything here is sync, for a separate thread. Nothing is read before it is ite
 
 import os
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import IO, Any, Literal, TypeVar
 
 import msgspec
 
-from pushsdk._audience.chunks import Chunk, chunks_of
-from pushsdk._audience.distinct import BATCH, Row
+from pushsdk._audience.distinct import Row
 from pushsdk._audience.duckdb_reader import ParquetFiles, SqlQuery
 from pushsdk._audience.source import ReadCounts, deduplicated, printable
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
@@ -21,8 +21,6 @@ from pushsdk._core.models import UNSET, MobilePush, PushRequest
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
 from pushsdk._public import set_public_module
-
-__all__ = ["Audience", "AudienceSummary", "Personalized"]
 
 T = TypeVar("T")
 
@@ -124,21 +122,6 @@ class Audience:
         counts = ReadCounts()
         return self._counted(self._source.distinct_ids(counts) if distinct else self._source.ids(counts), counts)
 
-    def chunks(self, *, fixed: int, max_users: int, max_bytes: int, distinct: bool = True) -> Iterator[list[Chunk]]:
-        """Yield the ids as the chunks of a plan, all but the last full. See ``chunks_of`` for the bounds."""
-        bounds = {"fixed": fixed, "max_users": max_users, "max_bytes": max_bytes}
-        # Cut many at a time: about a batch of ids, in whole chunks.
-        size = max_users * max(1, BATCH // max_users)
-        waiting: list[str] = []
-        for ids in self.ids(distinct=distinct):
-            waiting += ids
-            if len(waiting) >= size:
-                whole = len(waiting) // max_users * max_users
-                yield list(chunks_of(waiting[:whole], **bounds))
-                del waiting[:whole]
-        if waiting:
-            yield list(chunks_of(waiting, **bounds))
-
     def rows(self, *, distinct: bool = True) -> Iterator[list[Row]]:
         """Yield the ids, each with the other columns of its row, in batches.
 
@@ -181,22 +164,15 @@ class Audience:
         self._summary = msgspec.convert(counts, AudienceSummary, from_attributes=True)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Personalized:
     """Requests made from the rows of an audience. Each iteration is a new reading."""
 
-    def __init__(
-        self,
-        audience: Audience,
-        message: MobilePush | Mapping[str, Any],
-        into: str,
-        custom_fields: Mapping[str, Any] | None,
-        distinct: bool,
-    ) -> None:
-        self._audience = audience
-        self._message = message
-        self._into = into
-        self._custom_fields = custom_fields
-        self._distinct = distinct
+    _audience: Audience
+    _message: MobilePush | Mapping[str, Any]
+    _into: str
+    _custom_fields: Mapping[str, Any] | None
+    _distinct: bool
 
     @property
     def source(self) -> str:

@@ -62,10 +62,6 @@ class Distinct(AbstractContextManager["Distinct"]):
         self._spill: _Spill | None = None
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Release the memory and the file. Safe to call twice."""
         self._seen = set()
         if self._spill is not None:
             self._spill.close()
@@ -154,7 +150,6 @@ class _Spill:
             self._write()
 
     def parts(self) -> Iterator[Iterator[bytes]]:
-        """Yield the blocks of each part."""
         self._write()
         return map(self._read, self._blocks)
 

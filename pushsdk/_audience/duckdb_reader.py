@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -129,9 +129,9 @@ _VALUE_SQL: Mapping[str, str] = {
 }
 
 
-def column_types(db: Connection, sql: str, parameters: Sequence[Any] = ()) -> dict[str, str]:
+def column_types(db: Connection, sql: str) -> dict[str, str]:
     """Return the type of each column of a table or table expression, as DuckDB writes types."""
-    rows = db.execute(f"DESCRIBE SELECT * FROM {sql}", parameters).fetchall()
+    rows = db.execute(f"DESCRIBE SELECT * FROM {sql}").fetchall()
     return {name: kind for name, kind, *_ in rows}
 
 
@@ -212,7 +212,6 @@ class ValueColumns:
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -227,20 +226,13 @@ def _matches(pattern: str, kind: str) -> bool:
 # -- sources ----------------------------------------------------------------------------------------------------------
 
 
-class Relation(NamedTuple):
-    """A table expression of an open database: its name in errors, its SQL, and the parameters of the SQL."""
+# The rows to read, a view in each open database.
+_VIEW = "pushsdk_audience"
 
-    db: Connection
-    name: str
-    sql: str
-    parameters: tuple[Any, ...] = ()
 
-    def types(self) -> dict[str, str]:
-        return column_types(self.db, self.sql, self.parameters)
-
-    def row_count(self) -> int:
-        [(rows,)] = self.db.execute(f"SELECT count(*) FROM {self.sql}", self.parameters).fetchall()
-        return int(rows)
+def _row_count(db: Connection) -> int:
+    [(rows,)] = db.execute(f"SELECT count(*) FROM {_VIEW}").fetchall()
+    return int(rows)
 
 
 class _DuckdbSource(ABC):
@@ -252,32 +244,35 @@ class _DuckdbSource(ABC):
         self._key = key
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
-        with self._opened() as relation:
-            id_sql = self._id_sql(relation)
-            for rows in self._select(relation, id_sql, id_sql):
+        with self._opened() as db:
+            id_sql = self._id_sql(column_types(db, _VIEW))
+            for rows in self._select(db, id_sql, id_sql):
                 counts.read += len(rows)
                 yield list(itertools.chain.from_iterable(rows))
 
     def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
-        has_begun = False
         try:
-            for ids in self._distinct(counts):
-                has_begun = True
-                yield ids
+            with self._opened() as db:
+                id_sql = self._id_sql(column_types(db, _VIEW))
+                for rows in self._select(db, id_sql, f"{id_sql}, count(*)", tail=" GROUP BY 1"):
+                    read = sum(map(operator.itemgetter(1), rows))
+                    counts.read += read
+                    counts.duplicates += read - len(rows)
+                    yield [row[0] for row in rows]
             return
         except ValidationError as error:
-            if has_begun or duckdb_cause(error) != "OutOfMemoryException":
+            if counts.read or duckdb_cause(error) != "OutOfMemoryException":
                 raise
         # Slower than DuckDB, but needs no more memory for more ids: what DuckDB can spill is limited.
         yield from deduplicated(self.ids(counts), counts)
 
     def rows(self, counts: ReadCounts, columns: Collection[str] | None) -> Iterator[list[Row]]:
-        with self._opened() as relation:
-            types = relation.types()
-            id_sql = id_expression(self._name, self._key, types)
+        with self._opened() as db:
+            types = column_types(db, _VIEW)
+            id_sql = self._id_sql(types)
             names = [name for name in types if name != self._key and (columns is None or name in columns)]
-            values = ValueColumns(relation.name, types, names)
-            for rows in self._select(relation, id_sql, ", ".join([id_sql, *values.sql]), size=ROWS):
+            values = ValueColumns(self._name, types, names)
+            for rows in self._select(db, id_sql, ", ".join([id_sql, *values.sql]), size=ROWS):
                 batch = values.of(rows, counts.read + 1)
                 counts.read += len(rows)
                 yield batch
@@ -285,40 +280,37 @@ class _DuckdbSource(ABC):
     # -- the parts --------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _opened(self) -> AbstractContextManager[Relation]: ...
+    def _opened(self) -> AbstractContextManager[Connection]:
+        """Open a database with the view."""
 
-    @abstractmethod
-    def _distinct(self, counts: ReadCounts) -> Iterator[list[str]]: ...
+    def _parts(self, db: Connection) -> Iterator[str]:
+        """Yield the name of each part of the rows while the view shows that part; each counts its rows from 1."""
+        yield self._name
 
-    def _parts(self, relation: Relation) -> list[Relation]:
-        """Return the parts of the relation, for an error; each part counts its rows from 1."""
-        return [relation]
-
-    def _id_sql(self, relation: Relation) -> str:
-        return id_expression(self._name, self._key, relation.types())
+    def _id_sql(self, types: Mapping[str, str]) -> str:
+        return id_expression(self._name, self._key, types)
 
     def _select(
-        self, relation: Relation, id_sql: str, columns: str, *, tail: str = "", size: int = BATCH
+        self, db: Connection, id_sql: str, columns: str, *, tail: str = "", size: int = BATCH
     ) -> Iterator[list[Any]]:
         """Yield the rows in batches; the first of the columns is the id. Raises ValidationError for a bad id."""
-        result = relation.db.execute(f"SELECT {columns} FROM {relation.sql}{tail}", relation.parameters)
+        result = db.execute(f"SELECT {columns} FROM {_VIEW}{tail}")
         while rows := result.fetchmany(size):
             if not all(map(operator.itemgetter(0), rows)):
-                raise self._bad_id(relation, id_sql)
+                raise self._bad_id(db, id_sql)
             yield rows
 
-    def _bad_id(self, relation: Relation, id_sql: str) -> ValidationError:
+    def _bad_id(self, db: Connection, id_sql: str) -> ValidationError:
         kind_sql = json_type_expression(id_sql, self._key)
         key = printable(self._key, 60)
-        for part in self._parts(relation):
-            row = part.db.execute(
+        for part in self._parts(db):
+            row = db.execute(
                 f"SELECT number, id IS NULL, kind FROM (SELECT row_number() OVER () AS number, {id_sql} AS id, "
-                f"{kind_sql} AS kind FROM {part.sql}) WHERE id IS NULL OR id = '' LIMIT 1",
-                part.parameters,
+                f"{kind_sql} AS kind FROM {_VIEW}) WHERE id IS NULL OR id = '' LIMIT 1"
             ).fetchone()
             if row:
                 number, missing, kind = row
-                return ValidationError(f"{printable(part.name)}, row {number}: {key} is {bad_id_reason(missing, kind)}")
+                return ValidationError(f"{printable(part)}, row {number}: {key} is {bad_id_reason(missing, kind)}")
         # The query's result was another one this time.
         return ValidationError(f"{printable(self._name)}: {key} is NULL or empty in a row")
 
@@ -336,38 +328,30 @@ class ParquetFiles(_DuckdbSource):
         return list_files(self._path).description()
 
     def count(self) -> int:
-        with self._opened() as relation:
-            return relation.row_count()
-
-    def _distinct(self, counts: ReadCounts) -> Iterator[list[str]]:
-        # The files know their number of rows: counting the rows of each id takes a third longer.
-        users = 0
-        with self._opened() as relation:
-            read = relation.row_count()
-            id_sql = self._id_sql(relation)
-            for rows in self._select(relation, id_sql, f"DISTINCT {id_sql}"):
-                users += len(rows)
-                yield list(itertools.chain.from_iterable(rows))
-        counts.read = read
-        counts.duplicates = read - users
+        with self._opened() as db:
+            return _row_count(db)
 
     @contextmanager
-    def _opened(self) -> Iterator[Relation]:
+    def _opened(self) -> Iterator[Connection]:
         listing = list_files(self._path)
         with connection() as db:
             try:
                 with duckdb_errors(self._name, unfit=self._UNFIT):
-                    yield _parquet(db, self._name, listing.paths)
+                    _show(db, listing.paths)
+                    yield db
             except ValidationError as error:
                 # Look for the file that caused the error.
                 for path in listing.paths if duckdb_cause(error) else ():
                     with duckdb_errors(str(path), unfit=self._UNFIT):
-                        _parquet(db, str(path), [path]).row_count()
+                        _show(db, [path])
+                        _row_count(db)
                 raise
         listing.check_unchanged()
 
-    def _parts(self, relation: Relation) -> list[Relation]:
-        return [_parquet(relation.db, str(path), [path]) for path in list_files(self._path).paths]
+    def _parts(self, db: Connection) -> Iterator[str]:
+        for path in list_files(self._path).paths:
+            _show(db, [path])
+            yield str(path)
 
 
 class SqlQuery(_DuckdbSource):
@@ -383,24 +367,18 @@ class SqlQuery(_DuckdbSource):
         digest = hashlib.sha256(self._sql.encode(errors="replace")).hexdigest()[:16]
         return f"query {digest}: {printable(' '.join(self._sql.split()))}"
 
-    def _distinct(self, counts: ReadCounts) -> Iterator[list[str]]:
-        with self._opened() as relation:
-            id_sql = self._id_sql(relation)
-            for rows in self._select(relation, id_sql, f"{id_sql}, count(*)", tail=" GROUP BY 1"):
-                read = sum(map(operator.itemgetter(1), rows))
-                counts.read += read
-                counts.duplicates += read - len(rows)
-                yield [row[0] for row in rows]
-
     @contextmanager
-    def _opened(self) -> Iterator[Relation]:
+    def _opened(self) -> Iterator[Connection]:
         with connection() as db, duckdb_errors(self._name):
             check_select(db, self._sql)
-            db.execute(f"CREATE TEMP VIEW pushsdk_audience AS {self._sql}")
-            yield Relation(db, self._name, "pushsdk_audience")
+            db.execute(f"CREATE TEMP VIEW {_VIEW} AS {self._sql}")
+            yield db
 
 
-def _parquet(db: Connection, name: str, paths: Sequence[Path]) -> Relation:
-    # DuckDB would read a name with these characters as a pattern. A parameter keeps the names out of the SQL.
-    names = [re.sub(r"([*?\[])", r"[\1]", str(path)) for path in paths]
-    return Relation(db, name, "read_parquet(?, union_by_name = true, hive_partitioning = false)", (names,))
+def _show(db: Connection, paths: Sequence[Path]) -> None:
+    """Have the view show these Parquet files."""
+    # DuckDB would read a name with these characters as a pattern.
+    names = [re.sub(r"([*?\[])", r"[\1]", str(path)).replace("'", "''") for path in paths]
+    files = ", ".join([f"'{name}'" for name in names])
+    options = "union_by_name = true, hive_partitioning = false"
+    db.execute(f"CREATE OR REPLACE TEMP VIEW {_VIEW} AS SELECT * FROM read_parquet([{files}], {options})")

@@ -13,18 +13,45 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from pushsdk._audience.distinct import Distinct
 from pushsdk._core.errors import ValidationError
+from pushsdk._core.models import PushRequest
 
 MAX_DEPTH = 90  # a little less than wire has for the whole request
 
 _SHOWN = 20
 # The first line of a file without a header holds values: a name that looks like an id is not shown.
 _NAME = re.compile(r"[^\W\d](?:[^\W\d]|[ .-]|\d{1,2}(?!\d)){0,40}")
+
+
+class _AudienceSource(Protocol):
+    @property
+    def source(self) -> str:
+        """Description of the audience: another description is another audience."""
+
+    @property
+    def duplicates(self) -> int:
+        """Number of rows left out because their id was in an earlier row; known when the reading has ended."""
+
+
+@runtime_checkable
+class UserSource(_AudienceSource, Protocol):
+    """Users that are read in batches, in a thread: an ``Audience``."""
+
+    def ids(self, *, distinct: bool) -> Iterator[list[str]]:
+        """Yield the ids in batches."""
+
+
+@runtime_checkable
+class RequestSource(_AudienceSource, Protocol):
+    """Requests that are read in batches, in a thread: a personalized ``Audience``."""
+
+    def batches(self) -> Iterator[Sequence[PushRequest]]:
+        """Yield the requests in batches."""
 
 
 class ReadCounts(msgspec.Struct):

@@ -204,10 +204,14 @@ def read_json(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
     for number, line in enumerate(_lines(file, context), 1):
         try:
             row = _decode(line)
-            fields = _json_fields(row, context) if context.rows else {}
+            others = row.items() if context.rows else ()
+            fields = {name: sendable(value) for name, value in others if value is not None and context.takes(name)}
         except (msgspec.MsgspecError, RecursionError, ValueError):
             if line.strip():
-                raise context.line_error(number, _json_error(line, number)) from None
+                is_array = number == 1 and line.lstrip().startswith("[")
+                advice = "an array: write one object a line instead (jq -c '.[]' does)"
+                problem = advice if is_array else "not a JSON object, or nested too deeply"
+                raise context.line_error(number, problem) from None
             context.counts.blank += 1
             continue
         user = row.get(key)
@@ -219,16 +223,6 @@ def read_json(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
             kind = "an empty text" if user == "" else type(user).__name__
             raise context.line_error(number, f"{printable(key)} must be a text or an integer; got {kind}")
         yield (user, fields) if context.rows else user
-
-
-def _json_fields(row: dict[str, Any], context: ReadContext) -> dict[str, Any]:
-    return {name: sendable(value) for name, value in row.items() if value is not None and context.takes(name)}
-
-
-def _json_error(line: str, number: int) -> str:
-    if number == 1 and line.lstrip().startswith("["):
-        return "an array: write one object a line instead (jq -c '.[]' does)"
-    return "not a JSON object, or nested too deeply"
 
 
 FORMATS: Mapping[str, Form] = {

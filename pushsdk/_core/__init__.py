@@ -18,12 +18,12 @@ request
 attempt
     One try of a request, with the method and path of ``operations``. ``_io.sender`` makes attempts under deadlines and
     the retry budget; ``policy`` decides on retries and delays, ``_io.retrying`` runs the loop. A stale connection is
-    replaced within an attempt.
+    noticed by ``_io.fast_post.check_stale`` and replaced within the attempt, by ``_io.sender``.
 evidence
     Facts of one attempt: bytes written, status, failure. ``_io.transport`` and ``_io.fast_post`` record them, and
     nothing changes them afterwards.
 outcome
-    ACCEPTED, REJECTED, NOT_SENT or UNKNOWN. The table in ``outcome`` maps evidence to the outcome of an attempt. The
+    ACCEPTED, REJECTED, NOT_SENT or UNKNOWN. ``TABLE`` in ``outcome`` says which status or failure means what. The
     outcomes of all attempts join to the verdict on the request: ACCEPTED, else UNKNOWN, else REJECTED, else NOT_SENT.
     ``error_mapping`` turns a verdict into the exception, ``results`` holds the values that calls return.
 
@@ -40,8 +40,9 @@ user state
     ``decisions`` maps a verdict to the state.
 claim
     A durable record that a request is about to be sent: the users become CLAIMED before the first byte, and are
-    settled after the attempt. After a crash CLAIMED means UNKNOWN. ``_runs.log`` keeps claims in a run file,
-    ``_runs.claim_log`` in a claim store; ``idempotency`` decides what a stored claim means for the next call.
+    settled after the attempt. The users of a chunk whose process was killed stay CLAIMED, which means UNKNOWN for a
+    resume. ``_runs.log`` keeps claims in a run file, ``_runs.claim_log`` in a claim store; ``idempotency`` decides
+    what a stored claim means for the next call.
 
 Only what provably did not take effect is retried by default.
 """

@@ -73,8 +73,7 @@ def check_base_url(url: object, *, allow_insecure: bool) -> str:
     without userinfo, query and fragment, and without ``/v1`` at the end.
     """
     url = text = redacted(url)
-    error = _base_url_error(text, allow_insecure)
-    if error is not None:
+    if error := _base_url_error(text, allow_insecure):
         raise ConfigurationError(error)
     scheme, _, rest = str.__str__(text).rstrip("/").partition(":")
     return f"{scheme.lower()}:{rest}"
@@ -83,8 +82,7 @@ def check_base_url(url: object, *, allow_insecure: bool) -> str:
 def check_proxy(url: object, *, base_url: str, allow_insecure: bool) -> HeaderSecret:
     """Return the proxy URL, redacted for its password. Raises ConfigurationError if the proxy would see the Api-Key."""
     url = text = redacted(url)
-    error = _url_error("proxy", text, userinfo=True)
-    if error is not None:
+    if error := _url_error("proxy", text, userinfo=True):
         raise ConfigurationError(error)
     if base_url.startswith("http:") and not allow_insecure:
         raise ConfigurationError(f"proxy: {EXPOSED}")
@@ -129,12 +127,18 @@ def redacted(value: object) -> Any:
     return HeaderSecret(value) if isinstance(value, str) else HeaderSecret()
 
 
+def redacted_location(value: Any) -> Any:
+    """Return the location of a claim store as a HeaderSecret, as it may hold a password; a store unchanged."""
+    return HeaderSecret(value) if isinstance(value, str) else value
+
+
 # Errors are returned, not raised: the frames below hold parts of the URL, and a traceback may show local variables.
 
 
 def _base_url_error(url: str | None, allow_insecure: bool) -> str | None:
-    error = _url_error("base_url", url)
-    if error is not None or url is None:
+    if url is None:
+        return "no base_url: pass it, or set PUSHSDK_BASE_URL"
+    if error := _url_error("base_url", url):
         return error
     parts = urlsplit(url)
     if "?" in url or "#" in url:
@@ -150,9 +154,10 @@ def _base_url_error(url: str | None, allow_insecure: bool) -> str | None:
 
 
 def _url_error(name: str, url: str | None, *, userinfo: bool = False) -> str | None:
-    rule = f"{name} must be an absolute URL, for example 'https://push.example/api'"
+    example = "https://push.example/api" if name == "base_url" else "http://proxy.example:3128"
+    rule = f"{name} must be an absolute URL, for example {example!r}"
     if not isinstance(url, str) or not url:
-        return f"{rule}, or set PUSHSDK_BASE_URL" if name == "base_url" else rule
+        return f"{rule}: it is empty, or not a str"
     if re.search(r"[^\x21-\x7e]|\\", url):
         return f"{name} must not contain a space, a line end, a backslash or another character that no URL has"
     try:

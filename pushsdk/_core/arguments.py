@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterable, Iterable, Mapping
+from datetime import timedelta
 from typing import TypeVar
 
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError, must_be
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.words import count
+
+T = TypeVar("T")
 
 
 def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
@@ -38,13 +41,22 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
     return distinct, encoded[1:-1], len(ids) - len(distinct)
 
 
-def check_policy(retry: object, default: RetryPolicy) -> RetryPolicy:
-    """Return the policy, or the default for None. Raises ConfigurationError."""
-    if retry is None:
+_RULES = {
+    bool: "True or False",
+    Batching: "a Batching, for example Batching(linger=0.005)",
+    Limits: "a Limits, for example Limits(in_flight=8)",
+    Rate: "a Rate, for example Rate(users_per_second=100)",
+    RetryPolicy: "a RetryPolicy, for example RetryPolicy.safe() or RetryPolicy.none()",
+}
+
+
+def check_setting(kind: type[T], name: str, setting: object, default: T) -> T:
+    """Return the setting, or the default for None. Raises ConfigurationError unless it is of this kind."""
+    if setting is None:
         return default
-    if not isinstance(retry, RetryPolicy):
-        raise must_be("retry", "a RetryPolicy, for example RetryPolicy.safe() or RetryPolicy.none()", retry)
-    return retry
+    if not isinstance(setting, kind):
+        raise must_be(name, _RULES[kind], setting)
+    return setting
 
 
 def check_timeout(timeout: object, default: Timeout) -> Timeout:
@@ -53,19 +65,7 @@ def check_timeout(timeout: object, default: Timeout) -> Timeout:
         return default
     if isinstance(timeout, Timeout):
         return timeout
-    if isinstance(timeout, (int, float)) and not isinstance(timeout, bool):
-        return Timeout(total=timeout, attempt=default.attempt, connect=default.connect)
-    raise must_be("timeout", "a Timeout, or the total in seconds", timeout)
-
-
-T = TypeVar("T", Batching, Limits, Rate)
-
-
-def check_setting(kind: type[T], name: str, setting: object) -> T:
-    """Return the setting, or the defaults of its class for None. Raises ConfigurationError."""
-    if setting is None:
-        return kind()
-    if not isinstance(setting, kind):
-        example = {Batching: "linger=0.005", Limits: "in_flight=8", Rate: "users_per_second=100"}[kind]
-        raise must_be(name, f"a {kind.__name__}, for example {kind.__name__}({example})", setting)
-    return setting
+    if not isinstance(timeout, (int, float, timedelta)) or isinstance(timeout, bool):
+        raise must_be("timeout", "a Timeout, or the total in seconds", timeout)
+    total = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    return default.within(total)

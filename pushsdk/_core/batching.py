@@ -5,14 +5,13 @@ Decides and counts; the shell awaits. No order is promised between calls.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
-from pushsdk._core.outcome import Verdict
+from pushsdk._core.outcome import Guarded, Verdict
 from pushsdk._core.policy import Batching, RetryPolicy, Timeout
 from pushsdk._core.splitting import LearnedSizes
 
@@ -54,7 +53,7 @@ Key = tuple[bytes, bytes | None, Options]
 
 # Without the cycle collector: it would traverse tens of thousands of queued calls again and again. So a cycle through
 # ``Call.batch`` has to be broken by hand: a batch that is DONE drops its calls.
-class Call(msgspec.Struct, eq=False, gc=False):
+class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     """One ``send()``: its users, and their verdicts so far."""
 
     users: tuple[str, ...]
@@ -80,9 +79,6 @@ class Call(msgspec.Struct, eq=False, gc=False):
     """The observer's record of the caller. Set by the shell if there is an observer."""
     claims: Any = None
     """The call's entry in a claim store, if it has an idempotency key. Set by the shell."""
-
-    def __repr__(self) -> str:
-        return f"Call(users={len(self.users)}, unsettled={self.unsettled})"
 
     def wake(self, receipt: object = None) -> None:
         """Wake the caller, unless it was woken or cancelled before."""
@@ -140,7 +136,7 @@ TRANSITIONS: Mapping[BatchState, tuple[BatchState, ...]] = {
 """The states that may follow each state."""
 
 
-class Batch(msgspec.Struct, eq=False, gc=False):
+class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """Calls of equal content that share a request."""
 
     content: Content
@@ -165,9 +161,6 @@ class Batch(msgspec.Struct, eq=False, gc=False):
     has_slot: bool = False
     """True while the batch holds a slot that no request has taken over. Set by the shell."""
 
-    def __repr__(self) -> str:
-        return f"Batch({self.state.name}, calls={len(self.calls)}, users={self.users}, size={self.size})"
-
     @property
     def is_full(self) -> bool:
         """Return True if no further call fits."""
@@ -176,11 +169,6 @@ class Batch(msgspec.Struct, eq=False, gc=False):
     def is_sent_by(self, call: Call) -> bool:
         """Return True if the batch is in flight, sent by the task of this call."""
         return call is self.leader and self.state is BatchState.SENDING
-
-    @property
-    def latest(self) -> float:
-        """Return the latest deadline of the calls, which is the deadline of the request."""
-        return max([call.deadline for call in self.calls], default=math.inf)
 
     def remove(self, call: Call) -> None:
         """Remove a call that leaves before the batch is sent."""
@@ -195,8 +183,6 @@ class Batch(msgspec.Struct, eq=False, gc=False):
 
 class Batches:
     """The batches that calls may join, by content: at most one each."""
-
-    __slots__ = ("_batching", "_joinable", "_learned_bytes", "_learned_users", "_sizes")
 
     def __init__(self, batching: Batching, sizes: LearnedSizes) -> None:
         self._batching = batching

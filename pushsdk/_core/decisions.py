@@ -68,7 +68,8 @@ def decide(
         return Decision(Step.STOP, pending)
     if is_retryable(verdict):
         return Decision(Step.RETRY, pending)
-    if _is_unsent(verdict) or status in REFUSED or status in REDIRECTS:
+    is_unsent = bool(verdict.attempts) and verdict.attempts[-1].outcome is Outcome.NOT_SENT
+    if is_unsent or status in REFUSED or status in REDIRECTS:
         return Decision(Step.STOP, pending)
     if in_doubt:
         return Decision(Step.SETTLE, unknown)
@@ -113,7 +114,3 @@ def _decisive(verdict: Verdict) -> tuple[int | None, str]:
         if attempt.outcome is verdict.outcome:
             return attempt.status, attempt.reason
     return verdict.status, str(verdict.failure or "")
-
-
-def _is_unsent(verdict: Verdict) -> bool:
-    return bool(verdict.attempts) and verdict.attempts[-1].outcome is Outcome.NOT_SENT

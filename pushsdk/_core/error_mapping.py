@@ -1,21 +1,24 @@
-"""The exception for a verdict: class, text and data.
+"""The result of a call: its receipt, or the exception with class, text and data.
 
-Each caller gets its own object. Texts are made of fixed phrases, statuses and class names only: a response may quote
-user ids or texts, so its body is data, never text.
+Each caller gets its own object. Texts are made of fixed phrases, statuses and class names: a response may quote user
+ids or texts, so a text has what the service answered only if ``Target.shows_answers`` is set.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from http.client import responses
 from urllib.parse import urlsplit
 
+import msgspec
+
+from pushsdk._core.address import is_loopback
 from pushsdk._core.decisions import is_retryable
 from pushsdk._core.errors import (
     AuthenticationError,
     ClientClosedError,
-    Headers,
     NotSentError,
     OutcomeUnknownError,
     PartialError,
@@ -25,10 +28,11 @@ from pushsdk._core.errors import (
     RateLimitedError,
     RejectedError,
 )
+from pushsdk._core.operations import PUSH, Target
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
+from pushsdk._core.policy import Timeout
+from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import attempts_of
-
-BODY_KEPT = 4096
 
 _REJECTIONS: dict[int, type[RejectedError]] = {
     401: AuthenticationError,
@@ -41,29 +45,107 @@ _NOT_SENT: dict[Failure, type[NotSentError]] = {
     Failure.SESSION: ClientClosedError,
     Failure.QUEUE_FULL: QueueFullError,
 }
-_PUSH_IN_DOUBT = "it may have been enqueued, so sending it again may push twice"
-_CAMPAIGN_IN_DOUBT = "it may have been created: look its externalId up before you create it again"
+_WRONG_URL = "base_url is probably wrong: it must end before /v1"
+_WRONG_KEY = "Check the api_key, and that it belongs to this base_url"
+_FIX_OF_STATUS = {
+    401: _WRONG_KEY,
+    403: _WRONG_KEY,
+    404: _WRONG_URL,
+    405: _WRONG_URL,
+    413: "Shorten the message: fewer users would not make the request much smaller",
+    429: "Call again{later}, or set a rate, for example rate=Rate(users_per_second=100); see: pushsdk docs "
+    "timeouts-and-limits",
+}
+_UNSEEN = "The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here"
+_SLOW = "Raise the timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"
+_FIX_OF_FAILURE = {
+    Failure.DNS: "Check the host in base_url, and the DNS of this machine",
+    Failure.REFUSED: "Is the service up?",
+    Failure.CONNECT_TIMEOUT: "Is the host reachable from here, past firewalls and proxies?",
+    Failure.TLS: "Does the service speak TLS on this port?",
+    Failure.UNREADABLE: "Is base_url right? A port for TLS needs https; see: pushsdk docs troubleshooting",
+    Failure.CERTIFICATE: "For a private CA pass ssl=ssl.create_default_context(cafile=...)",
+    Failure.PROXY: "Check proxy=, and that the proxy is up",
+    Failure.CREDENTIALS: "The callable must return the key as a str",
+    Failure.SESSION: "Keep the session open for as long as the client",
+    Failure.DEADLINE: _SLOW,
+    Failure.ATTEMPT_TIMEOUT: _SLOW,
+    Failure.QUEUE_FULL: "Call again later, or raise Limits(queued_users=..., queued_bytes=...)",
+    Failure.PAUSED: "Call again after .retry_after seconds; see: pushsdk docs retries",
+    Failure.BUDGET: "The service fails too often; see: pushsdk docs retries",
+}
+_FIX_OF_CERTIFICATE = {
+    "mismatch": "base_url must have a name that the certificate is for",
+    "expired": "Renew the service's certificate, or set the clock of this machine",
+}
 
 
-def error_for(verdict: Verdict, *, user_ids: tuple[str, ...] = (), external_id: str | None = None) -> PushError:
-    """Return the error for a verdict that is not ACCEPTED."""
-    if verdict.outcome is Outcome.REJECTED:
-        return _rejected(verdict, user_ids)
+def error_for(
+    verdict: Verdict,
+    *,
+    target: Target | None = None,
+    timeout: Timeout | None = None,
+    user_ids: tuple[str, ...] = (),
+    external_id: str | None = None,
+) -> PushError:
+    """Return the error for a verdict that is not ACCEPTED: where the request went, and the timeout of the call."""
+    attempts = verdict.attempts
+    decisive = next((attempt for attempt in reversed(attempts) if attempt.outcome is verdict.outcome), None)
+    cause, fix = _cause(verdict, decisive, target, timeout), "" if target is None else _fix(verdict, decisive, target)
+    error: PushError
     if verdict.outcome is Outcome.UNKNOWN:
-        doubt = _CAMPAIGN_IN_DOUBT if external_id else _PUSH_IN_DOUBT
-        unknown = OutcomeUnknownError(
-            f"outcome unknown: {_cause(verdict)}; {doubt}{_tries(verdict.attempts)}",
-            attempts=verdict.attempts,
-            user_ids=user_ids,
-        )
-        unknown.status = _status_of(verdict.attempts, Outcome.UNKNOWN)
-        unknown.external_id = external_id
-        return unknown
-    kind = _NOT_SENT.get(verdict.failure, NotSentError) if verdict.failure else NotSentError
-    error = kind(f"not sent: {_cause(verdict)}{_tries(verdict.attempts)}", attempts=verdict.attempts, user_ids=user_ids)
-    error.retry_after = verdict.retry_after
+        doubt = (PUSH if target is None else target.operation).in_doubt
+        error = OutcomeUnknownError(f"outcome unknown: {cause}; {doubt}{fix}", attempts=attempts, user_ids=user_ids)
+        error.external_id = external_id
+    elif verdict.outcome is Outcome.REJECTED and decisive is not None:
+        throttled = decisive.retry_after is not None and decisive.retryable
+        rejection = RateLimitedError if throttled else _REJECTIONS.get(decisive.status or 0, RejectedError)
+        error = rejection(f"rejected: {cause}{fix}", attempts=attempts, user_ids=user_ids)
+        if rejection is RateLimitedError:
+            error.retry_after = decisive.retry_after
+    else:
+        kind = _NOT_SENT.get(verdict.failure, NotSentError) if verdict.failure else NotSentError
+        error = kind(f"not sent: {cause}{fix}", attempts=attempts, user_ids=user_ids)
+        error.retry_after = verdict.retry_after
     error.retryable = retryable(verdict)
+    if decisive is not None:
+        set_answer(error, decisive)
+        if verdict.error is not None and decisive is attempts[-1]:
+            error.__cause__ = verdict.error
     return error
+
+
+def conclude(
+    users: tuple[str, ...],
+    duplicates: int,
+    parts: Sequence[tuple[tuple[str, ...], Verdict]],
+    target: Target,
+    timeout: Timeout | None = None,
+) -> Receipt:
+    """Return the receipt of a call from the verdicts on its users, or raise its PushError."""
+    # The verdicts on other users come from the claim store.
+    sent = [part for part in parts if not part[1].recorded]
+    outcomes = {verdict.outcome for _, verdict in parts}
+    if len(outcomes) > 1:
+        raise partial_error(users, parts, target)
+    attempts = attempts_of(sent)
+    if outcomes == {Outcome.ACCEPTED}:
+        already = len(users) - sum([len(part) for part, _ in sent])
+        return Receipt(
+            users=len(users), duplicates=duplicates, requests=len(sent), attempts=attempts, already_accepted=already
+        )
+    if not sent:
+        raise recorded_error(parts[-1][1], user_ids=users)
+    whole = msgspec.structs.replace(sent[-1][1], attempts=attempts)
+    error = error_for(whole, target=target, timeout=timeout, user_ids=users)
+    error.retryable = any(retryable(verdict) for _, verdict in sent)
+    raise error
+
+
+def set_answer(error: PushError, attempt: Attempt) -> None:
+    """Give the error what the service answered in this attempt."""
+    if attempt.status is not None:
+        error.status, error.headers, error.body = attempt.status, attempt.headers, attempt.body
 
 
 def closed_error() -> ClientClosedError:
@@ -74,18 +156,29 @@ def closed_error() -> ClientClosedError:
     return error
 
 
-def partial_error(users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], Verdict]]) -> PartialError:
+def partial_error(
+    users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], Verdict]], target: Target | None = None
+) -> PartialError:
     """Return the error for a call whose users have different outcomes. ``users`` is the order of ``outcomes``."""
     unordered = {user: verdict.outcome for part, verdict in parts for user in part}
     outcomes = {user: unordered[user] for user in users}
     counts = Counter(outcomes.values())
     summary = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome if counts[outcome])
+    worst = next(outcome for outcome in (Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome.REJECTED) if counts[outcome])
+    # A recorded outcome has no attempts.
+    examples = [
+        error_for(verdict, target=target) for _, verdict in parts if verdict.outcome is worst and verdict.attempts
+    ]
     error = PartialError(
-        f"the call's users ended differently: {summary}; see .outcomes",
-        outcome=next(outcome for outcome in (Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome.REJECTED) if counts[outcome]),
+        f"the call's users ended differently: {summary}; see .outcomes"
+        + (f". For example: {examples[0]}" if examples else ""),
+        outcome=worst,
         attempts=attempts_of(parts),
         user_ids=tuple(users),
     )
+    if examples:
+        error.status, error.headers, error.body = examples[0].status, examples[0].headers, examples[0].body
+        error.__cause__ = examples[0].__cause__
     error.outcomes = outcomes
     open_verdicts = [verdict for _, verdict in parts if retryable(verdict)]
     error._open = bool(open_verdicts)
@@ -99,7 +192,7 @@ def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> PushError:
     if verdict.outcome is Outcome.UNKNOWN:
         return OutcomeUnknownError(
             "outcome unknown: another call with this idempotency_key claimed the users and has not settled: it "
-            "is still in flight, or its outcome is unknown; this call sent nothing",
+            "is still in flight, or its outcome is unknown; this call sent nothing; see: pushsdk docs idempotency",
             user_ids=user_ids,
         )
     status = verdict.status or 0
@@ -119,60 +212,62 @@ def retryable(verdict: Verdict) -> bool:
     return is_retryable(verdict) and not keyless
 
 
-def _rejected(verdict: Verdict, user_ids: tuple[str, ...]) -> RejectedError:
-    rejection = next(attempt for attempt in reversed(verdict.attempts) if attempt.outcome is Outcome.REJECTED)
-    status = rejection.status or 0
-    throttled = rejection.retry_after is not None and rejection.retryable
-    kind = RateLimitedError if throttled else _REJECTIONS.get(status, RejectedError)
-    error = kind(
-        f"rejected: HTTP {status}{_redirect(status, verdict.headers)}{_ended(verdict)}{_tries(verdict.attempts)}",
-        attempts=verdict.attempts,
-        user_ids=user_ids,
-    )
-    error.status = status
-    error.retryable = retryable(verdict)
-    # A copy: the HTTP library's mapping may keep the whole response alive.
-    error.headers = Headers(verdict.headers)
-    error.body = (verdict.body or b"")[:BODY_KEPT]
-    if isinstance(error, RateLimitedError):
-        error.retry_after = rejection.retry_after
-    return error
-
-
-def _status_of(attempts: Sequence[Attempt], outcome: Outcome) -> int | None:
-    """Return the status of the last attempt with this outcome."""
-    return next((attempt.status for attempt in reversed(attempts) if attempt.outcome is outcome), None)
-
-
-def _cause(verdict: Verdict) -> str:
-    decisive = next((attempt for attempt in reversed(verdict.attempts) if attempt.outcome is verdict.outcome), None)
+def _cause(verdict: Verdict, decisive: Attempt | None, target: Target | None, timeout: Timeout | None) -> str:
+    """Return the reason, the request, the answer if it is to be shown, and why the request was not retried."""
+    failure = str(verdict.failure or "the call ended before its first attempt")
+    if verdict.failure is Failure.DEADLINE and timeout is not None:
+        failure += f": {timeout.named('total')}"
+    cause = failure if decisive is None else _with_phrase(decisive) + _redirect(decisive)
+    requests = [str(target)] if target is not None and verdict.attempts else []
+    if len(verdict.attempts) > 1:
+        requests.append(f"{len(verdict.attempts)} attempts")
+    if requests:
+        cause += f" ({', '.join(requests)})"
     if decisive is None:
-        return str(verdict.failure) if verdict.failure else "the call ended before its first attempt"
-    return decisive.reason + _ended(verdict)
+        return cause
+    if target is not None and target.shows_answers and decisive.answer:
+        cause += f": {decisive.answer}"
+    last = verdict.attempts[-1].reason
+    is_ours = verdict.failure in _OUR_REASONS and not last.startswith(str(verdict.failure))
+    return f"{cause}; not retried: {failure}" if is_ours else cause
 
 
 # The text names these if they ended a request whose last attempt was retryable.
 _OUR_REASONS = frozenset({Failure.DEADLINE, Failure.PAUSED, Failure.BUDGET, Failure.CLOSED})
 
 
-def _ended(verdict: Verdict) -> str:
-    reason = verdict.attempts[-1].reason if verdict.attempts else ""
-    if verdict.failure in _OUR_REASONS and not reason.startswith(str(verdict.failure)):
-        return f"; not retried: {verdict.failure}"
-    return ""
+def _with_phrase(attempt: Attempt) -> str:
+    """Return the reason of the attempt, with the standard phrase of its status: the service's own may quote a user."""
+    status = attempt.status
+    phrase = responses.get(status or 0)
+    return attempt.reason.replace(f"HTTP {status}", f"HTTP {status} {phrase}", 1) if phrase else attempt.reason
 
 
-def _tries(attempts: Sequence[Attempt]) -> str:
-    return f" ({len(attempts)} attempts)" if len(attempts) > 1 else ""
+def _fix(verdict: Verdict, decisive: Attempt | None, target: Target) -> str:
+    """Return a sentence on what to do, or ``""``."""
+    reason = str(verdict.failure) if decisive is None else decisive.reason
+    fix = next((fix for failure, fix in _FIX_OF_FAILURE.items() if reason.startswith(failure)), None)
+    if fix == _FIX_OF_FAILURE[Failure.CERTIFICATE]:
+        fix = next((fix for word, fix in _FIX_OF_CERTIFICATE.items() if word in reason), fix)
+    if decisive is not None and decisive.outcome is Outcome.REJECTED:
+        throttled = decisive.retry_after is not None and decisive.retryable
+        later = f" after {decisive.retry_after:g} s" if throttled else " later"
+        unseen = _UNSEEN if decisive.answer and not target.shows_answers else ""
+        fix = _FIX_OF_STATUS.get(429 if throttled else decisive.status or 0, unseen).format(later=later)
+    if fix == _FIX_OF_FAILURE[Failure.REFUSED] and is_loopback(urlsplit(target.base_url).hostname or ""):
+        fix += " For a local one: pushsdk emulator"
+    if verdict.outcome is Outcome.UNKNOWN and fix is None:
+        return "; see: pushsdk docs outcomes"
+    return f". {fix}" if fix else ""
 
 
-def _redirect(status: int, headers: Mapping[str, str]) -> str:
+def _redirect(attempt: Attempt) -> str:
     """Return the host of a redirect, a hint at the right base_url. The rest of the URL is not shown."""
-    if not 300 <= status < 400:
+    if attempt.status is None or not 300 <= attempt.status < 400:
         return ""
     host: str | None = None
     with suppress(ValueError):
-        host = urlsplit(headers.get("Location", "")).hostname
+        host = urlsplit(attempt.headers.get("Location", "")).hostname
     # DNS names have at most 253 characters.
     named = f" to {host}" if host and len(host) <= 253 and host.isascii() and host.isprintable() else ""
     return f", a redirect{named}: not followed, set base_url to where the service is"

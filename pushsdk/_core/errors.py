@@ -3,47 +3,35 @@
 Plain data: picklable, without payload or key; user ids only in ``user_ids`` and ``outcomes``, never in a text or repr.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
-from pushsdk._core.outcome import Attempt, Outcome
+from pushsdk._core.outcome import NO_HEADERS, Answered, Attempt, Outcome
 from pushsdk._public import set_public_module
 
-__all__ = [
-    "AuthenticationError",
-    "BroadcastError",
-    "ClaimStoreError",
-    "ClientClosedError",
-    "ConfigurationError",
-    "NotSentError",
-    "OutcomeUnknownError",
-    "PartialError",
-    "PayloadTooLargeError",
-    "PushError",
-    "QueueFullError",
-    "RateLimitedError",
-    "RejectedError",
-    "RunFileError",
-    "UnexpectedResponseError",
-    "ValidationError",
-]
 
-
-class PushError(Exception):
-    """Base of all exceptions of this package.
-
-    ``outcome`` is the outcome for all users of the call, ``attempts`` are the tries on the wire, oldest first, and
-    ``user_ids`` the users concerned (empty for a campaign).
-
-    ``retryable`` is True if the same call, with the same ``idempotency_key`` if any, may succeed later and can push no
-    user twice: return such a job to its queue. False if the cause needs a fix first: 401, 403, certificate, TLS, proxy,
-    a closed client or session, a callable that returns no key. ``retry_after`` is the wait in seconds that the service
-    asked for, or None.
-    """
+class PushError(Answered, Exception):
+    """Base of all exceptions of this package."""
 
     outcome: Outcome = Outcome.NOT_SENT
+    """The outcome for all users of the call."""
+    attempts: tuple[Attempt, ...]
+    """Tries on the wire, oldest first."""
+    user_ids: tuple[str, ...]
+    """The users concerned; empty for a campaign."""
     retryable: bool = False
+    """True if the same call, with the same ``idempotency_key`` if any, may succeed later and can push no user twice:
+    return such a job to its queue. False if the cause needs a fix first: 401, 403, certificate, TLS, proxy, a closed
+    client or session, a callable that returns no key."""
     retry_after: float | None = None
+    """Seconds that the service asked to wait."""
+    status: int | None = None
+    """HTTP status of the answer that decided; None if there was no answer."""
+    headers: Mapping[str, str] = NO_HEADERS
+    """Headers of that answer, with case-insensitive names."""
+    body: bytes = b""
+    """First 4 KiB of that answer's body, without the Api-Key."""
 
     def __init__(
         self,
@@ -59,6 +47,16 @@ class PushError(Exception):
         self.attempts = attempts
         self.user_ids = user_ids
 
+    def retry_delay(self, default: float = 10.0, *, max_delay: float = 600.0) -> float:
+        """Return the seconds to wait before a job is retried: ``retry_after`` or ``default``, at most ``max_delay``.
+
+        Raises this error itself if a retry does not help, so an ``except`` block needs one line:
+        ``raise Retry(defer=error.retry_delay())``.
+        """
+        if not self.retryable:
+            raise self
+        return min(self.retry_after or default, max_delay)
+
 
 class ConfigurationError(PushError):
     """A setting is wrong, or the client is used from the wrong loop or process. Nothing was sent."""
@@ -71,6 +69,12 @@ def must_be(name: str, rule: str, value: object) -> ConfigurationError:
     """
     is_plain = value is None or (type(value) in (bool, int, float) and len(repr(value)) < 25)
     return ConfigurationError(f"{name} must be {rule}; got {value if is_plain else type(value).__name__}")
+
+
+def unexpected_keyword(function: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error for an unknown keyword argument, with the nearest known one."""
+    nearest = "".join(f": did you mean {match!r}?" for match in get_close_matches(name, known, 1))
+    return TypeError(f"{function}() got an unexpected keyword argument {name!r}{nearest}")
 
 
 class ValidationError(PushError, ValueError):
@@ -101,38 +105,11 @@ class QueueFullError(NotSentError):
     """The queue is full and ``Limits(when_full="raise")`` is set."""
 
 
-class Headers(Mapping[str, str]):
-    """Response headers with case-insensitive names. Of several headers with the same name the first counts."""
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        self._items: dict[str, tuple[str, str]] = {}
-        for name, value in headers.items():
-            self._items.setdefault(name.lower(), (str(name), value))
-
-    def __getitem__(self, name: str) -> str:
-        return self._items[name.lower()][1]
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, _ in self._items.values())
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
-
-
 class RejectedError(PushError):
-    """The service answered that it did not accept the request.
-
-    ``status`` is the HTTP status, ``headers`` are the response headers with case-insensitive names, and ``body`` is at
-    most the first 4 KiB of the response body.
-    """
+    """The service answered that it did not accept the request, for the reason in ``status`` and ``answer``."""
 
     outcome = Outcome.REJECTED
     status: int = 0
-    headers: Mapping[str, str] = {}
-    body: bytes = b""
 
 
 class AuthenticationError(RejectedError):
@@ -150,24 +127,21 @@ class PayloadTooLargeError(RejectedError):
 
 
 class OutcomeUnknownError(PushError):
-    """The push may have been enqueued: calling again may push twice. ``status`` is None if there was no response.
-
-    For a campaign, ``external_id`` is the ``externalId`` of the request: look it up before you create it again.
-    """
+    """The push may have been enqueued: calling again may push twice."""
 
     outcome = Outcome.UNKNOWN
-    status: int | None = None
     external_id: str | None = None
+    """The ``externalId`` of a campaign: look it up before you create the campaign again."""
 
 
 class PartialError(PushError):
-    """The users of the call have different outcomes.
+    """The users of the call have different outcomes. ``outcome`` is the worst: UNKNOWN, then NOT_SENT, then REJECTED.
 
-    ``outcomes`` maps every user id to its outcome; ``outcome`` is the worst (UNKNOWN, then NOT_SENT, then REJECTED).
     Without an ``idempotency_key``, ``retryable`` is False if a user was accepted, or may have been.
     """
 
     outcomes: Mapping[str, Outcome] = {}
+    """The outcome of every user."""
     # True if some users may be sent to again. Set by ``partial_error``.
     _open: bool = False
 
@@ -177,35 +151,33 @@ class PartialError(PushError):
 
 
 class UnexpectedResponseError(PushError):
-    """A campaign was created, but the response has no readable uuid.
-
-    ``status`` and ``body`` (at most 4 KiB) are those of the response, ``external_id`` is the ``externalId`` of the
-    request.
-    """
+    """A campaign was created, but the response has no readable uuid."""
 
     outcome = Outcome.ACCEPTED
     status: int = 0
-    body: bytes = b""
     external_id: str | None = None
+    """The ``externalId`` of the request."""
 
 
 class RunFileError(PushError):
     """The run file can't be used: it is damaged, another kind of file, in use, or not writable.
 
     ``outcome`` is NOT_SENT if this was noticed before sending. If UNKNOWN, the run stopped at once, and users that
-    were claimed and not settled are UNKNOWN after a resume. ``path`` names the file.
+    were claimed and not settled are UNKNOWN after a resume.
     """
 
     path: str = ""
+    """Path of the file."""
 
 
 class BroadcastError(PushError):
     """Some users of a broadcast were not accepted. Raised by ``BroadcastReport.raise_for_failures``.
 
-    ``report`` is the BroadcastReport; ``outcome`` is the worst outcome (UNKNOWN, then NOT_SENT, then REJECTED).
+    ``outcome`` is the worst outcome: UNKNOWN, then NOT_SENT, then REJECTED.
     """
 
     report: Any = None
+    """The BroadcastReport."""
 
 
 set_public_module(__name__)

@@ -6,26 +6,30 @@ from pushsdk._core.operations import Endpoint
 from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._public import set_public_module
 
-__all__ = ["AttemptEnded", "ClientPaused", "Event", "RequestSplit", "RetryScheduled", "SendAbandoned"]
-
 
 class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt ended. ``number`` is the attempt of the request, from 1; ``users`` is the number of its users."""
+    """An attempt of a request ended."""
 
     endpoint: Endpoint
     users: int
+    """Number of users of the request; 0 for a campaign."""
     number: int
+    """Number of the attempt of this request, from 1."""
     attempt: Attempt
+    """The attempt: its outcome, status and duration."""
 
 
 class RetryScheduled(msgspec.Struct, frozen=True, kw_only=True):
-    """The request is retried after ``wait`` seconds; ``attempt`` is the failed attempt."""
+    """A request is retried after a delay."""
 
     endpoint: Endpoint
     users: int
     number: int
+    """Number of the failed attempt, from 1."""
     wait: float
+    """Seconds until the next attempt."""
     attempt: Attempt
+    """The failed attempt."""
 
 
 class ClientPaused(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,11 +39,14 @@ class ClientPaused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestSplit(msgspec.Struct, frozen=True, kw_only=True):
-    """A rejected request with ``users`` users of ``calls`` calls is split and sent in parts."""
+    """A rejected request is split and sent in parts."""
 
     status: int
+    """Status of the rejection."""
     users: int
+    """Number of users of the request."""
     calls: int
+    """Number of ``send()`` calls that share the request."""
 
 
 class SendAbandoned(msgspec.Struct, frozen=True, kw_only=True):

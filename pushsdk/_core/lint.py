@@ -16,8 +16,6 @@ from pushsdk._core.models import UNSET, Model, Path, show_path
 from pushsdk._core.placeholders import TEXTS, has_malformed_placeholder
 from pushsdk._public import set_public_module
 
-__all__ = ["RULES", "LintRule", "Problem", "lint"]
-
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of advice: path (``$.message.title``), code of the rule, and message."""
@@ -27,7 +25,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class _LintNode(msgspec.Struct, frozen=True):
+class LintNode(msgspec.Struct, frozen=True):
     """An object of a resource: ``fields`` by their names on the wire, without the unset ones."""
 
     path: Path
@@ -44,10 +42,10 @@ class LintRule(msgspec.Struct, frozen=True):
 
     code: str
     model: type[Model]
-    check: Callable[[_LintNode], _Found]
+    check: Callable[[LintNode], _Found]
 
 
-_CHILDREN: Mapping[type[Model], Mapping[str, type[Model]]] = {
+CHILDREN: Mapping[type[Model], Mapping[str, type[Model]]] = {
     models.CampaignRequest: {
         "segment": models.Segment,
         "schedule": models.Schedule,
@@ -62,7 +60,7 @@ _CHILDREN: Mapping[type[Model], Mapping[str, type[Model]]] = {
 }
 
 # The only value of each enumerated field in the interface document.
-_SHOWN: Mapping[tuple[type[Model], str], str] = {
+SHOWN: Mapping[tuple[type[Model], str], str] = {
     (models.Schedule, "type"): models.ScheduleType.START_NOW,
     (models.MobilePush, "type"): models.MessageType.MOBILE_PUSH,
     (models.MobilePush, "action"): models.Action.DEFAULT,
@@ -85,8 +83,6 @@ _PLATFORM: Mapping[str, str] = {
     "relevanceScore": "iosEnabled",
 }
 
-_COUNTS = ("ttl", "badgeCount", "startTs")
-
 
 def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
     """Return advice on a message, a campaign or any other model, or a mapping of the same shape.
@@ -98,7 +94,7 @@ def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
     path: Path = ("message",) if issubclass(model, models.MobilePush) else ()
     return [
         Problem(path=show_path((*node.path, *below)), code=rule.code, message=advice)
-        for node in _nodes(subject, model, path)
+        for node in nodes(subject, model, path)
         for rule in RULES
         if issubclass(node.model, rule.model)
         for below, advice in rule.check(node)
@@ -110,21 +106,22 @@ def _model_of(subject: object) -> type[Model]:
         return type(subject)
     names = {_fold(name) for name in _fields(subject)}
     candidates: tuple[type[Model], ...] = (models.MobilePush, models.CampaignRequest, models.PushRequest)
-    return max(candidates, key=lambda model: len(names.intersection(map(_fold, _names(model)))))
+    return max(candidates, key=lambda model: len(names.intersection(map(_fold, model.__struct_encode_fields__))))
 
 
-def _nodes(subject: object, model: type[Model], path: Path) -> Iterator[_LintNode]:
-    # _CHILDREN bounds the depth: a list in the subject may contain the subject itself.
-    node = _LintNode(path, model, _fields(subject))
+def nodes(subject: object, model: type[Model], path: Path = ()) -> Iterator[LintNode]:
+    """Yield the object and its documented descendants."""
+    # CHILDREN bounds the depth: a list in the subject may contain the subject itself.
+    node = LintNode(path, model, _fields(subject))
     yield node
-    children = next((_CHILDREN[kind] for kind in model.__mro__ if kind in _CHILDREN), {})
+    children = next((CHILDREN[kind] for kind in model.__mro__ if kind in CHILDREN), {})
     for name, child in children.items():
         value = node.fields.get(name)
         if isinstance(value, (list, tuple)):
             for index, item in enumerate(value):
-                yield from _nodes(item, child, (*path, name, index))
+                yield from nodes(item, child, (*path, name, index))
         elif isinstance(value, (Model, Mapping)):
-            yield from _nodes(value, child, (*path, name))
+            yield from nodes(value, child, (*path, name))
 
 
 def _fields(subject: object) -> dict[str, Any]:
@@ -136,11 +133,7 @@ def _fields(subject: object) -> dict[str, Any]:
     return {}
 
 
-def _names(model: type[Model]) -> tuple[str, ...]:
-    return model.__struct_encode_fields__
-
-
-def _near(word: str, words: Sequence[str]) -> str | None:
+def near_word(word: str, words: Sequence[str]) -> str | None:
     """Return the word that ``word`` may be a typo of, ignoring case and separators; None if there is none."""
     if len(word) > 40:  # longer than any name; difflib is quadratic
         return None
@@ -157,7 +150,7 @@ def _filled(value: object) -> bool:
     return isinstance(value, (str, list, tuple)) and len(value) > 0
 
 
-def _languages(node: _LintNode, name: str) -> frozenset[str]:
+def _languages(node: LintNode, name: str) -> frozenset[str]:
     return frozenset(_fields(node.fields.get(name)))
 
 
@@ -166,46 +159,46 @@ def _listed(languages: frozenset[str]) -> str:
     return ", ".join(sorted(codes))
 
 
-def _near_name(node: _LintNode) -> _Found:
-    known = _names(node.model)
+def _near_name(node: LintNode) -> _Found:
+    known = node.model.__struct_encode_fields__
     for name in node.fields:
-        if name not in known and (near := _near(name, known)):
+        if name not in known and (near := near_word(name, known)):
             yield (name,), f"unknown field, did you mean {near}?"
 
 
-def _near_value(node: _LintNode) -> _Found:
-    for (model, name), shown in _SHOWN.items():
+def _near_value(node: LintNode) -> _Found:
+    for (model, name), shown in SHOWN.items():
         value = node.fields.get(name)
-        if issubclass(node.model, model) and isinstance(value, str) and value != shown and _near(value, [shown]):
+        if issubclass(node.model, model) and isinstance(value, str) and value != shown and near_word(value, [shown]):
             yield (name,), f"unknown value, did you mean {shown}?"
 
 
-def _relative_url(node: _LintNode) -> _Found:
-    for name in _names(node.model):
+def _relative_url(node: LintNode) -> _Found:
+    for name in node.model.__struct_encode_fields__:
         value = node.fields.get(name) if name.lower().endswith("url") else None
         if isinstance(value, str) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|\{\{", value):
             yield (name,), "the URL is relative: a device has nothing to resolve it against"
 
 
-def _negative(node: _LintNode) -> _Found:
-    for name in _COUNTS:
+def _negative(node: LintNode) -> _Found:
+    for name in ("ttl", "badgeCount", "startTs"):
         value = node.fields.get(name)
         if isinstance(value, int) and value < 0:
             yield (name,), "the number is negative"
 
 
-def _no_platform(node: _LintNode) -> _Found:
+def _no_platform(node: LintNode) -> _Found:
     if node.fields.get("iosEnabled") is not True and node.fields.get("androidEnabled") is not True:
         yield (), "neither iosEnabled nor androidEnabled is true"
 
 
-def _platform_off(node: _LintNode) -> _Found:
+def _platform_off(node: LintNode) -> _Found:
     for name, switch in _PLATFORM.items():
         if _filled(node.fields.get(name)) and node.fields.get(switch) is not True:
             yield (name,), f"set, although {switch} is not true"
 
 
-def _no_text(node: _LintNode) -> _Found:
+def _no_text(node: LintNode) -> _Found:
     texts = [*_fields(node.fields.get("title")).values(), *_fields(node.fields.get("body")).values()]
     # A silent push wakes the app and shows nothing.
     silent = node.fields.get("contentAvailable") is True
@@ -213,30 +206,30 @@ def _no_text(node: _LintNode) -> _Found:
         yield (), "title and body are both empty"
 
 
-def _languages_differ(node: _LintNode) -> _Found:
+def _languages_differ(node: LintNode) -> _Found:
     title, body = _languages(node, "title"), _languages(node, "body")
     if title and body and title != body:
         yield ("body",), f"title and body are not in the same languages: only one is in {_listed(title ^ body)}"
 
 
-def _subtitle_language(node: _LintNode) -> _Found:
+def _subtitle_language(node: LintNode) -> _Found:
     if extra := _languages(node, "subtitle") - _languages(node, "title"):
         yield ("subtitle",), f"the subtitle is in languages that the title is not in: {_listed(extra)}"
 
 
-def _malformed_placeholder(node: _LintNode) -> _Found:
+def _malformed_placeholder(node: LintNode) -> _Found:
     for name in TEXTS:
         for language, text in _fields(node.fields.get(name)).items():
             if isinstance(text, str) and has_malformed_placeholder(text):
                 yield (name, language), "a placeholder is not of the form {{ field_name | 'fallback' }}"
 
 
-def _no_label(node: _LintNode) -> _Found:
+def _no_label(node: LintNode) -> _Found:
     if not _filled(node.fields.get("label")):
         yield (), "the button has no label"
 
 
-def _no_external_id(node: _LintNode) -> _Found:
+def _no_external_id(node: LintNode) -> _Found:
     if not _filled(node.fields.get("externalId")):
         yield (), "without an externalId a campaign whose outcome is unknown can't be looked up"
 

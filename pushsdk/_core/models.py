@@ -6,38 +6,13 @@ is also their order on the wire.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self, TypedDict
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET as UNSET
+from msgspec import UnsetType as UnsetType
 
 from pushsdk._public import set_public_module
-
-__all__ = [
-    "UNSET",
-    "Action",
-    "ActionButton",
-    "ActionCategory",
-    "ActionCategoryType",
-    "ActionComponent",
-    "CampaignCreated",
-    "CampaignRequest",
-    "ClickAction",
-    "InterruptionLevel",
-    "MediaType",
-    "MessageType",
-    "MobilePush",
-    "Model",
-    "Path",
-    "Priority",
-    "PushRequest",
-    "RelevanceScore",
-    "Schedule",
-    "ScheduleType",
-    "Segment",
-    "UnsetType",
-    "show_path",
-]
 
 # The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
 Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -126,106 +101,232 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [(name, ...) for name in self.__struct_fields__ if getattr(self, name) is not UNSET]
 
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with other values of these fields; ``UNSET`` leaves a field out."""
+        return msgspec.structs.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that are set, as they are on the wire."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
 
 class ActionButton(Model, frozen=True, kw_only=True):
     """A button on the Android notification."""
 
     label: str | UnsetType = UNSET
+    """Text on the button."""
     url: str | UnsetType = UNSET
+    """URL that the button opens."""
     click_action: str | UnsetType = UNSET
+    """Action of a click. Documented: ``ClickAction.DEEP_LINKING``."""
     key_vals: Texts | UnsetType = UNSET
+    """Custom data of the button."""
 
 
 class ActionComponent(Model, frozen=True, kw_only=True):
     """One action of an action category."""
 
     action_id: str | UnsetType = UNSET
+    """Identifier of the action."""
     url: str | UnsetType = UNSET
+    """URL that the action opens."""
     click_action: str | UnsetType = UNSET
+    """Action of a click. Documented: ``ClickAction.DEEP_LINKING``."""
     key_vals: Texts | UnsetType = UNSET
+    """Custom data of the action."""
     use_webview: bool | UnsetType = UNSET
+    """True to open the URL in a web view."""
 
 
 class ActionCategory(Model, frozen=True, kw_only=True):
     """The actions of an iOS notification."""
 
     type: str | UnsetType = UNSET
+    """Documented: ``ActionCategoryType.PREDEFINED_CATEGORY``."""
     name: str | UnsetType = UNSET
+    """Name of the category."""
     action_components: Sequence[ActionComponent] | UnsetType = UNSET
+    """Actions in the category."""
 
 
 class MobilePush(Model, frozen=True, kw_only=True):
-    """The push message, for a direct push or for a campaign.
-
-    ``title``, ``subtitle`` and ``body`` map a language code to a text, which may contain placeholders. The interface
-    document does not define the unit of ``ttl`` or the bounds of ``badge_count``. No field is required; unset fields
-    are not sent, except ``type``.
-    """
+    """The push message, for a direct push or for a campaign. No field is required; unset fields are not sent."""
 
     type: str = MessageType.MOBILE_PUSH
+    """Kind of the message. Documented: ``MessageType.MOBILE_PUSH``."""
     ios_enabled: bool | UnsetType = UNSET
+    """True to send to iOS devices."""
     android_enabled: bool | UnsetType = UNSET
+    """True to send to Android devices."""
     title: Texts | UnsetType = UNSET
+    """Title by language code, such as ``{"en": "Hello {{ first_name | 'there' }}"}``."""
     subtitle: Texts | UnsetType = UNSET
+    """Subtitle by language code, like ``title``; may be empty."""
     body: Texts | UnsetType = UNSET
+    """Text by language code, like ``title``."""
     collapse_id: str | UnsetType = UNSET
+    """Identifier that collapses messages: a later push with the same id replaces this one."""
     ttl: Integer | UnsetType = UNSET
+    """Time to live. The interface document does not define the unit."""
     action: str | UnsetType = UNSET
+    """Action of a click on the notification. Documented: ``Action.DEFAULT``."""
     android_action_url: str | UnsetType = UNSET
+    """URL of the action on Android."""
     ios_action_url: str | UnsetType = UNSET
+    """URL of the action on iOS."""
     key_vals: Texts | UnsetType = UNSET
+    """Custom data that is delivered with the message."""
     big_image_url: str | UnsetType = UNSET
+    """URL of a large image."""
     large_icon_url: str | UnsetType = UNSET
+    """URL of a large icon."""
     small_icon_resource_id: str | UnsetType = UNSET
+    """Identifier of the small icon's resource."""
     android_channel: str | UnsetType = UNSET
+    """Notification channel on Android."""
     priority: str | UnsetType = UNSET
+    """Delivery priority. Documented: ``Priority.NORMAL``."""
     android_action_buttons: Sequence[ActionButton] | UnsetType = UNSET
+    """Buttons on the Android notification."""
     sound_file_name: str | UnsetType = UNSET
+    """Name of the sound file to play."""
     rich_media_url: str | UnsetType = UNSET
+    """URL of rich media."""
     media_type: str | UnsetType = UNSET
+    """Kind of the rich media. Documented: ``MediaType.IMAGE``."""
     interruption_level: str | UnsetType = UNSET
+    """Interruption level on iOS. Documented: ``InterruptionLevel.PASSIVE``."""
     badge_count: Integer | UnsetType = UNSET
+    """Number on the badge. The interface document does not define its bounds."""
     relevance_score: str | UnsetType = UNSET
+    """Relevance score on iOS. Documented: ``RelevanceScore.SCORE_MAX``."""
     content_available: bool | UnsetType = UNSET
+    """Content-available flag."""
     action_category: ActionCategory | UnsetType = UNSET
+    """Action category of the notification."""
 
 
 class Segment(Model, frozen=True, kw_only=True):
-    """The audience of a campaign: ``primary_key`` names the column of ``query`` with the user id."""
+    """The audience of a campaign."""
 
     query: str | UnsetType = UNSET
+    """Query that selects the audience."""
     primary_key: str | UnsetType = UNSET
+    """Column of the query that has the user id."""
 
 
 class Schedule(Model, frozen=True, kw_only=True):
-    """The start of a campaign. The interface document does not define the unit of ``start_ts``."""
+    """The start of a campaign."""
 
     type: str | UnsetType = UNSET
+    """Kind of the schedule. Documented: ``ScheduleType.START_NOW``."""
     start_ts: Integer | UnsetType = UNSET
+    """Start. The interface document does not define the unit."""
 
 
 class CampaignRequest(Model, frozen=True, kw_only=True):
-    """A request to create a campaign. ``external_id`` is your own name for looking the campaign up."""
+    """A request to create a campaign."""
 
     name: str | UnsetType = UNSET
+    """Name of the campaign."""
     external_id: str | UnsetType = UNSET
+    """Your own identifier, by which you look the campaign up."""
     segment: Segment | UnsetType = UNSET
+    """Audience of the campaign."""
     schedule: Schedule | UnsetType = UNSET
+    """Start of the campaign."""
     message: MobilePush | UnsetType = UNSET
+    """Message to send."""
 
 
 class PushRequest(Model, frozen=True, kw_only=True):
-    """A direct push. ``custom_fields`` is any JSON object."""
+    """A direct push."""
 
     user_ids: Sequence[str] | UnsetType = UNSET
+    """Users to send to."""
     message: MobilePush | UnsetType = UNSET
+    """Message to send."""
     custom_fields: Mapping[str, Any] | UnsetType = UNSET
+    """Any JSON object."""
 
 
 class CampaignCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The response to a created campaign."""
 
     uuid: str
+
+
+class _ActionButtonDict(TypedDict, total=False):
+    label: str
+    url: str
+    clickAction: str
+    keyVals: Texts
+
+
+class _ActionComponentDict(TypedDict, total=False):
+    actionId: str
+    url: str
+    clickAction: str
+    keyVals: Texts
+    useWebview: bool
+
+
+class _ActionCategoryDict(TypedDict, total=False):
+    type: str
+    name: str
+    actionComponents: Sequence[_ActionComponentDict]
+
+
+class MobilePushDict(TypedDict, total=False):
+    """A ``MobilePush`` as a dict, with the names on the wire."""
+
+    type: str
+    iosEnabled: bool
+    androidEnabled: bool
+    title: Texts
+    subtitle: Texts
+    body: Texts
+    collapseId: str
+    ttl: int
+    action: str
+    androidActionUrl: str
+    iosActionUrl: str
+    keyVals: Texts
+    bigImageUrl: str
+    largeIconUrl: str
+    smallIconResourceId: str
+    androidChannel: str
+    priority: str
+    androidActionButtons: Sequence[_ActionButtonDict]
+    soundFileName: str
+    richMediaUrl: str
+    mediaType: str
+    interruptionLevel: str
+    badgeCount: int
+    relevanceScore: str
+    contentAvailable: bool
+    actionCategory: _ActionCategoryDict
+
+
+class _SegmentDict(TypedDict, total=False):
+    query: str
+    primaryKey: str
+
+
+class _ScheduleDict(TypedDict, total=False):
+    type: str
+    startTs: int
+
+
+class CampaignDict(TypedDict, total=False):
+    """A ``CampaignRequest`` as a dict, with the names on the wire."""
+
+    name: str
+    externalId: str
+    segment: _SegmentDict
+    schedule: _ScheduleDict
+    message: MobilePushDict
 
 
 set_public_module(__name__)

@@ -17,8 +17,27 @@ class Operation(msgspec.Struct, frozen=True, eq=False):
     path: str
     returns_body: bool = False
     """True if the caller needs the body of a 2xx response."""
+    in_doubt: str = "it may have been enqueued, so sending it again may push twice"
+    """The risk of calling again after an unknown outcome, for the texts of errors."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The goal of an operation of one client, for the texts of errors."""
+
+    operation: Operation
+    base_url: str
+    shows_answers: bool = False
+    """True if the texts quote what the service answered, which may name users."""
+
+    def __str__(self) -> str:
+        return f"{self.operation.method} {self.base_url}/{self.operation.path}"
 
 
 PUSH = Operation("push", "POST", "v1/push")
-CREATE_CAMPAIGN = Operation("campaigns", "POST", "v1/campaigns", returns_body=True)
-OPERATIONS: dict[Endpoint, Operation] = {operation.name: operation for operation in (PUSH, CREATE_CAMPAIGN)}
+CREATE_CAMPAIGN = Operation(
+    "campaigns",
+    "POST",
+    "v1/campaigns",
+    returns_body=True,
+    in_doubt="it may have been created: look it up, by its externalId if it has one, before you create it again",
+)

@@ -7,28 +7,12 @@
   ``splitting`` choose the next step from the verdict, ``error_mapping`` the error.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
 
 import msgspec
 
 from pushsdk._public import set_public_module
-
-__all__ = [
-    "NO_RESPONSE",
-    "TABLE",
-    "Attempt",
-    "Evidence",
-    "Failure",
-    "Outcome",
-    "Rule",
-    "Verdict",
-    "find_rule",
-    "is_json",
-    "join",
-    "judge",
-    "verdict_of",
-]
 
 
 class Outcome(StrEnum):
@@ -79,26 +63,99 @@ PROVES_UNSENT = (NEEDS_A_FIX - {Failure.SESSION}) | {
 """Failures that prove by themselves that there was no connection, even if a mock replaces the transport."""
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One try of a request on the wire, with its outcome.
+class Headers(Mapping[str, str]):
+    """Response headers with case-insensitive names. Of several headers with the same name the first counts."""
 
-    ``started`` and ``seconds`` are seconds on the event loop's clock. ``status`` is None if no response was
-    received; ``reason`` names the status or the failure. ``retryable`` comes from the outcome table.
-    """
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._items: dict[str, tuple[str, str]] = {}
+        for name, value in headers.items():
+            self._items.setdefault(name.lower(), (str(name), value))
+
+    def __getitem__(self, name: str) -> str:
+        return self._items[name.lower()][1]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._items.values())
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items))
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+NO_HEADERS: Mapping[str, str] = Headers({})
+BODY_KEPT = 4096
+# A shorter key is no secret, and would blank out half of the text.
+_LEAST_KEY = 6
+_REQUEST_IDS = ("X-Request-Id", "Request-Id", "X-Correlation-Id", "X-Amzn-Requestid", "X-Amzn-Trace-Id")
+
+
+class Answered:
+    """An answer of the service, as part of an attempt or of an error."""
+
+    __slots__ = ()
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def answer(self) -> str:
+        """The start of the body as one line that is safe for a terminal: at most 300 characters, or ``""``."""
+        text = self.body.decode(errors="replace")
+        return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:300]
+
+    @property
+    def request_id(self) -> str | None:
+        """The id that the service gave to the request, from X-Request-Id or a similar header."""
+        return next((self.headers[name] for name in _REQUEST_IDS if name in self.headers), None)
+
+
+class Attempt(Answered, msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One try of a request on the wire, with its outcome."""
 
     outcome: Outcome
     status: int | None = None
+    """HTTP status; None if no response was received."""
     reason: str = ""
+    """The status or the failure in words, without any text of the service."""
     retryable: bool = False
+    """The last column of the outcome table: True if another try may be accepted and can't push twice."""
     retry_after: float | None = None
+    """Seconds that the service asked to wait."""
     started: float = 0.0
+    """Start on the event loop's clock, in seconds."""
     seconds: float = 0.0
+    """Duration in seconds."""
+    headers: Mapping[str, str] = NO_HEADERS
+    """Headers of the response; empty if the attempt was accepted."""
+    body: bytes = b""
+    """First 4 KiB of the response's body, without the Api-Key; empty if the attempt was accepted."""
+
+    def __repr__(self) -> str:
+        return f"Attempt({self.outcome}, {self.reason}, {self.seconds:.3f} s)"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("outcome", self.outcome), ("reason", self.reason), ("seconds", self.seconds)]
 
 
-_NO_HEADERS: Mapping[str, str] = {}
+class Guarded:
+    """Structs that hold ids, texts or bodies: the repr shows only numbers, flags and enums."""
+
+    __slots__ = ()
+    __struct_fields__: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        values = [(name, getattr(self, name)) for name in self.__struct_fields__]
+        return [(name, value) for name, value in values if isinstance(value, (int, float, StrEnum))]
 
 
-class Evidence(msgspec.Struct, eq=False, gc=False):
+class Evidence(Guarded, msgspec.Struct, eq=False, gc=False):
     """Facts of one attempt. The transport records each fact when it happens, so evidence survives a cancellation."""
 
     touched: bool = False
@@ -109,9 +166,11 @@ class Evidence(msgspec.Struct, eq=False, gc=False):
     """Set after the whole request is written. Unset if a response arrives before the peer's kernel had all of it."""
     reused: bool = False
     """Set if the connection had carried an earlier request."""
+    latency: float | None = None
+    """Seconds from the first byte written to the head of a 2xx; None on a new connection, which is slower at first."""
     status: int | None = None
     """Status of a response that was received, never one that the HTTP library made up."""
-    headers: Mapping[str, str] = _NO_HEADERS
+    headers: Mapping[str, str] = NO_HEADERS
     """Headers of the response; empty for a plain 204."""
     retry_after: float | None = None
     """Valid Retry-After of the response, in seconds since the response was received."""
@@ -120,10 +179,9 @@ class Evidence(msgspec.Struct, eq=False, gc=False):
     failure: Failure | None = None
     """Set if ``status`` is None."""
     reason: str = ""
-    """Detail of the failure: the class name of an exception, never its text."""
-
-    def __repr__(self) -> str:
-        return f"Evidence(status={self.status}, failure={self.failure!r}, written={self.written})"
+    """Detail of the failure: the reason of the operating system or of TLS, a setting, or the class of an exception."""
+    error: OSError | None = None
+    """The reason of the operating system or of TLS, without a traceback."""
 
 
 def is_json(headers: Mapping[str, str]) -> bool:
@@ -157,10 +215,6 @@ def _needs_a_fix(evidence: Evidence) -> bool:
     return _is_unsent(evidence) and evidence.failure in NEEDS_A_FIX
 
 
-def _always(_: Evidence) -> bool:
-    return True
-
-
 class Rule(msgspec.Struct, frozen=True):
     """A row of the outcome table. Matches evidence if the status is in ``statuses`` and ``condition`` holds."""
 
@@ -170,7 +224,7 @@ class Rule(msgspec.Struct, frozen=True):
     outcome: Outcome
     retryable: bool
     meaning: str
-    condition: Callable[[Evidence], bool] = _always
+    condition: Callable[[Evidence], bool] = lambda _: True
 
 
 NO_RESPONSE = (None,)
@@ -237,10 +291,12 @@ def judge(
     retry_on: Set[int],
     started: float,
     seconds: float,
+    key: str | None = None,
 ) -> Attempt:
     """Return the attempt that this evidence proves; UNKNOWN if nothing is proven.
 
-    ``statuses`` and ``retry_on`` are those of the RetryPolicy and override the table.
+    ``statuses`` and ``retry_on`` are those of the RetryPolicy and override the table. ``key`` is redacted from what the
+    service answered.
     """
     if evidence.written and evidence.status == 204 and not statuses:
         # Nearly every push, decided without reading the table.
@@ -252,6 +308,11 @@ def judge(
         retryable = outcome is _REJECTED and (rule.condition is _has_retry_after or evidence.status in retry_on)
         if outcome is _ACCEPTED and evidence.touched and not evidence.written:
             outcome = _UNKNOWN
+    headers, body = NO_HEADERS, b""
+    if evidence.status is not None and (outcome is not _ACCEPTED or evidence.body):
+        # A copy: the HTTP library's mapping may keep the whole response alive.
+        headers = Headers({name: _without(key, value) for name, value in evidence.headers.items()})
+        body = _without(key, (evidence.body or b"").decode("latin-1"), is_cut=True).encode("latin-1")[:BODY_KEPT]
     return Attempt(
         outcome=outcome,
         status=evidence.status,
@@ -260,12 +321,26 @@ def judge(
         retry_after=evidence.retry_after,
         started=started,
         seconds=seconds,
+        headers=headers,
+        body=body,
     )
+
+
+def _without(key: str | None, text: str, *, is_cut: bool = False) -> str:
+    """Return the text without the Api-Key, which a service may echo. ``is_cut``: the text may end within the key."""
+    if key is None or len(key) < _LEAST_KEY:
+        return text
+    plain = str.__str__(key)
+    for form in {plain, msgspec.json.encode(plain).decode()[1:-1]}:
+        text = text.replace(form, "***")
+        rest = next((size for size in range(len(form) - 1, 3, -1) if text.endswith(form[:size])), 0) if is_cut else 0
+        text = f"{text[:-rest]}***" if rest else text
+    return text
 
 
 def _reason_of(evidence: Evidence) -> str:
     if evidence.failure is not None:
-        return f"{evidence.failure} ({evidence.reason})" if evidence.reason else str(evidence.failure)
+        return f"{evidence.failure}: {evidence.reason}" if evidence.reason else str(evidence.failure)
     status = evidence.status or 0
     if 200 <= status < 300 and not _is_json_or_empty(evidence):
         # Fixed texts: the media type is the server's text.
@@ -280,10 +355,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: Outcome
     attempts: tuple[Attempt, ...] = ()
     status: int | None = None
-    headers: Mapping[str, str] = _NO_HEADERS
-    body: bytes | None = None
     retry_after: float | None = None
     failure: Failure | None = None
+    error: OSError | None = None
+    """The reason of the operating system or of TLS for the last attempt."""
     shared: bool = False
     """Set if the request was rejected and carried several calls: any of them may be to blame."""
     recorded: bool = False
@@ -309,10 +384,9 @@ def verdict_of(attempts: Sequence[Attempt], evidence: Evidence, failure: Failure
         outcome=attempts[0].outcome if len(attempts) == 1 else join([attempt.outcome for attempt in attempts]),
         attempts=tuple(attempts),
         status=evidence.status,
-        headers=evidence.headers,
-        body=evidence.body,
         retry_after=evidence.retry_after,
         failure=failure or evidence.failure,
+        error=evidence.error,
     )
 
 

@@ -11,17 +11,6 @@ from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import MobilePush
 from pushsdk._public import set_public_module
 
-__all__ = [
-    "TEXTS",
-    "Placeholder",
-    "fill",
-    "find_placeholders",
-    "has_malformed_placeholder",
-    "placeholder",
-    "placeholder_names",
-    "render",
-]
-
 TEXTS = ("title", "subtitle", "body")
 """The fields of a message whose texts may contain placeholders."""
 

@@ -4,25 +4,48 @@ Values and arithmetic only; the clock and the random draw are arguments. tenacit
 interpreted.
 """
 
+import warnings
 from collections.abc import Mapping, Set
-from typing import Any, Literal, Self, TypedDict, Unpack
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
-from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.errors import ConfigurationError, must_be, unexpected_keyword
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
 from pushsdk._public import set_public_module
 
-__all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Share", "Timeout", "check_seconds"]
-
 # A larger number is a mistake: in seconds, 30 years.
 MAX_NUMBER = 1e9
+
+Seconds = float | timedelta
+
+
+class _SettingsType(msgspec.StructMeta):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Construct the settings. The TypeError for an unknown keyword suggests the nearest one."""
+        if unknown := kwargs.keys() - set(self.__struct_fields__):
+            raise unexpected_keyword(self.__name__, min(unknown), self.__struct_fields__)
+        return super().__call__(*args, **kwargs)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, metaclass=_SettingsType):
+    """Base class of the settings. A ``timedelta`` is taken wherever seconds are."""
+
+    def _check_seconds(self, *names: str, or_zero: bool = False, or_none: bool = False) -> None:
+        for name in names:
+            value: object = getattr(self, name)
+            if value is not None or not or_none:
+                seconds = check_seconds(f"{type(self).__name__}.{name}", value, or_zero=or_zero)
+                if isinstance(value, timedelta):
+                    msgspec.structs.force_setattr(self, name, seconds)
+
 
 Unknown = Literal["raise", "retry_if_collapsible", "retry"]
 
 
 class RetryOptions(TypedDict, total=False):
-    """The options that every preset of RetryPolicy accepts."""
+    """The options that every preset of RetryPolicy accepts: see the fields of the policy."""
 
     max_attempts: int
     initial_delay: float
@@ -33,39 +56,43 @@ class RetryOptions(TypedDict, total=False):
     retry_on: Set[int]
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Rules for retrying a failed attempt.
+class RetryPolicy(Settings, frozen=True, kw_only=True):
+    """Rules for retrying a failed attempt. Use a preset: ``RetryPolicy.safe(max_attempts=3)``.
 
-    The n-th delay is drawn from 0 to ``min(initial_delay * 2**(n-1), max_delay)`` seconds (full jitter). After a 429
-    without Retry-After, ``throttle_delay`` replaces ``initial_delay``. A Retry-After is a minimum, with that jitter on
-    top; a Retry-After above ``max_retry_after`` seconds ends the call. ``max_attempts`` includes the first attempt. The
-    defaults are those on which AWS and gRPC agree.
+    The n-th delay is drawn from 0 to ``min(initial_delay * 2**(n-1), max_delay)`` seconds (full jitter). A Retry-After
+    is a minimum, with that jitter on top. The defaults are those on which AWS and gRPC agree.
 
-    ``statuses`` overrides the outcome of a status, as in ``{500: Outcome.REJECTED}``. ``retry_on`` lists statuses to
-    retry; each must mean REJECTED, by the table or by ``statuses``. ``unknown`` says what follows an UNKNOWN outcome:
-    ``"raise"`` (never retried), ``"retry_if_collapsible"`` (retried if the message has a ``collapse_id``) or
-    ``"retry"`` (may push twice).
-
-    ``stop``, ``wait`` and ``retry`` are tenacity strategies that replace ``max_attempts``, the delay and the choice of
-    what to retry; see ``from_tenacity``. Raises ConfigurationError if a value is out of range.
+    Raises:
+        ConfigurationError: A value is out of range.
     """
 
     max_attempts: int = 4
+    """Attempts of a request, the first one included."""
     initial_delay: float = 0.1
+    """Upper bound of the first delay, in seconds. It doubles with each attempt."""
     max_delay: float = 5.0
+    """Upper bound of every delay, in seconds."""
     throttle_delay: float = 1.0
+    """Replaces ``initial_delay`` after a 429 without Retry-After, in seconds."""
     max_retry_after: float = 60.0
+    """Longest Retry-After that is waited for, in seconds. A longer one ends the call."""
     statuses: Mapping[int, Outcome] = {}
+    """Outcomes of statuses that differ from the outcome table, for example ``{500: Outcome.REJECTED}``."""
     retry_on: Set[int] = RETRYABLE
+    """Statuses to retry, by default 408, 425 and 429. Each must mean REJECTED, by the table or by ``statuses``."""
     unknown: Unknown = "raise"
+    """``"raise"`` never retries an UNKNOWN outcome, ``"retry_if_collapsible"`` does if the message has a
+    ``collapse_id``, ``"retry"`` always does and may push twice."""
     stop: Any = None
+    """A tenacity strategy instead of ``max_attempts``: see ``from_tenacity``."""
     wait: Any = None
+    """A tenacity strategy instead of the delays."""
     retry: Any = None
+    """A tenacity strategy that chooses what to retry."""
 
     def __post_init__(self) -> None:
         _check_count("RetryPolicy.max_attempts", self.max_attempts)
-        for name in ("initial_delay", "max_delay", "throttle_delay", "max_retry_after"):
-            _check_positive(f"RetryPolicy.{name}", getattr(self, name))
+        self._check_seconds("initial_delay", "max_delay", "throttle_delay", "max_retry_after")
         if self.unknown not in ("raise", "retry_if_collapsible", "retry"):
             raise must_be("RetryPolicy.unknown", "'raise', 'retry_if_collapsible' or 'retry'", self.unknown)
         _check_statuses("RetryPolicy.retry_on", self.retry_on)
@@ -74,16 +101,12 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "retry_on", frozenset(self.retry_on))
         if self.retry_on != RETRYABLE:
             for status in sorted(self.retry_on):
-                self._check_rejected(status)
-
-    def _check_rejected(self, status: int) -> None:
-        outcome = self.statuses.get(status, find_rule(Evidence(status=status)).outcome)
-        if outcome is not Outcome.REJECTED:
-            raise ConfigurationError(
-                f"RetryPolicy.retry_on: {status} does not mean REJECTED, so it would not be retried; add "
-                f"statuses={{{status}: Outcome.REJECTED}} if it enqueues nothing, or take {status} out of retry_on "
-                "(a 503 with Retry-After is retried in any case)"
-            )
+                if self.statuses.get(status, find_rule(Evidence(status=status)).outcome) is not Outcome.REJECTED:
+                    raise ConfigurationError(
+                        f"RetryPolicy.retry_on: {status} does not mean REJECTED, so it would not be retried; add "
+                        f"statuses={{{status}: Outcome.REJECTED}} if it enqueues nothing, or take {status} out of "
+                        "retry_on (a 503 with Retry-After is retried in any case)"
+                    )
 
     def __hash__(self) -> int:
         return hash((self.max_attempts, self.initial_delay, self.max_delay, self.unknown, self.retry_on))
@@ -137,71 +160,97 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return (attempt.retry_after or 0.0) + jitter
 
 
-class Timeout(msgspec.Struct, frozen=True, kw_only=True):
-    """Timeouts in seconds. None is no limit; the shortest timeout wins.
-
-    ``total`` covers a whole call: queueing, lingering, attempts and delays. ``attempt`` covers one attempt,
-    ``connect`` its DNS, TCP and TLS.
-    """
+class Timeout(Settings, frozen=True, kw_only=True):
+    """Timeouts in seconds. None is no limit; the shortest timeout wins."""
 
     total: float | None = 30.0
+    """Seconds for a whole call: queueing, lingering, attempts and delays."""
     attempt: float | None = 10.0
+    """Seconds for one attempt."""
     connect: float | None = 5.0
+    """Seconds for the DNS, TCP and TLS of one attempt."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, total: Seconds | None = 30.0, attempt: Seconds | None = 10.0, connect: Seconds | None = 5.0
+        ) -> None: ...
 
     def __post_init__(self) -> None:
-        for name in ("total", "attempt", "connect"):
-            value = getattr(self, name)
-            if value is not None:
-                _check_positive(f"Timeout.{name}", value)
+        self._check_seconds("total", "attempt", "connect", or_none=True)
+        total, attempt = self.total, self.attempt
+        if total is not None and _is_needless(attempt, total):
+            warnings.warn(
+                f"Timeout(attempt={attempt:g}, total={total:g}): the attempt timeout never applies, because the call "
+                "ends first; raise total, or leave attempt out",
+                stacklevel=3,
+            )
+
+    def within(self, total: float) -> Self:
+        """Return these timeouts with another total, without an attempt timeout that would never apply."""
+        attempt = None if _is_needless(self.attempt, total) else self.attempt
+        return type(self)(total=total, attempt=attempt, connect=self.connect)
+
+    def named(self, name: str) -> str:
+        """Return the timeout of this name as errors show it, or ``""`` if there is none."""
+        value = getattr(self, name)
+        return "" if value is None else f"Timeout.{name}={value:g} s"
 
 
-class Batching(msgspec.Struct, frozen=True, kw_only=True):
-    """Rules for merging concurrent sends into one request.
+def _is_needless(attempt: float | None, total: float) -> bool:
+    """Return True if an attempt timeout is longer than the call. The default is no mistake."""
+    return attempt is not None and 10.0 != attempt > total
 
-    ``linger`` is the time in seconds that a batch collects calls; with 0, a single call is sent immediately.
-    ``max_users`` and ``max_bytes`` (of the request body) bound a merged request; a larger call gets a request of its
-    own. ``split_on`` lists the statuses on which a rejected request is split. This package assumes that a 4xx enqueued
-    nothing; an empty set switches splitting off.
-    """
+
+class Batching(Settings, frozen=True, kw_only=True):
+    """Rules for merging concurrent sends into one request, and for splitting a rejected one."""
 
     linger: float = 0.0
+    """Seconds that a batch collects calls. With 0, a single call is sent immediately."""
     max_users: int = 1000
+    """Most users of a request, and of a call."""
     max_bytes: int = 1024 * 1024
+    """Most bytes of a merged request's body. A larger call gets a request of its own."""
     split_on: Set[int] = frozenset({413, 400, 422})
+    """Statuses on which a rejected request is split. This package assumes that a 4xx enqueued nothing; an empty set
+    switches splitting off."""
 
     def __post_init__(self) -> None:
-        check_seconds("Batching.linger", self.linger, or_zero=True)
+        self._check_seconds("linger", or_zero=True)
         _check_count("Batching.max_users", self.max_users)
         _check_count("Batching.max_bytes", self.max_bytes)
         _check_statuses("Batching.split_on", self.split_on)
         msgspec.structs.force_setattr(self, "split_on", frozenset(self.split_on))
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on what one client holds at a time.
+class Limits(Settings, frozen=True, kw_only=True):
+    """Bounds on what one client holds at a time. At most one call exceeds them; nothing is dropped."""
 
-    ``in_flight`` is the number of requests in flight. ``queued_users`` and ``queued_bytes`` (user ids and messages)
-    bound what waits for a slot or for a retry. At these limits a new call waits before it is encoded (``"wait"``) or
-    raises QueueFullError (``"raise"``); at most one call exceeds them. Nothing is dropped.
-    """
-
-    in_flight: int = 64
+    in_flight: int | None = None
+    """Cap on requests in flight. The client finds how many the service takes; without a cap, the pool and half of the
+    process's file descriptors are the bound."""
     queued_users: int = 100_000
+    """Most users that wait for a slot or for a retry."""
     queued_bytes: int = 64 * 1024 * 1024
+    """Most bytes of user ids and messages that wait for a slot or for a retry."""
     when_full: Literal["wait", "raise"] = "wait"
+    """At these limits a new call waits before it is encoded (``"wait"``), or raises QueueFullError (``"raise"``)."""
 
     def __post_init__(self) -> None:
         for name in ("in_flight", "queued_users", "queued_bytes"):
-            _check_count(f"Limits.{name}", getattr(self, name))
+            if name != "in_flight" or self.in_flight is not None:
+                _check_count(f"Limits.{name}", getattr(self, name))
         if self.when_full not in ("wait", "raise"):
             raise must_be("Limits.when_full", "'wait' or 'raise'", self.when_full)
 
 
-class Rate(msgspec.Struct, frozen=True, kw_only=True):
+class Rate(Settings, frozen=True, kw_only=True):
     """Fixed limits on what is sent per second; None is no limit."""
 
     requests_per_second: float | None = None
+    """Most requests that start per second."""
     users_per_second: float | None = None
+    """Most users of these requests per second."""
 
     def __post_init__(self) -> None:
         for name in ("requests_per_second", "users_per_second"):
@@ -251,6 +300,8 @@ def _check_statuses(name: str, value: object) -> None:
 
 def check_seconds(name: str, value: object, *, or_zero: bool = False) -> float:
     """Return a number of seconds as a float. Raises ConfigurationError unless finite and greater than 0."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
     if not (or_zero and _is_number(value) and value == 0):
         rule = "a number of seconds, 0 or more" if or_zero else "a number of seconds greater than 0"
         _check_positive(name, value, rule)

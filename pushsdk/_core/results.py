@@ -6,22 +6,23 @@ from pushsdk._core.events import SendAbandoned
 from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._public import set_public_module
 
-__all__ = ["ClientStats", "Counters", "DrainReport", "Receipt"]
-
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The result of a call whose users were all accepted. Not a delivery receipt.
-
-    ``users`` is the number of distinct users, ``duplicates`` the number of ids left out because they occurred before,
-    ``requests`` the number of requests for the call, ``attempts`` the tries on the wire, oldest first.
-    ``already_accepted`` is the number of users accepted by an earlier call with the same ``idempotency_key``.
-    """
+    """The result of a call whose users were all accepted. Not a delivery receipt."""
 
     users: int
+    """Number of distinct users."""
     duplicates: int = 0
+    """Number of ids left out because they occurred before."""
     requests: int = 1
+    """Number of requests for the call."""
     attempts: tuple[Attempt, ...] = ()
+    """Tries on the wire, oldest first."""
     already_accepted: int = 0
+    """Number of users accepted by an earlier call with the same ``idempotency_key``."""
+
+    def __repr__(self) -> str:
+        return f"Receipt({self.outcome}, users={self.users}, requests={self.requests}, attempts={len(self.attempts)})"
 
     @property
     def outcome(self) -> Outcome:
@@ -35,76 +36,68 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcomes of calls that ended during ``aclose``, as user ids.
-
-    ``abandoned`` has the last 1000 sends that ended after their caller had stopped waiting.
-    """
+    """The outcomes of calls that ended during ``aclose``, as user ids."""
 
     accepted: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
     not_sent: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     abandoned: tuple[SendAbandoned, ...] = ()
+    """The last 1000 sends that ended after their caller had stopped waiting."""
 
     def __repr__(self) -> str:
-        return (
-            f"DrainReport(accepted={len(self.accepted)}, rejected={len(self.rejected)}, "
-            f"not_sent={len(self.not_sent)}, unknown={len(self.unknown)}, abandoned={len(self.abandoned)})"
-        )
+        return f"DrainReport({', '.join(f'{name}={count}' for name, count in self.__rich_repr__())})"
 
     def __rich_repr__(self) -> list[tuple[str, int]]:
         return [(name, len(getattr(self, name))) for name in self.__struct_fields__]
 
 
 class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The counters of a client since its creation.
-
-    Users by outcome; ``requests`` merged or single, ``attempts`` on the wire with ``retries`` among them,
-    ``stale_connections`` replaced, ``abandoned`` sends. Current values: requests ``in_flight``, ``queued_users``,
-    ``queued_bytes``, ``retry_tokens`` left of 500, and seconds until the pause of the client ends (``paused``).
-    """
+    """The counters of a client since its creation, and its current state."""
 
     accepted: int = 0
+    """Users by outcome, as in the next three."""
     rejected: int = 0
     not_sent: int = 0
     unknown: int = 0
     campaigns: int = 0
+    """Campaigns created."""
     requests: int = 0
+    """Requests, merged or single."""
     attempts: int = 0
+    """Attempts on the wire, retries included."""
+    retries: int = 0
+    splits: int = 0
+    """Rejected requests that were sent in parts."""
+    stale_connections: int = 0
+    """Pooled connections that were closed by the service and replaced."""
+    abandoned: int = 0
+    """Sends that ended after their caller had stopped waiting."""
+    in_flight: int = 0
+    """Requests in flight now."""
+    limit: int = 0
+    """Most requests in flight that the client finds good for the service now; 0 before the first use."""
+    queued_users: int = 0
+    """Users that wait now."""
+    queued_bytes: int = 0
+    """Bytes of ids and messages that wait now."""
+    retry_tokens: int = 0
+    """Tokens left in the retry budget, of 500."""
+    paused: float = 0.0
+    """Seconds until the pause of the client ends."""
+
+
+class Counters(msgspec.Struct):
+    """The counters behind ``ClientStats``. Incremented by the shell; never reset."""
+
+    users: dict[Outcome, int] = msgspec.field(default_factory=lambda: dict.fromkeys(Outcome, 0))
+    abandoned: int = 0
+    attempts: int = 0
+    campaigns: int = 0
+    requests: int = 0
     retries: int = 0
     splits: int = 0
     stale_connections: int = 0
-    abandoned: int = 0
-    in_flight: int = 0
-    queued_users: int = 0
-    queued_bytes: int = 0
-    retry_tokens: int = 0
-    paused: float = 0.0
-
-
-class Counters:
-    """The counters behind ``ClientStats``. Incremented by the shell; never reset."""
-
-    __slots__ = (
-        "abandoned",
-        "attempts",
-        "campaigns",
-        "requests",
-        "retries",
-        "splits",
-        "stale_connections",
-        "users",
-    )
-
-    def __init__(self) -> None:
-        self.users = dict.fromkeys(Outcome, 0)
-        self.abandoned = 0
-        self.attempts = 0
-        self.campaigns = 0
-        self.requests = 0
-        self.retries = 0
-        self.splits = 0
-        self.stale_connections = 0
 
 
 set_public_module(__name__)

@@ -7,14 +7,14 @@ empty to switch splitting off.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence, Set, Sized
+from collections.abc import Iterable, Sequence, Set, Sized
 from itertools import pairwise
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
 from pushsdk._core import wire
-from pushsdk._core.outcome import Attempt, Outcome, Verdict
+from pushsdk._core.outcome import Attempt, Guarded, Outcome, Verdict
 
 if TYPE_CHECKING:
     from pushsdk._core.batching import Call
@@ -24,23 +24,19 @@ TOO_LARGE = 413
 PROBES = 8
 
 
-class CallPart(msgspec.Struct, frozen=True, eq=False, gc=False):
+class CallPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
     """Some users of one call, with their ids as JSON without the brackets."""
 
     call: Call
     users: tuple[str, ...]
     ids: bytes
 
-    def __repr__(self) -> str:
-        return f"CallPart(users={len(self.users)})"
-
     @property
     def deadline(self) -> float:
-        """Return the deadline of the call."""
         return self.call.deadline
 
 
-class BatchPart(msgspec.Struct, frozen=True, eq=False, gc=False):
+class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
     """The content of one request: calls or parts of calls, and the attempts of the larger parts it was split from."""
 
     units: Sequence[Call | CallPart]
@@ -57,9 +53,6 @@ class BatchPart(msgspec.Struct, frozen=True, eq=False, gc=False):
         users = sum([len(unit.users) for unit in units])
         return cls(units, users, b",".join([unit.ids for unit in units]), history)
 
-    def __repr__(self) -> str:
-        return f"BatchPart(calls={len(self.units)}, users={self.users})"
-
     def bisect(self, history: tuple[Attempt, ...]) -> list[BatchPart]:
         """Return two parts with about half of the users each."""
         parts = _group(self.units, max_users=(self.users + 1) // 2, max_bytes=None)
@@ -72,8 +65,6 @@ class BatchPart(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 class LearnedSizes:
     """Bounds learned from 413: half of the smallest request that was too large. They only shrink."""
-
-    __slots__ = ("bytes", "users")
 
     def __init__(self) -> None:
         #: Largest request to merge, in users and in bytes of the body; None until a 413.
@@ -107,49 +98,24 @@ class MessageRecord(msgspec.Struct, eq=False):
     """Set once the message itself, not a user, seems to be rejected. Means nothing if ``accepted`` is set."""
 
 
-class MessageRecords:
-    """The records of the last 256 messages."""
-
-    __slots__ = ("_records",)
-
-    def __init__(self) -> None:
-        self._records: dict[Hashable, MessageRecord] = {}
-
-    def record(self, key: Hashable) -> MessageRecord:
-        """Return the record of this message, a new one if there is none."""
-        record = self._records.get(key)
-        if record is None:
-            if len(self._records) >= 256:
-                del self._records[next(iter(self._records))]
-            record = self._records[key] = MessageRecord()
-        return record
-
-
 class Splittable(Protocol):
-    """Content of one request that can be split: a ``BatchPart``, or a ``ChunkRequest`` of a run."""
+    """Content of one request that can be split: a ``BatchPart``, or a ``ChunkRequest`` of a run.
+
+    The units are what a rejection can be traced to: calls, or users.
+    """
 
     @property
-    def users(self) -> int:
-        """Number of users."""
-        ...
+    def users(self) -> int: ...
 
     @property
-    def ids(self) -> bytes:
-        """Ids as JSON without the brackets."""
-        ...
+    def ids(self) -> bytes: ...
 
     @property
-    def units(self) -> Sized:
-        """The units that a rejection can be traced to: calls, or users."""
-        ...
+    def units(self) -> Sized: ...
 
-    def bisect(self, history: tuple[Attempt, ...]) -> list[Self]:
-        """Return two parts with about half of the users each."""
-        ...
+    def bisect(self, history: tuple[Attempt, ...]) -> list[Self]: ...
 
-    def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[Self]:
-        """Return the parts between these positions among the units."""
-        ...
+    def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[Self]: ...
 
 
 P = TypeVar("P", bound=Splittable)
@@ -167,20 +133,6 @@ class Splitter(Generic[P]):
     sent. Otherwise the blocks between those units are sent and bisected: one culprit among n units takes at most
     2*ceil(log2 n) requests.
     """
-
-    __slots__ = (
-        "_frame",
-        "_large",
-        "_left_out",
-        "_message",
-        "_probes_failed",
-        "_ready",
-        "_refused",
-        "_sizes",
-        "_smallest_failed",
-        "_split_on",
-        "_suspects",
-    )
 
     def __init__(
         self, parts: Iterable[P], *, split_on: Set[int], sizes: LearnedSizes, frame: int, message: MessageRecord
@@ -325,14 +277,10 @@ def _split_unit(unit: Call | CallPart, max_users: int, max_bytes: int | None) ->
 
 
 def call_of(unit: Call | CallPart) -> Call:
-    """Return the call of the unit."""
     return unit.call if isinstance(unit, CallPart) else unit
 
 
 def attempts_of(parts: Iterable[tuple[tuple[str, ...], Verdict]]) -> tuple[Attempt, ...]:
     """Return the attempts of these verdicts, each once, oldest first."""
-    seen: dict[int, Attempt] = {}
-    for _, verdict in parts:
-        for attempt in verdict.attempts:
-            seen.setdefault(id(attempt), attempt)
-    return tuple(sorted(seen.values(), key=lambda attempt: attempt.started))
+    distinct = {id(attempt): attempt for _, verdict in parts for attempt in verdict.attempts}
+    return tuple(sorted(distinct.values(), key=lambda attempt: attempt.started))

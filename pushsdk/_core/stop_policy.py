@@ -12,10 +12,8 @@ import msgspec
 
 from pushsdk._core.errors import must_be
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.policy import check_seconds
+from pushsdk._core.policy import Settings
 from pushsdk._public import set_public_module
-
-__all__ = ["StopMonitor", "StopPolicy"]
 
 # Fewer requests prove nothing: one bad gateway among the first two would be half of the users.
 FEWEST_REQUESTS = 20
@@ -25,29 +23,29 @@ ADVICE = {
 }
 
 
-class StopPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class StopPolicy(Settings, frozen=True, kw_only=True):
     """Failure threshold of a run: the run stops by itself, and the users left stay planned. None switches a rule off.
 
-    ``rejected`` and ``unknown`` are shares of the users settled last: of at least ``after`` users in at least 20
-    requests, and of at most twice as many. So a failure that begins after hours of success is noticed as soon as a
-    failure from the start. A smaller run is never stopped by a share.
+    A 401 or 403 stops every run at once. A share is that of the users settled last: of at least ``after`` users in at
+    least 20 requests, and of at most twice as many. So a failure that begins after hours of success is noticed as soon
+    as a failure from the start. A smaller run is never stopped by a share.
 
-    Half rejected is more than stale ids cause: if one id spoils a request, the users beside it are sent without it. A
-    message that the service does not accept is rejected for all users. A quarter unknown is a service that breaks down
-    during the run, and unknown users may not be sent to again; one gateway error in twenty requests stays below.
-
-    ``max_outage`` is seconds of sending without an accepted user. Planning does not count, nor does the time in which
-    the process was stopped. Pauses that the service asks for do count, or a service that asks for one after another
-    would hold the run forever. A run never stops during such a pause: it stops if a request after the pause fails too,
-    or gets no response for that long.
-
-    A 401 or 403 stops every run at once. Raises ConfigurationError if a value is out of range.
+    Raises:
+        ConfigurationError: A value is out of range.
     """
 
     rejected: float | None = 0.5
+    """Most rejected users, as a share. Half is more than stale ids cause: if one id spoils a request, the users beside
+    it are sent without it. A message that the service does not accept is rejected for all users."""
     unknown: float | None = 0.25
+    """Most users with an unknown outcome, as a share. A quarter is a service that breaks down during the run; one
+    gateway error in twenty requests stays below."""
     after: int = 2000
+    """Fewest users of which a share is taken."""
     max_outage: float | None = 600.0
+    """Most seconds of sending without an accepted user. Planning does not count, nor does the time in which the process
+    was stopped. Pauses that the service asks for count, but a run never stops during such a pause: it stops if a
+    request after the pause fails too, or gets no response for that long."""
 
     def __post_init__(self) -> None:
         for name in ("rejected", "unknown"):
@@ -57,13 +55,18 @@ class StopPolicy(msgspec.Struct, frozen=True, kw_only=True):
                 raise must_be(f"StopPolicy.{name}", rule, share)
         if type(self.after) is not int or self.after < 1:
             raise must_be("StopPolicy.after", "a whole number of users, 1 or more", self.after)
-        if self.max_outage is not None:
-            check_seconds("StopPolicy.max_outage", self.max_outage)
+        self._check_seconds("max_outage", or_none=True)
 
     @classmethod
     def off(cls) -> Self:
         """Stop on a 401 or 403 only."""
         return cls(rejected=None, unknown=None, max_outage=None)
+
+
+def check_stop_policy(stop_policy: object) -> None:
+    """Raise ConfigurationError for anything but a StopPolicy or None."""
+    if stop_policy is not None and not isinstance(stop_policy, StopPolicy):
+        raise must_be("stop_policy", "a StopPolicy, for example StopPolicy(rejected=0.1)", stop_policy)
 
 
 class _Window(msgspec.Struct):
@@ -77,8 +80,6 @@ class _Window(msgspec.Struct):
 
 class StopMonitor:
     """Applies the stop policy to one run. Times are seconds of sending; that clock stops while nothing can be sent."""
-
-    __slots__ = ("_accepted_at", "_before", "_filling", "_last_response_at", "_last_status", "_policy", "_stop_reason")
 
     def __init__(self, stop_policy: StopPolicy) -> None:
         self._policy = stop_policy

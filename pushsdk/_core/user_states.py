@@ -75,13 +75,6 @@ class UserStates:
         counts = ", ".join(f"{state}={users}" for state, users in self._counts.items() if users)
         return f"UserStates({counts})"
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, UserStates):
-            return NotImplemented
-        return (self.users, self._starts, self._statuses) == (other.users, other._starts, other._statuses)
-
-    __hash__ = None  # type: ignore[assignment] # it changes
-
     def copy(self) -> UserStates:
         """Return an independent copy."""
         copy = UserStates()
@@ -103,16 +96,17 @@ class UserStates:
         """Set the status of the users ``start`` to ``stop`` - 1; a user once ``resent`` stays so."""
         if not 0 <= start < stop <= self.users:
             raise ValueError(f"there are no users {start} to {stop}, only {self.users}")
-        starts = self._starts
-        first = bisect_right(starts, start) - 1
-        # The runs from ``first`` up to, not including, ``last`` are changed.
-        last = first + 1
-        if last < len(starts) and starts[last] < stop:
-            last = bisect_left(starts, stop, last)
-        if last - first == 1:
-            self._set_in_run(first, start, stop, status)
-        else:
-            self._set_runs(first, last, start, stop, status)
+        starts, statuses, counts = self._starts, self._statuses, self._counts
+        first, last = self._cut(start), self._cut(stop)
+        for number in range(first, last):
+            old, users = statuses[number], self._stop(number) - starts[number]
+            new = statuses[number] = status._replace(resent=True) if old.resent else status
+            counts[old.state] -= users
+            counts[new.state] += users
+            self.resent += users * (new.resent - old.resent)
+        for number in range(min(last, len(starts) - 1), max(first, 1) - 1, -1):
+            if statuses[number] == statuses[number - 1]:
+                del starts[number], statuses[number]
 
     def at(self, position: int) -> UserStatus:
         """Return the status of one user."""
@@ -165,55 +159,16 @@ class UserStates:
             self.resent += users * status.resent
             self._counts[status.state] += users
 
+    def _cut(self, position: int) -> int:
+        """Cut the run at this position in two, unless a run begins there. Return the number of the run that does."""
+        number = bisect_left(self._starts, position)
+        if position < self.users and (number == len(self._starts) or self._starts[number] != position):
+            self._starts.insert(number, position)
+            self._statuses.insert(number, self._statuses[number - 1])
+        return number
+
     def _stop(self, number: int) -> int:
         return self._starts[number + 1] if number + 1 < len(self._starts) else self.users
-
-    def _set_in_run(self, number: int, start: int, stop: int, status: UserStatus) -> None:
-        """Set users of one run: nearly every claim and every settlement. Inserts or moves as few items as possible."""
-        starts, statuses = self._starts, self._statuses
-        old = statuses[number]
-        if old.resent and not status.resent:
-            status = _resent(status)
-        if old == status:
-            return
-        users, counts = stop - start, self._counts
-        counts[old.state] -= users
-        counts[status.state] += users
-        self.resent += users * (status.resent - old.resent)
-        low, high = starts[number], self._stop(number)
-        joins_left = start == low and number > 0 and statuses[number - 1] == status
-        joins_right = stop == high and number + 1 < len(starts) and statuses[number + 1] == status
-        if start > low:
-            number += 1
-        # The new run begins at ``number``; the old run keeps users before, after, on both sides or none.
-        if stop < high:
-            if start > low:
-                starts[number:number] = (start, stop)
-                statuses[number:number] = (status, old)
-            elif joins_left:
-                starts[number] = stop
-            else:
-                starts.insert(number + 1, stop)
-                statuses.insert(number, status)
-        elif start > low:
-            if joins_right:
-                starts[number] = start
-            else:
-                starts.insert(number, start)
-                statuses.insert(number, status)
-        else:
-            statuses[number] = status
-            if joins_right:
-                del starts[number + 1], statuses[number + 1]
-            if joins_left:
-                del starts[number], statuses[number]
-
-    def _set_runs(self, first: int, last: int, start: int, stop: int, status: UserStatus) -> None:
-        """Set users of several runs, one run after the other; a neighbor that became equal joins at once."""
-        edges = [*self._starts[first + 1 : last], stop]
-        for edge in edges:
-            self._set_in_run(bisect_right(self._starts, start) - 1, start, edge, status)
-            start = edge
 
 
 def _as_list(users: int, status: UserStatus) -> list[object]:
@@ -221,7 +176,3 @@ def _as_list(users: int, status: UserStatus) -> list[object]:
     while not values[-1]:
         values.pop()
     return values
-
-
-def _resent(status: UserStatus) -> UserStatus:
-    return UserStatus(status.state, status.status, status.reason, True)

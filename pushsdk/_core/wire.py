@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,22 +21,13 @@ _SHOWN_DEPTH = 5  # levels shown of a path that is too deep
 _MAX_KNOWN = 1024
 _MAX_KNOWN_BYTES = 16 * 1024
 
-_ROOT: Path = ()
 _MESSAGE: Path = ("message",)
 _USER_IDS: Path = ("userIds",)
 _CUSTOM_FIELDS: Path = ("customFields",)
 
 
-class _Collapsing(msgspec.Struct, rename="camel", gc=False):
-    """The field of a message that decides if a retry may replace the push."""
-
-    collapse_id: Any = None
-
-
 _encode = msgspec.json.Encoder().encode
 _decode_message = msgspec.json.Decoder(MobilePush).decode
-_decode_collapsing = msgspec.json.Decoder(_Collapsing).decode
-_decode_created = msgspec.json.Decoder(CampaignCreated).decode
 _ENCODING_FAILED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 # Validated bytes, and the message that a strict decoder reads from them.
@@ -144,13 +136,12 @@ def encode_campaign(request: CampaignRequest | Mapping[str, Any]) -> bytes:
 
     Accepts a mapping like ``encode_message``. Raises ValidationError naming a path.
     """
-    return _encode(_checked(request, CampaignRequest, _ROOT))
+    return _encode(_checked(request, CampaignRequest, ()))
 
 
 def is_collapsible(message: bytes) -> bool:
     """Return True if this encoded message has a ``collapseId``, so a second push may replace the first."""
-    value = _decode_collapsing(message).collapse_id
-    return isinstance(value, str) and value != ""
+    return _decode_message(message).collapse_id not in (UNSET, "")
 
 
 def external_id(request: CampaignRequest | Mapping[str, Any]) -> str | None:
@@ -159,19 +150,13 @@ def external_id(request: CampaignRequest | Mapping[str, Any]) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def decode_campaign_created(body: bytes) -> CampaignCreated:
-    """Return the decoded response to a created campaign; unknown fields are ignored.
-
-    Raises ValueError, never quoting the body, if there is no readable uuid.
-    """
-    try:
-        created = _decode_created(body)
-    # Deep nesting and bad UTF-8 raise no MsgspecError; the exception for bad UTF-8 contains the body.
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise ValueError(f"the answer can't be read as a created campaign: {type(error).__name__}") from None
-    if not created.uuid:
-        raise ValueError("the answer holds an empty uuid")
-    return created
+def decode_campaign_created(body: bytes) -> CampaignCreated | None:
+    """Return the decoded response to a created campaign; None without a readable uuid. Unknown fields are ignored."""
+    # Deep nesting and bad UTF-8 raise no MsgspecError.
+    with suppress(msgspec.MsgspecError, RecursionError, ValueError):
+        created = msgspec.json.decode(body, type=CampaignCreated)
+        return created if created.uuid else None
+    return None
 
 
 def _checked(value: object, model: type[Model], path: Path) -> dict[str, Any]:
@@ -186,7 +171,9 @@ def _typed(plain: dict[str, Any], model: type[Model], path: Path) -> dict[str, A
         msgspec.convert(plain, model)
     except msgspec.ValidationError as error:
         text, _, where = str(error).partition(" - at `$")
-        raise ValidationError(f"{show_path(path)}{where.rstrip('`')}: {text}") from None
+        where = where.rstrip("`")
+        hint = ', for example {"en": "Hello"}' if where.endswith((".title", ".subtitle", ".body")) else ""
+        raise ValidationError(f"{show_path(path)}{where}: {text}{hint}") from None
     return plain
 
 

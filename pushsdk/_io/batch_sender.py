@@ -9,15 +9,16 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
 
-from pushsdk._core import idempotency, wire
+from pushsdk._core import wire
 from pushsdk._core.batching import Batch, Call
-from pushsdk._core.error_mapping import error_for, partial_error, retryable
+from pushsdk._core.error_mapping import conclude
 from pushsdk._core.events import Event, RequestSplit, SendAbandoned
-from pushsdk._core.operations import PUSH
+from pushsdk._core.operations import PUSH, Target
 from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Batching
 from pushsdk._core.results import Counters, Receipt
@@ -25,31 +26,33 @@ from pushsdk._core.splitting import (
     BatchPart,
     CallPart,
     LearnedSizes,
-    MessageRecords,
+    MessageRecord,
     Rejected,
     Splitter,
     attempts_of,
     call_of,
     split_calls,
 )
+from pushsdk._core.words import count
 from pushsdk._io.sender import ApiRequest, Claimant, RequestSender
 from pushsdk._io.timers import TURNS_TO_READ
 
 logger = logging.getLogger("pushsdk")
-ABANDONED_KEPT = 1000
 
 
 class PendingCalls:
     """The calls that have not ended: settles them, counts outcomes, and tells waiters when all have ended."""
 
-    def __init__(self, counters: Counters, emit: Callable[[Event], None] | None) -> None:
+    def __init__(self, counters: Counters, emit: Callable[[Event], None] | None, target: Target) -> None:
         self._counters = counters
+        #: Where pushes go, for the texts of errors.
+        self.target = target
         self._emit = emit
         #: The calls that have not ended. Added by the queue.
         self.active: set[Call] = set()
         #: The last sends that ended after their callers had stopped waiting.
-        self.abandoned: deque[SendAbandoned] = deque(maxlen=ABANDONED_KEPT)
-        #: The calls that ended since ``drain``; None before.
+        self.abandoned: deque[SendAbandoned] = deque(maxlen=1000)
+        #: The calls that ended since the client is being closed; None before. Set by the engine.
         self.drained: list[Call] | None = None
         # What each waiter still waits for, and its future.
         self._waiters: list[tuple[set[object], asyncio.Future[None]]] = []
@@ -82,39 +85,25 @@ class PendingCalls:
 
     def conclude(self, call: Call) -> Receipt:
         """Return the receipt of a call that its caller has stopped waiting for, or raise its PushError."""
-        rest: Verdict | None = None
+        verdict, parts = call.verdict, call.parts
         if call.unsettled:
             # The deadline has expired during a shared request, whose end is reported to ``on_event``.
-            call.abandoned, rest = True, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)
+            call.abandoned = True
+            parts = (*parts, (unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)))
         else:
             self.end(call)
-        if call.claims is not None and any(verdict.recorded for _, verdict in call.parts):
-            result = idempotency.conclude(call.users, call.duplicates, _all_parts(call, rest))
-            if isinstance(result, Receipt):
-                return result
-            raise result
-        verdict = call.verdict
-        if verdict is not None:
-            if verdict.outcome is Outcome.ACCEPTED:
-                return Receipt(users=len(call.users), duplicates=call.duplicates, attempts=verdict.attempts)
-            raise error_for(verdict, user_ids=call.users)
-        parts = _all_parts(call, rest)
-        attempts, outcomes = attempts_of(parts), {verdict.outcome for _, verdict in parts}
-        if outcomes == {Outcome.ACCEPTED}:
-            return Receipt(users=len(call.users), duplicates=call.duplicates, requests=len(parts), attempts=attempts)
-        if len(outcomes) == 1:
-            error = error_for(msgspec.structs.replace(parts[-1][1], attempts=attempts), user_ids=call.users)
-            error.retryable = any(retryable(verdict) for _, verdict in parts)
-            raise error
-        raise partial_error(call.users, parts)
+        if verdict is not None and verdict.outcome is Outcome.ACCEPTED and not verdict.recorded:
+            # Nearly every call.
+            return Receipt(users=len(call.users), duplicates=call.duplicates, attempts=verdict.attempts)
+        timeout = None if call.batch is None else call.batch.content.options.timeout
+        return conclude(call.users, call.duplicates, parts, self.target, timeout)
 
     def report_abandoned(self, call: Call) -> None:
         """Report the end of a call whose caller had stopped waiting."""
         self.end(call)
         self._counters.abandoned += 1
         for outcome in Outcome:
-            parts = [(users, verdict) for users, verdict in call.parts if verdict.outcome is outcome]
-            if parts:
+            if parts := [(users, verdict) for users, verdict in call.parts if verdict.outcome is outcome]:
                 users = tuple(user for part, _ in parts for user in part)
                 self.report(SendAbandoned(outcome=outcome, user_ids=users, attempts=attempts_of(parts)))
 
@@ -142,10 +131,6 @@ class PendingCalls:
             items.discard(item)
             if not items and not future.done():
                 future.set_result(None)
-
-    def drain(self) -> None:
-        """Collect the calls that end from now on."""
-        self.drained = []
 
     async def wait(self, items: set[object], seconds: float | None) -> bool:
         """Wait until these calls, and other items, have ended. Return False if that takes longer than ``seconds``."""
@@ -175,10 +160,6 @@ def unsettled(call: Call) -> tuple[str, ...]:
     return tuple(user for user in call.users if user not in settled)
 
 
-def _all_parts(call: Call, rest: Verdict | None) -> idempotency.Shares:
-    return call.parts if rest is None else (*call.parts, (unsettled(call), rest))
-
-
 class CallClaims(Claimant, Protocol):
     """Claims of the calls that one request carries."""
 
@@ -198,7 +179,8 @@ class BatchSender:
         self._pending = pending
         self._sizes = sizes
         self._split_on = batching.split_on
-        self._messages = MessageRecords()
+        # The records of the last 256 messages.
+        self._message = lru_cache(256)(lambda content: MessageRecord())
 
     async def deliver(self, batch: Batch) -> None:
         """Send the batch, whole or split, until every call in it is settled."""
@@ -211,7 +193,7 @@ class BatchSender:
             await self._split(batch, [], (whole, verdict))
             return
         if verdict.outcome is Outcome.ACCEPTED:
-            self._messages.record(batch.content).accepted = True
+            self._message(batch.content).accepted = True
         self._pending.settle_part(whole, verdict)
 
     async def _split(self, batch: Batch, parts: list[BatchPart], rejected: Rejected[BatchPart] | None) -> None:
@@ -221,7 +203,7 @@ class BatchSender:
             split_on=self._split_on,
             sizes=self._sizes,
             frame=batch.frame,
-            message=self._messages.record(batch.content),
+            message=self._message(batch.content),
         )
         if rejected is not None:
             self._report(batch, splitter, *rejected)
@@ -249,7 +231,9 @@ class BatchSender:
 
     async def _send(self, batch: Batch, part: BatchPart) -> Rejected[BatchPart]:
         """Send a part, without the users whose claim is refused. Settles the part if cancelled."""
-        claim = self._claim(batch, part)
+        claim: CallClaims | None = None
+        if batch.content.options.keyed:
+            claim = call_of(part.units[0]).claims.for_request(batch.content, part, self._pending)
         request = self._request(batch, part, claim)
         # The first request of the batch takes over the slot.
         has_slot, batch.has_slot = batch.has_slot, False
@@ -261,17 +245,12 @@ class BatchSender:
             raise
         return part if claim is None else claim.part, verdict
 
-    def _claim(self, batch: Batch, part: BatchPart) -> CallClaims | None:
-        if not batch.content.options.keyed:
-            return None
-        claim: CallClaims = call_of(part.units[0]).claims.for_request(batch.content, part, self._pending)
-        return claim
-
     def _report(self, batch: Batch, splitter: Splitter[BatchPart], part: BatchPart, verdict: Verdict) -> None:
         if splitter.report(part, verdict):
             self._pending.settle_part(part, verdict)
             return
         self._sender.counters.splits += 1
+        logger.info("a request for %s is split after HTTP %s", count(part.users), verdict.status)
         if self._sender.emit is not None:
             calls = len({id(call_of(unit)) for unit in part.units})
             self._sender.emit(RequestSplit(status=verdict.status or 0, users=part.users, calls=calls))

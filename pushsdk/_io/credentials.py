@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import NoReturn
+from typing import Any
 
 from pushsdk._core.address import HeaderSecret, check_key
 from pushsdk._core.errors import ConfigurationError
@@ -18,24 +18,15 @@ class NoKeyError(Exception):
 
 
 class Credentials:
-    """Provides the key as a header value. Never shown, never pickled."""
-
-    __slots__ = ("_source", "fixed")
+    """Provides the key as a header value, which is never shown and never pickled."""
 
     def __init__(self, key: object) -> None:
         #: The key if it is a string, else None. Checked here, so that an invalid key fails in the constructor.
-        self.fixed: HeaderSecret | None = None
-        self._source: KeySource | None = None
-        if callable(key):
-            self._source = key
-        else:
-            self.fixed = check_key(key)
+        self.fixed = None if callable(key) else check_key(key)
+        self._source: Any = key if callable(key) else None
 
     async def ask(self) -> HeaderSecret:
-        """Return the current key. Raises NoKeyError if the callable raises or returns no valid key."""
-        if self._source is None:
-            assert self.fixed is not None  # noqa: S101 - one of the two is set
-            return self.fixed
+        """Call the callable for the current key. Raises NoKeyError if it raises or returns no valid key."""
         task = asyncio.current_task()
         cancelling = task.cancelling() if task is not None else 0
         try:
@@ -50,9 +41,3 @@ class Credentials:
             raise NoKeyError("CancelledError") from None
         except Exception as error:  # noqa: BLE001 - whatever a caller's callable raises means: no key
             raise NoKeyError(type(error).__name__) from None
-
-    def __repr__(self) -> str:
-        return "Credentials(***)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an Api-Key is not pickled: give each process its own, by PUSHSDK_API_KEY or a callable")

@@ -7,7 +7,11 @@ Calls share batches (``queue``), which are sent as requests (``batch_sender``, `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -16,8 +20,9 @@ from pushsdk._core.batching import Options
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.events import Event
-from pushsdk._core.outcome import Failure, Outcome
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.operations import PUSH, Operation, Target
+from pushsdk._core.outcome import Failure
+from pushsdk._core.policy import Batching, Limits, Rate
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes
@@ -30,27 +35,22 @@ from pushsdk._io.sender import RequestSender, guarded
 from pushsdk._io.threads import Offload, in_thread
 from pushsdk._io.timers import TimerWheel
 from pushsdk._io.tracing import Observer
-from pushsdk._io.transport import AiohttpTransport, Session, Transport
+from pushsdk._io.transport import AiohttpTransport, Transport, TransportSettings, most_in_flight
 
 
-class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):
     """The checked settings of a client."""
 
-    base_url: str
     credentials: Credentials
     batching: Batching
     limits: Limits
     rate: Rate
-    session: Session | None
-    proxy: str | None
-    allow_insecure: bool
-    ssl: Any
-    headers: dict[str, str]
-    keepalive: float
     on_event: Callable[[Event], Any] | None
+    show_answers: bool
 
-    def __repr__(self) -> str:
-        return f"Settings({self.base_url!r})"
+    def target(self, operation: Operation) -> Target:
+        """Return where the operation goes, for the texts of errors."""
+        return Target(operation, self.base_url, self.show_answers)
 
 
 class Engine:
@@ -65,23 +65,40 @@ class Engine:
 
         from pushsdk._io.retrying import retry
 
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pushsdk."):
+            frame = frame.f_back
+        # Shown if the client is never closed.
+        self._made_at = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         self.settings = settings
         self._retry = retry
         self.counters = Counters()
         self.closed = False
-        self.policies: dict[tuple[RetryPolicy, Timeout, bool], Options] = {}
+        #: Returns one object for equal options, which is quick to compare.
+        self.options_of = lru_cache(1024)(Options)
         #: Runs blocking work of runs. Set by ``serve`` if there are no threads.
         self.offload: Offload = in_thread
         #: The transport that replaces aiohttp. Set by ``serve``, in tests only.
         self.given: Transport | None = None
         #: The observer, if any. Set by ``watch``.
         self.observer: Observer | None = None
+        #: Closes the claim store of the client, if it has its own. Set by ``keyed_sends``.
+        self.close_store: Callable[[], Awaitable[None]] | None = None
         #: Set on first use.
         self.loop: asyncio.AbstractEventLoop | None = None
         #: The same while it may be used: not after the end, nor in a forked child.
         self.home: asyncio.AbstractEventLoop | None = None
         self._guard = ProcessGuard()
         in_child(self, Engine._leave_home)
+
+    def __del__(self) -> None:
+        if (loop := getattr(self, "home", None)) is not None:
+            text = (
+                f"unclosed AsyncPushClient({self.settings.base_url!r}), made at {self._made_at}: use `async with`, "
+                "or call aclose() at the end"
+            )
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
+            loop.call_exception_handler({"message": text})  # Python hides a ResourceWarning by default
 
     def serve(self, transport: Transport, *, offload: Offload = in_thread) -> None:
         """Send by this transport, and run blocking work by ``offload``. Raises ConfigurationError after the first use.
@@ -109,19 +126,10 @@ class Engine:
         emit = None if settings.on_event is None else guarded("on_event", settings.on_event)
         self.timers = TimerWheel(loop)
         self.rate_limiter = RateLimiter(settings.rate)
-        self.limiter = ConcurrencyLimiter(loop, settings.limits.in_flight, self.rate_limiter)
+        cap = most_in_flight(settings.limits, settings.session)
+        self.limiter = ConcurrencyLimiter(loop, cap, self.rate_limiter)
         self.backlog = Backlog(settings.limits)
-        self.transport = self.given or AiohttpTransport(
-            settings.base_url,
-            headers=settings.headers,
-            key=settings.credentials.fixed,
-            session=settings.session,
-            limit=settings.limits.in_flight,
-            keepalive=settings.keepalive,
-            ssl=settings.ssl,
-            proxy=settings.proxy,
-            allow_insecure=settings.allow_insecure,
-        )
+        self.transport = self.given or AiohttpTransport(settings, key=settings.credentials.fixed, limit=cap)
         #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()
         self.sender = RequestSender(
@@ -132,12 +140,12 @@ class Engine:
             backlog=self.backlog,
             counters=self.counters,
             retry=self._retry,
-            pool_size=settings.limits.in_flight,
+            pool_size=cap,
             emit=emit,
             on_pause=self._pause,
             observer=self.observer,
         )
-        self.pending = PendingCalls(self.counters, emit)
+        self.pending = PendingCalls(self.counters, emit, settings.target(PUSH))
         self.queue = SendQueue(
             self.sender, self.pending, sizes=self.sizes, batching=settings.batching, limits=settings.limits
         )
@@ -180,16 +188,6 @@ class Engine:
         self.limiter.pause(until)
         self.queue.pause(until)
 
-    def options_of(self, policy: RetryPolicy, timeout: Timeout, *, keyed: bool = False) -> Options:
-        """Return one object for equal options, which is quick to compare."""
-        options = self.policies.get((policy, timeout, keyed))
-        if options is None:
-            if len(self.policies) >= 1024:
-                # Calls before and after this do not share a batch.
-                self.policies.clear()
-            options = self.policies[policy, timeout, keyed] = Options(policy, timeout, keyed)
-        return options
-
     async def idle(self, seconds: float | None = None) -> bool:
         """Wait until all current calls, campaigns and runs have ended. Return False if that takes longer."""
         items: set[object] = {*self.pending.active, *self.campaigns, *self.runs}
@@ -205,7 +203,7 @@ class Engine:
         self.home = None
         if self.loop is None:
             return DrainReport()
-        self.pending.drain()
+        self.pending.drained = []
         try:
             self.queue.flush()
             for run in (*self.plans, *self.runs):
@@ -224,42 +222,27 @@ class Engine:
                 self.limiter.close()
                 self.timers.close()
                 await self.transport.close()
-        ended: dict[Outcome, list[str]] = {outcome: [] for outcome in Outcome}
+                if self.close_store is not None:
+                    await self.close_store()
+        ended: defaultdict[str, list[str]] = defaultdict(list)
         for call in self.pending.drained or ():
             if not call.abandoned:
                 for users, verdict in call.parts:
-                    ended[verdict.outcome].extend(users)
-        return DrainReport(
-            accepted=tuple(ended[Outcome.ACCEPTED]),
-            rejected=tuple(ended[Outcome.REJECTED]),
-            not_sent=tuple(ended[Outcome.NOT_SENT]),
-            unknown=tuple(ended[Outcome.UNKNOWN]),
-            abandoned=tuple(self.pending.abandoned),
-        )
+                    ended[verdict.outcome.lower()] += users
+        by_outcome = {outcome: tuple(users) for outcome, users in ended.items()}
+        return DrainReport(**by_outcome, abandoned=tuple(self.pending.abandoned))
 
     def stats(self) -> ClientStats:
         """Return the current counters."""
-        counters = self.counters
-        stats = ClientStats(
-            accepted=counters.users[Outcome.ACCEPTED],
-            rejected=counters.users[Outcome.REJECTED],
-            not_sent=counters.users[Outcome.NOT_SENT],
-            unknown=counters.users[Outcome.UNKNOWN],
-            campaigns=counters.campaigns,
-            requests=counters.requests,
-            attempts=counters.attempts,
-            retries=counters.retries,
-            splits=counters.splits,
-            stale_connections=counters.stale_connections,
-            abandoned=counters.abandoned,
-        )
-        if self.loop is None:
-            return stats
-        return msgspec.structs.replace(
-            stats,
-            in_flight=self.limiter.in_flight,
-            queued_users=self.backlog.users,
-            queued_bytes=self.backlog.bytes,
-            retry_tokens=self.sender.budget.tokens,
-            paused=max(0.0, self.rate_limiter.paused_until - self.loop.time()),
-        )
+        counts = msgspec.structs.asdict(self.counters)
+        counts |= {outcome.lower(): users for outcome, users in counts.pop("users").items()}
+        if self.loop is not None:
+            counts.update(
+                in_flight=self.limiter.in_flight,
+                limit=self.limiter.limit,
+                queued_users=self.backlog.users,
+                queued_bytes=self.backlog.bytes,
+                retry_tokens=self.sender.budget.tokens,
+                paused=max(0.0, self.rate_limiter.paused_until - self.loop.time()),
+            )
+        return ClientStats(**counts)

@@ -21,7 +21,6 @@ from typing import Any, NoReturn
 
 import aiohttp
 from aiohttp import client_reqrep, hdrs
-from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http_writer import _serialize_headers
 from yarl import URL
@@ -120,12 +119,14 @@ async def claimed(claim: Claim) -> bytes:
 
 
 def confirm(protocol: Any, evidence: Evidence) -> None:
-    """Mark the request as not written if its 2xx arrived before the peer's kernel had acknowledged all of it.
+    """Record the latency of a 2xx. Mark the request as not written if the peer's kernel has not acknowledged all of it.
 
     Such a response does not belong to this request, so the connection is closed.
     """
     sock = getattr(protocol, _SOCKET)
     seconds = monotonic() - sock.began
+    if evidence.reused or protocol.should_close:
+        evidence.latency = seconds
     # An unsolicited response arrives faster than any real one. Only the fastest response so far pays for the system
     # call, which takes 2 % of a send. A closed socket can't be asked: its file descriptor may be reused.
     if seconds < sock.quickest and protocol.is_connected():
@@ -176,17 +177,24 @@ class RawResponse:
 class FastPost:
     """Sends requests over the connections of one session."""
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        connector = session.connector
-        assert connector is not None  # noqa: S101 - the session was just made
-        self._session: Any = session
-        self._connector = connector
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._connector = session.connector
 
     @classmethod
-    def over(cls, session: aiohttp.ClientSession, release: str = aiohttp.__version__) -> FastPost | None:
+    def over(cls, session: Any, release: str = aiohttp.__version__) -> FastPost | None:
         """Return a FastPost for this session, or None if aiohttp itself has to send its requests."""
-        plain = release.startswith(KNOWN_RELEASES) and all(map(is_own, (_REQUEST, _SEND, _START)))
-        return cls(session) if plain and _is_plain(session) else None
+        if not (release.startswith(KNOWN_RELEASES) and all(map(is_own, (_REQUEST, _SEND, _START)))):
+            return None
+        # Instrumentation libraries add their hooks to every session.
+        is_plain = (
+            type(session) is _SESSION
+            and session._request_class is aiohttp.ClientRequest
+            and session._response_class is aiohttp.ClientResponse
+            and not any((session._trace_configs, session._middlewares, session._default_headers, session._default_auth))
+            and not any((session._default_proxy, session._trust_env))
+        )
+        return cls(session) if is_plain else None
 
     def takes(self, body: bytes) -> bool:
         """Return True if the body is small enough for one write, and aiohttp's requests are still unpatched."""
@@ -223,7 +231,9 @@ class FastPost:
             evidence.started_writing = True
             head.write(protocol.transport, body)
             evidence.written = True
-            message, content = await _answer(protocol)
+            message, content = await protocol.read()
+            while 100 <= message.code < 200 and message.code != 101:  # the final response is still to come
+                message, content = await protocol.read()
             if 200 <= message.code < 300:
                 confirm(protocol, evidence)
             return RawResponse(connection, message, content)
@@ -235,28 +245,9 @@ class FastPost:
             raise
 
 
-async def _answer(protocol: ResponseHandler) -> tuple[Any, aiohttp.StreamReader]:
-    while True:
-        message, content = await protocol.read()
-        # Other 1xx responses precede the final response.
-        if not 100 <= message.code < 200 or message.code == 101:
-            return message, content
-
-
 def is_own(function: Any) -> bool:
     """Return True if this function is aiohttp's own, not a mock or a wrapper."""
     return type(function) is FunctionType and any(function.__globals__ is names for names in _MODULES)
-
-
-def _is_plain(session: Any) -> bool:
-    """Return True if the session has no hooks: instrumentation libraries add theirs to every session."""
-    return (
-        type(session) is _SESSION
-        and session._request_class is aiohttp.ClientRequest
-        and session._response_class is aiohttp.ClientResponse
-        and not any((session._trace_configs, session._middlewares, session._default_headers, session._default_auth))
-        and not any((session._default_proxy, session._trust_env))
-    )
 
 
 _MODULES = (vars(aiohttp.client), vars(client_reqrep))

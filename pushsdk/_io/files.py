@@ -50,6 +50,16 @@ def database_objection(path: Path, opened: os.stat_result) -> str | None:
     return None
 
 
+def sync_folder(folder: Path) -> None:
+    """Sync the names in a folder to the disk, if the system can sync a folder."""
+    with suppress(OSError):
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
 def lock(path: Path, *, flock: bool = HAVE_FLOCK) -> Callable[[], None]:
     """Lock by means of the file ``path``, made for that and removed by the function that is returned.
 
@@ -57,7 +67,22 @@ def lock(path: Path, *, flock: bool = HAVE_FLOCK) -> Callable[[], None]:
     a file as soon as it closes any of its descriptors. Raises ``BlockingIOError`` if the lock is held, by this process
     or another, and ``OSError`` if it can't be created.
     """
-    return _by_flock(path) if flock else _by_sqlite(path)
+    if not flock:
+        return _by_sqlite(path)
+    import fcntl  # not on Windows
+
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(file)
+            raise
+        # The previous holder may have unlinked the file, which leaves our lock on a deleted inode. Retry.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file), os.lstat(path)):
+                return _FileLock(path, file).release
+        os.close(file)
 
 
 def is_locked(path: Path) -> bool:
@@ -76,24 +101,6 @@ def is_locked(path: Path) -> bool:
         finally:
             os.close(file)
     return False
-
-
-def _by_flock(path: Path) -> Callable[[], None]:
-    import fcntl  # not on Windows
-
-    while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException:
-            os.close(file)
-            raise
-        # The previous holder may have unlinked the file, which leaves our lock on a deleted inode. Retry.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file), os.lstat(path)):
-                break
-        os.close(file)
-    return _FileLock(path, file).release
 
 
 class _FileLock:

@@ -17,8 +17,6 @@ _actions: WeakKeyDictionary[Any, Callable[[Any], object]] = WeakKeyDictionary()
 class ProcessGuard:
     """The process that an object was made in; no other may use the object."""
 
-    __slots__ = ("_process",)
-
     def __init__(self) -> None:
         self._process = os.getpid()
 

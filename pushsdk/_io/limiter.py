@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
+import time
 from collections import OrderedDict, deque
 from itertools import islice
 from typing import Protocol
 
+from pushsdk._core.concurrency import AdaptiveLimit
 from pushsdk._core.outcome import Failure
 from pushsdk._core.policy import Limits
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
+
+logger = logging.getLogger("pushsdk")
+# Seconds of lateness that paced starts make up for: timers have a resolution of a millisecond.
+SLACK = 0.01
 
 
 class SlotWaiter(Protocol):
@@ -32,16 +39,20 @@ class SlotWaiter(Protocol):
 
 
 class ConcurrencyLimiter:
-    """``Limits.in_flight`` slots, first come first served. Held by attempts, not by waits between them."""
+    """The slots that ``AdaptiveLimit`` finds, first come first served. Held by attempts, not by waits between them."""
 
-    __slots__ = ("_free", "_limit", "_loop", "_queue", "_timer", "rate_limiter")
+    __slots__ = ("_adaptive", "_cap", "_high", "_loop", "_low", "_next_start", "_queue", "_timer", "rate_limiter")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, rate_limiter: RateLimiter) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, cap: int, rate_limiter: RateLimiter) -> None:
         self._loop = loop
         #: Decides when the next request may start.
         self.rate_limiter = rate_limiter
-        self._limit = limit
-        self._free = limit
+        self._cap = cap
+        self._adaptive = AdaptiveLimit(loop.time(), cap=cap, wall=time.time())
+        # The limits beyond which the next change is logged. Set by ``_log_limit``.
+        self._low, self._high = self.limit / 2, self.limit * 1.5
+        # The earliest start of the next request while starts are paced.
+        self._next_start = -math.inf
         self._queue: deque[SlotWaiter] = deque()
         # Set while the rate limiter holds the queue back.
         self._timer: asyncio.TimerHandle | None = None
@@ -49,7 +60,22 @@ class ConcurrencyLimiter:
     @property
     def in_flight(self) -> int:
         """Number of slots in use."""
-        return self._limit - self._free
+        return self._adaptive.in_flight
+
+    @property
+    def limit(self) -> int:
+        """Number of slots."""
+        return self._adaptive.limit
+
+    @property
+    def wanted(self) -> int:
+        """Number of requests to have ready: more than the limit, which rises only while requests wait for a slot."""
+        return min(self.limit + 2, self._cap)
+
+    @property
+    def rate(self) -> float | None:
+        """Requests per second while starts are paced, else None."""
+        return 1.0 / self._adaptive.gap if self._adaptive.gap else None
 
     @property
     def paused_until(self) -> float:
@@ -58,13 +84,12 @@ class ConcurrencyLimiter:
 
     def try_acquire(self, users: int) -> bool:
         """Take a slot now, if one is free and nothing waits for slots. Return True if taken."""
-        if not self._free or self._queue:
+        if self._queue or self._adaptive.in_flight >= self._adaptive.limit:
             return False
         now = self._loop.time()
-        if self.rate_limiter.delay(now) > 0:
+        if self.rate_limiter.not_before > now or self._next_start > now:
             return False
-        self._free -= 1
-        self.rate_limiter.charge(now, users)
+        self._start(now, users)
         return True
 
     async def acquire(self, users: int, deadline: float) -> Failure | None:
@@ -75,7 +100,7 @@ class ConcurrencyLimiter:
             return await waiter.future
         except asyncio.CancelledError:
             if waiter.future.done() and not waiter.future.cancelled() and waiter.future.result() is None:
-                self.release()
+                self.release(users)
             raise
 
     def enqueue(self, waiting: SlotWaiter) -> None:
@@ -83,25 +108,44 @@ class ConcurrencyLimiter:
         self._queue.append(waiting)
         self._assign_slots()
 
-    def release(self) -> None:
-        """Return a slot."""
-        self._free += 1
-        if self._queue:
+    def release(
+        self, users: int, seconds: float | None = None, *, ok: bool = False, began: float | None = None
+    ) -> None:
+        """Return a slot of a request for this number of users.
+
+        ``seconds`` is the latency, None if that says nothing about the service. Not ``ok``: the service did not do the
+        work. ``began``: the time from which the slot was in use.
+        """
+        now, queue = self._loop.time(), self._queue
+        # Sends with one message wait in one batch: merged, they need no other slot.
+        starved = len(queue) > 1 or (len(queue) == 1 and type(queue[0]) is _SlotFuture)
+        self._adaptive.ended(
+            now,
+            seconds,
+            users=users,
+            ok=ok,
+            waits=0.0 if began is None else now - began - (seconds or 0.0),
+            starved=starved and self.rate_limiter.not_before <= now,
+        )
+        if not self._low < self._adaptive.limit < self._high:
+            self._log_limit()
+        if queue:
             self._assign_slots()
 
     def return_unused(self, users: int) -> None:
         """Return a slot that was not used, and refund the rate limiter for this number of users."""
         self.rate_limiter.refund(users)
-        self.release()
+        self.release(users)
 
     def pause(self, until: float) -> None:
         """Start nothing before ``until``. Waiters that can't wait that long fail now."""
         self.rate_limiter.pause(until)
+        self._next_start = max(self._next_start, until)
         self.fail(Failure.PAUSED, before=until)
 
-    def throttled(self, started: float) -> None:
-        """Tell the rate limiter that a request started at this time was throttled."""
-        self.rate_limiter.throttled(started, self._loop.time())
+    def refused(self, began: float, *, pause: float = 0.0, paced: bool = True) -> None:
+        """Lower the limit, as a request that began then was refused. See ``AdaptiveLimit.refused``."""
+        self._adaptive.refused(self._loop.time(), began, pause=pause, paced=paced)
 
     def fail(self, reason: Failure, *, before: float = math.inf) -> None:
         """Fail the waiters with a deadline before this time."""
@@ -114,20 +158,30 @@ class ConcurrencyLimiter:
             self._timer.cancel()
 
     def _assign_slots(self) -> None:
-        """Restore the invariant: nothing waits while a slot is free and the rate limiter allows a start."""
-        while self._free and self._queue:
+        """Restore the invariant: nothing waits while a slot is free and the rates allow a start."""
+        while self._queue and self._adaptive.in_flight < self._adaptive.limit:
             now = self._loop.time()
-            delay = self.rate_limiter.delay(now)
-            if delay > 0:
-                self._hold(now + delay)
+            earliest = max(self.rate_limiter.not_before, self._next_start)
+            if earliest > now:
+                self._hold(earliest)
                 return
             waiting = self._queue.popleft()
             users = waiting.users
-            self._free -= 1
             if waiting.acquire():
-                self.rate_limiter.charge(now, users)
-            else:
-                self._free += 1
+                self._start(now, users)
+
+    def _start(self, now: float, users: int) -> None:
+        self._adaptive.started(now)
+        self.rate_limiter.charge(now, users)
+        gap = self._adaptive.gap
+        if gap:
+            # After an idle time, all slots may start at once.
+            self._next_start = max(self._next_start, now - SLACK - gap * (self._adaptive.limit - 1)) + gap
+
+    def _log_limit(self) -> None:
+        limit = self.limit
+        logger.debug("the limit on requests in flight is %d; %d are in flight", limit, self.in_flight)
+        self._low, self._high = limit / 2, limit * 1.5
 
     def _hold(self, until: float) -> None:
         if self._timer is not None:

@@ -1,16 +1,19 @@
 """Queue of sends: room, merging, lingering, waiting for a slot, dispatch.
 
-``submit`` is the one entry: it returns what the caller awaits, and ``conclude`` then returns the receipt or raises. The
-core decides which calls share a batch and which states may follow (``_core.batching``). A batch of one call is sent in
-its caller's own task; a shared batch has a task of its own, so that no cancelled caller takes the others along.
+``submit`` is the one entry: it returns what the caller awaits, and ``PendingCalls.conclude`` then returns the receipt
+or raises. The core decides which calls share a batch and which states may follow (``_core.batching``). A batch of one
+call is sent in its caller's own task; a shared batch has a task of its own, so that no cancelled caller takes the
+others along.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 import types
+from collections import Counter
 from collections.abc import Awaitable, Generator, Sequence
 
 from pushsdk._core import wire
@@ -50,8 +53,6 @@ class SendQueue:
         self._linger = batching.linger
         self._raise_when_full = limits.when_full == "raise"
         self.pending = pending
-        #: Returns the receipt of a call whose await is over, or raises its PushError.
-        self.conclude = pending.conclude
         self._batches = Batches(batching, sizes)
         self._batch_sender = BatchSender(sender, pending, sizes=sizes, batching=batching)
         # The timers of the batches that are LINGERING.
@@ -68,7 +69,7 @@ class SendQueue:
         except asyncio.CancelledError:
             self.cancel(call)
             raise
-        return receipt or self.conclude(call)
+        return receipt or self.pending.conclude(call)
 
     async def wait_for_room(self, call: Call) -> None:
         """Wait until the queue is below its limits, before the call has any bytes. Raises PushError if it can't."""
@@ -268,7 +269,10 @@ class SendQueue:
                 if call.unsettled:
                     self.pending.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=failure))
             if span is not None:
-                span.end(_tally(batch.calls))
+                tally: Counter[Outcome] = Counter()
+                for users, verdict in itertools.chain.from_iterable(call.parts for call in batch.calls):
+                    tally[verdict.outcome] += len(users)
+                span.end(tally)
             self._finish(batch)
 
     def abandon(self, calls: Sequence[Call], turns: int = TURNS_TO_UNWIND) -> None:
@@ -290,12 +294,12 @@ class SendQueue:
             batch.entry.close()
         if batch.has_slot:
             batch.has_slot = False
-            self._limiter.release()
+            self._limiter.release(batch.users)
         self._batches.advance(batch, BatchState.DONE)
 
 
 class QueuedBatch:
-    """A batch whose callers wait: an entry of the timer wheel, and of the queue for slots."""
+    """A batch whose callers wait: an entry of the timer wheel, and of the queue for slots (``SlotWaiter``)."""
 
     __slots__ = ("_batch", "_queue", "_tick", "deadline")
 
@@ -319,7 +323,7 @@ class QueuedBatch:
         batch = self._batch
         # Rounding may put a deadline at the very end of its tick.
         due = self._tick / TICKS_PER_SECOND
-        latest, self.deadline = batch.latest, math.inf
+        latest, self.deadline = max([call.deadline for call in batch.calls], default=math.inf), math.inf
         if due < latest <= due + 1 / TICKS_PER_SECOND:
             # The calls of a crowd expire together with the last of them, whose deadline is that of the request.
             self.include(latest)
@@ -337,15 +341,12 @@ class QueuedBatch:
 
     @property
     def users(self) -> int:
-        """See ``SlotWaiter.users``."""
         return self._batch.users
 
     def acquire(self) -> bool:
-        """See ``SlotWaiter.acquire``."""
         return self._queue.start(self._batch)
 
     def fail(self, reason: Failure, *, before: float = math.inf) -> None:
-        """See ``SlotWaiter.fail``."""
         self._end([call for call in self._batch.calls if call.deadline < before or before == math.inf], reason)
 
     def _end(self, calls: Sequence[Call], reason: Failure) -> None:
@@ -353,12 +354,3 @@ class QueuedBatch:
             # The leader of an open batch has no future yet; the future of a cancelled call is done.
             if call.future is not None and not call.future.done():
                 self._queue.leave(call, self._batch, reason)
-
-
-def _tally(calls: Sequence[Call]) -> dict[Outcome, int]:
-    """Return the number of users by outcome."""
-    tally: dict[Outcome, int] = {}
-    for call in calls:
-        for users, verdict in call.parts:
-            tally[verdict.outcome] = tally.get(verdict.outcome, 0) + len(users)
-    return tally

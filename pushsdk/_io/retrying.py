@@ -8,62 +8,49 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable
+import random
+from functools import partial
 from typing import Any
 
 import tenacity
 
+from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
-from pushsdk._core.policy import RetryPolicy
-from pushsdk._io.sender import Steps
+from pushsdk._io.sender import ApiRequest, RequestSender
 
 
-async def retry(first: PushError, steps: Steps, policy: RetryPolicy) -> None:
-    """Retry until an attempt succeeds, or raise the PushError of the last attempt."""
-    pending: list[PushError] = [first]
+async def retry(sender: RequestSender, request: ApiRequest) -> None:
+    """Retry the request until an attempt succeeds, or raise the PushError of the last attempt."""
+    policy = request.policy
+    first = [error_for(request.verdict())]
 
     async def attempt() -> None:
-        if pending:
-            raise pending.pop()
-        await steps.again()
+        if first:
+            raise first.pop()
+        await sender.again(request)
 
-    await tenacity.AsyncRetrying(
-        sleep=steps.sleep,
-        stop=_stop(steps, policy),
-        wait=_wait(steps, policy),
-        retry=_retry(steps, policy),
-        reraise=True,
-    )(attempt)
-
-
-def _retry(steps: Steps, policy: RetryPolicy) -> Callable[[tenacity.RetryCallState], Awaitable[bool]]:
-    async def retry(state: tenacity.RetryCallState) -> bool:
+    async def should_retry(state: tenacity.RetryCallState) -> bool:
         # Our own errors only: a broad predicate would swallow a cancellation and call again.
         if state.outcome is None or not isinstance(state.outcome.exception(), PushError):
             return False
         if policy.retry is None:
-            return steps.retryable()
+            is_open = request.failure is None
+            return is_open and policy.should_retry(request.attempts[-1], collapsible=request.collapsible)
         result: Any = policy.retry(state)
         return bool(await result if inspect.isawaitable(result) else result)
 
-    return retry
-
-
-def _wait(steps: Steps, policy: RetryPolicy) -> Callable[[tenacity.RetryCallState], float]:
     def wait(state: tenacity.RetryCallState) -> float:
+        last = request.attempts[-1]
         if policy.wait is None:
-            return steps.backoff(state.attempt_number)
+            return policy.backoff(state.attempt_number, last, random.random())  # noqa: S311 - jitter
         seconds = float(policy.wait(state))
         # tenacity's own strategies can give a negative, NaN or infinite wait.
-        return max(steps.at_least(), seconds if math.isfinite(seconds) else 0.0)
+        return max(last.retry_after or 0.0, seconds if math.isfinite(seconds) else 0.0)
 
-    return wait
-
-
-def _stop(steps: Steps, policy: RetryPolicy) -> Callable[[tenacity.RetryCallState], bool]:
     def stop(state: tenacity.RetryCallState) -> bool:
         number = state.attempt_number
         ended = number >= policy.max_attempts if policy.stop is None else bool(policy.stop(state))
-        return ended or not steps.may_go_on(number, state.upcoming_sleep)
+        return ended or not sender.may_retry(request, number, state.upcoming_sleep)
 
-    return stop
+    sleep = partial(sender.wait, request)
+    await tenacity.AsyncRetrying(sleep=sleep, stop=stop, wait=wait, retry=should_retry, reraise=True)(attempt)

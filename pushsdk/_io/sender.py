@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
+import math
+import os
 import time
+import warnings
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -20,10 +22,11 @@ from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled
 from pushsdk._core.operations import Operation
-from pushsdk._core.outcome import Attempt, Evidence, Failure, Outcome, Verdict, judge, verdict_of
+from pushsdk._core.outcome import Attempt, Evidence, Failure, Guarded, Outcome, Verdict, judge, verdict_of
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
 from pushsdk._core.results import Counters
+from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials, NoKeyError
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
@@ -35,8 +38,21 @@ T = TypeVar("T")
 logger = logging.getLogger("pushsdk")
 # Nothing goes to stderr if the application has no handler.
 logger.addHandler(logging.NullHandler())
+
+
+def log_to_stderr(level: str | None) -> None:
+    """Log to stderr from this level on, such as ``debug`` or ``info``, unless the application has its own handlers."""
+    if level and level.upper() in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logger.setLevel(level.upper())
+    elif level:
+        warnings.warn(f"PUSHSDK_LOG must be debug, info, warning or error; got {level!r}", stacklevel=2)
+
+
+log_to_stderr(os.environ.get("PUSHSDK_LOG"))
 # The service wants fewer requests. A 503 is retryable only with a Retry-After.
 THROTTLES = frozenset({429, 503})
+UNCONNECTED = frozenset({Failure.REFUSED, Failure.CONNECT_TIMEOUT})
 
 
 class Claimant(Protocol):
@@ -57,7 +73,7 @@ class Claimant(Protocol):
         ...
 
 
-class ApiRequest(msgspec.Struct, eq=False, gc=False):
+class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
     """One request: its fixed body, and its attempts so far."""
 
     operation: Operation
@@ -85,10 +101,6 @@ class ApiRequest(msgspec.Struct, eq=False, gc=False):
     claim: Claimant | None = None
     """Claims the users of each attempt and records its verdict. None if nothing has to survive the process."""
 
-    def __repr__(self) -> str:
-        name, attempts = self.operation.name, len(self.attempts)
-        return f"ApiRequest({name}, users={self.users}, bytes={len(self.body)}, attempts={attempts})"
-
     def verdict(self) -> Verdict:
         """Return the verdict on the attempts so far."""
         return verdict_of(self.attempts, self.evidence, self.failure)
@@ -106,7 +118,7 @@ class RequestSender:
         limiter: ConcurrencyLimiter,
         backlog: Backlog,
         counters: Counters,
-        retry: Callable[[PushError, Steps, RetryPolicy], Awaitable[None]],
+        retry: Callable[[RequestSender, ApiRequest], Awaitable[None]],
         pool_size: int,
         emit: Callable[[Event], None] | None,
         on_pause: Callable[[float], None],
@@ -157,36 +169,62 @@ class RequestSender:
             self.backlog.leave(request.users, size)
         request.failure = scope.expired
 
+    async def again(self, request: ApiRequest) -> None:
+        """Make the next attempt. Raises PushError if it failed."""
+        if request.failure is not None or not await self._take_slot(request) or not await self._attempt(request):
+            raise error_for(request.verdict())
+
+    def may_retry(self, request: ApiRequest, number: int, wait: float) -> bool:
+        """Return True, and pay, if deadline, pause and budget allow attempt ``number + 1`` after ``wait`` seconds."""
+        if request.failure is not None:
+            return False
+        last = request.attempts[-1]
+        at_least = last.retry_after or 0.0
+        if self.closed:
+            request.failure = Failure.CLOSED
+        elif at_least > request.policy.max_retry_after:
+            request.failure = Failure.PAUSED
+        elif self._loop.time() + wait >= request.deadline:
+            request.failure = Failure.PAUSED if at_least else Failure.DEADLINE
+        elif not self.budget.spend():
+            request.failure = Failure.BUDGET
+        else:
+            self.counters.retries += 1
+            endpoint, users = request.operation.name, request.users
+            message = "retry of %s for %s after attempt %d (%s), in %.3f s"
+            logger.info(message, endpoint, count(users), number, last.reason, wait)
+            if self.emit is not None:
+                self.emit(RetryScheduled(endpoint=endpoint, users=users, number=number, wait=wait, attempt=last))
+            return True
+        return False
+
     async def _retry(self, request: ApiRequest) -> None:
         try:
-            await self._retry_with_policy(error_for(request.verdict()), Steps(self, request), request.policy)
+            await self._retry_with_policy(self, request)
         except PushError:
             pass
         except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
             logger.error("a tenacity strategy of the RetryPolicy raised %s; not retried", type(error).__name__)
 
     async def _take_slot(self, request: ApiRequest) -> bool:
-        if not self.closed and self.limiter.try_acquire(request.users):
+        if self.closed:
+            request.failure = Failure.CLOSED
+        elif self.limiter.try_acquire(request.users):
             return True
-        size = len(request.body)
-        self.backlog.enter(request.users, size)
-        try:
-            request.failure = await self._wait_for_slot(request)
-        finally:
-            self.backlog.leave(request.users, size)
+        elif self.limiter.paused_until > request.deadline:
+            request.failure = Failure.PAUSED
+        else:
+            size = len(request.body)
+            self.backlog.enter(request.users, size)
+            try:
+                with DeadlineScope(self.timers, request.deadline) as scope:
+                    request.failure = await self.limiter.acquire(request.users, request.deadline)
+            finally:
+                self.backlog.leave(request.users, size)
+            request.failure = scope.expired or request.failure
         if request.failure is Failure.PAUSED and request.evidence.retry_after is None:
             request.evidence = Evidence(retry_after=max(0.0, self.limiter.paused_until - self._loop.time()))
         return request.failure is None
-
-    async def _wait_for_slot(self, request: ApiRequest) -> Failure | None:
-        if self.closed:
-            return Failure.CLOSED
-        if self.limiter.paused_until > request.deadline:
-            return Failure.PAUSED
-        failure: Failure | None = None
-        with DeadlineScope(self.timers, request.deadline) as scope:
-            failure = await self.limiter.acquire(request.users, request.deadline)
-        return scope.expired or failure
 
     async def _attempt(self, request: ApiRequest) -> bool:
         """Make one attempt, repeated for a stale connection or a rotated key, and release the slot.
@@ -196,54 +234,16 @@ class RequestSender:
         own = request.own
         try:
             while (started := self._loop.time()) < request.deadline and not self.closed:
-                evidence = request.evidence = Evidence()
-                limit = request.deadline
-                if request.timeout.attempt is not None:
-                    limit = min(limit, started + request.timeout.attempt)
-                key = self._credentials.fixed
-                # A stale connection that is replaced belongs to the attempt that goes on.
-                if self.observer is not None and request.span is None:
-                    first = not request.attempts
-                    request.span = self.observer.attempt(request.operation, request.users, request.own, first=first)
-                try:
-                    with DeadlineScope(self.timers, limit) as scope:
-                        if key is None:
-                            key = await self._ask_for_key(request, evidence)
-                        await self._transport.post(
-                            request.operation,
-                            request.body,
-                            key,
-                            evidence,
-                            connect=request.timeout.connect,
-                            span=request.span,
-                            claim=None if request.claim is None else request.claim.claim,
-                        )
-                except NoKeyError as error:
-                    evidence.failure, evidence.reason = Failure.CREDENTIALS, str(error)
-                except asyncio.CancelledError:
-                    if evidence.status is None:
-                        evidence.failure = Failure.CANCELLED
-                    self._note(request, self._judge(request, evidence, started))
-                    if request.claim is not None:
-                        request.claim.settle(request.verdict())
-                    raise
-                if scope.expired is not None and evidence.status is None:
-                    late = scope.expired is Failure.DEADLINE and limit < request.deadline
-                    evidence.failure = Failure.ATTEMPT_TIMEOUT if late else scope.expired
-                attempt = self._judge(request, evidence, started)
-                if request.claim is not None:
-                    request.claim.settle(verdict_of((*request.attempts, attempt), evidence))
-                    if evidence.failure is Failure.UNCLAIMED:
-                        request.failure = Failure.UNCLAIMED
-                        return False
-                if evidence.failure is Failure.STALE and self._may_replace(request):
+                attempt, key = await self._post(request, started)
+                failure = request.evidence.failure
+                if failure is Failure.UNCLAIMED:
+                    request.failure = failure
+                    return False
+                if failure is Failure.STALE and self._may_replace(request):
                     continue
                 self._note(request, attempt)
-                if (
-                    attempt.status == 401
-                    and attempt.outcome is Outcome.REJECTED
-                    and await self._is_rotated(request, key)
-                ):
+                is_refused = attempt.status == 401 and attempt.outcome is Outcome.REJECTED
+                if is_refused and await self._is_rotated(request, key):
                     continue
                 return attempt.outcome is Outcome.ACCEPTED
             request.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
@@ -255,17 +255,58 @@ class RequestSender:
             if request.failure is Failure.UNCLAIMED and request.own == own:
                 self.limiter.return_unused(request.users)
             else:
-                self.limiter.release()
+                evidence = request.evidence
+                seconds, status = evidence.latency, evidence.status
+                if seconds is None and evidence.reused and status not in THROTTLES:
+                    seconds = self._loop.time() - started
+                self.limiter.release(request.users, seconds, ok=status is not None and status < 300, began=started)
 
-    async def _ask_for_key(self, request: ApiRequest, evidence: Evidence) -> HeaderSecret:
-        # Nothing is sent before there is a key, however the wait for the key ends.
-        evidence.touched = True
-        with nullcontext() if request.span is None else request.span.application_context():
-            key = await self._credentials.ask()
-        evidence.touched = False
-        return key
+    async def _post(self, request: ApiRequest, started: float) -> tuple[Attempt, HeaderSecret | None]:
+        """Post the request once, until its deadline. Returns the attempt and its key, and settles the claim."""
+        evidence = request.evidence = Evidence()
+        limit = min(request.deadline, started + (request.timeout.attempt or math.inf))
+        key = self._credentials.fixed
+        # A stale connection that is replaced belongs to the attempt that goes on.
+        if self.observer is not None and request.span is None:
+            first = not request.attempts
+            request.span = self.observer.attempt(request.operation, request.users, request.own, first=first)
+        try:
+            with DeadlineScope(self.timers, limit) as scope:
+                if key is None:
+                    # Nothing is sent before there is a key, however the wait for the key ends.
+                    evidence.touched = True
+                    with nullcontext() if request.span is None else request.span.application_context():
+                        key = await self._credentials.ask()
+                    evidence.touched = False
+                await self._transport.post(
+                    request.operation,
+                    request.body,
+                    key,
+                    evidence,
+                    connect=request.timeout.connect,
+                    span=request.span,
+                    claim=None if request.claim is None else request.claim.claim,
+                )
+        except NoKeyError as error:
+            evidence.failure, evidence.reason = Failure.CREDENTIALS, str(error)
+        except asyncio.CancelledError:
+            if evidence.status is None:
+                evidence.failure = Failure.CANCELLED
+            self._note(request, self._judge(request, started, key))
+            if request.claim is not None:
+                request.claim.settle(request.verdict())
+            raise
+        if scope.expired is not None and evidence.status is None:
+            late = scope.expired is Failure.DEADLINE and limit < request.deadline
+            evidence.failure = Failure.ATTEMPT_TIMEOUT if late else scope.expired
+            evidence.reason = request.timeout.named("attempt" if late else "total")
+        attempt = self._judge(request, started, key)
+        if request.claim is not None:
+            request.claim.settle(verdict_of((*request.attempts, attempt), evidence))
+        return attempt, key
 
-    def _judge(self, request: ApiRequest, evidence: Evidence, started: float) -> Attempt:
+    def _judge(self, request: ApiRequest, started: float, key: str | None) -> Attempt:
+        evidence = request.evidence
         if evidence.headers:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
         return judge(
@@ -274,6 +315,7 @@ class RequestSender:
             retry_on=request.policy.retry_on,
             started=started,
             seconds=self._loop.time() - started,
+            key=key,
         )
 
     def _note(self, request: ApiRequest, attempt: Attempt) -> None:
@@ -285,9 +327,15 @@ class RequestSender:
             request.span = None
         if attempt.retryable and attempt.outcome is Outcome.REJECTED:
             if attempt.status in THROTTLES:
-                self.limiter.throttled(attempt.started)
+                self.limiter.refused(attempt.started, pause=attempt.retry_after or 0.0)
             if attempt.retry_after is not None:
                 self._pause(min(attempt.retry_after, request.policy.max_retry_after))
+        elif request.evidence.failure in UNCONNECTED:
+            self.limiter.refused(attempt.started, paced=False)
+        if logger.isEnabledFor(logging.DEBUG):
+            operation, outcome, seconds = request.operation.name, attempt.outcome.value, attempt.seconds
+            message = "attempt %d of %s for %s: %s, %s, in %.3f s"
+            logger.debug(message, request.own, operation, count(request.users), outcome, attempt.reason, seconds)
         if self.emit is not None:
             self.emit(
                 AttemptEnded(endpoint=request.operation.name, users=request.users, number=request.own, attempt=attempt)
@@ -320,85 +368,9 @@ class RequestSender:
         if request.rekeyed or self._credentials.fixed is not None:
             return False
         request.rekeyed = True
-        fresh = key
-        try:
-            with DeadlineScope(self.timers, request.deadline):
-                fresh = await self._credentials.ask()
-        except NoKeyError:
-            return False
-        return fresh != key
-
-
-class Steps:
-    """The retries of one request, step by step. ``retrying`` asks, by the policy and by tenacity's strategies."""
-
-    __slots__ = ("_request", "_sender")
-
-    def __init__(self, sender: RequestSender, request: ApiRequest) -> None:
-        self._sender = sender
-        self._request = request
-
-    def retryable(self) -> bool:
-        """Return True if the policy allows another attempt after the last one."""
-        request = self._request
-        return request.failure is None and request.policy.should_retry(
-            request.attempts[-1], collapsible=request.collapsible
-        )
-
-    def backoff(self, number: int) -> float:
-        """Return the seconds to wait after attempt ``number``."""
-        return self._request.policy.backoff(number, self._request.attempts[-1], random.random())  # noqa: S311 - jitter
-
-    def at_least(self) -> float:
-        """Return the shortest wait that the service allows, in seconds."""
-        return self._request.attempts[-1].retry_after or 0.0
-
-    def may_go_on(self, number: int, wait: float) -> bool:
-        """Return True, and pay, if deadline, pause and budget allow attempt ``number + 1`` after ``wait`` seconds."""
-        sender, request = self._sender, self._request
-        if request.failure is not None:
-            return False
-        if sender.closed:
-            request.failure = Failure.CLOSED
-        elif self.at_least() > request.policy.max_retry_after:
-            request.failure = Failure.PAUSED
-        elif sender._loop.time() + wait >= request.deadline:
-            request.failure = Failure.PAUSED if self.at_least() else Failure.DEADLINE
-        elif not sender.budget.spend():
-            request.failure = Failure.BUDGET
-        else:
-            sender.counters.retries += 1
-            logger.debug(
-                "%s of %d users: %s; again in %.3f s",
-                request.operation.name,
-                request.users,
-                request.attempts[-1].reason,
-                wait,
-            )
-            if sender.emit is not None:
-                sender.emit(
-                    RetryScheduled(
-                        endpoint=request.operation.name,
-                        users=request.users,
-                        number=number,
-                        wait=wait,
-                        attempt=request.attempts[-1],
-                    )
-                )
-            return True
+        with suppress(NoKeyError), DeadlineScope(self.timers, request.deadline):
+            return await self._credentials.ask() != key
         return False
-
-    async def again(self) -> None:
-        """Make the next attempt. Raises PushError if it failed."""
-        sender, request = self._sender, self._request
-        if request.failure is not None or not await sender._take_slot(request):
-            raise error_for(request.verdict())
-        if not await sender._attempt(request):
-            raise error_for(request.verdict())
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait between attempts."""
-        await self._sender.wait(self._request, seconds)
 
 
 def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:

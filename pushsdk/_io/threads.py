@@ -45,19 +45,15 @@ class DaemonThreads(ThreadPoolExecutor):
 
         # First a thread, then the work: work that is told to have failed must not be done.
         if not self._resting.acquire(blocking=False) and self._count < self._most:
-            self._start()
+            try:
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+                self._count += 1
+            except RuntimeError:
+                # Python 3.12 starts none once the main thread has ended: then the work waits for the others.
+                if not self._count:
+                    raise
         self._todo.put(work)
         return future
-
-    def _start(self) -> None:
-        try:
-            threading.Thread(target=self._work, name=self._name, daemon=True).start()
-        except RuntimeError:
-            # Python 3.12 starts none once the main thread has ended: then it waits for those there are.
-            if not self._count:
-                raise
-        else:
-            self._count += 1
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the threads after the queued calls. Never waits for them, whatever ``wait`` says."""

@@ -33,8 +33,6 @@ class TimerEntry(Protocol):
 class TimerWheel:
     """Calls ``expire`` on each entry whose deadline has passed. One timer, for the earliest tick in use."""
 
-    __slots__ = ("_armed", "_buckets", "_handle", "_order", "loop")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         # The entries by their deadlines, rounded up to a tick (a dict as an ordered set).

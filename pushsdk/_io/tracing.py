@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pushsdk._core.batching import Call
-from pushsdk._core.operations import Operation
-from pushsdk._core.outcome import Attempt, Failure, Outcome
+if TYPE_CHECKING:
+    from pushsdk._core.batching import Call
+    from pushsdk._core.operations import Operation
+    from pushsdk._core.outcome import Attempt, Failure, Outcome
 
 
 class AttemptSpan(Protocol):

@@ -7,15 +7,23 @@ session and for an injected one. A contract test checks these properties of the 
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 from urllib.request import getproxies, proxy_bypass
 
+try:
+    import resource
+except ImportError:  # pragma: no cover - Windows
+    resource = None  # type: ignore[assignment]
+
 import aiohttp
+import msgspec
 from aiohttp import payload
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import HttpProcessingError
@@ -23,9 +31,10 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from pushsdk._core.address import EXPOSED, HeaderSecret
-from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.operations import Operation
-from pushsdk._core.outcome import Evidence, Failure, is_json
+from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.operations import PUSH, Operation
+from pushsdk._core.outcome import Evidence, Failure, Guarded, is_json
+from pushsdk._core.policy import Limits
 from pushsdk._io.fast_post import (
     HEAD_LIMITS,
     Claim,
@@ -48,7 +57,21 @@ ERROR_BODY_LIMIT = 4 * 1024
 ANSWER_BODY_LIMIT = 64 * 1024
 # aiohttp rounds timeouts above this threshold up to whole seconds. The client has deadlines of its own.
 _NEVER_ROUND = 1e9
+# File descriptors of which one client uses half, if the process may open more.
+DESCRIPTORS = 8192
 _UNWATCHED: nullcontext[None] = nullcontext()
+
+
+class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The checked settings of a connection."""
+
+    base_url: str
+    session: Session | None = None
+    proxy: str | None = None
+    allow_insecure: bool = False
+    ssl: Any = True
+    headers: dict[str, str] = {}
+    keepalive: float = 4.0
 
 
 class Transport(Protocol):
@@ -67,10 +90,8 @@ class Transport(Protocol):
     ) -> None:
         """Send ``body`` once and fill ``evidence``.
 
-        Raises only CancelledError; the evidence so far is valid then. ``connect`` is the
-        connect timeout in seconds; ``span`` is this attempt as its
-        observer sees it: its headers go along. ``claim`` is awaited after the connection is had and before the first
-        byte, and returns the body to send, or None if nothing is to be sent.
+        Raises only CancelledError; the evidence so far is valid then. ``connect`` is the connect timeout in seconds.
+        ``span`` is this attempt as its observer sees it: its headers are sent, too. See ``Claim`` for ``claim``.
         """
         ...
 
@@ -137,39 +158,31 @@ class AiohttpTransport:
     netrc. On an injected session, each request sets as much of that as it can, and always verifies certificates.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        headers: Mapping[str, str],
-        key: HeaderSecret | None,
-        session: aiohttp.ClientSession | None,
-        limit: int,
-        keepalive: float,
-        ssl: Any,
-        proxy: str | None,
-        allow_insecure: bool = False,
-    ) -> None:
-        self._urls: dict[Operation, URL] = {}
-        self._base_url = URL(base_url)
+    def __init__(self, settings: TransportSettings, *, key: HeaderSecret | None, limit: int) -> None:
+        session, proxy, ssl = settings.session, settings.proxy, settings.ssl
+        base = self._base_url = URL(settings.base_url)
+        # Bounded, for paths with an id. Not ``join``, which would drop the path prefix.
+        self._url = lru_cache(64)(lambda operation: base.joinpath(*operation.path.split("/")))
+        host = self._base_url.host or ""
+        self._place = f"{f'[{host}]' if ':' in host else host}:{self._base_url.port}"
         self._headers = {
             "Content-Type": "application/json",
             "Accept-Encoding": "identity",
             "User-Agent": f"pushsdk/{__version__}",
-            **headers,
+            **settings.headers,
         }
         self._owned = session is None
         self._session = session or aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=keepalive, ssl=ssl),
+            connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=settings.keepalive, ssl=ssl),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=_timeout(None),
             auto_decompress=False,
             trust_env=False,
         )
         self._fast_post = FastPost.over(self._session) if self._owned and proxy is None else None
-        # Heads with the fixed key. None are kept if the key comes from a callable.
+        # The head of a push with the fixed key. None is kept if the key comes from a callable.
         self._key = key
-        self._heads: dict[Operation, RequestHead] = {}
+        self._push_head: RequestHead | None = None
         self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **HEAD_LIMITS}
         if not self._owned:
             # A context: with True, aiohttp follows the session's connector, which may verify nothing, and reuses
@@ -177,14 +190,13 @@ class AiohttpTransport:
             verifying = ssl is not True or self._base_url.scheme == "http"
             self._options |= {"auto_decompress": False, "ssl": ssl if verifying else _verifying()}
         # True if a proxy of the session could read the key: then each request is checked.
-        self._exposed = not (self._owned or proxy or allow_insecure) and self._base_url.scheme == "http"
+        self._exposed = not (self._owned or proxy or settings.allow_insecure) and self._base_url.scheme == "http"
         if proxy is not None:
             self._options["proxy"], login = _split_login(proxy)
             if login is not None and self._base_url.scheme == "http":
                 self._headers["Proxy-Authorization"] = login
             elif login is not None:
                 self._options["proxy_headers"] = {"Proxy-Authorization": login}
-        self._timeouts: dict[float | None, aiohttp.ClientTimeout] = {}
 
     async def post(
         self,
@@ -205,7 +217,7 @@ class AiohttpTransport:
             evidence.touched, evidence.failure, evidence.reason = True, Failure.PROXY, EXPOSED
             return
         response: RawResponse | aiohttp.ClientResponse | None = None
-        url, timeout, fast_post = self._url(operation), self._timeout(connect), self._fast_post
+        url, timeout, fast_post = self._url(operation), _timeout(connect), self._fast_post
         headers = None if span is None else span.headers
         try:
             if fast_post is not None and fast_post.takes(body):
@@ -234,11 +246,11 @@ class AiohttpTransport:
                     data.confirm()
             evidence.status = response.status
             if evidence.status != 204 or operation.returns_body:
-                await _take_in(response, evidence, read=operation.returns_body)
+                await _take_in(response, evidence, wanted=operation.returns_body)
         except Exception as error:  # noqa: BLE001 - the one place where exceptions become evidence
             # After a status, the exception came from reading the body: the status counts.
             if evidence.status is None:
-                evidence.failure, evidence.reason = _failure_of(error, evidence), type(error).__name__
+                self._record(error, evidence, connect)
             # A protocol keeps its exception, whose frames hold the head and the body.
             error.__traceback__ = None
         finally:
@@ -251,6 +263,21 @@ class AiohttpTransport:
                 if evidence.touched and not evidence.started_writing:
                     evidence.failure = Failure.STALE
 
+    def _record(self, error: Exception, evidence: Evidence, connect: float | None) -> None:
+        """Record the reason why there is no response."""
+        evidence.failure = failure = _failure_of(error, evidence)
+        evidence.error = _os_error(error)
+        if failure is Failure.CONNECT_TIMEOUT:
+            words = f"Timeout.connect={connect:g} s"
+        elif isinstance(error, aiohttp.ClientHttpProxyError):
+            words = f"HTTP {error.status}"
+        elif evidence.error is not None:
+            words = _words(evidence.error)
+        else:
+            words = "" if failure in (Failure.DISCONNECTED, Failure.UNREADABLE) else type(error).__name__
+        place = self._options.get("proxy") if failure is Failure.PROXY else self._place
+        evidence.reason = f"{place}, {words}" if place and failure in _CONNECTING else words
+
     async def close(self) -> None:
         """Close the own session; an injected one stays open."""
         if self._owned:
@@ -259,11 +286,12 @@ class AiohttpTransport:
     def _head(
         self, operation: Operation, url: URL, key: HeaderSecret, headers: Mapping[str, str] | None
     ) -> RequestHead:
-        if headers is not None or key is not self._key:
-            return RequestHead(operation.method, url, self._merged(key, headers))
-        head = self._heads.get(operation)
-        if head is None:
-            head = self._heads[operation] = RequestHead(operation.method, url, self._merged(key, None))
+        is_fixed = operation is PUSH and headers is None and key is self._key
+        if is_fixed and self._push_head is not None:
+            return self._push_head
+        head = RequestHead(operation.method, url, self._merged(key, headers))
+        if is_fixed:
+            self._push_head = head
         return head
 
     def _merged(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -271,21 +299,6 @@ class AiohttpTransport:
         # Header names are case-insensitive: replace a header of the caller, don't add a second one.
         merged.update(headers or {})
         return merged
-
-    def _url(self, operation: Operation) -> URL:
-        url = self._urls.get(operation)
-        if url is None:
-            # Not ``join``, which would drop the path prefix.
-            url = self._urls[operation] = self._base_url.joinpath(*operation.path.split("/"))
-        return url
-
-    def _timeout(self, connect: float | None) -> aiohttp.ClientTimeout:
-        timeout = self._timeouts.get(connect)
-        if timeout is None:
-            if len(self._timeouts) > 64:
-                self._timeouts.clear()
-            timeout = self._timeouts[connect] = _timeout(connect)
-        return timeout
 
 
 @cache
@@ -311,37 +324,31 @@ def _split_login(proxy: str) -> tuple[URL, HeaderSecret | None]:
     return url.with_user(None), HeaderSecret(f"Basic {login}")
 
 
+@lru_cache(64)
 def _timeout(connect: float | None) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=connect, ceil_threshold=_NEVER_ROUND)
 
 
-async def _take_in(response: RawResponse | aiohttp.ClientResponse, evidence: Evidence, *, read: bool) -> None:
-    evidence.headers = response.headers
-    if not 200 <= response.status < 300:
-        await _read(response, evidence, ERROR_BODY_LIMIT)
-    elif read:
-        await _read(response, evidence, ANSWER_BODY_LIMIT)
-    elif not is_json(response.headers):
-        await _read(response, evidence, ERROR_BODY_LIMIT, first=True)
+async def _take_in(response: RawResponse | aiohttp.ClientResponse, evidence: Evidence, *, wanted: bool) -> None:
+    """Record headers and the start of the body, without decompression. An incomplete body is recorded, too.
 
-
-async def _read(
-    response: RawResponse | aiohttp.ClientResponse, evidence: Evidence, limit: int, *, first: bool = False
-) -> None:
-    """Record at most ``limit`` bytes of the body, without decompression.
-
-    ``first``: stop at the first byte that is not white space. An incomplete body is recorded, too.
+    ``wanted``: the caller needs the body of a 2xx. Else its first byte that is not white space is enough.
     """
-    read = bytearray()
+    evidence.headers = response.headers
+    is_success = 200 <= response.status < 300
+    if is_success and not wanted and is_json(response.headers):
+        return
+    limit = ANSWER_BODY_LIMIT if is_success and wanted else ERROR_BODY_LIMIT
+    body = bytearray()
     try:
         async for chunk in response.content.iter_chunked(limit):
-            read += chunk
-            if len(read) >= limit or (first and read.strip()):
+            body += chunk
+            if len(body) >= limit or (is_success and not wanted and body.strip()):
                 break
         evidence.body = b""
     finally:
-        if read:
-            evidence.body = bytes(read[:limit])
+        if body:
+            evidence.body = bytes(body[:limit])
 
 
 # In this order: later rows are base classes of earlier ones.
@@ -362,6 +369,32 @@ _FAILURES: tuple[tuple[type[BaseException], Failure], ...] = (
     (OSError, Failure.RESET),
     (aiohttp.ClientPayloadError, Failure.UNREADABLE),
 )
+
+
+# Failures whose text names host and port.
+_CONNECTING = frozenset(
+    {Failure.DNS, Failure.REFUSED, Failure.CONNECT_TIMEOUT, Failure.TLS, Failure.CERTIFICATE, Failure.PROXY}
+)
+
+
+def _os_error(error: Exception) -> OSError | None:
+    """Return the reason of the operating system or of TLS, without frames: these hold the head and the body."""
+    cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    if not isinstance(cause, OSError):
+        return None
+    cause.__traceback__ = cause.__cause__ = cause.__context__ = None
+    return cause
+
+
+def _words(error: OSError) -> str:
+    """Return fixed words for the error: its own text may quote the server."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message.rstrip(".") or "CertificateError"
+    if isinstance(error, ssl.SSLError):
+        return (getattr(error, "reason", None) or "TLS error").replace("_", " ").lower()
+    if isinstance(error, socket.gaierror):
+        return error.strerror or "gaierror"
+    return os.strerror(error.errno) if error.errno else type(error).__name__
 
 
 def _failure_of(error: Exception, evidence: Evidence) -> Failure:
@@ -387,10 +420,20 @@ def _is_caused_by(kind: type[Exception], error: BaseException | None) -> bool:
     return False
 
 
+def most_in_flight(limits: Limits, session: object = None) -> int:
+    """Return the cap on requests in flight: the setting, or half of the file descriptors; and an injected pool's."""
+    files = DESCRIPTORS if resource is None else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    cap = limits.in_flight or min(DESCRIPTORS, files) // 2
+    connector = getattr(session, "connector", None)
+    for name in ("limit", "limit_per_host"):
+        cap = min(cap, getattr(connector, name, 0) or cap)
+    return cap
+
+
 def check_session(session: object) -> None:
     """Raise ConfigurationError unless the session is None or an aiohttp session."""
     if session is not None and not isinstance(session, aiohttp.ClientSession):
-        raise ConfigurationError("session is an aiohttp.ClientSession")
+        raise must_be("session", "an aiohttp.ClientSession", session)
 
 
 def check_ssl(context: object) -> None:
@@ -399,7 +442,7 @@ def check_ssl(context: object) -> None:
         return
     # Never False: without verification any server could read the key.
     if not isinstance(context, ssl.SSLContext):
-        raise ConfigurationError("ssl is an ssl.SSLContext")
+        raise must_be("ssl", "a context, for a private CA: ssl.create_default_context(cafile=...)", context)
     if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
         raise ConfigurationError(
             "ssl: the context does not verify the server's certificate and host name; load your own CA into it instead"

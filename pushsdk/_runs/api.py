@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 import shutil
 import tempfile
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pushsdk._audience.chunks import ChunkSource, RequestSource
-from pushsdk._audience.source import printable
+from pushsdk._audience.source import RequestSource, UserSource, printable
 from pushsdk._core import wire
-from pushsdk._core.errors import ConfigurationError, RunFileError
-from pushsdk._core.outcome import Outcome
+from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import settled
-from pushsdk._runs.options import RunSettings
-from pushsdk._runs.pipeline import Pipeline
+from pushsdk._runs.pipeline import Pipeline, RunSettings
 from pushsdk._runs.plan import Header
 from pushsdk._runs.planner import Planner, PlanningStoppedError
 from pushsdk._runs.progress import planning_reporter
@@ -31,6 +27,7 @@ from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk._version import __version__
 
+logger = logging.getLogger("pushsdk")
 Plan = Callable[[Planner], Awaitable[None]]
 
 
@@ -46,10 +43,10 @@ async def broadcast(
     """See ``AsyncPushClient.broadcast``."""
     header = _header(
         engine,
-        "broadcast",
+        kind="broadcast",
         message=wire.encode_message(message),
         custom_fields=None if custom_fields is None else wire.encode_custom_fields(custom_fields),
-        source=user_ids.source if isinstance(user_ids, ChunkSource) else "",
+        source=user_ids.source if isinstance(user_ids, UserSource) else "",
         dedupe=dedupe,
     )
     return await _run(engine, settings, header, lambda planner: planner.broadcast(user_ids))
@@ -58,7 +55,7 @@ async def broadcast(
 async def send_each(engine: Engine, settings: RunSettings, requests: object) -> BroadcastReport:
     """See ``AsyncPushClient.send_each``."""
     source = requests.source if isinstance(requests, RequestSource) else ""
-    header = _header(engine, "each", source=source, dedupe=False)
+    header = _header(engine, kind="each", source=source, dedupe=False)
     return await _run(engine, settings, header, lambda planner: planner.each(requests))
 
 
@@ -97,7 +94,7 @@ async def _run_without_file(engine: Engine, settings: RunSettings, header: Heade
         why = f"its folder can't be created ({error.strerror}): set TMPDIR, or pass run="
         raise run_file_error(None, why) from None
     try:
-        journal = Journal.create(Path(folder, "run"), header)
+        journal = Journal.open_or_create(Path(folder, "run"), header)
         try:
             report = await _plan_and_send(engine, settings, journal, plan)
         finally:
@@ -136,10 +133,11 @@ async def _plan_and_send(engine: Engine, settings: RunSettings, journal: Journal
             stop=settings.stop,
         )
         engine.plans.add(planner)
+        logger.info("the run reads its users")
         try:
             await plan(planner)
         except PlanningStoppedError:
-            return report_of(journal, run=settings.name, stop_reason=planner.stop_reason)
+            return report_of(journal, run=settings.path, stop_reason=planner.stop_reason)
         finally:
             engine.plans.discard(planner)
     return await _send(engine, settings, journal)
@@ -147,9 +145,9 @@ async def _plan_and_send(engine: Engine, settings: RunSettings, journal: Journal
 
 def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -> Journal:
     """Return the run at ``path``, or a new one to plan. Raise RunFileError if the file holds another run."""
-    journal = _open_planned(path, durable)
-    if journal is None:
-        return Journal.create(path, header, durable=durable)
+    journal = Journal.open_or_create(path, header, durable=durable)
+    if not journal.sealed:
+        return journal
     try:
         planned = journal.header
         _check_base_url(engine, planned, path)
@@ -169,24 +167,6 @@ def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -
     return journal
 
 
-def _open_planned(path: Path, durable: bool) -> Journal | None:
-    """Return the run at ``path``; None if there is none, or its plan was never completed, so nothing was sent."""
-    if not os.path.lexists(path):
-        return None
-    try:
-        journal = Journal.open(path, write=True, durable=durable)
-    except RunFileError:
-        # An empty file is left by a planner that was killed before its first commit.
-        with suppress(OSError):
-            if os.lstat(path).st_size == 0:
-                return None
-        raise
-    if journal.sealed:
-        return journal
-    journal.close()
-    return None
-
-
 async def _send(engine: Engine, settings: RunSettings, journal: Journal) -> BroadcastReport:
     loop = engine.enter()
     pipeline = Pipeline(journal, settings, engine)
@@ -199,32 +179,19 @@ async def _send(engine: Engine, settings: RunSettings, journal: Journal) -> Broa
         engine.runs.discard(pipeline)
         engine.pending.ended(pipeline)
         if watched is not None:
-            tally = journal.tally()
-            watched.end({outcome: getattr(tally, outcome.lower()) for outcome in Outcome})
-    return report_of(journal, run=settings.name, seconds=loop.time() - started)
+            watched.end(journal.outcomes())
+    return report_of(journal, run=settings.path, seconds=loop.time() - started)
 
 
-def _header(
-    engine: Engine,
-    kind: Literal["broadcast", "each"],
-    *,
-    message: bytes | None = None,
-    custom_fields: bytes | None = None,
-    source: str = "",
-    dedupe: bool,
-) -> Header:
-    batching = engine.settings.batching
+def _header(engine: Engine, **fields: Any) -> Header:
+    settings = engine.settings
     return Header(
-        kind=kind,
-        base_url=engine.settings.base_url,
-        message=message,
-        custom_fields=custom_fields,
-        source=source,
-        max_users=batching.max_users,
-        max_bytes=batching.max_bytes,
-        dedupe=dedupe,
+        base_url=settings.base_url,
+        max_users=settings.batching.max_users,
+        max_bytes=settings.batching.max_bytes,
         created=time.time(),
         version=__version__,
+        **fields,
     )
 
 

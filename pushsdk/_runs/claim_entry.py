@@ -154,7 +154,6 @@ class ClaimEntry(msgspec.Struct, eq=False):
         return Put(self.key, self._unconfirmed, self._tokens)
 
     def stored(self) -> None:
-        """Note that the write succeeded."""
         assert self._unconfirmed is not None  # noqa: S101 - set by ``prepare``
         self._tokens, self._unconfirmed, self.failures = (self._unconfirmed.token,), None, 0
         self._finish(None)
@@ -198,7 +197,6 @@ class ClaimEntry(msgspec.Struct, eq=False):
         self._finish(error)
 
     def fail_requests(self, error: Exception) -> None:
-        """Fail the waiting requests."""
         self._in_write, self.requests = [*self._in_write, *self.requests], []
         self._release(self._in_write)
         self._finish(error)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
 from itertools import islice
 
-from pushsdk._core.errors import ClaimStoreError, ConfigurationError, PushError
+from pushsdk._core.errors import ClaimStoreError, PushError, must_be
 from pushsdk._core.user_states import UserStatus
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
@@ -36,14 +37,11 @@ class ClaimLog:
     """The entries of one claim store that are in use or still to be written."""
 
     def __init__(self, store: object, engine: Engine) -> None:
-        if not isinstance(store, ClaimStore):
-            raise ConfigurationError("claims must be a claim store, for example pushsdk.claims.SqliteClaims(path)")
-        self._store = store
+        self._store = checked_store(store, "claims")
         self._engine = engine
         self._entries: dict[str, ClaimEntry] = {}
-        # Entries to write, oldest first; entries whose last write failed.
+        # Entries to write, oldest first.
         self._queue: dict[ClaimEntry, None] = {}
-        self._failed: dict[ClaimEntry, None] = {}
         # The task that writes; a future for the end of its next write; an event set by each new request.
         self._writer: asyncio.Task[None] | None = None
         self._wrote: asyncio.Future[None]
@@ -78,7 +76,6 @@ class ClaimLog:
             await asyncio.wait([self._wrote])
 
     def settle(self, entry: ClaimEntry, ranges: Ranges, status: UserStatus) -> None:
-        """Write the status of users with the next write."""
         if ranges:
             entry.settle(ranges, status)
             self._enqueue(entry)
@@ -110,13 +107,12 @@ class ClaimLog:
         except PushError:
             raise
         except Exception as error:
-            raise ClaimStoreError(f"the claim store failed ({type(error).__name__})") from error
+            raise claim_error(error) from error
 
     # -- the writes ---------------------------------------------------------------------------------------------
 
     def _enqueue(self, entry: ClaimEntry) -> None:
-        if entry not in self._failed:
-            self._queue[entry] = None
+        self._queue[entry] = None
         if self._writer is None:
             self._wrote = asyncio.get_running_loop().create_future()
             self._engine.late.add(self)
@@ -127,11 +123,11 @@ class ClaimLog:
         self._writer.add_done_callback(self._writer_ended)
 
     def _writer_ended(self, writer: asyncio.Task[None]) -> None:
-        if (self._queue or self._failed) and self._may_restart(writer):
+        if self._queue and self._may_restart(writer):
             self._start()
             return
         self._writer = None
-        self._give_up([*self._queue, *self._failed], "all tasks were cancelled")
+        self._give_up(list(self._queue), "all tasks were cancelled")
         self._announce()
         self._engine.late.discard(self)
         self._engine.pending.ended(self)
@@ -153,22 +149,23 @@ class ClaimLog:
                 pause, self._restarts = PAUSE, 0
             elif entries[0].failures >= TRIES:
                 if self._is_over(error):
-                    self._give_up([entry for entry in self._failed if entry.failures >= TRIES], "the client was closed")
+                    self._give_up([entry for entry in self._queue if entry.failures >= TRIES], "the client was closed")
                 else:
                     await self._rest(pause)
                     pause = min(2 * pause, MAX_PAUSE)
 
     def _next(self) -> list[ClaimEntry]:
         """Return the entries to write next, each key once: new entries, else failed ones, alone after two failures."""
-        if self._queue:
-            return _by_key(islice(self._queue, self._store.at_once))
-        if not self._failed:
-            return []
-        # Singly: an entry that the store never accepts must not block the others.
-        first = next((entry for entry in self._failed if entry.requests), next(iter(self._failed)))
-        if first.failures >= TRIES:
-            return [first]
-        return _by_key(entry for entry in islice(self._failed, self._store.at_once) if entry.failures < TRIES)
+        queue = self._queue
+        entries = list(islice((entry for entry in queue if not entry.failures), self._store.at_once))
+        if queue and not entries:
+            # Singly: an entry that the store never accepts must not block the others.
+            first = next((entry for entry in queue if entry.requests), next(iter(queue)))
+            if first.failures >= TRIES:
+                return [first]
+            entries = [entry for entry in islice(queue, self._store.at_once) if entry.failures < TRIES]
+        # Each key once.
+        return list({entry.key: entry for entry in entries}.values())
 
     async def _write(self, entries: list[ClaimEntry]) -> Exception | None:
         """Write entries once. Return the error if that fails."""
@@ -193,19 +190,15 @@ class ClaimLog:
                     logger.warning("a claim was lost before its outcome was written: a redelivery may push again")
         for entry in entries:
             self._requeue(entry)
-        if len(self._failed) > MAX_FAILED:
-            self._give_up(
-                list(self._failed)[: len(self._failed) - MAX_FAILED],
-                f"more than {MAX_FAILED} calls wait for the claim store",
-            )
+        failed = [entry for entry in self._queue if entry.failures] if error is not None else []
+        self._give_up(failed[:-MAX_FAILED], f"more than {MAX_FAILED} calls wait for the claim store")
         return error
 
     def _requeue(self, entry: ClaimEntry) -> None:
         """Queue an entry behind all others if it has more to write."""
         self._queue.pop(entry, None)
-        self._failed.pop(entry, None)
         if entry.is_changed or entry.requests:
-            (self._failed if entry.failures else self._queue)[entry] = None
+            self._queue[entry] = None
         else:
             self._forget(entry)
 
@@ -217,7 +210,7 @@ class ClaimLog:
                 entry.give_up()
         if isinstance(error, TimeoutError):
             # A silent store fails all waiting requests: otherwise each would wait for its own timeout.
-            for entry in (*self._queue, *self._failed):
+            for entry in self._queue:
                 entry.fail_requests(error)
         if any(entry.failures == TRIES for entry in entries):
             logger.warning(
@@ -258,8 +251,11 @@ class ClaimLog:
             del self._entries[entry.key]
 
 
-def _by_key(entries: Iterable[ClaimEntry]) -> list[ClaimEntry]:
-    return list({entry.key: entry for entry in entries}.values())
+def checked_store(store: object, name: str) -> ClaimStore:
+    """Return the store. Raise ConfigurationError for anything but a claim store; ``name`` is what it came from."""
+    if not isinstance(store, ClaimStore):
+        raise must_be(name, "a claim store, for example pushsdk.claims.SqliteClaims(path)", store)
+    return store
 
 
 def claim_error(why: Exception | None) -> PushError:
@@ -268,6 +264,18 @@ def claim_error(why: Exception | None) -> PushError:
         return copy(why)  # one per caller
     if why is None:
         return ClaimStoreError("not sent: the claim store did not answer within the call's timeout")
-    error = ClaimStoreError(f"not sent: the claim store failed ({type(why).__name__})")
+    reason, cause = type(why).__name__, why.__cause__ or why.__context__ or why
+    if isinstance(cause, OSError) and cause.errno:
+        reason += f": {os.strerror(cause.errno)}; is the store up, at the address in claims=?"
+    error = ClaimStoreError(f"not sent: the claim store failed ({reason})")
     error.__cause__ = why
     return error
+
+
+async def close_store(store: ClaimStore) -> None:
+    """Close a store. A failure is logged: a store's text may hold its address."""
+    try:
+        async with asyncio.timeout(store.timeout):
+            await store.aclose()
+    except Exception as error:  # noqa: BLE001 - nothing is left to do with the store
+        logger.warning("the claim store could not be closed (%s)", type(error).__name__)

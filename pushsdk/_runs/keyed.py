@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 import msgspec
 
 from pushsdk._core import idempotency, wire
 from pushsdk._core.batching import Call, Content
+from pushsdk._core.error_mapping import conclude
 from pushsdk._core.errors import NotSentError, PushError
 from pushsdk._core.outcome import Evidence, Failure, Verdict, verdict_of
 from pushsdk._core.results import Receipt
@@ -16,14 +18,19 @@ from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.batch_sender import PendingCalls
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
-from pushsdk._runs.claim_log import ClaimLog, claim_error
+from pushsdk._runs.claim_log import ClaimLog, claim_error, close_store
+from pushsdk.claims import store_at
 
 
 class KeyedSends:
     """Sends calls with idempotency keys through one claim store. Shared with the clients of ``with_options``."""
 
-    def __init__(self, log: ClaimLog, engine: Engine) -> None:
-        self._log = log
+    def __init__(self, claims: object, engine: Engine) -> None:
+        """Raises ConfigurationError if ``claims`` is neither a ClaimStore nor the location of one."""
+        if isinstance(claims, str):
+            claims = store_at(claims)
+            engine.close_store = functools.partial(close_store, claims)
+        self._log = ClaimLog(claims, engine)
         self._engine = engine
 
     async def send(self, call: Call, content: Content, *, key: object) -> Receipt:
@@ -33,7 +40,7 @@ class KeyedSends:
         sent.
         """
         engine, log = self._engine, self._log
-        digest, users = idempotency.digest_of(key), idempotency.by_position(call.users)
+        digest, users = idempotency.digest_of(key), tuple(sorted(call.users))
         ids = call.ids if users == call.users else wire.encode_user_ids(users)[1:-1]
         fingerprint = idempotency.fingerprint_of(
             str(key), engine.settings.base_url, [(ids, content.message, content.custom_fields)]
@@ -82,10 +89,7 @@ class KeyedSends:
         verdicts = [
             (keyed.users[start:stop], idempotency.recorded_verdict(status)) for start, stop, status in states.runs()
         ]
-        result = idempotency.conclude(call.users, call.duplicates, verdicts)
-        if isinstance(result, PushError):
-            raise result
-        return result
+        return conclude(call.users, call.duplicates, verdicts, self._engine.pending.target)
 
 
 class KeyedCall:
@@ -109,7 +113,6 @@ class KeyedCall:
         return KeyedClaim(self.log, content, part, pending)
 
     def ranges(self, users: tuple[str, ...]) -> Ranges:
-        """Return the positions of users as ranges."""
         if len(users) == len(self.users):
             return ((0, len(users)),)
         if not self._positions:
@@ -195,8 +198,3 @@ class KeyedClaim:
         if not claimed:
             return None
         return CallPart(call, tuple(claimed), wire.encode_user_ids(claimed)[1:-1])
-
-
-def keyed_sends(claims: object, engine: Engine) -> KeyedSends | None:
-    """Return the sender of calls with keys; None without a store. Raise ConfigurationError if it is no ClaimStore."""
-    return None if claims is None else KeyedSends(ClaimLog(claims, engine), engine)

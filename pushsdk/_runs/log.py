@@ -16,7 +16,7 @@ from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.threads import Offload
-from pushsdk._runs.plan import ChunkRequest, Event, StopReason, UserRange
+from pushsdk._runs.plan import ChunkRequest, Event, Notes, StopReason, UserRange
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import NEVER_SETTLED, Journal
 
@@ -26,12 +26,12 @@ _CLAIMED, _RESENT = UserStatus(UserState.CLAIMED), UserStatus(UserState.CLAIMED,
 class _Group:
     """Events that share a commit."""
 
-    def __init__(self, ended: asyncio.Future[None]) -> None:
-        #: Resolved once the commit has succeeded or failed.
-        self.ended = ended
+    def __init__(self) -> None:
+        #: Set once the commit has succeeded or failed.
+        self.ended = asyncio.Event()
         self.events: list[Event] = []
-        #: Futures of the callers that wait for their events. Resolved after ``ended``.
-        self.added: list[asyncio.Future[None]] = []
+        #: The notes to write. Set by ``note``.
+        self.notes: Notes | None = None
         #: True once the commit has started in a thread. Set by ``_write``.
         self.is_begun = False
 
@@ -49,8 +49,8 @@ class RunFileLog:
         self._durable = durable
         # The events of the next commit. Set by ``_add``.
         self._pending: _Group | None = None
-        # The commit that runs in a thread.
-        self._task: asyncio.Future[object] | None = None
+        # The events of the commit that runs in a thread.
+        self._committing: _Group | None = None
         #: The error of the first failed commit. Nothing was committed after that.
         self.failed: BaseException | None = None
 
@@ -60,21 +60,19 @@ class RunFileLog:
         for positions in self._journal.ranges(frozenset({UserState.CLAIMED})):
             self.settle(positions, unknown)
 
-    def claim_of(self, request: ChunkRequest, *, resent: bool) -> RunFileClaim:
-        """See ``RunLog``."""
-        return RunFileClaim(self, request, resent=resent)
-
-    async def claim(self, users: UserRange, *, resent: bool) -> bool:
-        """Commit a claim. Return False if that fails; then nothing may be sent."""
-        # One future per caller: a cancelled caller must not cancel the others that share the commit.
-        added = self._loop.create_future()
-        self._add((users.start, users.stop, _RESENT if resent else _CLAIMED)).added.append(added)
-        await added
-        return self.failed is None
+    async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, bytes]:
+        """Commit a claim. If that fails, nothing may be sent."""
+        users = request.positions
+        await self._add((users.start, users.stop, _RESENT if resent else _CLAIMED)).ended.wait()
+        return (request.users, request.ids) if self.failed is None else (0, b"")
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
-        """Write the status of users with the next commit."""
+        """Write the status of users with the next commit, after a claim that is still pending."""
         self._add((users.start, users.stop, status))
+
+    def note(self, notes: Notes) -> None:
+        """Write the notes with the next commit."""
+        self._group().notes = notes
 
     def deadline(self) -> float:
         """Return infinity: these claims never expire."""
@@ -86,9 +84,9 @@ class RunFileLog:
         A cancelled caller waits as well: the file must not be closed while a thread writes to it.
         """
         cancelled: asyncio.CancelledError | None = None
-        while (end := self._next_end()) is not None:
+        while (group := self._committing or self._pending) is not None:
             try:
-                await asyncio.wait([end])
+                await group.ended.wait()
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
@@ -113,19 +111,17 @@ class RunFileLog:
     # -- the commits ----------------------------------------------------------------------------------------------
 
     def _add(self, event: Event) -> _Group:
-        group = self._pending
-        if group is None:
-            group = self._pending = _Group(self._loop.create_future())
-            if self._task is None:
-                self._loop.call_soon(self._begin, group)
+        group = self._group()
         group.events.append(event)
         return group
 
-    def _next_end(self) -> asyncio.Future[object] | asyncio.Future[None] | None:
-        """Return a future that is resolved after the next commit."""
-        if self._task is not None:
-            return self._task
-        return None if self._pending is None else self._pending.ended
+    def _group(self) -> _Group:
+        group = self._pending
+        if group is None:
+            group = self._pending = _Group()
+            if self._committing is None:
+                self._loop.call_soon(self._begin, group)
+        return group
 
     def _begin(self, group: _Group) -> None:
         if self._durable or not self._write(group, at_once=True):
@@ -135,12 +131,12 @@ class RunFileLog:
             self._end(group)
 
     def _begin_in_thread(self, group: _Group) -> None:
-        self._pending = None
-        self._task = asyncio.ensure_future(self._offload(functools.partial(self._write, group)))
-        self._task.add_done_callback(functools.partial(self._end_in_thread, group))
+        self._pending, self._committing = None, group
+        task = asyncio.ensure_future(self._offload(functools.partial(self._write, group)))
+        task.add_done_callback(functools.partial(self._end_in_thread, group))
 
     def _end_in_thread(self, group: _Group, task: asyncio.Future[object]) -> None:
-        self._task = None
+        self._committing = None
         if task.cancelled():
             # All tasks are cancelled when a loop is closed, perhaps before the commit has started.
             if not group.is_begun:
@@ -156,32 +152,12 @@ class RunFileLog:
         if self.failed is None:
             group.is_begun = not at_once
             try:
-                return self._journal.commit(group.events, at_once=at_once)
+                return self._journal.commit(group.events, group.notes, at_once=at_once)
             except Exception as error:  # noqa: BLE001 - raised by ``check``
                 self.failed = error
         return True
 
     def _end(self, group: _Group) -> None:
         if self.failed is None:
-            self._journal.apply(group.events)
-        group.ended.set_result(None)
-        for added in group.added:
-            if not added.done():
-                added.set_result(None)
-
-
-class RunFileClaim:
-    """The ``UsersClaim`` of a run file. Writes every status, also after an attempt without a claim."""
-
-    def __init__(self, log: RunFileLog, request: ChunkRequest, *, resent: bool) -> None:
-        self._log = log
-        self._request = request
-        self._resent = resent
-        self.users = request.users
-
-    async def make(self) -> ChunkRequest | None:
-        return self._request if await self._log.claim(self._request.positions, resent=self._resent) else None
-
-    def settle(self, status: UserStatus) -> None:
-        # Events keep their order, so a claim that is still pending is committed before this status.
-        self._log.settle(self._request.positions, status)
+            self._journal.apply(group.events, group.notes)
+        group.ended.set()

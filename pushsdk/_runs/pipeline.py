@@ -1,28 +1,82 @@
-"""The sending of a planned run: reads chunks ahead, feeds them to a ``ChunkSender``, reports progress, ends the run."""
+"""The options of one run, and its sending: feeds chunks to a ``ChunkSender``, reports progress, ends the run."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import math
-from collections import deque
+import os
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
 
-from pushsdk._audience.chunks import Chunk
-from pushsdk._core.errors import RunFileError
+import msgspec
+
+from pushsdk._core.errors import ConfigurationError, RunFileError, must_be
+from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.splitting import Rejected
+from pushsdk._core.stop_policy import StopPolicy, check_stop_policy
+from pushsdk._core.user_states import UserState
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
+from pushsdk._io.sender import guarded
 from pushsdk._runs.log import RunFileLog
-from pushsdk._runs.options import RunSettings
-from pushsdk._runs.plan import ChunkRequest, StopCause, StopReason, UserRange
-from pushsdk._runs.progress import ProgressReporter
+from pushsdk._runs.plan import ChunkRequest, Notes, StopCause, StopReason, UserRange
+from pushsdk._runs.progress import OnProgress, ProgressReporter
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
 from pushsdk._runs.sender import ChunkSender
 
-# Chunks read ahead, by their number or by their bytes, whichever is less.
-READ_AHEAD = 64
-READ_AHEAD_BYTES = 4 * 1024 * 1024
+logger = logging.getLogger("pushsdk")
+OnUnknown = Literal["skip", "resend"]
+RunPath = str | os.PathLike[str]
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The options of one run. Unchecked until ``check`` is called."""
+
+    run: RunPath | None
+    stop: asyncio.Event | None
+    policy: RetryPolicy
+    timeout: Timeout
+    on_unknown: OnUnknown = "skip"
+    stop_policy: StopPolicy | None = None
+    on_progress: OnProgress | None = None
+    limit: int | None = None
+    """The number of users after which the run pauses; None for no limit."""
+    durable: bool = False
+    path: Path | None = None
+    """The absolute path of the run file. Set here, so a later change of the working directory has no effect."""
+
+    def __post_init__(self) -> None:
+        path = Path(os.path.abspath(self.run)) if isinstance(self.run, (str, os.PathLike)) else None
+        msgspec.structs.force_setattr(self, "path", path)
+
+    @property
+    def syncs(self) -> bool:
+        """Return True if each commit must reach the disk. A temporary file does not survive a power failure anyway."""
+        return self.durable and self.path is not None
+
+    @property
+    def guarded_on_progress(self) -> OnProgress | None:
+        """Return ``on_progress`` with its exceptions logged."""
+        return None if self.on_progress is None else guarded("on_progress", self.on_progress)
+
+    def check(self) -> None:
+        """Raise ConfigurationError if an option has a wrong type or value."""
+        if self.on_unknown not in ("skip", "resend"):
+            raise ConfigurationError(f"on_unknown must be 'skip' or 'resend'; got {self.on_unknown!r}")
+        check_stop_policy(self.stop_policy)
+        if self.on_progress is not None and not callable(self.on_progress):
+            raise must_be("on_progress", "a callable that takes one Progress", self.on_progress)
+        if self.stop is not None and not isinstance(self.stop, asyncio.Event):
+            raise must_be("stop", "an asyncio.Event: set it to end the run early", self.stop)
+        limit = self.limit
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise must_be("limit", "a number of users, 1 or more", limit)
+        if self.run is not None and self.path is None:
+            raise must_be("run", "the path of a run file, for example 'spring.run'", self.run)
 
 
 class Pipeline:
@@ -41,13 +95,18 @@ class Pipeline:
             settings.timeout,
             stop_policy=settings.stop_policy,
             varied=journal.header.message is None,
-            resends=settings.resend,
+            resends=settings.on_unknown == "resend",
         )
-        self._sender.message.accepted = journal.tally().accepted > 0
-        self._work = self._ranges_to_send()
-        self._read: deque[tuple[UserRange, Chunk, bool]] = deque()
+        self._sender.answers.update(journal.notes.answers)
+        self._sender.message.accepted = journal.states.count(UserState.ACCEPTED) > 0
+        # Users with an unknown outcome come last. Listed now: those who become UNKNOWN during this run are not resent.
+        resends = list(journal.ranges(IN_DOUBT)) if settings.on_unknown == "resend" else []
+        pending = ((positions, False) for positions in journal.ranges(PENDING))
+        self._work: Iterator[tuple[UserRange, bool]] = itertools.chain(pending, [(users, True) for users in resends])
         # Requests given up, users still PENDING: users never tried alone are not rejected while others may be accepted.
         self._untried: list[Rejected[ChunkRequest]] = []
+        # The tasks that send chunks, ended or not.
+        self._workers = 0
         self._left = math.inf if settings.limit is None else settings.limit
         self._progress = ProgressReporter(journal, settings.guarded_on_progress, now=self._loop.time())
         # True if the limit left users for a later run. Set by ``_next``.
@@ -61,21 +120,21 @@ class Pipeline:
         return self._sender.stop_reason
 
     def stop(self, by: StopCause, reason: str) -> None:
-        """Start nothing more; requests in flight complete."""
         self._sender.stop(by, reason)
 
     async def run(self) -> None:
         """Send until the run is complete or stopped. Raise RunFileError if the run file can't be read or written."""
         self._log.give_up_claims()
-        self._report()
-        ticker = self._loop.create_task(self._sender.tick(self._report))
+        self._log_phase("begins")
+        self._tick()
+        ticker = self._loop.create_task(self._sender.tick(self._tick))
         stop = self._settings.stop
         stop_waiter = None if stop is None else self._loop.create_task(self._await_stop(stop))
         try:
             while True:
                 async with asyncio.TaskGroup() as workers:
-                    for _ in range(min(self._engine.settings.limits.in_flight, self._journal.chunks)):
-                        workers.create_task(self._worker())
+                    self._workers = 0
+                    self._add_workers(workers)
                 if not self._retry_given_up():
                     break
         except* Exception as group:  # noqa: BLE001 - raised again, without its group
@@ -84,6 +143,7 @@ class Pipeline:
             for task in (ticker, stop_waiter):
                 if task is not None:
                     task.cancel()
+            self._note(ended=time.time())
             await self._log.flush()
         self._log.check()
         if self._read_error is not None:
@@ -93,48 +153,49 @@ class Pipeline:
         if self.stop_reason != self._journal.stop_reason:
             await self._log.record_stop(self.stop_reason)
         self._report()
+        self._log_phase("ends")
+
+    def _log_phase(self, phase: str) -> None:
+        numbers = ", ".join(
+            f"{number} {state.name}" for state in UserState if (number := self._journal.states.count(state))
+        )
+        logger.info("the run %s: %s", phase, numbers)
 
     # -- the work -------------------------------------------------------------------------------------------------
 
-    def _ranges_to_send(self) -> Iterator[tuple[UserRange, bool]]:
-        """Yield the users to send to, and True if their last outcome is unknown. Unknown users come last."""
-        # Listed now: users who become UNKNOWN during this run are not resent.
-        resends = list(self._journal.ranges(IN_DOUBT)) if self._settings.resend else []
-        pending = ((positions, False) for positions in self._journal.ranges(PENDING))
-        return itertools.chain(pending, ((positions, True) for positions in resends))
-
-    def _next(self) -> tuple[UserRange, Chunk, bool] | None:
+    def _next(self) -> tuple[ChunkRequest, bool] | None:
+        """Return the next request, and True if its last outcome is unknown; None if none is left or may start."""
         self._log.check()
-        if self.stop_reason is None and not self._read:
-            try:
-                self._read_ahead()
-            except RunFileError as error:
-                # Requests in flight can still complete and be recorded.
-                self._read_error = error
-                self.stop("failure", "its plan can't be read")
-        if self.stop_reason is not None or not self._read:
+        if self.stop_reason is not None or (work := next(self._work, None)) is None:
             return None
         if self._left <= 0:
             self._is_limited = True
             return None
-        positions, chunk, in_doubt = self._read.popleft()
+        positions, in_doubt = work
+        try:
+            chunk = self._journal.load(positions.chunk)
+        except RunFileError as error:
+            # Requests in flight can still complete and be recorded.
+            self._read_error = error
+            self.stop("failure", "its plan can't be read")
+            return None
         if positions.users > self._left:
             positions = UserRange(positions.chunk, positions.start, positions.start + int(self._left))
             self._is_limited = True
         self._left -= positions.users
-        return positions, chunk, in_doubt
+        first = self._journal.first_user(positions.chunk)
+        return ChunkRequest.of(positions, chunk, self._journal.header, first), in_doubt
 
-    def _read_ahead(self) -> None:
-        most = max(1, min(READ_AHEAD, READ_AHEAD_BYTES // self._journal.header.max_bytes))
-        for positions, in_doubt in itertools.islice(self._work, most):
-            self._read.append((positions, self._journal.load(positions.chunk), in_doubt))
+    def _add_workers(self, workers: asyncio.TaskGroup) -> None:
+        while self._workers < min(self._engine.limiter.wanted, self._journal.chunks):
+            self._workers += 1
+            workers.create_task(self._worker(workers))
 
-    async def _worker(self) -> None:
-        while (task := self._next()) is not None:
-            positions, chunk, in_doubt = task
-            first = self._journal.first_user(positions.chunk)
-            request = ChunkRequest.of(positions, chunk, self._journal.header, first)
+    async def _worker(self, workers: asyncio.TaskGroup) -> None:
+        while (work := self._next()) is not None:
+            request, in_doubt = work
             self._untried += await self._sender.deliver(request, in_doubt=in_doubt)
+            self._add_workers(workers)
 
     def _retry_given_up(self) -> bool:
         """Queue the requests that were given up if the message was accepted for any user; otherwise reject them."""
@@ -144,8 +205,6 @@ class Pipeline:
         if self._sender.message.accepted and self._journal.header.message is not None:
             self._left += sum([part.users for part, _ in untried])
             self._work = iter([(part.positions, False) for part, _ in untried])
-            # What is left was read ahead, beyond the limit.
-            self._read.clear()
             return bool(untried)
         # A limited run is resumed later, and its message may be accepted then.
         for part, verdict in [] if self._is_limited else untried:
@@ -158,10 +217,18 @@ class Pipeline:
         await stop.wait()
         self.stop("asked", "the caller asked for a stop")
 
+    def _tick(self) -> None:
+        self._report()
+        self._note()
+
+    def _note(self, *, ended: float | None = None) -> None:
+        notes = Notes(self._sender.answers.copy(), ended)
+        if notes != self._journal.notes:
+            self._log.note(notes)
+
     def _report(self) -> None:
         sender, now = self._sender, self._loop.time()
-        paused = max(0.0, self._engine.limiter.paused_until - now)
-        self._progress.report(now, paused=paused, waiting=sender.is_waiting, trouble=sender.trouble)
+        self._progress.report(now, self._engine.limiter, waiting=sender.is_waiting, trouble=sender.trouble)
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> BaseException:

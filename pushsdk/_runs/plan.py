@@ -1,4 +1,4 @@
-"""The plan of a run and the events in its journal. Values only: others store and send them."""
+"""The plan of a run, cut into chunks, and the events in its journal. Values only: others store and send them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,31 @@ from typing import Literal
 
 import msgspec
 
-from pushsdk._audience.chunks import Chunk
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
 from pushsdk._core.outcome import Attempt
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._core.user_states import UserStatus
+
+
+class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One request of a plan. Its boundaries never change."""
+
+    users: int
+    ids: bytes
+    """The user ids as JSON texts joined by commas, without brackets: the bytes on the wire."""
+    message: bytes | None = None
+    """Set only in a run of kind "each"; None is the message of the run's header."""
+    custom_fields: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"Chunk(users={self.users}, bytes={len(self.ids)})"
+
+    def user_ids(self) -> list[str]:
+        return _decode_ids(b"[" + self.ids + b"]")
+
+
+_decode_ids = msgspec.json.Decoder(list[str]).decode
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +66,6 @@ class UserRange(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def users(self) -> int:
-        """Number of users."""
         return self.stop - self.start
 
 
@@ -62,6 +80,15 @@ class StopReason(msgspec.Struct, frozen=True):
     by: StopCause
     reason: str
     """Cause and fix, in words."""
+
+
+class Notes(msgspec.Struct, frozen=True):
+    """Facts about the sending of a run that nothing depends on."""
+
+    answers: dict[str, int] = {}
+    """How often the service answered so to a request that it did not accept: status and text, which may name users."""
+    ended: float | None = None
+    """Seconds since the epoch; None while a process sends, and if the last process was killed."""
 
 
 Event = tuple[int, int, UserStatus]
@@ -90,7 +117,6 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def users(self) -> int:
-        """Number of users."""
         return self.positions.users
 
     @property
@@ -104,7 +130,6 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         return FRAME + len(self.message) + len(self.custom_fields or b"")
 
     def body(self) -> bytes:
-        """Return the request's body."""
         return wire.push_body(b"[" + self.ids + b"]", self.message, self.custom_fields)
 
     def bisect(self, history: tuple[Attempt, ...] = ()) -> list[ChunkRequest]:
@@ -133,5 +158,27 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
             yield from half.within(sizes)
 
 
-def _encode(user_ids: list[str]) -> bytes:
+def _encode(user_ids: Sequence[str]) -> bytes:
     return wire.encode_user_ids(user_ids)[1:-1]
+
+
+def chunks_of(user_ids: Sequence[str], *, fixed: int, max_users: int, max_bytes: int) -> Iterator[Chunk]:
+    """Cut ids into chunks within the bounds; ``fixed`` is the bytes of a request's body that are not ids.
+
+    An id that alone exceeds ``max_bytes`` gets its own chunk. Raises ``ValidationError`` that names ``$.userIds[i]``
+    for a value that is not a user id.
+    """
+    # If the message takes more than half of the bytes, fewer users would not make the request small enough.
+    room = max_bytes - fixed - FRAME if fixed * 2 <= max_bytes else None
+    for start in range(0, len(user_ids), max_users):
+        users = user_ids[start : start + max_users]
+        yield from _bisected(users, _encode(users), room)
+
+
+def _bisected(users: Sequence[str], ids: bytes, room: int | None) -> Iterator[Chunk]:
+    if room is None or len(ids) <= room or len(users) == 1:
+        yield Chunk(len(users), ids)
+        return
+    middle = len(users) // 2
+    for half in (users[:middle], users[middle:]):
+        yield from _bisected(half, _encode(half), room)

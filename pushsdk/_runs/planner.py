@@ -9,15 +9,15 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from contextlib import aclosing
 from typing import Any
 
-from pushsdk._audience.chunks import Chunk, ChunkSource, RequestSource, chunks_of
 from pushsdk._audience.distinct import Distinct
+from pushsdk._audience.source import RequestSource, UserSource
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, PushRequest
 from pushsdk._core.words import count
 from pushsdk._io.threads import Offload, settled
-from pushsdk._runs.plan import StopCause, StopReason
+from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
 from pushsdk._runs.run_file.journal import Journal
 
 # The event loop gets a turn after this many items of a caller's iterable or this many seconds. The clock is read once
@@ -25,9 +25,8 @@ from pushsdk._runs.run_file.journal import Journal
 BLOCK = 1000
 BLOCK_SECONDS = 0.02
 CHECK_EVERY = 50
-# Chunks stored in one transaction: 10,000 users at the default size, or 512 requests of send_each.
-CHUNKS_PER_COMMIT = 10
-CHUNKS_PER_COMMIT_EACH = 512
+# Chunks stored in one transaction, by the kind of the run: 10,000 users at the default size, or 512 requests.
+CHUNKS_PER_COMMIT = {"broadcast": 10, "each": 512}
 
 
 class PlanningStoppedError(Exception):
@@ -61,23 +60,25 @@ class Planner:
 
     async def broadcast(self, user_ids: object) -> None:
         """Plan one message to an Audience or an iterable of ids, and seal the plan."""
-        if isinstance(user_ids, ChunkSource):
-            await self._in_thread(lambda: self._plan_audience(user_ids))
+        if isinstance(user_ids, UserSource):
+            await self._in_thread(lambda: self._add_all(self._add_ids, user_ids.ids(distinct=self._header.dedupe)))
+            self._duplicates = user_ids.duplicates
         else:
             await self._plan_ids(user_ids)
-        await self._write(lambda: self._journal.seal(duplicates=self._duplicates))
+        self._add_ids((), last=True)
+        await self._seal()
 
     async def each(self, requests: object) -> None:
         """Plan requests with one message each, and seal the plan."""
         if isinstance(requests, RequestSource):
-            await self._in_thread(lambda: self._plan_source(requests))
+            await self._in_thread(lambda: self._add_all(self._add_requests, requests.batches()))
+            self._duplicates += requests.duplicates
         else:
             async with aclosing(blocks_of("requests", requests)) as blocks:
                 async for block in blocks:
                     self._add_requests(block)
-                    await self._write(lambda: self._store(CHUNKS_PER_COMMIT_EACH))
-        await self._write(lambda: self._store(1))
-        await self._write(lambda: self._journal.seal(duplicates=self._duplicates))
+                    await self._write(self._store)
+        await self._seal()
 
     def stop(self, by: StopCause, reason: str) -> None:
         """Raise PlanningStoppedError at the next block, in the code that plans."""
@@ -100,22 +101,21 @@ class Planner:
         else:
             work()
 
-    # -- one message for all ------------------------------------------------------------------------------------
+    async def _seal(self) -> None:
+        await self._write(lambda: self._store(1))
+        await self._write(lambda: self._journal.seal(duplicates=self._duplicates))
 
-    def _plan_audience(self, audience: ChunkSource) -> None:
-        header = self._header
-        for chunks in audience.chunks(
-            fixed=self._fixed(), max_users=header.max_users, max_bytes=header.max_bytes, distinct=header.dedupe
-        ):
-            self._waiting.extend(chunks)
-            self._store(CHUNKS_PER_COMMIT)
-        self._store(1)
-        self._duplicates = audience.duplicates
+    def _add_all(self, add: Callable[[Any], None], batches: Iterable[Sequence[Any]]) -> None:
+        for batch in batches:
+            add(batch)
+            self._store()
+
+    # -- one message for all ------------------------------------------------------------------------------------
 
     async def _plan_ids(self, user_ids: object) -> None:
         if isinstance(user_ids, str):
             raise ValidationError(
-                "user_ids must be an iterable of ids; got str: pass a list, or use send() for one user"
+                "user_ids must be an iterable of ids; got str: pass a list or Audience.read(path), or use send()"
             )
         with Distinct() as distinct:
             async with aclosing(blocks_of("user_ids", user_ids)) as blocks:
@@ -124,17 +124,9 @@ class Planner:
                     self._taken += len(block)
                     for ids in distinct.add(block) if self._header.dedupe else [block]:
                         self._add_ids(ids)
-                    await self._write(lambda: self._store(CHUNKS_PER_COMMIT))
-            rest = iter(distinct.finish())
-            while (ids := await self._in_thread(lambda: next(rest, None))) is not None:
-                self._add_ids(ids)
-                await self._write(lambda: self._store(CHUNKS_PER_COMMIT))
-            self._add_ids((), last=True)
-            await self._write(lambda: self._store(1))
+                    await self._write(self._store)
+            await self._in_thread(lambda: self._add_all(self._add_ids, distinct.finish()))
             self._duplicates = distinct.duplicates
-
-    def _fixed(self) -> int:
-        return len(self._header.message or b"") + len(self._header.custom_fields or b"")
 
     def _check(self, ids: Sequence[object]) -> None:
         """Raise ValidationError with the number of the wrong id in the whole input."""
@@ -150,21 +142,13 @@ class Planner:
         header = self._header
         self._ids.extend(ids)
         whole = len(self._ids) if last else len(self._ids) // header.max_users * header.max_users
-        if whole:
-            self._waiting.extend(
-                chunks_of(
-                    self._ids[:whole], fixed=self._fixed(), max_users=header.max_users, max_bytes=header.max_bytes
-                )
-            )
-            del self._ids[:whole]
+        fixed = len(header.message or b"") + len(header.custom_fields or b"")
+        self._waiting += chunks_of(
+            self._ids[:whole], fixed=fixed, max_users=header.max_users, max_bytes=header.max_bytes
+        )
+        del self._ids[:whole]
 
     # -- one message per request --------------------------------------------------------------------------------
-
-    def _plan_source(self, requests: RequestSource) -> None:
-        for batch in requests.batches():
-            self._add_requests(batch)
-            self._store(CHUNKS_PER_COMMIT_EACH)
-        self._duplicates += requests.duplicates
 
     def _add_requests(self, requests: Iterable[object]) -> None:
         for request in requests:
@@ -182,9 +166,9 @@ class Planner:
         self._duplicates += duplicates
         return Chunk(len(distinct), ids, encoded, custom)
 
-    def _store(self, at_least: int) -> None:
+    def _store(self, at_least: int | None = None) -> None:
         """Store the waiting chunks if there are enough; report; raise PlanningStoppedError if stopped."""
-        if len(self._waiting) >= at_least:
+        if len(self._waiting) >= (at_least or CHUNKS_PER_COMMIT[self._header.kind]):
             self._journal.add(self._waiting)
             self._waiting = []
         self._report(self._journal.users)

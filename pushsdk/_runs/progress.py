@@ -11,10 +11,9 @@ from typing import Literal
 import msgspec
 
 from pushsdk._core.user_states import UserState
+from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._public import set_public_module
 from pushsdk._runs.run_file.journal import Journal
-
-__all__ = ["TICK", "OnProgress", "Progress", "ProgressReporter", "planning_reporter"]
 
 TICK = 0.5  # seconds between two readings
 RATE_OVER = 10  # readings that the rate is measured over
@@ -33,6 +32,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Users still to be sent to."""
     in_flight: int = 0
     """Users of the requests in flight."""
+    requests: int = 0
+    """Requests in flight."""
+    limit: int = 0
+    """Most requests in flight that the client finds good for the service now."""
     seconds: float = 0.0
     """Seconds since this process started or resumed the run."""
     rate: float = 0.0
@@ -49,7 +52,7 @@ OnProgress = Callable[[Progress], object]
 
 
 class ProgressReporter:
-    """Reads the journal's tally and calls ``on_progress``. Times are seconds on the caller's clock."""
+    """Reads the states of a journal and calls ``on_progress``. Times are seconds on the caller's clock."""
 
     def __init__(self, journal: Journal, on_progress: OnProgress | None, *, now: float) -> None:
         self._journal = journal
@@ -61,26 +64,29 @@ class ProgressReporter:
         states = self._journal.states
         return states.users - states.count(UserState.PENDING) - states.count(UserState.CLAIMED)
 
-    def report(self, now: float, *, paused: float, waiting: bool, trouble: str) -> None:
-        """Take a reading and report it. ``paused`` is the rest of the service's pause, in seconds."""
+    def report(self, now: float, limiter: ConcurrencyLimiter, *, waiting: bool, trouble: str) -> None:
+        """Take a reading and report it."""
         if self._on_progress is None:
             return
-        tally, settled = self._journal.tally(), self._settled()
-        in_flight = self._journal.states.count(UserState.CLAIMED)
+        count, settled = self._journal.states.count, self._settled()
+        in_flight, not_sent = count(UserState.CLAIMED), count(UserState.PENDING)
         self._readings.append((now, settled))
         first_time, first_settled = self._readings[0]
         rate = (settled - first_settled) / (now - first_time) if now > first_time else 0.0
+        paused = max(0.0, limiter.paused_until - now)
         progress = Progress(
             stage="waiting" if paused or waiting else "sending",
             planned=self._journal.users,
-            accepted=tally.accepted,
-            rejected=tally.rejected,
-            unknown=tally.unknown - in_flight,
+            accepted=count(UserState.ACCEPTED),
+            rejected=count(UserState.REJECTED),
+            unknown=count(UserState.UNKNOWN),
             in_flight=in_flight,
-            not_sent=tally.not_sent,
+            requests=limiter.in_flight,
+            limit=limiter.limit,
+            not_sent=not_sent,
             seconds=now - self._started,
             rate=rate,
-            eta=(tally.not_sent + in_flight) / rate if rate else None,
+            eta=(not_sent + in_flight) / rate if rate else None,
             trouble=trouble,
             paused=paused,
         )

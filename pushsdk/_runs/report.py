@@ -8,6 +8,7 @@ from typing import TextIO
 
 import msgspec
 
+from pushsdk._audience.source import printable
 from pushsdk._core.errors import BroadcastError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
@@ -16,37 +17,66 @@ from pushsdk._runs.plan import StopCause, StopReason
 from pushsdk._runs.run_file.file import RunFilePath, run_file_error
 from pushsdk._runs.run_file.journal import Journal, Row
 
-__all__ = ["COLUMNS", "BroadcastReport", "read_report", "report_of"]
-
 COLUMNS = ("user_id", "outcome", "status", "reason")
 # A spreadsheet takes these for the start of a formula, or strips them to find one (OWASP, CSV injection).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
-    """The result of a broadcast: ``planned`` users in all, by outcome.
-
-    A resume sends to the ``not_sent`` users. It skips the ``unknown`` users unless you pass ``on_unknown="resend"``.
-    ``resent`` users were sent to again after an unknown outcome, and may have been pushed twice. ``duplicates`` ids of
-    the source were left out. ``seconds`` is the time that this process spent sending. ``stopped`` is the reason for an
-    early end, with its fix; None if the run is complete. ``run`` is the path of the run file; None without one.
-    """
+    """The result of a broadcast: its users by outcome."""
 
     planned: int = 0
+    """All users of the run."""
     accepted: int = 0
     rejected: int = 0
     not_sent: int = 0
+    """Users that a resume sends to."""
     unknown: int = 0
+    """Users that a resume skips, unless you pass ``on_unknown="resend"``."""
     resent: int = 0
+    """Users that were sent to again after an unknown outcome, and may have been pushed twice."""
     duplicates: int = 0
+    """Ids of the source that were left out because they occurred before."""
     seconds: float = 0.0
+    """Seconds that this process spent sending."""
     stopped: str | None = None
+    """The reason for an early end, with its fix; None if the run is complete."""
     stopped_by: StopCause | None = None
+    """The kind of that reason."""
     run: str | None = None
+    """Path of the run file; None without one."""
+    title: str = ""
+    """The start of the message's title, in its first language; empty if each user has a message."""
+    base_url: str = ""
+    source: str = ""
+    """A description of the source of the user ids."""
+    begun: float | None = None
+    """Time of the plan, in seconds since the epoch."""
+    ended: float | None = None
+    """Time when the last process ended the sending; None if a process sends it, or was killed."""
+    answers: dict[str, int] = {}
+    """How often the service answered so to a request that it did not accept: status and start of the text.
+
+    The texts may contain user ids. At most 20 are kept, of 300 characters each.
+    """
     in_use: bool = False
     """True if another process was sending the run: the users of its requests in flight count as unknown."""
     file: str = ""
     """The file that ``rows`` reads: the run file, or a temporary file that is deleted with this report."""
+
+    def __repr__(self) -> str:
+        parts = [f"{self.accepted:,} of {count(self.planned)} accepted{self._failed()}"]
+        parts += [f"{number:,} x {answer}" for answer, number in self.answers.items()]
+        return f"<{type(self).__name__}: {'; '.join(parts)}>"
+
+    def _failed(self) -> str:
+        failed = "".join(f", {number:,} {outcome.value}" for outcome, number in self._failures().items())
+        return failed + (f"; stopped: {self.stopped}" if self.stopped else "")
+
+    def _failures(self) -> dict[Outcome, int]:
+        """Return the users that were not accepted, by outcome, worst first."""
+        counts = {Outcome.UNKNOWN: self.unknown, Outcome.NOT_SENT: self.not_sent, Outcome.REJECTED: self.rejected}
+        return {outcome: number for outcome, number in counts.items() if number}
 
     def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
         """Yield every planned user, or the users with this outcome, in the plan's order. Reads while you iterate.
@@ -88,35 +118,38 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         """Raise BroadcastError unless every planned user was accepted."""
         if self.accepted == self.planned:
             return
-        counts = {Outcome.UNKNOWN: self.unknown, Outcome.NOT_SENT: self.not_sent, Outcome.REJECTED: self.rejected}
-        failed = ", ".join(f"{number} {outcome.value}" for outcome, number in counts.items() if number)
-        why = f"; stopped: {self.stopped}" if self.stopped else ""
         error = BroadcastError(
-            f"{self.accepted:,} of {count(self.planned)} accepted, {failed}{why}; see .report",
-            outcome=next(outcome for outcome, number in counts.items() if number),
+            f"{self.accepted:,} of {count(self.planned)} accepted{self._failed()}; see .report",
+            outcome=next(iter(self._failures())),
         )
         error.report = self
         raise error
 
 
 def report_of(
-    journal: Journal, *, run: str | None, seconds: float = 0.0, stop_reason: StopReason | None = None
+    journal: Journal, *, run: Path | None, seconds: float = 0.0, stop_reason: StopReason | None = None
 ) -> BroadcastReport:
     """Return the report of a journal. ``stop_reason`` is for a plan that was stopped: the journal has no record yet."""
-    tally = journal.tally()
-    stop_reason = stop_reason or journal.stop_reason
+    stop_reason, users = stop_reason or journal.stop_reason, journal.outcomes()
+    titles = msgspec.json.decode(journal.header.message or b"{}").get("title", {})
     return BroadcastReport(
         planned=journal.users,
-        accepted=tally.accepted,
-        rejected=tally.rejected,
-        not_sent=tally.not_sent,
-        unknown=tally.unknown,
-        resent=tally.resent,
+        accepted=users[Outcome.ACCEPTED],
+        rejected=users[Outcome.REJECTED],
+        not_sent=users[Outcome.NOT_SENT],
+        unknown=users[Outcome.UNKNOWN],
+        resent=journal.states.resent,
         duplicates=journal.duplicates,
         seconds=seconds,
         stopped=None if stop_reason is None else stop_reason.reason,
         stopped_by=None if stop_reason is None else stop_reason.by,
-        run=run,
+        run=None if run is None else str(run),
+        title=printable(next(iter(titles.values()), ""), 60),
+        base_url=journal.header.base_url,
+        source=journal.header.source,
+        begun=journal.header.created,
+        ended=journal.notes.ended,
+        answers=journal.notes.answers,
         file=str(journal.path),
     )
 
@@ -134,7 +167,7 @@ def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
         if in_use and not journal.sealed:
             raise run_file_error(path, "another process is still planning it: read it again once it is sending")
         journal.check_planned()
-        return msgspec.structs.replace(report_of(journal, run=str(path)), in_use=in_use)
+        return msgspec.structs.replace(report_of(journal, run=path), in_use=in_use)
     finally:
         journal.close()
 

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
@@ -22,6 +23,7 @@ from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
 from pushsdk._core.stop_policy import StopMonitor, StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 from pushsdk._io.sender import ApiRequest
 from pushsdk._io.timers import DeadlineScope
@@ -29,62 +31,46 @@ from pushsdk._runs.plan import ChunkRequest, StopCause, StopReason, UserRange
 from pushsdk._runs.progress import TICK
 
 logger = logging.getLogger("pushsdk")
-
-
-class UsersClaim(Protocol):
-    """The claim of one attempt in a log. See ``_io.sender.Claimant``."""
-
-    users: int
-    """Number of users of the request; once the claim is made, number of claimed users."""
-
-    async def make(self) -> ChunkRequest | None:
-        """Claim. Return the request without the users whose claim was refused; None if nothing may be sent."""
-        ...
-
-    def settle(self, status: UserStatus) -> None:
-        """Write the status of the users after the attempt. Withdraw a claim that is still being made."""
-        ...
+# Different answers that a run keeps.
+MOST_ANSWERS = 20
 
 
 class RunLog(Protocol):
     """The durable record of a run: a claim before the first byte of each request, a status afterwards."""
 
-    def claim_of(self, request: ChunkRequest, *, resent: bool) -> UsersClaim:
-        """Return the claim of one attempt, not made yet. ``resent`` is True if an earlier attempt was UNKNOWN."""
-        ...
+    async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, bytes]:
+        """Claim the users of one attempt. Return number and encoded ids of the claimed users, 0 if none may be sent to.
+
+        ``resent`` is True if an earlier attempt was UNKNOWN.
+        """
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
-        """Write the status of users without a claim."""
-        ...
+        """Write the status of users, claimed or not. Withdraw a claim of these users that is still being made."""
 
     def deadline(self) -> float:
         """Return the loop time by which a request that is claimed now must be complete."""
-        ...
 
 
 class ChunkClaim:
     """The claim of one attempt of a ``ChunkSender``. See ``_io.sender.Claimant``."""
 
-    def __init__(self, sender: ChunkSender, job: ApiRequest, request: ChunkRequest, *, in_doubt: bool) -> None:
+    def __init__(self, sender: ChunkSender, request: ChunkRequest, body: bytes, *, in_doubt: bool) -> None:
         self._sender = sender
-        self._job = job
         self._request = request
+        self._body = body
         self._in_doubt = in_doubt
-        self._claim = sender._log.claim_of(request, resent=in_doubt)
-
-    @property
-    def users(self) -> int:
-        """Users of the attempt."""
-        return self._claim.users
+        #: Users of the attempt; after the claim, claimed users.
+        self.users = request.users
 
     async def claim(self) -> bytes | None:
-        request = await self._claim.make()
-        if request is None or self._sender.stop_reason is not None:
+        request = self._request
+        self.users, ids = await self._sender._log.claim(request, resent=self._in_doubt)
+        if not self.users or self._sender.stop_reason is not None:
             return None
-        return self._job.body if request is self._request else request.body()
+        return self._body if self.users == request.users else msgspec.structs.replace(request, ids=ids).body()
 
     def settle(self, verdict: Verdict) -> None:
-        self._claim.settle(self.status_after(verdict))
+        self._sender._log.settle(self._request.positions, self.status_after(verdict))
 
     def status_after(self, verdict: Verdict) -> UserStatus:
         """Return the status of the users after this verdict on the request."""
@@ -141,6 +127,8 @@ class ChunkSender:
         self._slot_lock = asyncio.Lock()
         #: The last failure in words; empty once a request has been accepted since. Set by ``_count``.
         self.trouble = ""
+        #: How often the service answered so to a request that it did not accept.
+        self.answers: dict[str, int] = {}
         #: The reason for an early end. Set by ``stop``.
         self.stop_reason: StopReason | None = None
 
@@ -254,7 +242,9 @@ class ChunkSender:
             self._count(part.users, status)
             if step is Step.LEAVE:
                 self._leave(verdict)
-        self._engine.counters.splits += not is_settled
+        if not is_settled:
+            self._engine.counters.splits += 1
+            logger.info("a request for %s is split after HTTP %s", count(part.users), verdict.status)
         return is_settled
 
     # -- one request ----------------------------------------------------------------------------------------------
@@ -267,8 +257,17 @@ class ChunkSender:
         resends = tries = 0
         status = _PENDING
         while await self._take_slot(request.users):
-            job = self._job(request)
-            claim = job.claim = ChunkClaim(self, job, request, in_doubt=in_doubt)
+            body = request.body()
+            claim = ChunkClaim(self, request, body, in_doubt=in_doubt)
+            job = ApiRequest(
+                PUSH,
+                body,
+                users=request.users,
+                policy=self._policy,
+                timeout=self._timeout,
+                deadline=self._log.deadline(),
+                claim=claim,
+            )
             try:
                 verdict = await self._engine.sender.run(job, has_slot=True)
             except asyncio.CancelledError:
@@ -276,6 +275,8 @@ class ChunkSender:
                 raise
             if verdict.failure is Failure.UNCLAIMED:
                 break
+            if verdict.outcome is not Outcome.ACCEPTED:
+                self._count_answer(verdict)
             step, status = decide(
                 verdict, in_doubt=in_doubt, resends=resends if self._resends else None, split_on=self._split_on
             )
@@ -300,16 +301,6 @@ class ChunkSender:
             self._engine.counters.users[Outcome.UNKNOWN] += request.users
         return None
 
-    def _job(self, request: ChunkRequest) -> ApiRequest:
-        return ApiRequest(
-            PUSH,
-            request.body(),
-            users=request.users,
-            policy=self._policy,
-            timeout=self._timeout,
-            deadline=self._log.deadline(),
-        )
-
     def _count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
         """Count the status of a request's users. ``final`` is True if the status settles the users."""
         now = self._now()
@@ -324,6 +315,15 @@ class ChunkSender:
             self.message.accepted = True
         else:
             self._check_stop_policy(now)
+
+    def _count_answer(self, verdict: Verdict) -> None:
+        """Count the answer to a request, if there was one."""
+        for attempt in verdict.attempts:
+            if attempt.status is not None:
+                answer = f"{attempt.status}: {attempt.answer}".removesuffix(": ")
+                if len(self.answers) >= MOST_ANSWERS and answer not in self.answers:
+                    answer = f"{attempt.status}: another text"
+                self.answers[answer] = self.answers.get(answer, 0) + 1
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
@@ -342,32 +342,33 @@ class ChunkSender:
             return False
         if self._limiter.try_acquire(users):
             return True
-        scope = DeadlineScope(self._engine.timers, math.inf)
-        self._waiting.add(scope)
-        try:
-            with scope:
-                async with self._slot_lock:
-                    if self._limiter.try_acquire(users):
-                        return True
-                    return await self._limiter.acquire(users, math.inf) is None
-        finally:
-            self._waiting.discard(scope)
+        with self._until_stop():
+            async with self._slot_lock:
+                return self._limiter.try_acquire(users) or await self._limiter.acquire(users, math.inf) is None
         return False
 
     async def _wait(self, seconds: float) -> bool:
         """Wait after a failure. Return False if the sending stops first."""
         if self.stop_reason is not None:
             return False
-        scope = DeadlineScope(self._engine.timers, math.inf)
-        self._waiting.add(scope)
         self._pausing += 1
         try:
-            with scope:
+            with self._until_stop() as scope:
                 await asyncio.sleep(seconds)
         finally:
             self._pausing -= 1
-            self._waiting.discard(scope)
         return scope.expired is None
+
+    @contextmanager
+    def _until_stop(self) -> Iterator[DeadlineScope]:
+        """Run the block until it ends, or until ``stop`` is called."""
+        scope = DeadlineScope(self._engine.timers, math.inf)
+        self._waiting.add(scope)
+        try:
+            with scope:
+                yield scope
+        finally:
+            self._waiting.discard(scope)
 
     # -- the stop policy ------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ except ModuleNotFoundError:
     raise ImportError("pushsdk.arrow needs pyarrow: pip install 'pushsdk[arrow]'") from None
 
 from pushsdk._public import set_public_module
+from pushsdk.arrow._chunks import outcome_schema, plan_schema
 from pushsdk.arrow._push import push_batches
-from pushsdk.arrow._schemas import outcome_schema, plan_schema
 
 __all__ = ["outcome_schema", "plan_schema", "push_batches"]
 

@@ -1,4 +1,4 @@
-"""Chunks made from the rows of a plan: checked, encoded, each with the key and the fingerprint of its claim."""
+"""The columns of plans and outcomes, and chunks made from the rows of a plan: checked, encoded, with their claims."""
 
 from __future__ import annotations
 
@@ -14,11 +14,37 @@ from pushsdk._core.errors import ValidationError
 from pushsdk._core.idempotency import KEY_BYTES, Payload, digest_of, fingerprint_of
 from pushsdk._core.models import MobilePush
 from pushsdk._core.placeholders import fill
-from pushsdk.arrow._schemas import CHUNK_ID, FIELDS, USER_IDS
 
 Personal = Literal["placeholders", "custom_fields"]
 
+CHUNK_ID, USER_IDS, FIELDS = "chunk_id", "user_ids", "fields"
 _decode_fields = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def plan_schema(personal: bool) -> pa.Schema:
+    """Return the columns of a plan, a row for each chunk: ``chunk_id``, ``user_ids`` and, if ``personal``, ``fields``.
+
+    ``fields`` has a JSON object for each of the ``user_ids``, in their order.
+    """
+    texts = pa.list_(pa.field("element", pa.string(), nullable=False))
+    columns = {CHUNK_ID: pa.string(), USER_IDS: texts, **({FIELDS: texts} if personal else {})}
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
+
+
+def outcome_schema() -> pa.Schema:
+    """Return the columns of the outcomes, a row for each user: ``user_id``, ``outcome``, ``status`` and ``reason``.
+
+    ``outcome`` is the name of an ``Outcome``, ``status`` the HTTP status or null, and ``reason`` says why a user was
+    not accepted.
+    """
+    return pa.schema(
+        [
+            pa.field("user_id", pa.string(), nullable=False),
+            pa.field("outcome", pa.string(), nullable=False),
+            pa.field("status", pa.int32()),
+            pa.field("reason", pa.string(), nullable=False),
+        ]
+    )
 
 
 class PreparedChunk(NamedTuple):
@@ -39,7 +65,6 @@ class PreparedChunk(NamedTuple):
 
     @property
     def is_personal(self) -> bool:
-        """Return True if each user has a separate request."""
         return len(self.payloads) == len(self.users)
 
 
@@ -145,23 +170,19 @@ class _TextLists:
         kind = column.type
         if not ((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_text(kind.value_type)):
             raise ValidationError(f"column {name} is of type {printable(str(kind), 60)}: a list of strings is needed")
+        column = column.cast(pa.list_(pa.string()))
         self._name = name
         self._values = column.values
         self._offsets = column.offsets.to_pylist()
         self._is_valid = column.is_valid().to_pylist()
 
     def row(self, row: int, chunk_id: str) -> pa.Array:
-        """Return the list of a row, as strings."""
         if not self._is_valid[row]:
             raise _chunk_error(self._name, chunk_id, "it is null")
         start, stop = self._offsets[row], self._offsets[row + 1]
         if start == stop:
             raise _chunk_error(self._name, chunk_id, "it is empty: leave a chunk without users out")
         values = self._values.slice(start, stop - start)
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
-        if values.type != pa.string():
-            values = values.cast(pa.string())
         if values.null_count:
             raise _chunk_error(self._name, chunk_id, f"{values.null_count} of {len(values)} values are null")
         return values

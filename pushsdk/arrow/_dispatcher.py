@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections import deque
 from collections.abc import AsyncIterable, Callable
 from queue import SimpleQueue
 
-import msgspec
+import pyarrow as pa
 
 from pushsdk._core import wire
-from pushsdk._core.decisions import TOO_LARGE
+from pushsdk._core.decisions import OUTCOMES, TOO_LARGE
 from pushsdk._core.errors import ClientClosedError, ValidationError
 from pushsdk._core.policy import RetryPolicy, Share, Timeout
 from pushsdk._core.stop_policy import StopPolicy
-from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, claim_error
 from pushsdk._runs.plan import ChunkRequest, StopCause, UserRange
 from pushsdk._runs.sender import ChunkSender
-from pushsdk.arrow._chunks import PreparedChunk
-from pushsdk.arrow._schemas import batch_of
+from pushsdk.arrow._chunks import PreparedChunk, outcome_schema
 
 # Chunks that wait beside those in flight, on either side: to be sent, and to be fetched by the caller.
 AHEAD = 16
@@ -44,16 +42,14 @@ class ChunkInFlight:
         self.requests = 0
         #: The rest is left to a later call: a request is too large, or the message may be the culprit.
         self.is_left_pending = False
-        #: Error of a failed claim, which ends the chunk. Set by ``PartClaim``.
+        #: Error of a failed claim, which ends the chunk. Set by ``PlanSender.claim``.
         self.error: Exception | None = None
 
     def pending(self) -> list[tuple[int, int]]:
-        """Return the ranges of users who are pending."""
         runs = self.entry.states().runs()
         return [(start, stop) for start, stop, status in runs if status.state is UserState.PENDING]
 
     def parts(self, ranges: Ranges) -> list[ChunkRequest]:
-        """Return the requests for these users."""
         payloads, number = self.prepared.payloads, self.number
         if self.prepared.is_personal:
             positions = [position for start, stop in ranges for position in range(start, stop)]
@@ -72,62 +68,8 @@ class ChunkInFlight:
         return wire.encode_user_ids([user for start, stop in ranges for user in users[start:stop]])[1:-1]
 
 
-class PartClaim:
-    """The claim of one request of a chunk. See ``_runs.sender.UsersClaim``."""
-
-    def __init__(self, log: ClaimLog, chunk: ChunkInFlight, part: ChunkRequest) -> None:
-        self._log = log
-        self._chunk = chunk
-        self._part = part
-        self.users = part.users
-        # Set by ``make``.
-        self._request: ClaimRequest | None = None
-
-    async def make(self) -> ChunkRequest | None:
-        chunk, part = self._chunk, self._part
-        if chunk.error is not None:
-            return None
-        request = self._request = ClaimRequest(chunk.entry, ((part.positions.start, part.positions.stop),))
-        await self._log.claim([request])
-        if request.error is not None:
-            chunk.error = claim_error(request.error)
-        self.users = sum([stop - start for start, stop in request.claimed])
-        if self.users == part.users:
-            return part
-        # Another process has claimed the other users.
-        return msgspec.structs.replace(part, ids=chunk.ids(request.claimed)) if request.claimed else None
-
-    def settle(self, status: UserStatus) -> None:
-        request, self._request = self._request, None
-        if request is None:
-            return
-        self._chunk.is_left_pending |= status.status == TOO_LARGE
-        if request.done:
-            self._log.settle(request.entry, request.claimed, status)
-        else:
-            request.entry.withdraw(request)
-
-
-class ChunkLog:
-    """The claims of the chunks in flight, in a claim store. See ``_runs.sender.RunLog``."""
-
-    def __init__(self, claims: ClaimLog) -> None:
-        self._claims = claims
-        #: The chunks in flight, by number.
-        self.chunks: dict[int, ChunkInFlight] = {}
-
-    def claim_of(self, request: ChunkRequest, *, resent: bool) -> PartClaim:
-        return PartClaim(self._claims, self.chunks[request.positions.chunk], request)
-
-    def settle(self, users: UserRange, status: UserStatus) -> None:
-        self._claims.settle(self.chunks[users.chunk].entry, ((users.start, users.stop),), status)
-
-    def deadline(self) -> float:
-        return self._claims.deadline()
-
-
 class PlanSender:
-    """Sends the chunks of one ``push_batches`` until the plan ends or the sending stops."""
+    """Sends the chunks of one ``push_batches`` until the plan ends or the sending stops. A ``RunLog``, too."""
 
     def __init__(
         self,
@@ -143,11 +85,13 @@ class PlanSender:
         self._engine = engine
         self._loop = engine.enter()
         self._claims = log
-        self._log = ChunkLog(log)
-        self._sender = ChunkSender(engine, self._log, policy, timeout, stop_policy=stop_policy, varied=varied)
+        # The chunks in flight, by number; the claims of their requests that are not settled.
+        self._in_work: dict[int, ChunkInFlight] = {}
+        self._unsettled: dict[UserRange, ClaimRequest] = {}
+        self._sender = ChunkSender(engine, self, policy, timeout, stop_policy=stop_policy, varied=varied)
         self._outcomes = outcomes
-        self._in_flight = engine.settings.limits.in_flight
-        self._ready: deque[PreparedChunk] = deque()
+        # With the chunk that ``_feed`` holds, AHEAD chunks.
+        self._ready: asyncio.Queue[PreparedChunk] = asyncio.Queue(AHEAD - 1)
         # Requests of the chunks in flight that are not complete.
         self._requests = 0
         # Number of chunks begun.
@@ -158,7 +102,7 @@ class PlanSender:
         self._is_resumed = False
         # True when the plan has ended. Set by ``_feed``.
         self._is_fed = False
-        self._changed, self._taken = asyncio.Event(), asyncio.Event()
+        self._changed = asyncio.Event()
         # The first error, raised after the requests in flight have completed. Set by ``_fail``.
         self._failure: Exception | None = None
         #: True while ``run`` waits for room: the thread that fetches outcomes then calls ``wake``.
@@ -173,8 +117,14 @@ class PlanSender:
             async with asyncio.TaskGroup() as in_flight:
                 while (prepared := await self._next()) is not None:
                     self._chunks += 1
-                    if (chunk := self._open(prepared)) is not None:
-                        in_flight.create_task(self._send_chunk(chunk))
+                    try:
+                        entry = self._claims.open(prepared.key, prepared.fingerprint, len(prepared.users))
+                    except ValidationError as error:
+                        self._fail(error, prepared)
+                        continue
+                    chunk = self._in_work[self._chunks] = ChunkInFlight(prepared, self._chunks, entry)
+                    self._set_requests(chunk, len(prepared.payloads))
+                    in_flight.create_task(self._send_chunk(chunk))
         finally:
             for task in (feeder, ticker):
                 task.cancel()
@@ -188,7 +138,6 @@ class PlanSender:
             raise self._failure
 
     def stop(self, by: StopCause, reason: str) -> None:
-        """Start nothing more; requests in flight complete."""
         self._sender.stop(by, reason)
         self.wake()
 
@@ -196,16 +145,43 @@ class PlanSender:
         """Have ``run`` check again whether it can go on."""
         self._changed.set()
 
+    # -- the log of the sender -------------------------------------------------------------------------------------
+
+    async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, bytes]:
+        """See ``RunLog``. Users claimed by other processes are left out."""
+        users = request.positions
+        chunk = self._in_work[users.chunk]
+        if chunk.error is not None:
+            return 0, b""
+        claim = self._unsettled[users] = ClaimRequest(chunk.entry, ((users.start, users.stop),))
+        await self._claims.claim([claim])
+        if claim.error is not None:
+            chunk.error = claim_error(claim.error)
+        claimed = sum([stop - start for start, stop in claim.claimed])
+        return claimed, request.ids if claimed == users.users else chunk.ids(claim.claimed)
+
+    def settle(self, users: UserRange, status: UserStatus) -> None:
+        """See ``RunLog``. PENDING is written only to withdraw a claim."""
+        chunk = self._in_work[users.chunk]
+        chunk.is_left_pending |= status.status == TOO_LARGE
+        claim = self._unsettled.pop(users, None)
+        if claim is not None and not claim.done:
+            chunk.entry.withdraw(claim)
+        elif claim is not None:
+            self._claims.settle(chunk.entry, claim.claimed, status)
+        elif status.state is not UserState.PENDING:
+            self._claims.settle(chunk.entry, ((users.start, users.stop),), status)
+
+    def deadline(self) -> float:
+        return self._claims.deadline()
+
     # -- chunks in, outcomes out ----------------------------------------------------------------------------------
 
     async def _feed(self, chunks: AsyncIterable[PreparedChunk]) -> None:
         try:
             async for chunk in chunks:
-                self._ready.append(chunk)
+                await self._ready.put(chunk)
                 self.wake()
-                while len(self._ready) >= AHEAD:
-                    self._taken.clear()
-                    await self._taken.wait()
         except Exception as error:  # noqa: BLE001 - of the caller's iterable, raised to the caller
             self._fail(error)
         self._is_fed = True
@@ -218,12 +194,12 @@ class PlanSender:
             self.is_waiting = True
             if self._failure is not None or self._is_closed():
                 return None
-            if self._ready:
-                has_room = len(self._log.chunks) + self._outcomes.qsize() < self._in_flight + AHEAD
-                if has_room and (self._requests < self._in_flight or self._sender.stop_reason is not None):
+            if not self._ready.empty():
+                wanted = self._engine.limiter.wanted
+                has_room = len(self._in_work) + self._outcomes.qsize() < wanted + AHEAD
+                if has_room and (self._requests < wanted or self._sender.stop_reason is not None):
                     self.is_waiting = False
-                    self._taken.set()
-                    return self._ready.popleft()
+                    return self._ready.get_nowait()
             elif self._is_fed:
                 return None
             await self._changed.wait()
@@ -233,24 +209,18 @@ class PlanSender:
         reason = self._sender.stop_reason
         return reason is not None and reason.by == "closed"
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception, chunk: PreparedChunk | None = None) -> None:
         """Start nothing more; raise the error when the requests in flight have completed."""
+        if chunk is not None and isinstance(error, ValidationError):
+            error = ValidationError(
+                f"chunk {chunk.name}: it was claimed in this run for another payload (users, message, fields or "
+                "base_url differ), and was not sent: give each run its own name"
+            )
         if self._failure is None:
             self._failure = error
             self.stop("failure", f"stopped by {type(error).__name__}")
 
     # -- one chunk ------------------------------------------------------------------------------------------------
-
-    def _open(self, prepared: PreparedChunk) -> ChunkInFlight | None:
-        """Return the chunk with its claims; None after ``_fail`` if it was claimed for another payload."""
-        try:
-            entry = self._claims.open(prepared.key, prepared.fingerprint, len(prepared.users))
-        except ValidationError:
-            self._fail(_other_payload(prepared))
-            return None
-        chunk = self._log.chunks[self._chunks] = ChunkInFlight(prepared, self._chunks, entry)
-        self._set_requests(chunk, len(prepared.payloads))
-        return chunk
 
     async def _send_chunk(self, chunk: ChunkInFlight) -> None:
         """Send a chunk until all of its users are settled or the sending stops, and put its outcomes into the queue."""
@@ -261,17 +231,15 @@ class PlanSender:
             if chunk.pending() and entry.error is not None and not entry.is_written:
                 # In the store these users are still claimed: reporting them as NOT_SENT would be wrong.
                 raise claim_error(entry.error)
-        except ValidationError:
-            self._fail(_other_payload(chunk.prepared))
-        except Exception as error:  # noqa: BLE001 - ClaimStoreError or a bug, raised to the caller
-            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - another payload, ClaimStoreError or a bug, raised to the caller
+            self._fail(error, chunk.prepared)
         else:
             reason = self._sender.stop_reason
             unsent = "" if reason is None else reason.reason
             self._outcomes.put(functools.partial(batch_of, chunk.prepared.column, entry.states(), unsent))
         finally:
             self._claims.close(entry)
-            del self._log.chunks[chunk.number]
+            del self._in_work[chunk.number]
             self._set_requests(chunk, 0)
 
     async def _send_pending(self, chunk: ChunkInFlight) -> None:
@@ -320,8 +288,21 @@ class PlanSender:
         self.wake()
 
 
-def _other_payload(chunk: PreparedChunk) -> ValidationError:
-    return ValidationError(
-        f"chunk {chunk.name}: it was claimed in this run for another payload (users, message, fields or base_url "
-        "differ), and was not sent: give each run its own name"
-    )
+def batch_of(column: pa.Array, states: UserStates, unsent: str) -> pa.RecordBatch:
+    """Return one row for each user. The ids are those of the plan, not copied."""
+    runs = [(stop - start, status) for start, stop, status in states.runs()]
+    columns = [
+        pa.concat_arrays([pa.repeat(OUTCOMES[status.state].value, users) for users, status in runs]),
+        pa.concat_arrays([pa.repeat(pa.scalar(status.status, pa.int32()), users) for users, status in runs]),
+        pa.concat_arrays([pa.repeat(_reason(status, unsent), users) for users, status in runs]),
+    ]
+    return pa.RecordBatch.from_arrays([column, *columns], schema=outcome_schema())
+
+
+def _reason(status: UserStatus, unsent: str) -> str:
+    """Return why a user was not accepted; ``unsent`` if the user was never tried."""
+    if status.state is UserState.PENDING:
+        return status.reason or unsent
+    if status.state is UserState.CLAIMED:
+        return "claimed by another process, and not settled so far"
+    return status.reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -49,12 +49,14 @@ def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:
     return ClaimedSend(key, record.claimed_at, users, claim.token, opened.encode())
 
 
-async def claimed(store: ClaimStore, *, older_than: float = 0.0) -> AsyncIterator[ClaimedSend]:
-    """Iterate over the sends with users claimed more than ``older_than`` seconds ago, in no particular order."""
+async def claimed(store: ClaimStore, *, older_than: float = 0.0) -> list[ClaimedSend]:
+    """Return the sends with users claimed more than ``older_than`` seconds ago, the newest last."""
+    sends: dict[str, ClaimedSend] = {}  # Redis may list a key twice
     async for key, claim in store.scan():
         send = claimed_in(key, claim)
         if send is not None and send.since <= time.time() - older_than:
-            yield send
+            sends[key] = send
+    return sorted(sends.values(), key=lambda send: send.since)
 
 
 async def count_claimed(store: ClaimStore, *, older_than: float) -> int:
@@ -63,9 +65,7 @@ async def count_claimed(store: ClaimStore, *, older_than: float) -> int:
     If ``older_than`` exceeds your longest timeout, these sends' processes died or their outcomes are unknown. Reads
     the whole store. Raises ConfigurationError if the store can't list its claims.
     """
-    seconds = check_seconds("older_than", older_than)
-    # Redis may list a key twice.
-    return len({send.key async for send in claimed(store, older_than=seconds)})
+    return len(await claimed(store, older_than=check_seconds("older_than", older_than)))
 
 
 async def release(store: ClaimStore, sends: Sequence[ClaimedSend]) -> list[ClaimedSend]:

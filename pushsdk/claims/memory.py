@@ -10,9 +10,6 @@ from itertools import islice
 
 from pushsdk.claims.store import WEEK, Claim, ClaimStore, Put
 
-# Claims checked for expiry at each put: more than a put adds, so expired claims never pile up.
-SWEEP_CLAIMS = 4
-
 
 class MemoryClaims(ClaimStore):
     """Claims in this process's memory. Clients in any thread and loop may share the store.
@@ -26,7 +23,7 @@ class MemoryClaims(ClaimStore):
         super().__init__(claim_ttl=claim_ttl)
         self._lock = threading.Lock()
         # Claim and expiry, in the order of the last change, which is the order of expiry if all have the same ttl.
-        self._claims: OrderedDict[str, tuple[Claim, float]] = OrderedDict()
+        self._claims = OrderedDict[str, tuple[Claim, float]]()
 
     def __repr__(self) -> str:
         return f"MemoryClaims(claims={len(self._claims)})"
@@ -34,8 +31,20 @@ class MemoryClaims(ClaimStore):
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
         # The loop's clock, so that claims expire on virtual time too.
         now = asyncio.get_running_loop().time()
+        answers = list[Claim | None]()
         with self._lock:
-            return [self._put(put, ttl, now) for put in puts]
+            for put in puts:
+                stored = self._find(put.key, now)
+                if stored is None or put.may_replace(stored):
+                    self._claims[put.key] = put.claim, now + ttl
+                    self._claims.move_to_end(put.key)
+                    stored = None
+                answers.append(stored)
+            # More than were added, so expired claims never pile up.
+            for key in list(islice(self._claims, 4 * len(puts))):
+                if self._claims[key][1] <= now:
+                    del self._claims[key]
+        return answers
 
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
         now = asyncio.get_running_loop().time()
@@ -43,24 +52,13 @@ class MemoryClaims(ClaimStore):
             return [self._find(key, now) for key in keys]
 
     async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
+        now = asyncio.get_running_loop().time()
         with self._lock:
-            keys = list(self._claims)
-        for key in keys:
-            (claim,) = await self.get([key])
-            if claim is not None:
+            pairs = list(self._claims.items())
+        for key, (claim, expires) in pairs:
+            if expires > now:
                 yield key, claim
 
     def _find(self, key: str, now: float) -> Claim | None:
         claim, expires = self._claims.get(key, (None, 0.0))
         return claim if expires > now else None
-
-    def _put(self, put: Put, ttl: float, now: float) -> Claim | None:
-        stored = self._find(put.key, now)
-        if stored is not None and not put.may_replace(stored):
-            return stored
-        for key in list(islice(self._claims, SWEEP_CLAIMS)):
-            if self._claims[key][1] <= now:
-                del self._claims[key]
-        self._claims[put.key] = put.claim, now + ttl
-        self._claims.move_to_end(put.key)
-        return None

@@ -5,25 +5,24 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from pushsdk._core.address import redacted
 from pushsdk._core.errors import ConfigurationError
-from pushsdk.claims.store import CLOSED, PAGE, SWEEP_INTERVAL, SWEEP_ROWS, WEEK, Claim, ClaimStore, LoopGuard, Put
+from pushsdk.claims.store import CLOSED, PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
 
-SCHEMES = ("postgres://", "postgresql://")
 TABLE = re.compile(r"[a-z_][a-z0-9_]{0,50}(\.[a-z_][a-z0-9_]{0,50})?")
-# A host name, an IP address or the folder of a socket, and a port.
-HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:]*)(:[0-9]{1,5})?")
+# URLs with one reading only. An error of asyncpg about any other URL may quote the password.
+HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^][:/?#@,]*)(:[0-9]{1,5})?"
+SETTING = r"[\w.]+=[^&#]*"
+URL = re.compile(rf"postgres(ql)?://([^][/?#@]*@)?{HOST}(,{HOST})*(/[^?#@]*)?(\?{SETTING}(&{SETTING})*)?")
 # Advisory lock for creating the table: concurrent CREATE TABLE IF NOT EXISTS can fail on PostgreSQL's catalog.
 LOCK = 0x70757368
-# The default of asyncpg.create_pool.
-CONNECTIONS = 10
+# Seconds between two deletions of expired rows, and rows per deletion: so few never hold up other writers.
+SWEEP_INTERVAL, SWEEP_ROWS = 60.0, 1000
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS {table} (
@@ -43,7 +42,7 @@ ON CONFLICT (key) DO UPDATE SET token = excluded.token, record = excluded.record
 WHERE stored.expires <= clock_timestamp() OR stored.token = excluded.token
     OR ((SELECT $4::text::jsonb) -> stored.key) ? stored.token
 RETURNING key"""
-_FIND = "SELECT key, token, record, expires > clock_timestamp() AS alive FROM {table} WHERE key = ANY($1::text[])"
+_FIND = "SELECT key, token, record FROM {table} WHERE key = ANY($1::text[]) AND expires > clock_timestamp()"
 _PAGE = """SELECT key, token, record FROM {table} WHERE key > $1 AND expires > clock_timestamp()
 ORDER BY key LIMIT $2"""
 _SWEEP = """DELETE FROM {table} WHERE key IN (
@@ -69,17 +68,17 @@ class PostgresClaims(ClaimStore):
         """``table`` may name a schema. ``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         self._schema = self.schema(table)
-        self._sql = {
-            name: sql.format(table=table)
-            for name, sql in (("put", _PUT), ("find", _FIND), ("page", _PAGE), ("sweep", _SWEEP))
-        }
         self._table = table
-        self._url = _checked_url(redacted(server)) if isinstance(server, str) else None
-        self._pool: Any = None if isinstance(server, str) else _checked_pool(server)
+        # None for a pool of the caller.
+        self._create_pool = _pool_factory(redacted(server), self.timeout) if isinstance(server, str) else None
+        self._pool: Any = None if isinstance(server, str) else server
+        is_pool = hasattr(server, "acquire") and hasattr(server, "fetch") and not hasattr(server, "transaction")
+        if not isinstance(server, str) and not is_pool:
+            raise ConfigurationError(f"server must be a URL or an asyncpg.Pool; got {type(server).__name__}")
         self._loop = LoopGuard()
         # Held while the first operation opens the pool and creates the table.
         self._opening = asyncio.Lock()
-        self._ready = self._closed = False
+        self._has_table = self._closed = False
         self._swept = time.monotonic()
 
     def __repr__(self) -> str:
@@ -96,118 +95,76 @@ class PostgresClaims(ClaimStore):
         return _SCHEMA.format(table=table, index=table.rpartition(".")[2] + "_expires")
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        pool, stored = await self._open(), dict[str, Claim]()
+        stored = dict[str, Claim]()
         # All processes lock rows in the same order, which rules out deadlocks.
         pending = sorted(puts, key=lambda put: put.key)
         while pending:
             columns = zip(*((put.key, put.claim.token, put.claim.record.decode()) for put in pending), strict=True)
             expected = msgspec.json.encode({put.key: put.expected for put in pending if put.expected}).decode()
-            written = {row["key"] for row in await pool.fetch(self._sql["put"], *columns, expected, ttl)}
+            written = {row["key"] for row in await self._fetch(_PUT, *columns, expected, ttl)}
             if pending := [put for put in pending if put.key not in written]:
-                rows = await pool.fetch(self._sql["find"], [put.key for put in pending])
-                stored |= {row["key"]: _claim(row) for row in rows}
+                stored |= await self._find([put.key for put in pending])
                 # Try again if the row was deleted after it refused the put.
                 pending = [put for put in pending if put.key not in stored]
-        await self._sweep(pool)
+        if time.monotonic() >= self._swept + SWEEP_INTERVAL:
+            self._swept = time.monotonic()
+            await self._fetch(_SWEEP, SWEEP_ROWS)
         return [stored.get(put.key) for put in puts]
 
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
-        pool = await self._open()
-        stored = {row["key"]: _claim(row) for row in await pool.fetch(self._sql["find"], keys) if row["alive"]}
+        stored = await self._find(keys)
         return [stored.get(key) for key in keys]
 
     async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
-        pool, last = await self._open(), ""
-        while rows := await pool.fetch(self._sql["page"], last, PAGE):
-            for row in rows:
-                yield row["key"], _claim(row)
-            last = rows[-1]["key"]
+        last = ""
+        while rows := await self._fetch(_PAGE, last, PAGE):
+            for last, token, record in rows:
+                yield last, Claim(token, record.encode())
 
     async def aclose(self) -> None:
         """Close the connections, unless the pool is yours."""
         self._closed = True
-        if self._url is not None and self._pool is not None and not self._loop.is_inherited:
-            pool, self._pool = self._pool, None
-            await pool.close()
+        if self._create_pool is not None and self._pool is not None and not self._loop.is_inherited:
+            await self._pool.close()
 
-    async def _open(self) -> Any:
+    async def _find(self, keys: Sequence[str]) -> dict[str, Claim]:
+        return {key: Claim(token, record.encode()) for key, token, record in await self._fetch(_FIND, keys)}
+
+    async def _fetch(self, sql: str, *values: object) -> Any:
+        """Return the rows of a statement on the table, which the first statement creates."""
         if self._closed:
             raise ConfigurationError(CLOSED)
         self._loop.check()
-        if not self._ready:
+        if not self._has_table:
             async with self._opening:
-                await self._prepare()
-        return self._pool
+                if self._pool is None and self._create_pool is not None:
+                    self._pool = await self._create_pool()
+                await self._create_table()
+                self._has_table = True
+        return await self._pool.fetch(sql.format(table=self._table), *values)
 
-    async def _prepare(self) -> None:
-        if self._ready:
-            return  # by a concurrent call
-        if self._pool is None:
-            self._pool = await _create_pool(str(self._url), self.timeout)
+    async def _create_table(self) -> None:
         async with self._pool.acquire() as connection:
             # CREATE TABLE IF NOT EXISTS needs the right to create tables even if the table exists.
             if await connection.fetchval("SELECT to_regclass($1) IS NULL", self._table):
                 async with connection.transaction():
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
                     await connection.execute(self._schema)
-        self._ready = True
-
-    async def _sweep(self, pool: Any) -> None:
-        now = time.monotonic()
-        if now >= self._swept + SWEEP_INTERVAL:
-            self._swept = now
-            await pool.execute(self._sql["sweep"], SWEEP_ROWS)
 
 
-def _claim(row: Any) -> Claim:
-    return Claim(row["token"], row["record"].encode())
-
-
-def _checked_url(url: str) -> str:
-    if not url.startswith(SCHEMES):
-        raise ConfigurationError("the URL of a PostgreSQL must begin with postgres:// or postgresql://")
-    if not _is_plain(url):
+def _pool_factory(url: str, timeout: float) -> Callable[[], Any]:
+    if not URL.fullmatch(url):
         raise ConfigurationError(
-            "the URL of the PostgreSQL can't be parsed: write / ? # [ ] and @ in the password as %2F and so on"
+            "the URL of a PostgreSQL must be like postgresql://user:password@host:5432/database, with / ? # [ ] and @ "
+            "in the password written as %2F and so on"
         )
-    _asyncpg()
-    return url
-
-
-def _is_plain(url: str) -> bool:
-    """Return True if the URL has one reading only. An error of asyncpg about any other URL may quote the password."""
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        hosts = parts.netloc.rpartition("@")[2].split(",")
-        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        return (
-            all(HOST.fullmatch(host) for host in hosts)
-            and parts.netloc.count("@") <= 1
-            and "@" not in parts.path
-            and not parts.fragment
-            and all(name.replace(".", "_").isidentifier() for name, _ in query)
-        )
-    return False
-
-
-def _checked_pool(server: object) -> Any:
-    needed = ("acquire", "fetch", "execute")
-    if not all(hasattr(server, name) for name in needed) or hasattr(server, "transaction"):
-        raise ConfigurationError(f"server must be a URL or an asyncpg.Pool; got {type(server).__name__}")
-    return server
-
-
-def _asyncpg() -> Any:
     try:
         import asyncpg  # type: ignore[import-untyped]
     except ImportError:
         raise ConfigurationError("PostgresClaims needs asyncpg: pip install 'pushsdk[postgres]'") from None
-    return asyncpg
-
-
-async def _create_pool(url: str, timeout: float) -> Any:
-    return await _asyncpg().create_pool(
-        url, min_size=0, max_size=CONNECTIONS, timeout=timeout, command_timeout=timeout, reset=_skip_reset
+    # str: asyncpg can't use a redacted one.
+    return lambda: asyncpg.create_pool(
+        str(url), min_size=0, timeout=timeout, command_timeout=timeout, reset=_skip_reset
     )
 
 

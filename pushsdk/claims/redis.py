@@ -15,9 +15,7 @@ from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-SCHEMES = ("redis://", "rediss://", "unix://")
-# A value in Redis is the token (so many digits), then the record.
-TOKEN_LENGTH = 32
+# A value in Redis is the token (32 digits), then the record.
 # ARGV: the ttl in milliseconds, then the new value and the expected tokens of each key.
 _PUT = """
 local answers = {}
@@ -69,7 +67,9 @@ class RedisClaims(ClaimStore):
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
         self._loop.check()
         keys = [self._prefix + put.key for put in puts]
-        values = [value for put in puts for value in (_value(put.claim), ",".join(put.expected))]
+        values = list[bytes | str]()
+        for put in puts:
+            values += put.claim.token.encode() + put.claim.record, ",".join(put.expected)
         return [_claim(value) for value in await self._redis.eval(_PUT, len(keys), *keys, int(ttl * 1000), *values)]
 
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
@@ -97,8 +97,6 @@ class RedisClaims(ClaimStore):
 
 
 def _client(url: str, timeout: float) -> Redis:
-    if not url.startswith(SCHEMES):
-        raise ConfigurationError("the URL of a Redis must begin with redis://, rediss:// or unix://")
     try:
         from redis.asyncio import Redis
     except ImportError:
@@ -106,7 +104,9 @@ def _client(url: str, timeout: float) -> Redis:
     with suppress(Exception):  # its text may quote the password
         client: Redis = Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout)
         return client
-    raise ConfigurationError("the URL of the Redis can't be parsed: use redis://user:password@host:6379/0")
+    raise ConfigurationError(
+        "the URL of a Redis must be like redis://user:password@host:6379/0, rediss://host/0 or unix:///path"
+    )
 
 
 def _checked(server: object) -> Any:
@@ -120,12 +120,8 @@ def _checked(server: object) -> Any:
     return server
 
 
-def _value(claim: Claim) -> bytes:
-    return claim.token.encode() + claim.record
-
-
 def _claim(value: bytes | str | None) -> Claim | None:
     if value is None:
         return None
     data = value.encode() if isinstance(value, str) else value
-    return Claim(data[:TOKEN_LENGTH].decode(), data[TOKEN_LENGTH:])
+    return Claim(data[:32].decode(), data[32:])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import os
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._sqlite import FileFormat, FileRefused, open_database
-from pushsdk.claims._blocking import BlockingResource
-from pushsdk.claims.store import PAGE, SWEEP_INTERVAL, SWEEP_ROWS, WEEK, Claim, ClaimStore, Put
+from pushsdk.claims._blocking import StoreThreads
+from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
 
 # IF NOT EXISTS: several processes may create the table at the same time.
 FORMAT = FileFormat(
@@ -31,6 +31,7 @@ CREATE INDEX IF NOT EXISTS claims_by_expiry ON claims(expires);
 _FIND = "SELECT token, record FROM claims WHERE key = ? AND expires > ?"
 _PUT = "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)"
 _PAGE = "SELECT key, token, record FROM claims WHERE key > ? AND expires > ? ORDER BY key LIMIT ?"
+# With twice as many rows as the puts add, expired rows never pile up, and no commit takes long.
 _SWEEP = "DELETE FROM claims WHERE key IN (SELECT key FROM claims WHERE expires <= ? LIMIT ?)"
 
 
@@ -53,79 +54,65 @@ class SqliteClaims(ClaimStore):
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         self._path = Path(path).absolute()
-        open_file = functools.partial(_ClaimsFile, self._path, durable=durable, timeout=self.timeout)
-        self._file = BlockingResource(open_file, threads=1)
+        self._durable = durable
+        # One, which opens the file at the first operation.
+        self._thread = StoreThreads(1)
+        self._db: sqlite3.Connection | None = None
 
     def __repr__(self) -> str:
         return f"SqliteClaims({str(self._path)!r})"
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        return await self._file.run(lambda file: file.put(puts, ttl))
+        return await self._thread.run(self._put, puts, ttl)
 
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
-        return await self._file.run(lambda file: file.get(keys))
+        return await self._thread.run(lambda: [_find(self._opened(), key, time.time()) for key in keys])
 
     async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
-        last = ""
-        while page := await self._file.run(functools.partial(_ClaimsFile.page, last=last)):
-            for key, claim in page:
-                yield key, claim
-            last = key
+        key = ""
+        while rows := await self._thread.run(self._page, key):
+            for key, token, record in rows:
+                yield key, Claim(token, record)
 
     async def aclose(self) -> None:
         """Close the file after pending writes; wait for them up to ``timeout`` seconds."""
-        await self._file.aclose(self.timeout)
+        await self._thread.aclose(self.timeout, self._close)
 
+    # -- in the thread ------------------------------------------------------------------------------------------
 
-class _ClaimsFile:
-    """The open file. Used in one thread."""
+    def _opened(self) -> sqlite3.Connection:
+        if self._db is None:
+            try:
+                db = open_database(self._path, FORMAT, timeout=self.timeout)
+            except FileRefused as error:
+                raise ConfigurationError(f"the file of the claim store can't be used: {error}") from None
+            db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
+            self._db = db
+        return self._db
 
-    def __init__(self, path: Path, *, durable: bool, timeout: float) -> None:
-        self._swept = 0.0
-        try:
-            self._db = open_database(path, FORMAT, timeout=timeout)
-        except FileRefused as error:
-            raise ConfigurationError(f"the file of the claim store can't be used: {error}") from None
-        self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    def _close(self) -> None:
+        if self._db is not None:
+            self._db.close()
 
-    def close(self) -> None:
-        self._db.close()
-
-    def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        """Make all writes in one transaction, see ``ClaimStore.put``."""
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+    def _put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        answers = list[Claim | None]()
+        with self._opened() as db:  # commits, or rolls back after an error
+            db.execute("BEGIN IMMEDIATE")
             now = time.time()
-            answers = [self._put(put, ttl, now) for put in puts]
-            self._sweep(now)
-            self._db.execute("COMMIT")
-            return answers
-        finally:
-            self._db.rollback()  # no effect after COMMIT
+            for put in puts:
+                stored = _find(db, put.key, now)
+                if stored is None or put.may_replace(stored):
+                    db.execute(_PUT, (put.key, put.claim.token, put.claim.record, now + ttl))
+                    stored = None
+                answers.append(stored)
+            db.execute(_SWEEP, (now, 2 * len(puts)))
+        return answers
 
-    def get(self, keys: Sequence[str]) -> list[Claim | None]:
-        now = time.time()
-        return [self._find(key, now) for key in keys]
+    def _page(self, last: str) -> list[tuple[str, str, bytes]]:
+        """Return the next rows in the order of their keys, after the key ``last``."""
+        return self._opened().execute(_PAGE, (last, time.time(), PAGE)).fetchall()
 
-    def page(self, last: str) -> list[tuple[str, Claim]]:
-        """Return the next claims in the order of their keys, after the key ``last``."""
-        rows = self._db.execute(_PAGE, (last, time.time(), PAGE)).fetchall()
-        return [(key, Claim(token, record)) for key, token, record in rows]
 
-    def _put(self, put: Put, ttl: float, now: float) -> Claim | None:
-        stored = self._find(put.key, now)
-        if stored is not None and not put.may_replace(stored):
-            return stored
-        self._db.execute(_PUT, (put.key, put.claim.token, put.claim.record, now + ttl))
-        return None
-
-    def _find(self, key: str, now: float) -> Claim | None:
-        row = self._db.execute(_FIND, (key, now)).fetchone()
-        return None if row is None else Claim(*row)
-
-    def _sweep(self, now: float) -> None:
-        if now < self._swept + SWEEP_INTERVAL:
-            return
-        # A full deletion means that more rows have expired: continue at the next put.
-        if self._db.execute(_SWEEP, (now, SWEEP_ROWS)).rowcount < SWEEP_ROWS:
-            self._swept = now
+def _find(db: sqlite3.Connection, key: str, now: float) -> Claim | None:
+    row = db.execute(_FIND, (key, now)).fetchone()
+    return None if row is None else Claim(*row)

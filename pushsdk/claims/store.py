@@ -3,7 +3,6 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -17,8 +16,6 @@ WEEK = 7 * 86400.0
 MIN_CLAIM_TTL, MAX_CLAIM_TTL = 60.0, 366 * 86400.0
 # Claims that ``scan`` reads at a time.
 PAGE = 1000
-# Seconds between two deletions of expired rows, and rows per deletion: so few never hold up other writers.
-SWEEP_INTERVAL, SWEEP_ROWS = 60.0, 1000
 CLOSED = "the claim store is closed: close the client first, then the store"
 
 
@@ -99,9 +96,7 @@ class ClaimStore(ABC):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 

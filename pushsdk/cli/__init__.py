@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pushsdk.cli.exit import CommandError, Exit, command_errors, for_shell, usage_error
+from pushsdk.cli.exit import CommandError, Exit, command_error, for_shell, usage_error
 from pushsdk.cli.terminal import warn
 
 __all__ = ["main"]
@@ -29,17 +29,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         from pushsdk.cli.app import app
 
-        _refuse_key(words)
+        words = _checked(words)
         try:
-            with command_errors():
-                code: int = app(
-                    words, result_action="return_int_as_exit_code_else_zero", exit_on_error=False, print_error=False
-                )
+            code: int = app(
+                words, result_action="return_int_as_exit_code_else_zero", exit_on_error=False, print_error=False
+            )
         except CycloptsError as error:
             raise usage_error(str(error)) from None
+        except Exception as error:
+            if (command := command_error(error)) is None:
+                raise
+            raise command from None
         sys.stdout.flush()
     except CommandError as error:
-        warn(f"pushsdk: {for_shell(str(error))}")
+        for line in for_shell(str(error)).splitlines():
+            warn(f"pushsdk: {line}")
         return error.code
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
@@ -63,8 +67,12 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _refuse_key(words: Sequence[str]) -> None:
-    """Raise a usage error, without the value, if an Api-Key is an argument."""
-    options = itertools.takewhile(lambda word: word != "--", words)
+def _checked(words: Sequence[str]) -> list[str]:
+    """Return the words with ``@-`` for a lone dash before ``--``, which cyclopts would take for an option.
+
+    Raises a usage error, without the value, if an Api-Key is an argument.
+    """
+    options = list(itertools.takewhile(lambda word: word != "--", words))
     if any(word.partition("=")[0] == "--api-key" for word in options):
         raise usage_error("--api-key is not an option, others can read it: set PUSHSDK_API_KEY or pass --api-key-file")
+    return ["@-" if word == "-" else word for word in options] + list(words[len(options) :])

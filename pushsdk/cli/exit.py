@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import IntEnum
 
 # Advice for a program in the package's errors, and the same advice for a command line.
@@ -68,23 +66,18 @@ def usage_error(text: str) -> CommandError:
     return CommandError(text, Exit.USAGE)
 
 
-@contextmanager
-def command_errors() -> Iterator[None]:
-    """Replace an error of the package by a CommandError with the same text and the exit code."""
-    try:
-        yield
-    except Exception as error:
-        # Imported late: --help needs neither.
-        from pushsdk._core import errors
-        from pushsdk._core.outcome import Outcome
+def command_error(error: Exception) -> CommandError | None:
+    """Return a CommandError with the text of an error of the package, None for any other error."""
+    # Imported late: --help needs neither.
+    from pushsdk._core import errors
+    from pushsdk._core.outcome import Outcome
 
-        if not isinstance(error, errors.PushError):
-            raise
-        refused = isinstance(error, (errors.AuthenticationError, errors.ConfigurationError))
-        # A campaign without a readable uuid may exist, so creating it again may double it.
-        unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, errors.UnexpectedResponseError)
-        code = exit_code(refused=refused, unknown=unknown, missing=1)
-        # A run file that fails while requests are in flight leaves their users UNKNOWN: no usage error then.
-        if not unknown and isinstance(error, (errors.ValidationError, errors.RunFileError)):
-            code = Exit.USAGE
-        raise CommandError(str(error), code) from None
+    if not isinstance(error, errors.PushError):
+        return None
+    refused = isinstance(error, (errors.AuthenticationError, errors.ConfigurationError))
+    # A campaign without a readable uuid may exist, so creating it again may double it.
+    unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, errors.UnexpectedResponseError)
+    # A run file that fails while requests are in flight leaves their users UNKNOWN: no usage error then.
+    if not unknown and isinstance(error, (errors.ValidationError, errors.RunFileError)):
+        return usage_error(str(error))
+    return CommandError(str(error), exit_code(refused=refused, unknown=unknown, missing=1))

@@ -1,113 +1,97 @@
 """Input of commands: messages, campaigns and custom fields as JSON, and the source of users.
 
-JSON is checked for the types of the interface document only, so fields of a newer service pass.
+JSON is checked for the types of the interface document only, so fields of a newer service pass. A name that is nearly a
+field of the document is refused, as is a message without a platform: a service that ignores them reports success.
 """
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from cyclopts import Parameter
 
 from pushsdk._audience.audience import Audience
 from pushsdk._core.lint import lint
 from pushsdk._core.models import CampaignRequest, MessageType, MobilePush, Model, PushRequest
+from pushsdk._core.operations import Operation
 from pushsdk.cli.exit import usage_error
-from pushsdk.cli.terminal import warn
+from pushsdk.cli.options import Flag
+from pushsdk.cli.terminal import escaped, say, warn
 
-STDIN = "-"
 _MAX_BYTES = 16 * 1024 * 1024
-_KIND_NAMES: Mapping[type[Model], str] = {
+_REFUSED = frozenset({"near-name", "no-platform"})
+KIND_NAMES: Mapping[type[Model], str] = {
     MobilePush: "message",
     CampaignRequest: "campaign",
     PushRequest: "push request",
 }
+DryRun = Annotated[Flag, Parameter(help="Print the request as a curl command, and send nothing.")]
 
 
-def read_message(file: str) -> dict[str, Any]:
-    """Return the message in a file, or on standard input if the file is ``-``, with the JSON names of its fields.
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class MessageOptions:
+    """The message: JSON, or a title and a body."""
 
-    Raises a usage error that names the file and the JSON path.
+    message: str | None = None
+    """Read the message from this JSON file; - is standard input, and a text that starts with { is the JSON itself."""
+    title: str | None = None
+    """Set the title of a message to iOS and Android, without JSON."""
+    body: str | None = None
+    """Set the body of that message."""
+    lang: str = "en"
+    """Set the language of --title and --body."""
+    custom_fields: str | None = None
+    """Set the custom fields: a JSON object, or @FILE."""
+    force: Flag = False
+    """Send despite a misspelled field, or without a platform."""
+
+    def read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return the message, with the JSON names of its fields, and the custom fields. Raises a usage error."""
+        texts = {name: {self.lang: text} for name in ("title", "body") if (text := getattr(self, name)) is not None}
+        if (self.message is None) is not bool(texts):
+            raise usage_error("pass the message either with --message FILE, or with --title and --body")
+        fields = None if self.custom_fields is None else read_object("--custom-fields", self.custom_fields)
+        if self.message is None:
+            return {"type": MessageType.MOBILE_PUSH, "iosEnabled": True, "androidEnabled": True, **texts}, fields
+        name, message, kind = read_resource(self.message, "--message")
+        if kind is not MobilePush:
+            raise usage_error(f'{name}: must be a message, not a {KIND_NAMES[kind]}; pass only the value of "message"')
+        print_advice(message, force=self.force)
+        return {"type": MessageType.MOBILE_PUSH, **message}, fields
+
+
+def read_resource(text: str, option: str = "FILE") -> tuple[str, dict[str, Any], type[Model]]:
+    """Return a message, campaign or push request after the name of its file, and before its model.
+
+    JSON itself has the name of its ``option``. Raises a usage error that names the file and the JSON path.
     """
-    message, kind = read_resource(file)
-    if kind is not MobilePush:
-        raise usage_error(f'{file}: must be a message, not a {_KIND_NAMES[kind]}; pass only the value of "message"')
-    return {"type": MessageType.MOBILE_PUSH, **message}
-
-
-def read_campaign(file: str) -> dict[str, Any]:
-    """Return the campaign in a file, as `read_message` does."""
-    campaign, kind = read_resource(file)
-    if kind is not CampaignRequest:
-        raise usage_error(
-            f"{file}: must be a campaign, with name, segment, schedule and message, not a {_KIND_NAMES[kind]}"
-        )
-    return campaign
-
-
-def read_resource(file: str) -> tuple[dict[str, Any], type[Model]]:
-    """Return a message, campaign or push request, and its model."""
-    name = "standard input" if file == STDIN else file
-    resource = _object(name, _read_bytes(file))
+    is_json = text.lstrip().startswith("{")
+    resource = read_object(option, text if is_json or text.startswith("@") else f"@{text}")
+    name = option if is_json else _file_name(text)
     kind: type[Model] = MobilePush
     if resource.keys() & {"message", "segment", "schedule", "userIds"}:
         kind = PushRequest if "userIds" in resource else CampaignRequest
     try:
         msgspec.convert(resource, kind)
     except msgspec.ValidationError as error:
-        text, _, path = str(error).partition(" - at `")
+        problem, _, path = str(error).partition(" - at `")
         root = "$.message" if kind is MobilePush else "$"
-        raise usage_error(f"{name}: {root}{path.rstrip('`')[1:]}: {text}") from None
-    return resource, kind
+        raise usage_error(f"{name}: {root}{path.rstrip('`')[1:]}: {problem}") from None
+    return name, resource, kind
 
 
-def read_fields(option: str, text: str) -> dict[str, Any]:
-    """Return the JSON object in the value of an option: the text itself, or the file in ``@FILE``."""
-    if text.startswith("@"):
-        return _object(f"{option} {text[1:]}", _read_bytes(text[1:]))
-    return _object(option, text.encode("utf-8", "surrogateescape"))
-
-
-def print_advice(resource: Mapping[str, Any]) -> None:
-    """Print the problems that lint finds to stderr."""
-    for problem in lint(resource):
-        warn(f"advice: {problem.path}: {problem.message} ({problem.code})")
-
-
-def open_audience(source: str | None, query: str | None, primary_key: str, *, message: str) -> Audience:
-    """Return the users of a file, standard input or a query.
-
-    Raises a usage error unless there is exactly one source, and a ValidationError if the source can't be read.
-    """
-    if (source is None) is (query is None):
-        raise usage_error("pass exactly one source of users: a file, - for standard input, or --query SQL")
-    if query is not None:
-        return Audience.query(query, primary_key=primary_key)
-    if source != STDIN:
-        return Audience.read(str(source), primary_key=primary_key)
-    if message == STDIN:
-        raise usage_error("standard input can't be both the users and the message: read one of them from a file")
-    return Audience.lines(sys.stdin.buffer)
-
-
-def _read_bytes(file: str) -> bytes:
-    try:
-        if file == STDIN:
-            content = sys.stdin.buffer.read(_MAX_BYTES + 1)
-        else:
-            with Path(file).open("rb") as opened:
-                content = opened.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise usage_error(f"{file}: {error.strerror}") from None
-    if len(content) > _MAX_BYTES:
-        raise usage_error(f"{file}: must not be larger than {_MAX_BYTES // 2**20} MiB")
-    return content
-
-
-def _object(name: str, content: bytes) -> dict[str, Any]:
+def read_object(option: str, text: str) -> dict[str, Any]:
+    """Return the JSON object in the value of an option: the text itself, the file in ``@FILE``, or stdin for ``@-``."""
+    name = _file_name(text) if text.startswith("@") else option
+    content = _read_bytes(text[1:], name) if text.startswith("@") else text.encode("utf-8", "surrogateescape")
     try:
         value = msgspec.json.decode(content)
     # Neither is a MsgspecError, and the text of a UnicodeDecodeError may quote the file.
@@ -118,3 +102,58 @@ def _object(name: str, content: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise usage_error(f"{name}: must be a JSON object")
     return value
+
+
+def _file_name(text: str) -> str:
+    return "standard input" if text in ("-", "@-") else text.removeprefix("@")
+
+
+def _read_bytes(file: str, name: str) -> bytes:
+    try:
+        if file == "-":
+            content = sys.stdin.buffer.read(_MAX_BYTES + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                content = opened.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise usage_error(f"{name}: {error.strerror}") from None
+    if len(content) > _MAX_BYTES:
+        raise usage_error(f"{name}: must not be larger than {_MAX_BYTES // 2**20} MiB")
+    return content
+
+
+def print_advice(resource: Mapping[str, Any], *, force: bool) -> None:
+    """Print the problems that lint finds to stderr. Raises a usage error for a refused one, unless ``force`` is set."""
+    problems = lint(resource)
+    for problem in problems:
+        warn(f"advice: {problem.path}: {problem.message} ({problem.code})")
+    if not force and any(problem.code in _REFUSED for problem in problems):
+        raise usage_error("nothing was sent: fix the message, or pass --force")
+
+
+def read_ids(words: Sequence[str], most: int) -> list[str]:
+    """Return ids, and the ids in the files named by words such as ``@ids.txt``: up to one more than ``most``.
+
+    ``@-`` is standard input, and ``@@ann`` the id ``@ann``.
+    """
+    ids: list[str] = []
+    for word in words:
+        if word.startswith("@") and not word.startswith("@@"):
+            batches = open_users(word, "user_id").ids()
+            ids += islice((user for batch in batches for user in batch), most + 1)
+        else:
+            ids.append(word.removeprefix("@"))
+    return ids
+
+
+def open_users(source: str, primary_key: str) -> Audience:
+    """Return the users of a file, or of standard input. Raises a ValidationError if the source can't be read."""
+    name = source.removeprefix("@")
+    return Audience.lines(sys.stdin.buffer) if name == "-" else Audience.read(name, primary_key=primary_key)
+
+
+def print_curl(base_url: str, operation: Operation, body: bytes) -> None:
+    """Print the curl command for a request; the Api-Key is the variable's."""
+    say(f"curl -X {operation.method} {shlex.quote(f'{base_url}/{operation.path}')} \\")
+    say("  -H \"Api-Key: $PUSHSDK_API_KEY\" -H 'Content-Type: application/json' \\")
+    say(f"  --data-raw {shlex.quote(escaped(body.decode()))}")

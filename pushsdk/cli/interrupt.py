@@ -32,43 +32,32 @@ def signal_handlers(numbers: Sequence[int], callback: Callable[[int], None]) -> 
             signal.signal(number, handler)
 
 
-class Interrupt:
-    """Handling of SIGINT and SIGTERM during a run. Prints ``last_words`` if the process has to be ended."""
+@contextmanager
+def interruptible(last_words: str) -> Iterator[asyncio.Event]:
+    """Yield an event that the first SIGINT or SIGTERM sets, to stop the run. The second cancels the current task.
 
-    def __init__(self, last_words: str) -> None:
-        self._last_words = last_words
-        #: Set by the first signal; stops the run.
-        self.stop: asyncio.Event = asyncio.Event()
-        #: Number of signals received.
-        self.signals = 0
+    A thread may still wait for a line of standard input then, so the process exits ``_GRACE`` seconds later, with these
+    last words. A run file survives that as it survives kill -9.
+    """
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment] # always called in a task
+    timers: list[asyncio.TimerHandle] = []
 
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Set ``stop`` on the first signal, and cancel the current task on the second.
-
-        A thread may still wait for a line of standard input then, so the process exits ``_GRACE`` seconds later. A
-        run file survives that as it survives kill -9.
-        """
-        loop = asyncio.get_running_loop()
-        task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment] # always called in a task
-        timers: list[asyncio.TimerHandle] = []
-
-        def on_signal(_number: int) -> None:
-            self.signals += 1
-            if self.signals == 1:
-                warn("stopping after the requests in flight; press Ctrl-C again to stop at once")
-                self.stop.set()
-            else:
-                task.cancel()
-                timers.append(loop.call_later(_GRACE, self._exit))
-
-        try:
-            with signal_handlers((signal.SIGINT, signal.SIGTERM), on_signal):
-                yield
-        finally:
-            for timer in timers:
-                timer.cancel()
-
-    def _exit(self) -> None:
-        warn(self._last_words)
+    def end() -> None:
+        warn(last_words)
         os._exit(Exit.INTERRUPTED)
+
+    def on_signal(_number: int) -> None:
+        if stop.is_set():
+            task.cancel()
+            timers.append(loop.call_later(_GRACE, end))
+        else:
+            warn("stopping after the requests in flight; press Ctrl-C again to stop at once")
+            stop.set()
+
+    try:
+        with signal_handlers((signal.SIGINT, signal.SIGTERM), on_signal):
+            yield stop
+    finally:
+        for timer in timers:
+            timer.cancel()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from cyclopts import Group, Parameter
@@ -13,14 +14,6 @@ from pushsdk._core.address import is_loopback
 from pushsdk.cli.settings import ClientSettings, resolve
 from pushsdk.cli.terminal import ask
 
-
-def _refuse_option(_kind: object, value: str | None) -> None:
-    if value is not None and value.startswith("-") and value != "-":
-        raise ValueError("unknown option (write ./ in front of a file name that starts with -)")
-
-
-# cyclopts would take a lone dash, which is standard input, for an option.
-File = Annotated[str, Parameter(allow_leading_hyphen=True, validator=_refuse_option)]
 _FLAG = Parameter(negative=(), show_default=False)
 Flag = Annotated[bool, _FLAG]
 Json = Annotated[bool, _FLAG, Parameter(help="Print the result as one JSON object.")]
@@ -28,10 +21,17 @@ JsonLines = Annotated[bool, _FLAG, Parameter(help="Print one JSON object per lin
 Yes = Annotated[bool, _FLAG, Parameter(help="Don't ask for confirmation.")]
 
 
-@Parameter(name="*", group=Group("Service", sort_key=10))
+SERVICE = Group(
+    "Service",
+    help="Each is also a variable, for example PUSHSDK_BASE_URL, and a key of config.toml: see pushsdk docs cli.",
+    sort_key=10,
+)
+
+
+@Parameter(name="*", group=SERVICE)
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions:
-    """Options of the service and the speed. Each is also a variable, PUSHSDK_BASE_URL, and a key of a settings file."""
+    """Options of the service and the speed."""
 
     base_url: str | None = None
     """Set the URL of the service, for example https://push.example/api."""
@@ -45,25 +45,33 @@ class ServiceOptions:
     """Allow plain http to other machines; the Api-Key can be read on the way."""
     config: Path | None = None
     """Read settings from this file, not from your pushsdk/config.toml."""
+    profile: str | None = None
+    """Use the settings in the table [profiles.NAME] of that file."""
     attempt_timeout: float | None = None
     """Limit each attempt to this many seconds. [default: 10]"""
     in_flight: int | None = None
-    """Limit the number of requests in flight. [default: 64]"""
+    """Limit the number of requests in flight. [default: as many as the service takes]"""
     rate: Annotated[float | None, Parameter(name=["--rate", "--users-per-second"])] = None
     """Limit the users per second. [default: no limit]"""
     requests_per_second: float | None = None
     """Limit the requests per second. [default: no limit]"""
+    verbose: Annotated[int, Parameter(name="-v", count=True, show_default=False)] = 0
+    """Log retries and pauses to stderr, as PUSHSDK_LOG=info does; -vv logs every request, as PUSHSDK_LOG=debug."""
 
     def given(self) -> dict[str, object]:
         """Return the options that were given, by the names of the settings."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None and name != "verbose"}
 
-    def settings(self) -> ClientSettings:
+    def settings(self, *, dry_run: bool = False) -> ClientSettings:
         """Return the settings of the options, the variables and the settings file. Raises as `resolve` does."""
-        return resolve(self.given())
+        if self.verbose:
+            from pushsdk._io.sender import log_to_stderr  # imported late: --help does not need it
+
+            log_to_stderr("info" if self.verbose == 1 else "debug")
+        return resolve(self.given(), key_needed=not dry_run)
 
 
-@Parameter(name="*", group=Group("Service", sort_key=10))
+@Parameter(name="*", group=SERVICE)
 @dataclass(frozen=True, kw_only=True)
 class CallOptions(ServiceOptions):
     """Options of commands that make one call; runs decide themselves how long and how often to try."""
@@ -74,8 +82,19 @@ class CallOptions(ServiceOptions):
     """Retry failures that can't have pushed (safe), others too, or none. [default: safe]"""
 
 
-def confirm(question: str, settings: ClientSettings, *, yes: bool) -> None:
-    """Ask before a request goes to another machine, directly or through a proxy."""
+def title_of(message: Mapping[str, Any]) -> str:
+    """Return the first title or body of a message."""
+    return str(next(iter((message.get("title") or message.get("body") or {}).values()), ""))
+
+
+def quoted(title: str) -> str:
+    """Return a title in quotes after a space; empty if it is empty."""
+    return f' "{title if len(title) <= 50 else title[:49] + "…"}"' if title else ""
+
+
+def confirm(action: Callable[[], str], settings: ClientSettings, *, yes: bool) -> None:
+    """Ask before a request goes to another machine, directly or through a proxy, unless ``yes`` is set."""
     urls = [settings["base_url"], *filter(None, [settings.get("proxy")])]
     local = all(is_loopback(urlsplit(url).hostname or "") for url in urls)
-    ask(question, yes=yes or local, declined="nothing was sent")
+    if not (yes or local):
+        ask(f"{action()} at {settings['base_url']}?", declined="nothing was sent")

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import Literal
 
 from rich import progress as bars
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Column
 from rich.text import Text
 
@@ -80,6 +81,8 @@ def _describe(state: Progress) -> str:
         parts.append(f"{state.rate:,.0f}/s")
     if state.eta is not None and state.not_sent + state.in_flight:
         parts.append(f"{duration(state.eta)} left")
+    if state.limit:
+        parts.append(f"{state.requests:,} in flight, limit {state.limit:,}")
     if state.paused:
         parts.append(f"throttled for {duration(state.paused)}")
     if state.stage == "waiting" and state.trouble:
@@ -93,9 +96,21 @@ def _settled(state: Progress) -> int:
 
 def print_figures(figures: Iterable[Figure]) -> None:
     """Print names and numbers in columns."""
+    console = Console(highlight=False, soft_wrap=True)
+    for line in _lines(figures):
+        console.print(line)
+
+
+@contextmanager
+def drawing() -> Iterator[Callable[[Iterable[Figure]], None]]:
+    """Yield a function that draws figures on the terminal in place of the last ones; elsewhere it draws nothing."""
+    with Live(console=Console(stderr=True, highlight=False), auto_refresh=False, transient=True) as live:
+        yield lambda figures: live.update(Group(*_lines(figures)), refresh=True)
+
+
+def _lines(figures: Iterable[Figure]) -> Iterator[Text]:
     rows = list(figures)
     names, numbers = (max(len(row[column]) for row in rows) for column in (0, 1))
-    console = Console(highlight=False, soft_wrap=True)
     for name, number, remark, style in rows:
         line = Text(f"{name:<{names}}  {number:>{numbers}}", style=style)
-        console.print(line + Text(f"  {remark}", style="dim") if remark else line)
+        yield line + Text(f"  {remark}", style="dim") if remark else line

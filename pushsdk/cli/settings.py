@@ -6,6 +6,7 @@ where another user may have left a file that sends the Api-Key elsewhere. Errors
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import stat
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,7 +33,7 @@ _COMMAND_TIMEOUT = 60.0  # seconds: a password manager may ask for a password fi
 _Positive = Annotated[float, Meta(gt=0, lt=1e9)]
 
 # Name: (type, rule). The option is --name-with-dashes, the variable PUSHSDK_NAME, the key in the file `name`.
-_SETTINGS: Mapping[str, tuple[Any, str]] = {
+SETTINGS: Mapping[str, tuple[Any, str]] = {
     "base_url": (str, "a URL"),
     "timeout": (_Positive, "a number of seconds greater than 0"),
     "attempt_timeout": (_Positive, "a number of seconds greater than 0"),
@@ -42,10 +44,12 @@ _SETTINGS: Mapping[str, tuple[Any, str]] = {
     "allow_insecure": (bool, "true or false"),
     "proxy": (str, "a URL"),
 }
+DEFAULTS = {"timeout": 30.0, "attempt_timeout": 10.0, "retry": "safe"}
+"""The values of settings that are not set. Without a default, a setting is off."""
 KEYS = ("api_key", "api_key_file", "api_key_command")
 """The settings that give the Api-Key. Options, variables and file may each have one of them."""
 _NO_KEY = "no Api-Key: set PUSHSDK_API_KEY, pass --api-key-file or --api-key-command, or use a settings file"
-_NO_URL = "no base URL: set PUSHSDK_BASE_URL, pass --base-url, or use a settings file"
+_NO_URL = "no base URL: set PUSHSDK_BASE_URL, or pass --base-url; to start a local service: pushsdk emulator"
 
 
 class SettingValue(Struct, frozen=True):
@@ -67,62 +71,63 @@ class ClientSettings(ClientOptions):
     api_key: HeaderSecret
 
 
-def resolve(options: Mapping[str, object]) -> ClientSettings:
+def resolve(options: Mapping[str, object], *, key_needed: bool = True) -> ClientSettings:
     """Return the settings of a command that got these options.
 
-    Raises the first problem: a usage error for the value of an option, else ConfigurationError.
+    Raises all problems: a usage error if there is a problem with the value of an option, else ConfigurationError.
     """
     found = find(options)
-    settings, problems = check(found)
+    settings, problems = check(found, key_needed=key_needed)
     if settings is not None:
         return settings
-    name, text = next(iter(problems.items()))
+    text = "\n".join(problems.values())
     # A bad key is no usage error: its option names a file or a command, and the problem is in there.
-    by_option = name in _SETTINGS and name in found and found[name].source.startswith("--")
+    by_option = any(name in SETTINGS and name in found and found[name].source.startswith("--") for name in problems)
     raise usage_error(text) if by_option else ConfigurationError(text)
 
 
 def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> dict[str, SettingValue]:
     """Return every setting that is set, by name, and ``config``. Raises ConfigurationError for a bad file."""
     file = _settings_file(options, environ)
+    tables: dict[str | None, dict[str, SettingValue]] = {None: {}} if file is None else _read_settings(file)
+    profile: Any = options.get("profile") or environ.get("PUSHSDK_PROFILE") or None
+    if profile not in tables:
+        known = ", ".join(sorted(filter(None, tables))) or "none: add a table [profiles.NAME]"
+        raise ConfigurationError(f"no profile has the name {profile!r}; the settings file has {known}")
     layers = (
         {name: SettingValue(value, f"--{name.replace('_', '-')}") for name, value in options.items()},
+        tables[profile] if profile else {},
         {
             name: SettingValue(environ[variable], variable)
-            for name in (*_SETTINGS, *KEYS)
+            for name in (*SETTINGS, *KEYS)
             if (variable := f"PUSHSDK_{name.upper()}") in environ
         },
-        {} if file is None else _read_settings(file),
+        tables[None],
     )
     found: dict[str, SettingValue] = {} if file is None else {"config": SettingValue(str(file), str(file))}
     for layer in layers:
         sources = [layer[name].source for name in KEYS if name in layer]
         if len(sources) > 1:
             raise ConfigurationError(f"the Api-Key is set twice, by {sources[0]} and by {sources[1]}: remove one")
-        names = _SETTINGS if any(name in found for name in KEYS) else (*_SETTINGS, *KEYS)
+        names = SETTINGS if any(name in found for name in KEYS) else (*SETTINGS, *KEYS)
         found = {**{name: layer[name] for name in names if name in layer}, **found}
-    return {name: found[name] for name in ("config", *_SETTINGS, *KEYS) if name in found}
+    return {name: found[name] for name in ("config", *SETTINGS, *KEYS) if name in found}
 
 
 def _settings_file(options: Mapping[str, object], environ: Mapping[str, str]) -> Path | None:
-    named = options.get("config") or environ.get("PUSHSDK_CONFIG")
-    if named:
+    if named := options.get("config") or environ.get("PUSHSDK_CONFIG"):
         return Path(str(named))
-    folder = _configuration_folder(environ)
-    file = folder and folder / "pushsdk" / "config.toml"
-    return file if file and file.exists() else None
-
-
-def _configuration_folder(environ: Mapping[str, str]) -> Path | None:
-    """Return the user's configuration folder. Relative paths don't count: they are below the working directory."""
     if sys.platform == "win32":
-        candidates = [environ.get("APPDATA")]
+        folders = [environ.get("APPDATA")]
     else:
-        candidates = [environ.get("XDG_CONFIG_HOME"), os.path.join(environ.get("HOME", ""), ".config")]
-    return next((Path(path) for path in candidates if path and os.path.isabs(path)), None)
+        folders = [environ.get("XDG_CONFIG_HOME"), os.path.join(environ.get("HOME", ""), ".config")]
+    # A relative path is below the working directory.
+    files = [Path(path, "pushsdk", "config.toml") for path in folders if path and os.path.isabs(path)]
+    return files[0] if files and files[0].exists() else None
 
 
-def _read_settings(file: Path) -> dict[str, SettingValue]:
+def _read_settings(file: Path) -> dict[str | None, dict[str, SettingValue]]:
+    """Return the settings of the file, and of each profile by its name."""
     try:
         with file.open("rb") as opened:
             content = opened.read(_MAX_BYTES)
@@ -137,20 +142,35 @@ def _read_settings(file: Path) -> dict[str, SettingValue]:
     # The file says where the Api-Key goes, and may name a command to run.
     if why := objection(status):
         raise ConfigurationError(f"{file}: {why}")
-    for name in table:
-        if name not in _SETTINGS and name not in KEYS:
-            raise ConfigurationError(f"{file}: unknown setting {name!r}; use {', '.join((*_SETTINGS, *KEYS))}")
-    if "api_key" in table and os.name == "posix" and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    profiles = table.pop("profiles", {})
+    if not isinstance(profiles, dict) or not all(isinstance(profile, dict) for profile in profiles.values()):
+        raise ConfigurationError(f"{file}: profiles must be tables, for example [profiles.staging]")
+    tables = {None: table, **profiles}
+    for name in itertools.chain(*tables.values()):
+        if name not in SETTINGS and name not in KEYS:
+            near = "".join(f": did you mean {match}?" for match in get_close_matches(name, (*SETTINGS, *KEYS), 1))
+            advice = near or f"; use {', '.join((*SETTINGS, *KEYS))}"
+            raise ConfigurationError(f"{file}: unknown setting {name!r}{advice}")
+    has_key = any("api_key" in values for values in tables.values())
+    if has_key and os.name == "posix" and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigurationError(
             f"{file}: only its owner may read a file with an api_key: run chmod 600 on it, or use api_key_file"
         )
     folder = file.absolute().parent
-    return {name: SettingValue(value, f"{file}: {name}", folder) for name, value in table.items()}
+    return {
+        profile: {
+            name: SettingValue(value, f"{file}: {f'profiles.{profile}.' if profile else ''}{name}", folder)
+            for name, value in values.items()
+        }
+        for profile, values in tables.items()
+    }
 
 
-def check(found: Mapping[str, SettingValue]) -> tuple[ClientSettings | None, dict[str, str]]:
+def check(
+    found: Mapping[str, SettingValue], *, key_needed: bool = True
+) -> tuple[ClientSettings | None, dict[str, str]]:
     """Return the settings, or None if there are problems; and the problems by the name of the setting."""
-    values: dict[str, Any] = dict.fromkeys(_SETTINGS)
+    values: dict[str, Any] = dict.fromkeys(SETTINGS)
     problems: dict[str, str] = {}
 
     def convert(name: str, function: Callable[..., Any], *arguments: object) -> None:
@@ -159,12 +179,12 @@ def check(found: Mapping[str, SettingValue]) -> tuple[ClientSettings | None, dic
         except ConfigurationError as error:
             problems[name] = f"{found[name].source}: {error}"
 
-    for name in (name for name in _SETTINGS if name in found):
+    for name in (name for name in SETTINGS if name in found):
         convert(name, _typed, name, found[name].value)
     key = next((name for name in KEYS if name in found), None)
-    if key is None:
+    if key is None and key_needed:
         problems["api_key"] = _NO_KEY
-    else:
+    elif key is not None and key_needed:
         convert(key, read_key, key, found[key].value, found[key].folder)
     insecure = bool(values["allow_insecure"])
     if "base_url" not in found:
@@ -179,24 +199,26 @@ def check(found: Mapping[str, SettingValue]) -> tuple[ClientSettings | None, dic
     policy = values["retry"] and getattr(RetryPolicy, values["retry"].replace("-", "_"))()
     settings: ClientSettings = {
         "base_url": values["base_url"],
-        "api_key": values[str(key)],
+        "api_key": values.get(str(key), HeaderSecret()),
         "timeout": Timeout(**{name: value for name, value in seconds.items() if value is not None}),
         "retry": policy,
         "limits": None if values["in_flight"] is None else Limits(in_flight=values["in_flight"]),
         "rate": Rate(users_per_second=values["rate"], requests_per_second=values["requests_per_second"]),
         "allow_insecure": insecure,
         "proxy": values["proxy"],
+        "show_answers": True,
     }
     return settings, {}
 
 
 def _typed(name: str, value: object) -> Any:
-    kind, rule = _SETTINGS[name]
+    kind, rule = SETTINGS[name]
     try:
         # Variables are texts, so a text may stand for a number.
         typed = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError:
-        raise ConfigurationError(f"must be {rule}") from None
+        shown = "" if kind is str else f"; got {str(value)[:40]!r}"  # a URL may have a password
+        raise ConfigurationError(f"must be {rule}{shown}") from None
     return redacted(typed) if kind is str else typed
 
 

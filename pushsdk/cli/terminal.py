@@ -54,14 +54,12 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def ask(question: str, *, yes: bool, declined: str) -> None:
-    """Ask a yes-or-no question on the terminal, unless ``yes`` is set.
+def ask(question: str, *, declined: str) -> None:
+    """Ask a yes-or-no question on the terminal.
 
     Raises a usage error without a terminal, and an error with exit code 1 and the text ``declined`` on any answer but
     yes.
     """
-    if yes:
-        return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise usage_error(f"{question} Can't ask without a terminal: pass --yes. {declined.capitalize()}.")
     sys.stderr.write(f"{visible(question)} [y/N] ")

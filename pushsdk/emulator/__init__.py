@@ -1,7 +1,7 @@
 """The push service on your machine, and the oracle of what it accepted.
 
-``service`` handles a request: `guard` checks the head, `shapes` and `strict` the body, `limits` refuses, `faults`
-fails, `store` keeps the record. `PushBody.digest` in ``shapes`` says which pushes are equal; `Store.duplicates` in
+``service`` handles a request: `guard` checks the head, `shapes` the body, `limits` refuses, `faults`
+fails, `store` keeps the record. `PushBody.digest` in ``shapes`` says which pushes are equal; `Store.received` in
 ``store.queries`` finds users with an equal push accepted twice.
 """
 

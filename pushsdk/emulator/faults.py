@@ -13,14 +13,13 @@ A disabled rule counts no request and draws no number, so after it is enabled ag
 
 import random
 from collections.abc import Iterable, Mapping
-from typing import Annotated, ClassVar, Literal, TypedDict, TypeVar, Unpack
+from typing import Annotated, Literal, TypedDict, Unpack
 
 import msgspec
 from msgspec import Meta, Struct
 
 Count = Annotated[int, Meta(ge=0)]
 Ordinal = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 # The emulator sets the framing of responses; use `Fault.truncated` for a broken one.
 _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 
@@ -38,7 +37,18 @@ class Conditions(TypedDict, total=False):
     probability: float
 
 
-class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="fault"):
+# The arguments of each action besides the conditions; code and seconds must be given.
+_ARGUMENTS = {
+    "status": {"code", "headers", "body", "accepted"},
+    "delay": {"seconds"},
+    "reset_before": set(),
+    "reset_after": set(),
+    "hang": {"accepted"},
+    "truncated": {"at"},
+}
+
+
+class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One rule: an action, created by one of the methods below, and its conditions.
 
     ``name`` is the key in `Emulator.hits`. ``endpoint`` is ``"push"`` or ``"campaigns"``; ``user`` is an id that the
@@ -46,6 +56,15 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     ``every`` and ``probability`` choose among these requests. Raises ValueError for invalid values.
     """
 
+    fault: Literal["status", "delay", "reset_before", "reset_after", "hang", "truncated"]
+    # Arguments of the action; statuses of 600 and above are not HTTP, but some gateways use them.
+    code: Annotated[int, Meta(ge=200, le=999)] | None = None
+    headers: dict[str, str] = {}
+    body: str = ""
+    accepted: bool | None = None
+    seconds: Annotated[float, Meta(ge=0, le=86_400)] | None = None
+    at: Literal["status", "headers", "body"] | None = None
+    # Conditions
     name: Annotated[str, Meta(min_length=1)] | None = None
     endpoint: Literal["push", "campaigns"] | None = None
     user: str | None = None
@@ -54,16 +73,26 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     first: Ordinal | None = None
     every: Ordinal | None = None
     probability: Annotated[float, Meta(ge=0, le=1)] | None = None
-    _accepts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if type(self) is Fault:
-            raise ValueError("a fault needs an action: Fault.status(...), Fault.delay(...), Fault.reset_after(), ...")
+        for name in ("code", "headers", "body", "accepted", "seconds", "at"):
+            given, allowed = getattr(self, name) not in (None, {}, ""), name in _ARGUMENTS[self.fault]
+            if given and not allowed:
+                raise ValueError(f"{name} is no argument of {self.fault}: leave it out")
+            if allowed and not given and name in ("code", "seconds"):
+                raise ValueError(f"{self.fault} needs {name}")
+        for name, value in self.headers.items():
+            if name.lower() in _FRAMING:
+                raise ValueError(f"headers must not contain {name}, which the emulator sets: leave it out")
+            if not name or any(character in name + value for character in "\r\n\0"):
+                raise ValueError("a header must have a name, and no line break in its value")
 
     @property
     def accepts(self) -> bool:
         """True if the service accepts the request before the fault."""
-        return self._accepts
+        if self.accepted is not None:
+            return self.accepted
+        return self.fault in ("reset_after", "truncated") or 200 <= (self.code or 0) < 300
 
     @staticmethod
     def status(
@@ -75,94 +104,37 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
         **when: Unpack[Conditions],
     ) -> "Fault":
         """Respond with this status; by default the request is accepted if the status is 2xx."""
-        return _make(StatusFault, code=code, headers=headers or {}, body=body, accepted=accepted, **when)
+        return _make(fault="status", code=code, headers=headers or {}, body=body, accepted=accepted, **when)
 
     @staticmethod
     def delay(seconds: float, **when: Unpack[Conditions]) -> "Fault":
         """Wait, then accept the request even if the client has disconnected. Later rules may act, too."""
-        return _make(DelayFault, seconds=seconds, **when)
+        return _make(fault="delay", seconds=seconds, **when)
 
     @staticmethod
     def reset_before(**when: Unpack[Conditions]) -> "Fault":
         """Read the whole request, then reset the connection without accepting the request."""
-        return _make(ResetBeforeFault, **when)
+        return _make(fault="reset_before", **when)
 
     @staticmethod
     def reset_after(**when: Unpack[Conditions]) -> "Fault":
         """Accept the request, then reset the connection without a response."""
-        return _make(ResetAfterFault, **when)
+        return _make(fault="reset_after", **when)
 
     @staticmethod
     def hang(*, accepted: bool = False, **when: Unpack[Conditions]) -> "Fault":
         """Never respond, until the client disconnects or the emulator closes."""
-        return _make(HangFault, accepted=accepted, **when)
+        return _make(fault="hang", accepted=accepted, **when)
 
     @staticmethod
     def truncated(*, at: Literal["status", "headers", "body"] = "headers", **when: Unpack[Conditions]) -> "Fault":
         """Accept the request, then cut the response in its status line, headers or body, and close the connection."""
-        return _make(TruncatedFault, at=at, **when)
+        return _make(fault="truncated", at=at, **when)
 
 
-class StatusFault(Fault, frozen=True, tag="status"):
-    """See `Fault.status`. Statuses of 600 and above are not HTTP, but some gateways use them."""
-
-    code: Annotated[int, Meta(ge=200, le=999)]
-    headers: dict[str, str] = {}
-    body: str = ""
-    accepted: bool | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in self.headers.items():
-            if name.lower() in _FRAMING:
-                raise ValueError(f"headers must not contain {name}, which the emulator sets: leave it out")
-            if not name or any(character in name + value for character in "\r\n\0"):
-                raise ValueError("a header must have a name, and no line break in its value")
-
-    @property
-    def accepts(self) -> bool:
-        return 200 <= self.code < 300 if self.accepted is None else self.accepted
-
-
-class DelayFault(Fault, frozen=True, tag="delay"):
-    """See `Fault.delay`."""
-
-    seconds: Seconds
-
-
-class ResetBeforeFault(Fault, frozen=True, tag="reset_before"):
-    """See `Fault.reset_before`."""
-
-
-class ResetAfterFault(Fault, frozen=True, tag="reset_after"):
-    """See `Fault.reset_after`."""
-
-    _accepts: ClassVar[bool] = True
-
-
-class HangFault(Fault, frozen=True, tag="hang"):
-    """See `Fault.hang`."""
-
-    accepted: bool = False
-
-    @property
-    def accepts(self) -> bool:
-        return self.accepted
-
-
-class TruncatedFault(Fault, frozen=True, tag="truncated"):
-    """See `Fault.truncated`."""
-
-    at: Literal["status", "headers", "body"] = "headers"
-    _accepts: ClassVar[bool] = True
-
-
-AnyFault = StatusFault | DelayFault | ResetBeforeFault | ResetAfterFault | HangFault | TruncatedFault
-Kind = TypeVar("Kind", bound=Fault)
-
-
-def _make(kind: type[Kind], **fields: object) -> Kind:
+def _make(**fields: object) -> Fault:
     try:
-        return msgspec.convert(fields, kind)  # a Struct's own __init__ checks nothing
+        return msgspec.convert(fields, Fault)  # a Struct's own __init__ checks nothing
     except msgspec.ValidationError as error:
         raise ValueError(f"invalid fault: {error}") from None
 
@@ -172,12 +144,7 @@ def load_faults(data: bytes | str) -> list[Fault]:
 
     ``fault`` is the name of a method of `Fault`, the rest its arguments. Raises ValueError with the path of the error.
     """
-    return list(msgspec.json.decode(data, type=list[AnyFault]))
-
-
-def read_faults(rules: object) -> list[Fault]:
-    """Read rules from decoded JSON, as `load_faults` does."""
-    return list(msgspec.convert(rules, type=list[AnyFault]))
+    return msgspec.json.decode(data, type=list[Fault])
 
 
 class FaultDecision(Struct, frozen=True):
@@ -191,45 +158,36 @@ class FaultDecision(Struct, frozen=True):
     rule: str | None = None
 
 
-_NO_FAULT = FaultDecision()
-
-
-class _Rule:
+class Rule:
     """A fault with its counts."""
 
-    def __init__(self, fault: Fault, *, name: str, seed: str) -> None:
+    def __init__(self, fault: Fault, *, seed: str) -> None:
         self.fault = fault
-        self.name = name
-        self.seen = 0  # requests that met the static conditions
-        self.hits = 0
-        self.enabled = True  # set by Rules.enable
-        self.random = random.Random(seed)  # noqa: S311 - must be reproducible
+        self.seen: int = 0  # requests that met the static conditions
+        self.hits: int = 0
+        self.enabled: bool = True  # set by Rules.enable
+        self.random: random.Random = random.Random(seed)  # noqa: S311 - must be reproducible
 
     def hit(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> bool:
         """Count this request; return True if the rule acts on the request."""
-        if not _matches(self.fault, endpoint, user_ids, size):
+        fault = self.fault
+        meets_conditions = (
+            fault.endpoint in (None, endpoint)
+            and (fault.user is None or fault.user in user_ids)
+            and (fault.more_than_users is None or len(user_ids) > fault.more_than_users)
+            and (fault.more_than_bytes is None or size > fault.more_than_bytes)
+        )
+        if not meets_conditions:
             return False
         self.seen += 1
-        hit = _is_chosen(self.fault, self.seen, self.random.random())
+        draw = self.random.random()
+        hit = (
+            (fault.first is None or self.seen <= fault.first)
+            and (fault.every is None or self.seen % fault.every == 0)
+            and (fault.probability is None or draw < fault.probability)
+        )
         self.hits += hit
         return hit
-
-
-def _matches(fault: Fault, endpoint: str, user_ids: tuple[str, ...], size: int) -> bool:
-    return (
-        (fault.endpoint is None or fault.endpoint == endpoint)
-        and (fault.user is None or fault.user in user_ids)
-        and (fault.more_than_users is None or len(user_ids) > fault.more_than_users)
-        and (fault.more_than_bytes is None or size > fault.more_than_bytes)
-    )
-
-
-def _is_chosen(fault: Fault, ordinal: int, draw: float) -> bool:
-    return (
-        (fault.first is None or ordinal <= fault.first)
-        and (fault.every is None or ordinal % fault.every == 0)
-        and (fault.probability is None or draw < fault.probability)
-    )
 
 
 class Rules:
@@ -239,109 +197,116 @@ class Rules:
     """
 
     def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0, then: "Rules | None" = None) -> None:
-        self.faults: tuple[Fault, ...] = tuple(faults)
         self.seed = seed
-        self._rules: list[_Rule] = []
-        others = then._rules if then is not None else []
-        for position, fault in enumerate(self.faults, start=1):
+        self.rules: dict[str, Rule] = {}  # by name, in the order they are tried
+        others = {} if then is None else then.rules
+        for position, fault in enumerate(faults, start=1):
             if not isinstance(fault, Fault):
                 kind = type(fault).__name__
                 raise TypeError(f"fault {position} must be a Fault, for example Fault.status(429); got {kind}")
-            name = fault.name or f"{len(others) + position}: {fault.__struct_config__.tag}"
-            self._rules.append(_Rule(fault, name=name, seed=f"{seed}:{position}"))
-        self._rules += others
-        self.faults += tuple(rule.fault for rule in others)
-        if len(self.hits()) < len(self._rules):
-            raise ValueError("names of faults must be unique")
+            name = fault.name or f"{len(others) + position}: {fault.fault}"
+            if name in self.rules or name in others:
+                raise ValueError("names of faults must be unique")
+            self.rules[name] = Rule(fault, seed=f"{seed}:{position}")
+        self.rules |= others
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The fault of each rule."""
+        return tuple(rule.fault for rule in self.rules.values())
 
     def decide(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> FaultDecision:
         """Return the decision for a request of ``size`` bytes; ``user_ids`` is empty for a campaign."""
-        if not self._rules:
-            return _NO_FAULT
-        delay, name = 0.0, None
-        for rule in self._rules:
+        delay, last = 0.0, None
+        for name, rule in self.rules.items():
             if rule.enabled and rule.hit(endpoint, user_ids, size):
-                name = rule.name
-                if not isinstance(rule.fault, DelayFault):
+                last = name
+                if rule.fault.seconds is None:
                     return FaultDecision(delay, rule.fault, name)
                 delay += rule.fault.seconds
-        return FaultDecision(delay, None, name)
+        return FaultDecision(delay, None, last)
 
     def restarted(self) -> "Rules":
         """Return the same rules with counts and draws at their start. Disabled rules stay disabled."""
         rules = Rules(self.faults, seed=self.seed)
-        for rule, before in zip(rules._rules, self._rules, strict=True):
+        for rule, before in zip(rules.rules.values(), self.rules.values(), strict=True):
             rule.enabled = before.enabled
         return rules
 
     def hits(self) -> dict[str, int]:
         """Return the number of requests that each rule acted on, by name or ``"<position>: <action>"``."""
-        return {rule.name: rule.hits for rule in self._rules}
+        return {name: rule.hits for name, rule in self.rules.items()}
 
     def enable(self, name: str, enabled: bool) -> None:
-        """Enable or disable a rule by its name in `hits`; its counts stay. Raises ValueError for an unknown name."""
-        rule = next((rule for rule in self._rules if rule.name == name), None)
-        if rule is None:
-            raise ValueError(f"no fault has this name; the names are: {', '.join(self.hits()) or 'none'}")
-        rule.enabled = enabled
-
-    def enabled(self) -> dict[str, bool]:
-        """Return the names of `hits`, each with True if the rule is enabled."""
-        return {rule.name: rule.enabled for rule in self._rules}
+        """Enable or disable a rule by its name; its counts stay. Raises ValueError for an unknown name."""
+        if name not in self.rules:
+            raise ValueError(f"no fault has this name; the names are: {', '.join(self.rules) or 'none'}")
+        self.rules[name].enabled = enabled
 
 
-class Preset(Struct, frozen=True, kw_only=True):
+class Preset(Struct, frozen=True):
     """A named list of rules: its subject, the rules in order, and an explanation of each rule by name."""
 
+    name: str
     about: str
     faults: tuple[Fault, ...]
     explained: dict[str, str]
 
 
-def _preset(about: str, *rules: tuple[str, Fault]) -> Preset:
-    return Preset(
-        about=about,
-        faults=tuple(fault for _, fault in rules),
-        explained={fault.name or "": line for line, fault in rules},
-    )
+def _preset(name: str, about: str, rules: Mapping[str, Fault]) -> Preset:
+    explained = {fault.name or "": explanation for explanation, fault in rules.items()}
+    return Preset(name, about, tuple(rules.values()), explained)
 
 
-PRESETS: dict[str, Preset] = {
-    "flaky": _preset(
+_PRESETS = (
+    _preset(
+        "flaky",
         "one request in ten fails",
-        ("5 % are answered with 503, and were not accepted", Fault.status(503, probability=0.05, name="busy")),
-        ("3 % are reset before they are accepted", Fault.reset_before(probability=0.03, name="reset-before")),
-        ("3 % are accepted, then reset without a response", Fault.reset_after(probability=0.03, name="reset-after")),
+        {
+            "5 % are answered with 503, and were not accepted": Fault.status(503, probability=0.05, name="busy"),
+            "3 % are reset before they are accepted": Fault.reset_before(probability=0.03, name="reset-before"),
+            "3 % are accepted, then reset without a response": Fault.reset_after(probability=0.03, name="reset-after"),
+        },
     ),
-    "ratelimited": _preset(
+    _preset(
+        "ratelimited",
         "one request in four is over the rate",
-        (
-            "every 4th is answered with 429 and Retry-After: 1",
-            Fault.status(429, headers={"Retry-After": "1"}, every=4, name="too-many"),
-        ),
+        {
+            "every 4th is answered with 429 and Retry-After: 1": Fault.status(
+                429, headers={"Retry-After": "1"}, every=4, name="too-many"
+            )
+        },
     ),
-    "brownout": _preset(
+    _preset(
+        "brownout",
         "a slow service behind a gateway that times out first",
-        ("half of all requests wait half a second", Fault.delay(0.5, probability=0.5, name="slow")),
-        ("one in ten waits two more seconds", Fault.delay(2.0, probability=0.1, name="very-slow")),
-        (
-            "one in ten is accepted, then answered with 504",
-            Fault.status(504, accepted=True, probability=0.1, name="gateway"),
-        ),
+        {
+            "half of all requests wait half a second": Fault.delay(0.5, probability=0.5, name="slow"),
+            "one in ten waits two more seconds": Fault.delay(2.0, probability=0.1, name="very-slow"),
+            "one in ten is accepted, then answered with 504": Fault.status(
+                504, accepted=True, probability=0.1, name="gateway"
+            ),
+        },
     ),
-    "outage": _preset(
+    _preset(
+        "outage",
         "down at first, then healthy",
-        ("the first 10 are reset before they are accepted", Fault.reset_before(first=10, name="down")),
-        ("the next 20 are answered with 503, and were not accepted", Fault.status(503, first=20, name="starting")),
+        {
+            "the first 10 are reset before they are accepted": Fault.reset_before(first=10, name="down"),
+            "the next 20 are answered with 503, and were not accepted": Fault.status(503, first=20, name="starting"),
+        },
     ),
-    "poison-user": _preset(
+    _preset(
+        "poison-user",
         "one user id makes the service reject the whole request",
-        (
-            'requests with the user "poison" are answered with 400, and were not accepted',
-            Fault.status(400, body='{"error": "a user id is not valid"}', user="poison", name="poison"),
-        ),
+        {
+            'requests with the user "poison" are answered with 400, and were not accepted': Fault.status(
+                400, body='{"error": "a user id is not valid"}', user="poison", name="poison"
+            ),
+        },
     ),
-}
+)
+PRESETS: dict[str, Preset] = {preset.name: preset for preset in _PRESETS}
 
 
 def preset(name: str) -> Preset:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 from aiohttp import web
 
-from pushsdk.emulator.guard import Refusal, Refused
+from pushsdk.emulator.guard import Refused
 
 PRIVATE = {
     "Cache-Control": "no-store",
@@ -29,9 +29,9 @@ def json_response(status: int, value: object, headers: Mapping[str, str] | None 
     return web.Response(status=status, body=body, headers=headers, content_type="application/json")
 
 
-def refuse(refusal: Refusal) -> web.Response:
+def refuse(refused: Refused, headers: Mapping[str, str] = {}) -> web.Response:
     """Return the response of a refusal."""
-    return json_response(refusal.status, {"error": refusal.error}, refusal.headers)
+    return json_response(refused.status, {"error": refused.error}, {**headers, **refused.headers})
 
 
 async def read_body(request: web.BaseRequest, limit: int) -> bytes:
@@ -39,24 +39,19 @@ async def read_body(request: web.BaseRequest, limit: int) -> bytes:
 
     Raises `Refused`, RequestPayloadError or OSError if the body is too large, too slow or incomplete.
     """
-    if request.content.is_eof():  # nearly all bodies arrive with the head
-        return await _read(request, limit)
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+    content, transport, body = request.content, request.transport, bytearray()
+    expect = request.headers.get("Expect", "").lower()
+    if expect == "100-continue" and transport is not None and not content.is_eof():
         # curl waits for this before it sends a large body.
-        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     try:
         async with asyncio.timeout(_BODY_SECONDS):
-            return await _read(request, limit)
+            while chunk := await content.readany():
+                body += chunk
+                if len(body) > limit:
+                    raise Refused(413, f"the body is over {limit} bytes")
     except TimeoutError:
         raise Refused(408, f"the body did not arrive within {_BODY_SECONDS:g} s") from None
-
-
-async def _read(request: web.BaseRequest, limit: int) -> bytes:
-    body = bytearray()
-    while chunk := await request.content.readany():
-        body += chunk
-        if len(body) > limit:
-            raise Refused(413, f"the body is over {limit} bytes")
     return bytes(body)
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.limits import Limiter, ServiceLimits
-from pushsdk.emulator.store.queries import InboxRef, Store
+from pushsdk.emulator.store.queries import ALL_INBOXES, InboxRef, Store
 from pushsdk.emulator.store.records import RequestRecord
 
 Kind: TypeAlias = Literal["request", "campaign", "deleted", "faults", "limits", "reset"]
@@ -22,13 +22,12 @@ _MAX_EVENTS = 1000  # a reader further behind reads the lists again
 
 
 class Event(Struct, frozen=True):
-    """A change. ``first`` and ``last`` are ids of new requests, ``name`` is the uuid of a campaign."""
+    """A change of the request ``id`` or of the campaign ``uuid``."""
 
     mark: int
     kind: Kind
-    first: int = 0
-    last: int = 0
-    name: str = ""
+    id: int = 0
+    uuid: str = ""
 
 
 class EventLog:
@@ -38,16 +37,16 @@ class EventLog:
         self.mark: int = 0  # of the newest event, 0 before the first; set by publish
         self._lock = threading.Lock()  # guards mark, _events and _waiters together
         self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
 
-    def publish(self, kind: Kind, *, first: int = 0, last: int = 0, name: str = "") -> None:
+    def publish(self, kind: Kind, *, id: int = 0, uuid: str = "") -> None:  # noqa: A002 - the field's name
         """Add an event and wake all waiters."""
         with self._lock:
             self.mark += 1
-            self._events.append(Event(self.mark, kind, first, last, name))
+            self._events.append(Event(self.mark, kind, id, uuid))
             waiters, self._waiters = self._waiters, set()
-        for waiter in waiters:
-            waiter.get_loop().call_soon_threadsafe(_wake, waiter)
+        for loop, woken in waiters:
+            loop.call_soon_threadsafe(woken.set)
 
     def since(self, mark: int) -> Sequence[Event] | None:
         """Return the events after this mark, oldest first; None if some of them were dropped."""
@@ -59,21 +58,16 @@ class EventLog:
     async def changed(self, mark: int) -> None:
         """Wait until there is an event after this mark."""
         while True:
+            waiter = asyncio.get_running_loop(), asyncio.Event()
             with self._lock:
                 if self.mark > mark:
                     return
-                waiter = asyncio.get_running_loop().create_future()
                 self._waiters.add(waiter)
             try:
-                await waiter
+                await waiter[1].wait()
             finally:
                 with self._lock:
                     self._waiters.discard(waiter)
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 class InboxState:
@@ -102,27 +96,24 @@ class Inboxes:
 
     def __init__(self, store: Store, *, rules: Rules, limits: ServiceLimits) -> None:
         self._store = store
-        self._rules = rules
+        # The template of the rules of every inbox without rules of its own; never applied to a request itself.
+        self.rules: Rules = rules
         self._limits = limits
         self._lock = threading.RLock()  # held while a state is created or reset, so that each inbox has one state
         self._by_key: dict[str, InboxState] = {}
         self._by_id: dict[int, InboxState] = {}
+        self.all: InboxState = InboxState(ALL_INBOXES, rules=rules, limits=limits)  # only for reading requests
 
-    @property
-    def rules(self) -> Rules:
-        """The template of the rules of every inbox without rules of its own; never applied to a request itself."""
-        return self._rules
-
-    @rules.setter
-    def rules(self, rules: Rules) -> None:
+    def set_rules(self, rules: Rules) -> None:
+        """Replace the template, and the rules made from it."""
         with self._lock:
-            self._rules = rules
+            self.rules = rules
             for inbox in self._without_own_rules():
                 inbox.set_rules(rules.restarted(), own=False)
 
     def hits(self) -> dict[str, int]:
         """Return the hits of each of these rules, summed over the inboxes without rules of their own."""
-        hits = Counter(self._rules.hits())
+        hits = Counter(self.rules.hits())
         for inbox in self._without_own_rules():
             hits.update(inbox.rules.hits())
         return dict(hits)
@@ -132,14 +123,12 @@ class Inboxes:
 
     def of(self, api_key: str) -> InboxState:
         """Return the inbox of this key. Raises `Refused` if there are too many, `StoreError` if the store fails."""
-        inbox = self._by_key.get(api_key)
-        if inbox is not None:
-            return inbox
         with self._lock:
-            if len(self._by_key) >= _MAX_INBOXES and api_key not in self._by_key:
-                raise Refused(507, f"there are {_MAX_INBOXES} inboxes: restart the emulator, or use fewer keys")
-            inbox = self._by_key[api_key] = self._state(self._store.inbox(api_key))
-            return inbox
+            if api_key not in self._by_key:
+                if len(self._by_key) >= _MAX_INBOXES:
+                    raise Refused(507, f"there are {_MAX_INBOXES} inboxes: restart the emulator, or use fewer keys")
+                self._by_key[api_key] = self._state(self._store.inbox(api_key))
+            return self._by_key[api_key]
 
     def named(self, name: str) -> InboxState | None:
         """Return the inbox with this public name."""
@@ -157,27 +146,19 @@ class Inboxes:
             inbox.rules = inbox.rules.restarted()
         inbox.events.publish("reset")
 
-    def publish_requests(self, records: Sequence[RequestRecord]) -> None:
-        """Publish stored requests to their inboxes."""
-        ids: dict[int, list[int]] = {}
-        for record in records:
-            ids.setdefault(record.inbox, []).append(record.id)
-        for inbox, stored in ids.items():
-            if (state := self._by_id.get(inbox)) is not None:
-                state.events.publish("request", first=stored[0], last=stored[-1])
+    def publish_request(self, record: RequestRecord) -> None:
+        """Publish a stored request to its inbox."""
+        if (state := self._by_id.get(record.inbox)) is not None:
+            state.events.publish("request", id=record.id)
+            self.all.events.publish("request", id=record.id)
 
-    def publish_campaign(self, inbox: int, uuid: str) -> None:
-        """Publish the change of a campaign to its inbox."""
+    def publish_campaign(self, inbox: int, uuid: str, recipients: int) -> None:
+        """Publish the change of a campaign to its inbox, and count the recipients against the quota."""
         if (state := self._by_id.get(inbox)) is not None:
-            state.events.publish("campaign", name=uuid)
-
-    def count_recipients(self, inbox: int, users: int) -> None:
-        """Count the recipients of a campaign against the quota of its inbox."""
-        if (state := self._by_id.get(inbox)) is not None:
-            state.limiter.count(users)
+            state.limiter.used += recipients
+            state.events.publish("campaign", uuid=uuid)
 
     def _state(self, ref: InboxRef) -> InboxState:
-        inbox = self._by_id.get(ref.id)
-        if inbox is None:
-            inbox = self._by_id[ref.id] = InboxState(ref, rules=self._rules.restarted(), limits=self._limits)
-        return inbox
+        if ref.id not in self._by_id:
+            self._by_id[ref.id] = InboxState(ref, rules=self.rules.restarted(), limits=self._limits)
+        return self._by_id[ref.id]

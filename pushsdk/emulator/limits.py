@@ -2,7 +2,7 @@
 
 The interface document names no limits and no errors, so every number and status here is simulated. Limits are tried in
 the order of ``LimitStatuses``. Each request takes a token of the rate first, even if another limit then refuses
-the request. The quota counts accepted users only, see `Limiter.count`.
+the request. The quota counts accepted users only.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Annotated, TypeAlias, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk.emulator.guard import Refusal
+from pushsdk.emulator.guard import Refused
 
 _DAY = 86_400
 _MAX_USERS = 100_000  # of one request, with any limits: counting takes a quarter of a second
@@ -44,23 +44,26 @@ class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The limits of an inbox; None is no limit. Raises ValueError for invalid values.
-
-    ``max_users`` and ``max_body_bytes`` bound one request; ``rate`` is in requests per second with a ``burst`` of
-    requests at once (default: one second's worth); ``retry_after`` is in seconds (default: until the next token);
-    ``quota`` bounds the users in all; ``invalid_user_ids`` are refused; ``strict`` refuses values that the interface
-    document does not show; ``statuses`` are the statuses of the refusals.
-    """
+    """The limits of an inbox; None is no limit. Raises ValueError for invalid values."""
 
     max_users: Count | None = None
+    """Most users of a request."""
     max_body_bytes: Count | None = None
+    """Most bytes of a request's body."""
     rate: Annotated[float, Meta(ge=1 / _DAY, le=1e9)] | None = None  # at least one request a day
+    """Requests per second."""
     burst: Count | None = None
+    """Requests at once; by default one second's worth of the rate."""
     retry_after: Annotated[float, Meta(ge=0, le=_DAY)] | None = None
+    """Retry-After of a throttled request, in seconds; by default until the next token."""
     quota: Annotated[int, Meta(ge=0)] | None = None
+    """Most users in all."""
     invalid_user_ids: Sequence[str] = ()
+    """Ids that are refused."""
     strict: bool = False
+    """Refuse values that the interface document does not show."""
     statuses: LimitStatuses = LimitStatuses()
+    """The statuses of the refusals."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -84,69 +87,45 @@ class Limiter:
 
     def __init__(self, limits: ServiceLimits) -> None:
         self.limits = limits
-        self.used: int = 0  # users counted against the quota; set by count
+        # Accepted users, which count against the quota; those of a campaign when its segment has run. Added by callers.
+        self.used: int = 0
         self._invalid = frozenset(limits.invalid_user_ids)
-        self._bucket = None if limits.rate is None else _Bucket(limits.rate, limits.burst)
-
-    def judge(self, *, endpoint: str, user_ids: Sequence[str], size: int, now: float) -> Refusal | None:
-        """Return the refusal of the first exceeded limit, or None. Contains no user id. ``size`` is in bytes."""
-        headers: dict[str, str] = {}
-        limit, error = "rate", self._over_rate(now, headers)
-        if error is None:
-            limit, error = self._over_size(user_ids, size)
-        if error is None:
-            limit, error = "quota", self._over_quota(endpoint, len(user_ids))
-        if error is None:
-            return None
-        return Refusal(getattr(self.limits.statuses, limit), error, headers)
-
-    def count(self, users: int) -> None:
-        """Count accepted users against the quota; a campaign's users count when its segment has run."""
-        self.used += users
-
-    def _over_rate(self, now: float, headers: dict[str, str]) -> str | None:
-        wait = self._bucket.take(now) if self._bucket is not None else 0.0
-        if wait <= 0:
-            return None
-        delay = wait if self.limits.retry_after is None else self.limits.retry_after
-        headers["Retry-After"] = str(math.ceil(delay))  # RFC 9110, 10.2.3: whole seconds
-        return f"over the rate of {self.limits.rate:g} requests a second: try again in {math.ceil(delay)} s"
-
-    def _over_size(self, user_ids: Sequence[str], size: int) -> tuple[str, str | None]:
-        max_bytes, max_users = self.limits.max_body_bytes, self.limits.max_users
-        if max_bytes is not None and size > max_bytes:
-            return "body", f"the body is {size} bytes, at most {max_bytes} are allowed"
-        max_users = _MAX_USERS if max_users is None else min(max_users, _MAX_USERS)
-        if len(user_ids) > max_users:
-            return "users", f"the request has {len(user_ids)} users, at most {max_users} are allowed - at `$.userIds`"
-        if self._invalid.isdisjoint(user_ids):
-            return "invalid", None
-        invalid = [position for position, user_id in enumerate(user_ids) if user_id in self._invalid]
-        return "invalid", f"{len(invalid)} of {len(user_ids)} user ids are invalid - at `$.userIds[{invalid[0]}]`"
-
-    def _over_quota(self, endpoint: str, users: int) -> str | None:
-        quota = self.limits.quota
-        needed = users if endpoint == "push" else 1  # the users of a campaign are unknown until its segment has run
-        if quota is None or self.used + needed <= quota:
-            return None
-        return f"the quota is {quota} users, {self.used} are used: {users} more exceed the quota"
-
-
-class _Bucket:
-    """A token bucket: ``rate`` tokens per second, at most ``burst``, full at first."""
-
-    def __init__(self, rate: float, burst: int | None) -> None:
-        self._rate = rate
-        self._burst = float(max(1, math.ceil(rate)) if burst is None else burst)
+        # A token bucket, full at first
+        self._burst = float(limits.burst or math.ceil(limits.rate or 1))
         self._tokens = self._burst
         self._filled: float | None = None  # when the tokens were last counted
 
-    def take(self, now: float) -> float:
-        """Take a token and return 0, or return the seconds until the next token."""
+    def check(self, *, endpoint: str, user_ids: Sequence[str], size: int, now: float) -> None:
+        """Raise `Refused` for the first exceeded limit; the error contains no user id. ``size`` is in bytes."""
+        limits, statuses = self.limits, self.limits.statuses
+        wait = self._take_token(now)
+        if wait > 0:
+            delay = math.ceil(wait if limits.retry_after is None else limits.retry_after)  # RFC 9110, 10.2.3
+            error = f"over the rate of {limits.rate:g} requests a second: try again in {delay} s"
+            raise Refused(statuses.rate, error, {"Retry-After": str(delay)})
+        if limits.max_body_bytes is not None and size > limits.max_body_bytes:
+            raise Refused(statuses.body, f"the body is {size} bytes, at most {limits.max_body_bytes} are allowed")
+        users, max_users = len(user_ids), min(limits.max_users or _MAX_USERS, _MAX_USERS)
+        if users > max_users:
+            error = f"the request has {users} users, at most {max_users} are allowed - at `$.userIds`"
+            raise Refused(statuses.users, error)
+        if not self._invalid.isdisjoint(user_ids):
+            invalid = [position for position, user_id in enumerate(user_ids) if user_id in self._invalid]
+            error = f"{len(invalid)} of {users} user ids are invalid - at `$.userIds[{invalid[0]}]`"
+            raise Refused(statuses.invalid, error)
+        needed = users if endpoint == "push" else 1  # the users of a campaign are unknown until its segment has run
+        if limits.quota is not None and self.used + needed > limits.quota:
+            error = f"the quota is {limits.quota} users, {self.used} are used: {users} more exceed the quota"
+            raise Refused(statuses.quota, error)
+
+    def _take_token(self, now: float) -> float:
+        """Take a token of the rate and return 0, or return the seconds until the next token."""
+        if self.limits.rate is None:
+            return 0.0
         before = now if self._filled is None else self._filled
         self._filled = max(before, now)
-        self._tokens = min(self._burst, self._tokens + (self._filled - before) * self._rate)
-        wait = (1 - self._tokens) / self._rate
+        self._tokens = min(self._burst, self._tokens + (self._filled - before) * self.limits.rate)
+        wait = (1 - self._tokens) / self.limits.rate
         if wait > _CLOCK_ERROR:
             return wait
         self._tokens = max(0.0, self._tokens - 1)

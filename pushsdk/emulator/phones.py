@@ -12,18 +12,17 @@ assumptions that it depends on:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from pushsdk.emulator.shapes import Message
+from pushsdk._core.models import MobilePush
 
 Platform: TypeAlias = Literal["ios", "android"]
 NotificationState: TypeAlias = Literal["enqueued", "delivered", "replaced", "expired"]
 _NEVER = float("inf")
-_MAX_TTL = 10**12  # seconds; a larger integer may not fit into a float
 # Fields of one platform only.
 _ONLY: Mapping[str, Platform] = {
     "androidActionUrl": "android",
@@ -44,14 +43,14 @@ _ASSUMPTIONS = {
 }
 
 
-class _Redacted(Struct, frozen=True, kw_only=True):
+class _Redacted(Struct, frozen=True):
     """Base class with a repr without fields, because texts and user ids must not reach a log."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"
 
 
-class PushView(_Redacted, frozen=True, kw_only=True):
+class PushView(_Redacted, frozen=True):
     """A push as one user got it, ``times`` in one request; ``campaign`` is a uuid if a campaign sent the push.
 
     ``time`` is in seconds since the epoch; ``custom_fields``, or a campaign's row of the user, fill the placeholders.
@@ -84,61 +83,50 @@ class Notification(_Redacted, frozen=True, kw_only=True):
     simulated: tuple[str, ...]
 
 
-def notifications(pushes: Iterable[PushView], *, user_id: str, now: float, platform: Platform) -> list[Notification]:
+def notifications(pushes: Sequence[PushView], *, user_id: str, now: float, platform: Platform) -> list[Notification]:
     """Return the notifications of one user's pushes on one platform, oldest first, as of ``now``.
 
     Raises ValueError for a message with invalid fields, which the emulator never accepts.
     """
-    # Only documented fields.
-    messages = [(push, msgspec.to_builtins(msgspec.convert(push.message, Message))) for push in pushes]
-    enabled = [(push, message) for push, message in messages if message.get(f"{platform}Enabled") is True]
-    return [
-        _notification(push, message, user_id, platform, _state(push, message, replaced, now))
-        for (push, message), replaced in zip(enabled, _replaced(enabled), strict=True)
-    ]
+    shown = []
+    replaced: dict[str | None, float] = {}  # by collapseId: the time of the next push with this collapseId
+    for push in reversed(pushes):
+        documented = msgspec.to_builtins(msgspec.convert(push.message, MobilePush))
+        if documented.get(f"{platform}Enabled") is not True:
+            continue
+        message = {
+            name: value
+            for name, value in documented.items()
+            if name in push.message and _ONLY.get(name, platform) == platform
+        }
+        texts = [text for name in ("title", "subtitle", "body") for text in message.get(name, {}).values()]
+        silent = message.get("contentAvailable") is True and not any(text.strip() for text in texts)
+        collapse_id = message.get("collapseId") or None
+        notification = Notification(
+            push=push.id,
+            user_id=user_id,
+            time=push.time,
+            platform=platform,
+            state=_state(push.time, message.get("ttl", _NEVER), replaced.get(collapse_id, _NEVER), now),
+            silent=silent,
+            campaign=push.campaign,
+            message=message,
+            fields=push.custom_fields or {},
+            simulated=(
+                "the device is always online",
+                *(assumption for name, assumption in _ASSUMPTIONS.items() if name in message),
+                *(["it is silent: contentAvailable, and no text"] if silent else []),
+            ),
+        )
+        shown.append(notification)
+        if collapse_id is not None:
+            replaced[collapse_id] = push.time
+    return shown[::-1]
 
 
-def _replaced(pushes: Sequence[tuple[PushView, dict[str, Any]]]) -> list[float]:
-    """Return the time at which each push is replaced by the next with its collapseId; infinity if there is none."""
-    later: dict[str, float] = {}
-    times = []
-    for push, message in reversed(pushes):
-        collapse_id = message.get("collapseId")
-        times.append(later.get(collapse_id, _NEVER) if collapse_id else _NEVER)
-        if collapse_id:
-            later[collapse_id] = push.time
-    return times[::-1]
-
-
-def _state(push: PushView, message: Mapping[str, Any], replaced: float, now: float) -> NotificationState:
-    if push.time > now:
+def _state(sent: float, ttl: float, replaced: float, now: float) -> NotificationState:
+    if sent > now:
         return "enqueued"
-    ttl = message.get("ttl")
-    expires = _NEVER if ttl is None else push.time + max(-_MAX_TTL, min(ttl, _MAX_TTL))
-    if expires <= min(now, replaced):
+    if sent + ttl <= min(now, replaced):
         return "expired"
     return "replaced" if replaced <= now else "delivered"
-
-
-def _notification(
-    push: PushView, message: Mapping[str, Any], user_id: str, platform: Platform, state: NotificationState
-) -> Notification:
-    message = {name: value for name, value in message.items() if _ONLY.get(name, platform) == platform}
-    texts = [text for name in ("title", "subtitle", "body") for text in message.get(name, {}).values()]
-    silent = message.get("contentAvailable") is True and not any(text.strip() for text in texts)
-    return Notification(
-        push=push.id,
-        user_id=user_id,
-        time=push.time,
-        platform=platform,
-        state=state,
-        silent=silent,
-        campaign=push.campaign,
-        message=message,
-        fields=push.custom_fields or {},
-        simulated=(
-            "the device is always online",
-            *(assumption for name, assumption in _ASSUMPTIONS.items() if name in message),
-            *(["it is silent: contentAvailable, and no text"] if silent else []),
-        ),
-    )

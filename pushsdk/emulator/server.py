@@ -8,9 +8,9 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from aiohttp import web
@@ -35,15 +35,13 @@ _IDLE_SECONDS = 75.0  # keep-alive, as common proxies have it
 _GRACE = 0.1  # seconds for clients to read the last responses when the emulator closes
 
 
-class _MalformedFilter(logging.Filter):
-    """Keeps input that is not HTTP out of the log; aiohttp answers it with 400."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+def _is_no_bad_http(record: logging.LogRecord) -> bool:
+    """Keep input that is not HTTP out of the log; aiohttp answers it with 400."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 _log = logging.getLogger("pushsdk.emulator")
-_log.addFilter(_MalformedFilter())
+_log.addFilter(_is_no_bad_http)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -79,13 +77,14 @@ class Server(web.Server):
 
     async def aclose(self) -> None:
         """Close every connection without waiting for clients."""
-        self._service.closing.set_result(None)
+        for end in (self._service.closing, *self._service.lost.values()):
+            end.cancel()
         self.pre_shutdown()
         await self.shutdown(_GRACE)  # cancels the remaining handlers
-        for transport in tuple(self._open.values()):
-            transport.abort()  # the client does not read
-        for lost in tuple(self._service.lost.values()):
-            await lost
+        while self._open:
+            for transport in tuple(self._open.values()):
+                transport.abort()  # the client does not read
+            await asyncio.sleep(0)
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
@@ -95,7 +94,7 @@ class Server(web.Server):
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         del self._open[handler]
-        self._service.lost.pop(handler).set_result(None)
+        self._service.lost.pop(handler).cancel()
 
 
 class Inbox:
@@ -150,14 +149,14 @@ class Inbox:
 
     def users(self) -> Mapping[str, int]:
         """Return the number of accepted pushes of each user."""
-        return self._store.users(self._ref)
+        return {user.user_id: user.accepted for user in self._store.received(self._ref)}
 
     def duplicates(self) -> Mapping[str, int]:
         """Return the users with the same push accepted more than once, and the highest such count.
 
         Pushes are the same if message and custom fields are equal, in one request or in several.
         """
-        return self._store.duplicates(self._ref)
+        return {user.user_id: user.same for user in self._store.received(self._ref, same=2)}
 
     @property
     def faults(self) -> Sequence[Fault]:
@@ -220,8 +219,9 @@ class Emulator:
     to each inbox. A body over ``max_body`` bytes gets a 413. ``store`` is the file of the records, by default a
     temporary one; each inbox keeps ``keep`` requests, for ``max_age`` seconds. ``audience`` is a folder of tables for
     the segments of campaigns (CSV, Parquet, JSON lines). A ``host`` other than loopback needs a ``token``, which the
-    page and the control routes then require, and ``hosts``, its names. ``async with`` raises OSError if the port is in
-    use, and `StoreError` if the store can't be used.
+    page and the control routes then require, and ``hosts``, its names. ``log`` is called with a line for each request,
+    which contains a title. ``async with`` raises OSError if the port is in use, and `StoreError` if the store can't be
+    used.
     """
 
     def __init__(
@@ -243,6 +243,8 @@ class Emulator:
         host: str = HOST,
         hosts: Sequence[str] = (),
         token: str | None = None,
+        # Reports
+        log: Callable[[str], object] | None = None,
     ) -> None:
         if api_key == "":
             raise ValueError("api_key must not be empty; leave it out for a generated one")
@@ -253,10 +255,9 @@ class Emulator:
         self.api_key: str = api_key or f"emulator-{secrets.token_hex(8)}"
         self._port = port  # the port asked for, then the bound one
         self._host = host
-        self._hosts = tuple(hosts)
-        self._token = token
+        self._guard = partial(Guard, max_body=max_body, hosts=(*hosts, _in_url(host)), token=token)
+        self._log = log
         self._seed = seed
-        self._max_body = max_body
         self._store = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
         self._tables = None if audience is None or not segment_available() else Tables(audience)
         self._inboxes = Inboxes(self._store, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
@@ -273,22 +274,21 @@ class Emulator:
             self._store.open()
             stack.callback(self._store.close)
             port = sock.getsockname()[1]
-            hosts = (*self._hosts, _in_url(self._host))
-            guard = Guard(port=port, max_body=self._max_body, hosts=hosts, token=self._token)
-            service = PushService(store=self._store, tables=self._tables, inboxes=self._inboxes, guard=guard)
+            guard = self._guard(port=port)
+            service = PushService(
+                store=self._store, tables=self._tables, inboxes=self._inboxes, guard=guard, log=self._log
+            )
             stack.push_async_callback(service.campaigns.aclose)
-            server = Server(service, Control(service, self._store, guard), Pages(guard))
+            server = Server(service, Control(service, self._store, guard, self.api_key), Pages(guard))
             stack.push_async_callback(server.aclose)
             listener = await asyncio.get_running_loop().create_server(server, sock=sock, backlog=_BACKLOG)
             stack.callback(listener.close)
-            service.campaigns.resume()
+            service.campaigns.start_due()
             self._service, self._port = service, port
             self._ending = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._ending.aclose()
 
     @property
@@ -318,7 +318,7 @@ class Emulator:
         Counts and draws start again.
         """
         self._seed = self._seed if seed is None else seed
-        self._inboxes.rules = Rules(faults, seed=self._seed)
+        self._inboxes.set_rules(Rules(faults, seed=self._seed))
 
     def hits(self) -> Mapping[str, int]:
         """Return the number of requests that each rule acted on, by name or ``"<position>: <action>"``."""

@@ -1,113 +1,59 @@
-"""The two request bodies of the interface document, and their decoding.
+"""The two request bodies of the interface document: their decoding, and the checks of ``ServiceLimits(strict=True)``.
 
-The SDK's models are not used on purpose: shared field names would hide a misspelled one.
+Strict refuses likely mistakes that a service may ignore: unknown fields, values other than the one that the interface
+document shows for an enumeration, and missing fields without which a push or a campaign makes no sense. The document
+names no required field: ``PushBody`` and ``_NEEDED`` are simulated.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, TypeAlias, TypeVar
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
+
+from pushsdk._core import models
+from pushsdk._core.lint import SHOWN, lint, near_word, nodes
+from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest, show_path
 
 LARGE = 64 * 1024
 """Bytes beside the users up to which a body is analyzed: 16 times the limit of a device, 0.3 s of work."""
 _MAX_USER_IDS = 4 * 1024 * 1024  # bytes
 
+# userIds and message of a push are required by `PushBody`, texts and platforms by _NEEDED_TOO.
+_NEEDED: Mapping[type[Model], Mapping[str, str]] = {
+    models.CampaignRequest: {
+        "name": "give the campaign a name",
+        "segment": "select the users with a query and a primaryKey",
+        "schedule": "give it a type, for example START_NOW",
+        "message": "give the campaign a message",
+    },
+    models.Segment: {
+        "query": "write a SELECT that finds the users",
+        "primaryKey": "name the column of the query that holds the user ids",
+    },
+    models.Schedule: {"type": "give it a type, for example START_NOW"},
+    models.MobilePush: {"type": "give it a type, for example MOBILE_PUSH"},
+}
+_NEEDED_TOO = {"no-text", "no-platform"}  # rules of lint
+
 T = TypeVar("T")
 
-Text: TypeAlias = str | UnsetType
-Flag: TypeAlias = bool | UnsetType
-Number: TypeAlias = int | UnsetType
-TextMap: TypeAlias = dict[str, str] | UnsetType
 
-
-class Shape(Struct, frozen=True, rename="camel"):
-    """A documented object: all fields are optional, further fields are allowed, null is not."""
-
-
-class Button(Shape, frozen=True):
-    label: Text = UNSET
-    url: Text = UNSET
-    click_action: Text = UNSET
-    key_vals: TextMap = UNSET
-
-
-class Component(Shape, frozen=True):
-    action_id: Text = UNSET
-    url: Text = UNSET
-    click_action: Text = UNSET
-    key_vals: TextMap = UNSET
-    use_webview: Flag = UNSET
-
-
-class Category(Shape, frozen=True):
-    type: Text = UNSET
-    name: Text = UNSET
-    action_components: list[Component] | UnsetType = UNSET
-
-
-class Message(Shape, frozen=True):
-    type: Text = UNSET
-    ios_enabled: Flag = UNSET
-    android_enabled: Flag = UNSET
-    title: TextMap = UNSET
-    subtitle: TextMap = UNSET
-    body: TextMap = UNSET
-    collapse_id: Text = UNSET
-    ttl: Number = UNSET
-    action: Text = UNSET
-    android_action_url: Text = UNSET
-    ios_action_url: Text = UNSET
-    key_vals: TextMap = UNSET
-    big_image_url: Text = UNSET
-    large_icon_url: Text = UNSET
-    small_icon_resource_id: Text = UNSET
-    android_channel: Text = UNSET
-    priority: Text = UNSET
-    android_action_buttons: list[Button] | UnsetType = UNSET
-    sound_file_name: Text = UNSET
-    rich_media_url: Text = UNSET
-    media_type: Text = UNSET
-    interruption_level: Text = UNSET
-    badge_count: Number = UNSET
-    relevance_score: Text = UNSET
-    content_available: Flag = UNSET
-    action_category: Category | UnsetType = UNSET
-
-
-class SegmentShape(Shape, frozen=True):
-    query: Text = UNSET
-    primary_key: Text = UNSET
-
-
-class ScheduleShape(Shape, frozen=True):
-    type: Text = UNSET
-    start_ts: Number = UNSET
-
-
-class CampaignBody(Shape, frozen=True):
-    """The interface document does not name required fields, so none is required."""
-
-    name: Text = UNSET
-    external_id: Text = UNSET
-    segment: SegmentShape | UnsetType = UNSET
-    schedule: ScheduleShape | UnsetType = UNSET
-    message: Message | UnsetType = UNSET
-
-
-class PushBody(Shape, frozen=True):
+class PushBody(PushRequest, frozen=True, kw_only=True):
     """Users and message are required: a push is impossible without them."""
 
     user_ids: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1)]
-    message: Message
-    custom_fields: dict[str, Any] | UnsetType = UNSET
+    message: MobilePush
 
     def digest(self) -> int:
         """Return 64 bits that are equal for equal message and custom fields, in any order of their names.
 
-        Two accepted pushes with equal digests to one user are a duplicate, see `Store.duplicates`.
+        Two accepted pushes with equal digests to one user are a duplicate, see `Store.received`.
         """
         content = msgspec.json.encode(msgspec.structs.replace(self, user_ids=()), order="deterministic")
         return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big", signed=True)
@@ -117,29 +63,11 @@ class Unreadable(ValueError):
     """The body is invalid for the endpoint; the text contains the path, never a value."""
 
 
-class _UserList(Shape, frozen=True):
+class _UserList(Struct, frozen=True, rename="camel"):
     user_ids: msgspec.Raw = msgspec.Raw()
 
 
-_json = msgspec.json.Decoder()
 _users = msgspec.json.Decoder(_UserList)
-_push = msgspec.json.Decoder(PushBody)
-_campaign = msgspec.json.Decoder(CampaignBody)
-
-
-def read_json(body: bytes) -> Any:
-    """Decode any JSON. Raises `Unreadable`."""
-    return _read(_json, body)
-
-
-def read_push(body: bytes) -> PushBody:
-    """Decode a push send request. Raises `Unreadable`."""
-    return _read(_push, body)
-
-
-def read_campaign(body: bytes) -> CampaignBody:
-    """Decode a campaign create request. Raises `Unreadable`."""
-    return _read(_campaign, body)
 
 
 def _read(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
@@ -154,10 +82,51 @@ def _read(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     raise Unreadable(error if " - at " in error else f"{error} - at `$`")
 
 
-def weight(body: bytes) -> int:
-    """Return the bytes of a body beside its users; of all if the users are too many or the body is not an object."""
+# Each decodes a body: any JSON, a push send request, a campaign create request. They raise `Unreadable`.
+read_json: Callable[[bytes], Any] = partial(_read, msgspec.json.Decoder())
+read_push: Callable[[bytes], PushBody] = partial(_read, msgspec.json.Decoder(PushBody))
+read_campaign: Callable[[bytes], CampaignRequest] = partial(_read, msgspec.json.Decoder(CampaignRequest))
+READERS: Mapping[str, Callable[[bytes], Model]] = {"push": read_push, "campaigns": read_campaign}
+
+
+def is_large(body: bytes) -> bool:
+    """Return True if a body has over `LARGE` bytes beside its users, or too many users."""
+    if len(body) <= LARGE:
+        return False
     try:
         users = len(_users.decode(body).user_ids)
     except (ValueError, RecursionError):
-        return len(body)
-    return len(body) - users if users <= _MAX_USER_IDS else len(body)
+        return True
+    return users > _MAX_USER_IDS or len(body) - users > LARGE
+
+
+def check_strictly(endpoint: str, body: bytes) -> None:
+    """Raise `Unreadable` for a request that strict refuses; the text contains the path, never a value."""
+    model = models.PushRequest if endpoint == "push" else models.CampaignRequest
+    if is_large(body):
+        raise Unreadable(f"over {LARGE} bytes beside the users, which is more than devices accept - at `$`")
+    value = read_json(body)
+    tree = [(show_path(node.path), node) for node in nodes(value, model)]
+    for path, node in tree:  # before types are checked: `userIDs` is unknown, not a missing `userIds`
+        for name in node.fields:
+            if name not in node.model.__struct_encode_fields__:
+                raise Unreadable(f"unknown field{_hint(name, node.model)} - at `{path}`")
+    READERS[endpoint](body)
+    for path, node in tree:
+        for (kind, name), shown in SHOWN.items():
+            if node.model is kind and node.fields.get(name, shown) != shown:
+                raise Unreadable(f"unknown value, the interface shows only {shown} - at `{path}.{name}`")
+        for name, advice in _NEEDED.get(node.model, {}).items():
+            if not node.fields.get(name):
+                raise Unreadable(f"missing {name}: {advice} - at `{path}`")
+    for problem in lint(value):
+        if problem.code in _NEEDED_TOO:
+            raise Unreadable(f"{problem.message} - at `{problem.path}`")
+
+
+def _hint(name: str, model: type[Model]) -> str:
+    """Return the field's name and a similar known name; nothing if the name may be a text or an id instead."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,39}", name):
+        return ""
+    near = near_word(name, model.__struct_encode_fields__)
+    return f' "{name}", did you mean "{near}"?' if near else f' "{name}": leave it out'

@@ -10,9 +10,8 @@ import json
 from pprint import pformat
 from typing import Any
 
-from pushsdk.emulator.shapes import Unreadable, read_campaign, read_json, read_push
+from pushsdk.emulator.shapes import READERS, Unreadable, read_json
 
-_PATHS = {"push": "/v1/push", "campaigns": "/v1/campaigns"}
 _WIDTH = 100
 _MAX_DEPTH = 40  # of nested values in a program; Python's parser fails at about 90
 _MAX_USERS = 1000  # default of Batching(max_users=)
@@ -41,15 +40,20 @@ asyncio.run(main())
 
 def curl(endpoint: str, body: bytes) -> str:
     """Return the request as a POSIX shell command that sends equal JSON, or the same bytes if the body is not JSON."""
-    text = _printable(body)
     sends = (
-        f'curl -sS -i "$PUSHSDK_BASE_URL{_PATHS[endpoint]}" \\\n'
+        f'curl -sS -i "$PUSHSDK_BASE_URL/v1/{endpoint}" \\\n'
         '  -H "Api-Key: $PUSHSDK_API_KEY" \\\n'
         '  -H "Content-Type: application/json" \\\n'
         "  --data-binary @-"
     )
-    if text is None:
-        return f"printf '{_octal(body)}' | {sends}\n"
+    try:
+        read_json(body)
+    except Unreadable:
+        # Octal numbers for what is special within quotes or for printf, which takes a first - for an option.
+        plain = set(range(0x20, 0x7F)) - set(b"%\\'-")
+        octal = "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in body)
+        return f"printf '{octal}' | {sends}\n"
+    text = "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in body.decode())
     # No line of JSON is a bare EOF, because strings contain no line breaks.
     return f"{sends} <<'EOF'\n{text}\nEOF\n"
 
@@ -57,7 +61,7 @@ def curl(endpoint: str, body: bytes) -> str:
 def python(endpoint: str, body: bytes) -> str:
     """Return the request as a program that uses pushsdk; only a comment if pushsdk can't send such a request."""
     try:
-        (read_push if endpoint == "push" else read_campaign)(body)
+        READERS[endpoint](body)
         request: dict[str, Any] = read_json(body)
     except Unreadable:
         return _NOT_SENDABLE.format("it is invalid for the endpoint")
@@ -93,21 +97,6 @@ def _is_within(value: object, depth: int) -> bool:
     return depth > 0 and all(_is_within(child, depth - 1) for child in children)
 
 
-def _printable(body: bytes) -> str | None:
-    """Return equal JSON without unprintable characters; None if the body is not JSON."""
-    try:
-        read_json(body)
-    except Unreadable:
-        return None
-    return "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in body.decode())
-
-
 def _escaped(char: str) -> str:
     # In valid JSON control characters are between tokens, other unprintable characters within strings.
     return " " if char < " " else json.dumps(char)[1:-1]
-
-
-def _octal(body: bytes) -> str:
-    """Return the bytes as a format for printf: plain printable characters, octal numbers for the rest."""
-    plain = set(range(0x20, 0x7F)) - set(b"%\\'-")  # printf takes a first - for an option
-    return "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in body)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from opentelemetry import metrics
-from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpHistogram, Observation
+from opentelemetry.metrics import CallbackOptions, Histogram, MeterProvider, NoOpHistogram, Observation
 
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.results import Counters
@@ -21,18 +21,8 @@ SCHEMA = "https://opentelemetry.io/schemas/1.23.1"
 # Buckets that the conventions advise for http.client.request.duration, and buckets for sizes up to Batching.max_users.
 BUCKETS: Sequence[float] = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 SIZES: Sequence[float] = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
-
-
-class ServerAddress(NamedTuple):
-    """Host and port of the service that a client sends to."""
-
-    address: str
-    port: int
-
-    @property
-    def attributes(self) -> dict[str, str | int]:
-        """Return the span and metric attributes."""
-        return {"server.address": self.address, "server.port": self.port}
+# Attributes of the service that a client sends to.
+Server = tuple[tuple[str, str | int], ...]
 
 
 class _EngineCounters(NamedTuple):
@@ -40,7 +30,7 @@ class _EngineCounters(NamedTuple):
 
     engine: weakref.ref[Engine]
     counters: Counters
-    server: ServerAddress
+    server: Server
 
 
 class Instruments:
@@ -71,30 +61,21 @@ class Instruments:
         )
         #: False if entries are dropped. An instrument of the API's proxy may get a provider later.
         self.measured: bool = not isinstance(self.duration, NoOpHistogram)
-        self._observe(meter)
-
-    def _start_over(self) -> None:
-        self._lock = threading.Lock()
-        self._sources: list[_EngineCounters] = []
-        # Users by outcome of garbage-collected clients: a counter never goes down.
-        self._past: dict[ServerAddress, dict[Outcome, int]] = {}
-
-    def _observe(self, meter: Meter) -> None:
-        """Create the observable instruments, which read the clients' own counters."""
+        # Observable instruments read the clients' own counters.
         meter.create_observable_counter("pushsdk.users", [self._users], unit="{user}", description="Users by outcome.")
-        up_down = meter.create_observable_up_down_counter
-        up_down(
-            "pushsdk.requests.in_flight",
-            [self._reading(lambda engine: engine.limiter.in_flight)],
-            unit="{request}",
-            description="Attempts in flight.",
+        sums: Sequence[tuple[str, str, str, Callable[[Engine], float]]] = (
+            ("pushsdk.requests.in_flight", "{request}", "Attempts in flight.", lambda engine: engine.limiter.in_flight),
+            (
+                "pushsdk.requests.limit",
+                "{request}",
+                "Most attempts in flight that the client finds good for the service now.",
+                lambda engine: engine.limiter.limit,
+            ),
+            ("pushsdk.queue.users", "{user}", "Users in queued calls.", lambda engine: engine.backlog.users),
         )
-        up_down(
-            "pushsdk.queue.users",
-            [self._reading(lambda engine: engine.backlog.users)],
-            unit="{user}",
-            description="Users in queued calls.",
-        )
+        for name, unit, description, read in sums:
+            callback = self._reading(read)
+            meter.create_observable_up_down_counter(name, [callback], unit=unit, description=description)
         meter.create_observable_gauge(
             "pushsdk.retry_budget",
             [self._reading(lambda engine: engine.sender.budget.tokens, lowest=True)],
@@ -108,7 +89,13 @@ class Instruments:
             description="Limit on the request rate, by throttles or Rate; absent while there is none.",
         )
 
-    def add(self, engine: Engine, server: ServerAddress) -> None:
+    def _start_over(self) -> None:
+        self._lock = threading.Lock()
+        self._sources: list[_EngineCounters] = []
+        # Users by outcome of garbage-collected clients: a counter never goes down.
+        self._past: dict[Server, dict[Outcome, int]] = {}
+
+    def add(self, engine: Engine, server: Server) -> None:
         """Read this client too, as long as it exists."""
         with self._lock:
             self._fold()
@@ -129,7 +116,7 @@ class Instruments:
                 _count(sums, source)
         for server, users in sums.items():
             for outcome, count in users.items():
-                yield Observation(count, {**server.attributes, "pushsdk.outcome": outcome.value})
+                yield Observation(count, {**dict(server), "pushsdk.outcome": outcome.value})
 
     def _reading(
         self, read: Callable[[Engine], float | None], *, lowest: bool = False
@@ -137,7 +124,7 @@ class Instruments:
         """Return a callback that sums the readings of open clients per service, or takes the lowest."""
 
         def callback(options: CallbackOptions) -> Iterator[Observation]:
-            readings: dict[ServerAddress, list[float]] = {}
+            readings: dict[Server, list[float]] = {}
             with self._lock:
                 sources = tuple(self._sources)
             for source in sources:
@@ -147,20 +134,19 @@ class Instruments:
                     if value is not None:
                         readings.setdefault(source.server, []).append(value)
             for server, values in readings.items():
-                yield Observation(min(values) if lowest else sum(values), server.attributes)
+                yield Observation(min(values) if lowest else sum(values), dict(server))
 
         return callback
 
 
-def _count(sums: dict[ServerAddress, dict[Outcome, int]], source: _EngineCounters) -> None:
+def _count(sums: dict[Server, dict[Outcome, int]], source: _EngineCounters) -> None:
     users = sums.setdefault(source.server, dict.fromkeys(Outcome, 0))
     for outcome in Outcome:
         users[outcome] += source.counters.users[outcome]
 
 
 def _rate(engine: Engine) -> float | None:
-    assert engine.loop is not None  # noqa: S101 - called for open engines only
-    rates = (engine.rate_limiter.rate(engine.loop.time()), engine.settings.rate.requests_per_second)
+    rates = (engine.limiter.rate, engine.settings.rate.requests_per_second)
     return min((rate for rate in rates if rate is not None), default=None)
 
 

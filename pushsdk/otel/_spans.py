@@ -6,12 +6,13 @@ exception. An exception of a provider is logged by its type, and the send contin
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from random import random
 from time import time_ns
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,17 +20,17 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import TextMapPropagator
-from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, StatusCode, TracerProvider
 
 from pushsdk._core.address import check_headers
 from pushsdk._core.batching import Call
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.operations import OPERATIONS, PUSH, Operation
+from pushsdk._core.operations import PUSH, Operation
 from pushsdk._core.outcome import Attempt, Failure, Outcome
 from pushsdk._io.engine import Engine
 from pushsdk._io.tracing import AttemptSpan, WorkSpan
 from pushsdk._version import __version__
-from pushsdk.otel._metrics import SCHEMA, Instruments, ServerAddress
+from pushsdk.otel._metrics import SCHEMA, Instruments
 
 # The SDK's default limit of links per span.
 MAX_LINKS = 128
@@ -67,11 +68,12 @@ _GUARD = _Guard()
 class _Work:
     """The ``WorkSpan`` of OpenTelemetry: current until it ends."""
 
-    __slots__ = ("_span", "_token")
+    __slots__ = ("_current", "_span")
 
     def __init__(self, span: Span, context: Context) -> None:
         self._span = span
-        self._token = otel_context.attach(trace.set_span_in_context(span, context))
+        self._current = _AttachedContext(trace.set_span_in_context(span, context))
+        self._current.__enter__()
 
     def end(self, users: Mapping[Outcome, int]) -> None:
         with _GUARD:
@@ -79,7 +81,7 @@ class _Work:
             worst = next((outcome for outcome in _FAILURES if users.get(outcome)), None)
             if worst is not None:
                 fail(self._span, worst)
-        otel_context.detach(self._token)
+        self._current.__exit__()
         with _GUARD:
             self._span.end()
 
@@ -124,25 +126,21 @@ class ClientObserver:
         sample_accepted: float,
     ) -> None:
         parts = urlsplit(base_url)
-        self._address: ServerAddress = ServerAddress(
-            parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-        )
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._server: dict[str, _Value] = {"server.address": parts.hostname or "", "server.port": port}
         self._tracer = trace.get_tracer("pushsdk", __version__, tracer_provider, SCHEMA)
         self._instruments = instruments
         self.measured = instruments.measured
         self._propagator = propagator
         self._ratio = sample_accepted
-        self._server = self._address.attributes
         self._request: dict[str, _Value] = {"http.request.method": PUSH.method, **self._server}
-        self._urls = {operation: f"{base_url}/{operation.path}" for operation in OPERATIONS.values()}
+        self._base_url = base_url
         # Attributes of nearly every attempt: the first one, for one user. The API copies them.
-        self._single: dict[str, _Value] = {**self._request, "url.full": self._urls[PUSH], "pushsdk.users": 1}
-        self._accepted = _Result(self._request, 204, Outcome.ACCEPTED, None)
-        # By status, outcome and failure.
-        self._results: dict[tuple[int | None, Outcome, Failure | None], _Result] = {}
+        self._single: dict[str, _Value] = {**self._request, "url.full": f"{base_url}/{PUSH.path}", "pushsdk.users": 1}
+        self._result_attributes = functools.cache(functools.partial(_result_attributes, self._request))
 
     def opened(self, engine: Engine) -> None:
-        self._instruments.add(engine, self._address)
+        self._instruments.add(engine, tuple(self._server.items()))
 
     def caller(self, now: float) -> object:
         return now, _current()
@@ -153,6 +151,7 @@ class ClientObserver:
             self._instruments.queue_wait.record(max(0.0, now - since), self._server, context)
 
     def attempt(self, operation: Operation, users: int, resends: int, *, first: bool) -> AttemptSpan:
+        attempt = _Attempt(self, operation, users, resends)
         with _GUARD:
             if users > 1 and not resends:
                 self._instruments.batch_size.record(users, self._server)
@@ -162,36 +161,30 @@ class ClientObserver:
                 context = _current()
                 if not context or not trace.get_current_span(context).get_span_context().trace_flags.sampled:
                     # The clock of spans, in case this attempt gets one later.
-                    return _UnsampledAttempt(self, operation, users, time_ns())
-            attributes = self._single if users == 1 and not resends else self._attributes(operation, users, resends)
-            span = self._tracer.start_span(operation.method, None, _CLIENT, attributes)
-            return _SampledAttempt(self, span, None if self._propagator is None else _injected(self._propagator, span))
-        return _NO_SPAN
+                    attempt.started = time_ns()
+                    return attempt
+        attempt.span = span = self.start_attempt(operation, users, resends)
+        if self._propagator is not None:
+            attempt.headers = _injected(self._propagator, span)
+        return attempt
 
-    def start_late(self, operation: Operation, users: int, started: int) -> AttemptSpan:
-        """Start the span of an attempt that began at ``started``, in nanoseconds since the epoch."""
-        attributes = self._attributes(operation, users, 0)
-        return _SampledAttempt(
-            self, self._tracer.start_span(operation.method, None, _CLIENT, attributes, start_time=started)
-        )
-
-    def _attributes(self, operation: Operation, users: int, resends: int) -> dict[str, _Value]:
-        attributes = {**self._request, "url.full": self._urls[operation]}
-        if users:
-            attributes["pushsdk.users"] = users
-        if resends:
-            attributes["http.request.resend_count"] = resends
-        return attributes
+    def start_attempt(self, operation: Operation, users: int, resends: int, started: int | None = None) -> Span:
+        """Start the span of an attempt, which began at ``started``, in nanoseconds since the epoch, or begins now."""
+        attributes = self._single
+        if users != 1 or resends or operation is not PUSH:
+            attributes = {**self._request, "url.full": f"{self._base_url}/{operation.path}"}
+            if users:
+                attributes["pushsdk.users"] = users
+            if resends:
+                attributes["http.request.resend_count"] = resends
+        return self._start(operation.method, kind=_CLIENT, attributes=attributes, start_time=started)
 
     def batch(self, calls: Sequence[Call], users: int) -> WorkSpan:
-        with _GUARD:
-            context, links, left_out = caller_contexts(calls)
-            attributes: dict[str, _Value] = {"pushsdk.calls": len(calls), "pushsdk.users": users}
-            if left_out:
-                attributes["pushsdk.links_left_out"] = left_out
-            span = self._tracer.start_span("push batch", context, attributes=attributes, links=links)
-            return _Work(span, context)
-        return _NO_SPAN
+        context, links, left_out = caller_contexts(calls)
+        attributes: dict[str, _Value] = {"pushsdk.calls": len(calls), "pushsdk.users": users}
+        if left_out:
+            attributes["pushsdk.links_left_out"] = left_out
+        return _Work(self._start("push batch", context, attributes=attributes, links=links), context)
 
     def campaign(self) -> WorkSpan:
         return self._work("push campaign", {})
@@ -200,117 +193,81 @@ class ClientObserver:
         return self._work("push broadcast", {"pushsdk.users": users, "pushsdk.requests": requests})
 
     def _work(self, name: str, attributes: dict[str, _Value]) -> WorkSpan:
+        context = _current()
+        return _Work(self._start(name, context, attributes=attributes), context)
+
+    def _start(self, name: str, context: Context | None = None, **options: Any) -> Span:
+        """Start a span. If the provider raises, return a span that records nothing and continues the caller's trace."""
         with _GUARD:
-            context = _current()
-            return _Work(self._tracer.start_span(name, context, attributes=attributes), context)
-        return _NO_SPAN
+            return self._tracer.start_span(name, context, **options)
+        return NonRecordingSpan(trace.get_current_span(context).get_span_context())
 
     def record(self, span: Span | None, attempt: Attempt, failure: Failure | None) -> None:
         """Record the result of an attempt in its span, if that is recording, and in the metrics."""
-        if attempt.status == 204 and attempt.outcome is _ACCEPTED and failure is None:
-            result = self._accepted
-        else:
-            key = attempt.status, attempt.outcome, failure
-            result = self._results.get(key) or self._results.setdefault(key, _Result(self._request, *key))
+        of_span, of_metric = self._result_attributes(attempt.status, attempt.outcome, failure)
         # The context of the histogram entry's exemplar.
         context: Context | None = None
         if span is not None:
-            span.set_attributes(result.of_span)
-            if result.failed:
+            span.set_attributes(of_span)
+            if attempt.outcome is not _ACCEPTED:
                 span.set_status(StatusCode.ERROR)
             if self.measured:
                 context = trace.set_span_in_context(span)
         if self.measured:
-            self._instruments.duration.record(attempt.seconds, result.of_metric, context)
+            self._instruments.duration.record(attempt.seconds, of_metric, context)
 
 
-class _Result:
-    """The attributes of an attempt's result, built once per status, outcome and failure."""
-
-    __slots__ = ("failed", "of_metric", "of_span")
-
-    def __init__(
-        self, request: Mapping[str, _Value], status: int | None, outcome: Outcome, failure: Failure | None
-    ) -> None:
-        common: dict[str, _Value] = {}
-        if status is not None:
-            # The only version that aiohttp speaks.
-            common |= {"http.response.status_code": status, "network.protocol.version": "1.1"}
-        self.failed = outcome is not Outcome.ACCEPTED
-        if failure is not None:
-            common["error.type"] = failure.name.lower()
-        elif self.failed:
-            # A 2xx is a failure if the request was not sent whole; then the status says nothing.
-            common["error.type"] = outcome.lower() if status is None or 200 <= status < 300 else str(status)
-        self.of_span = {**common, "pushsdk.outcome": outcome.value}
-        self.of_metric = {**request, **common}
+def _result_attributes(
+    request: Mapping[str, _Value], status: int | None, outcome: Outcome, failure: Failure | None
+) -> tuple[dict[str, _Value], dict[str, _Value]]:
+    """Return the attributes of an attempt's result, for its span and for the metrics."""
+    common: dict[str, _Value] = {}
+    if status is not None:
+        # The only version that aiohttp speaks.
+        common |= {"http.response.status_code": status, "network.protocol.version": "1.1"}
+    if failure is not None:
+        common["error.type"] = failure.name.lower()
+    elif outcome is not _ACCEPTED:
+        # A 2xx is a failure if the request was not sent whole; then the status says nothing.
+        common["error.type"] = outcome.lower() if status is None or 200 <= status < 300 else str(status)
+    return {**common, "pushsdk.outcome": outcome.value}, {**request, **common}
 
 
-class _SampledAttempt(msgspec.Struct, eq=False, gc=False):
-    """The ``AttemptSpan`` of OpenTelemetry. Current only while other code may look at the context."""
+class _Attempt(msgspec.Struct, eq=False, gc=False):
+    """The ``AttemptSpan`` of OpenTelemetry. Current only while other code may look at the context.
 
-    observer: ClientObserver
-    span: Span
-    headers: Mapping[str, str] | None = None
+    An attempt outside the sample gets its span at the end, unless it is accepted.
+    """
 
-    def current(self) -> AbstractContextManager[None]:
-        return _AttachedContext(trace.set_span_in_context(self.span, otel_context.set_value(_SUPPRESS, True)))
-
-    def application_context(self) -> AbstractContextManager[None]:
-        return _AttachedContext(trace.set_span_in_context(self.span))
-
-    def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
-        span, observer = self.span, self.observer
-        with _GUARD:
-            recording = span.is_recording()
-            if attempt is None:
-                fail(span, failure.name if failure is not None else "cancelled")
-            elif recording or observer.measured:
-                observer.record(span if recording else None, attempt, failure)
-        with _GUARD:
-            span.end()
-
-
-class _UnsampledAttempt(msgspec.Struct, eq=False, gc=False):
-    """An ``AttemptSpan`` without a span, unless the attempt turns out not to be accepted."""
-
-    headers: ClassVar[None] = None
     observer: ClientObserver
     operation: Operation
     users: int
-    started: int
-    """Nanoseconds since the epoch."""
+    resends: int
+    span: Span | None = None
+    started: int | None = None
+    """Nanoseconds since the epoch, set outside the sample."""
+    headers: Mapping[str, str] | None = None
 
     def current(self) -> AbstractContextManager[None]:
-        return _AttachedContext(otel_context.set_value(_SUPPRESS, True))
+        context = otel_context.set_value(_SUPPRESS, True)
+        return _AttachedContext(context if self.span is None else trace.set_span_in_context(self.span, context))
 
     def application_context(self) -> AbstractContextManager[None]:
-        return nullcontext()
+        return nullcontext() if self.span is None else _AttachedContext(trace.set_span_in_context(self.span))
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
+        span, observer = self.span, self.observer
+        if span is None and (attempt is None or attempt.outcome is not _ACCEPTED):
+            span = observer.start_attempt(self.operation, self.users, self.resends, self.started)
         with _GUARD:
-            if attempt is None or attempt.outcome is not _ACCEPTED:
-                self.observer.start_late(self.operation, self.users, self.started).end(attempt, failure)
-            elif self.observer.measured:
-                self.observer.record(None, attempt, failure)
-
-
-class _NoSpan:
-    """An ``AttemptSpan`` and a ``WorkSpan`` that do nothing, for spans that could not be started."""
-
-    headers = None
-
-    def current(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def application_context(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def end(self, *_: object) -> None:
-        pass
-
-
-_NO_SPAN = _NoSpan()
+            recording = span is not None and span.is_recording()
+            if attempt is not None and (recording or observer.measured):
+                observer.record(span if recording else None, attempt, failure)
+            elif attempt is None and span is not None:
+                fail(span, failure.name if failure is not None else "cancelled")
+        if span is not None:
+            with _GUARD:
+                span.end()
 
 
 class _AttachedContext:

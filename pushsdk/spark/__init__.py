@@ -4,7 +4,7 @@ Needs ``pip install 'pushsdk[spark]'``. pyspark and pyarrow are imported when a 
 """
 
 from pushsdk._public import set_public_module
-from pushsdk.spark._report import SparkReport, read_report
+from pushsdk.spark._folder import SparkReport, read_report
 from pushsdk.spark._run import broadcast
 
 __all__ = ["SparkReport", "broadcast", "read_report"]

@@ -1,4 +1,4 @@
-"""The folder of a run, which driver and executors share: its files, its lock, its manifest.
+"""The folder of a run, which driver and executors share: its files, its lock, its manifest, and the report of it.
 
 The manifest describes the run. It is written once, when the plan is complete, and compared when the run is resumed. It
 holds no ids, texts or keys.
@@ -6,23 +6,34 @@ holds no ids, texts or keys.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import hashlib
 import os
 import re
+import secrets
 import shutil
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from pushsdk._core import wire
-from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.decisions import OUTCOMES
+from pushsdk._core.errors import ClaimStoreError, ConfigurationError, PushError, RunFileError
+from pushsdk._core.idempotency import ClaimRecord, digest_of
 from pushsdk._core.outcome import Outcome
-from pushsdk._io.files import is_locked, lock
+from pushsdk._core.user_states import UserState, UserStates
+from pushsdk._io.files import is_locked, lock, sync_folder
+from pushsdk._runs.claim_log import close_store
+from pushsdk._runs.report import COLUMNS, BroadcastReport
 from pushsdk._runs.run_file.file import run_file_error
+from pushsdk._runs.run_file.journal import Row
+from pushsdk.claims.directory import DirectoryClaims
+from pushsdk.claims.store import MAX_CLAIM_TTL, Claim, ClaimStore, Put
 
 MANIFEST = "manifest.json"
 # A single letter is a drive of Windows.
@@ -31,23 +42,20 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _PATTERN = re.compile(r"[][{}*?\\:,\x00-\x1f]")
 
 T = TypeVar("T")
+ClaimFactory = Callable[[], ClaimStore]
 
 FORMAT = 2
 
 #: The kind of the claim store in the run's folder.
 OWN_CLAIMS = "DirectoryClaims of the run"
+# Seconds that a claim may take: a shared volume with many writers is slow at times.
+CLAIM_TIMEOUT = 30.0
+# Chunks that are looked up at a time.
+CHUNKS_PER_LOOKUP = 256
+_REASONS = {UserState.CLAIMED: "claimed, and not settled so far", UserState.PENDING: "not sent so far"}
 
 BroadcastKind = Literal["broadcast", "placeholders", "custom_fields"]
 """One message for all, or the part of the request that each row fills."""
-
-# Fields of the manifest that may not differ, in the words of an error.
-_FIXED = {
-    "kind": "another kind (personal=)",
-    "primary_key": "another primary_key",
-    "base_url": "another base_url",
-    "digest": "another message, custom_fields or fields",
-    "claims": "another claim store",
-}
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +72,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The kind of the claim store."""
     max_users: int
     """The most users of one chunk."""
-    chunks: int
-    users: int
-    duplicates: int
-    checksum: str
-    """The sum of the hashes of all ids, the same in any order."""
+    chunks: int = 0
+    users: int = 0
+    duplicates: int = 0
+    checksum: str = "0"
+    """The sum of the hashes of all ids, the same in any order. These four are set when the plan is complete."""
     tasks: int
     """The tasks of the first sending; a later call may use another number."""
     created: float
@@ -77,29 +85,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that its claims are kept."""
     version: str
     """The version of pushsdk."""
-
-
-class SendingSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The counts of one sending, written beside its outcomes when all of them are complete."""
-
-    accepted: int = 0
-    rejected: int = 0
-    not_sent: int = 0
-    unknown: int = 0
-    seconds: float = 0.0
-    stopped: str | None = None
-    tasks: int = 0
-
-    @classmethod
-    def of(cls, users: Mapping[Outcome, int], **others: Any) -> SendingSummary:
-        """Return the summary of so many ``users`` with each outcome."""
-        counts: dict[str, Any] = {outcome.lower(): number for outcome, number in users.items()}
-        return cls(**counts, **others)
-
-    @property
-    def is_final(self) -> bool:
-        """Return True if another sending would change nothing."""
-        return not self.not_sent and not self.unknown
 
 
 class RunFolder:
@@ -125,6 +110,10 @@ class RunFolder:
     def claims(self) -> Path:
         """The folder of the claim store, if it is ``OWN_CLAIMS``."""
         return self.path / "claims"
+
+    def own_claims(self) -> ClaimFactory:
+        """Return the function that makes the claim store in the run's folder."""
+        return partial(DirectoryClaims, self.claims, claim_ttl=MAX_CLAIM_TTL, timeout=CLAIM_TIMEOUT)
 
     def plan(self, run: str) -> Path:
         """Return the folder of the plan: one for each attempt, because a lost task may still write to an older one."""
@@ -162,11 +151,10 @@ class RunFolder:
 
     def check_unsealed(self) -> None:
         """Raise RunFileError if there are outcomes without a manifest: users were sent to, and the seal is gone."""
-        if next(self._outcomes(), None) is not None:
+        if self._last_outcomes() is not None:
             raise run_file_error(self.path, "there are outcomes, but no manifest: give each broadcast its own folder")
 
     def seal(self, manifest: Manifest) -> None:
-        """Write the manifest. From here on the plan never changes."""
         self._write(self.path / MANIFEST, manifest)
 
     def new_plan(self, run: str) -> Path:
@@ -178,34 +166,35 @@ class RunFolder:
         """Remove plans that were never sealed: they hold user ids."""
         shutil.rmtree(self.path / "plan", ignore_errors=True)
 
-    def new_claims(self) -> None:
-        """Create the folder of the claims. Without it all users of the run would count as pending."""
-        self.claims.mkdir(mode=0o700, exist_ok=True)
-
     def new_outcomes(self) -> Path:
         """Create the empty folder for the outcomes of one sending."""
-        last = max((int(path.name) for path in self._outcomes()), default=0)
-        return self._new(self.path / "outcomes" / f"{last + 1:04}")
+        last = self._last_outcomes()
+        return self._new(self.path / "outcomes" / f"{1 if last is None else int(last.name) + 1:04}")
 
-    def conclude(self, outcomes: Path, summary: SendingSummary) -> None:
-        """Mark these outcomes as complete."""
-        self._write(outcomes.with_suffix(".json"), summary, outcome=Outcome.UNKNOWN)
+    def conclude(self, outcomes: Path, report: SparkReport) -> None:
+        self._write(outcomes.with_suffix(".json"), report, outcome=Outcome.UNKNOWN)
 
-    def concluded(self) -> tuple[Path, SendingSummary] | None:
-        """Return the last complete outcomes and their summary, None if there are none."""
-        for path in sorted(self._outcomes(), reverse=True):
-            summary = self._read(path.with_suffix(".json"), SendingSummary)
-            if summary is not None:
-                return path, summary
-        return None
+    def concluded(self, manifest: Manifest) -> SparkReport | None:
+        """Return the report of the last sending, None if there is none or if it has not concluded."""
+        outcomes = self._last_outcomes()
+        report = None if outcomes is None else self._read(outcomes.with_suffix(".json"), SparkReport)
+        return None if report is None else self.completed(report, manifest, file=str(outcomes))
 
-    def is_underway(self) -> bool:
-        """Return True if the last sending has not concluded its outcomes."""
-        concluded, last = self.concluded(), max(self._outcomes(), default=None)
-        return last is not None and (concluded is None or concluded[0] != last)
+    def completed(self, report: SparkReport, manifest: Manifest, **others: Any) -> SparkReport:
+        """Return the report of a sending with the facts of its run."""
+        return msgspec.structs.replace(
+            report,
+            planned=manifest.users,
+            duplicates=manifest.duplicates,
+            run=str(self.path),
+            base_url=manifest.base_url,
+            begun=manifest.created,
+            **others,
+        )
 
-    def _outcomes(self) -> Iterator[Path]:
-        return (path for path in self.path.glob("outcomes/[0-9]*") if path.name.isdecimal())
+    def _last_outcomes(self) -> Path | None:
+        paths = [path for path in self.path.glob("outcomes/[0-9]*") if path.name.isdecimal()]
+        return max(paths, key=lambda path: int(path.name), default=None)
 
     def _new(self, path: Path) -> Path:
         try:
@@ -233,12 +222,7 @@ class RunFolder:
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
-            # The new name is durable only after this.
-            parent = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(parent)
-            finally:
-                os.close(parent)
+            sync_folder(path.parent)
         except OSError as error:
             problem = f"its {path.name} can't be written: {error.strerror}"
             raise run_file_error(self.path, problem, outcome=outcome) from None
@@ -249,24 +233,169 @@ def uri(path: Path) -> str:
     return f"file://{path.as_posix()}"
 
 
-def digest_of(message: Any, custom_fields: Mapping[str, Any] | None, fields: Sequence[str]) -> str:
-    """Return a hash of the message, its custom fields and columns. Raises ValidationError if they can't be sent."""
-    names = [name.encode(errors="surrogatepass") for name in fields]
-    parts = (wire.encode_message(message), wire.encode_custom_fields(custom_fields), names)
-    return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()
+# -- the claim store, as the driver sees it ---------------------------------------------------------------------------
+
+# The sentinel is a claim of the run itself: a store without it is not the store with the claims of the run.
 
 
-def mismatch(manifest: Manifest, spec: Mapping[str, str], *, claim_ttl: float, now: float | None = None) -> str | None:
-    """Return why the run can't be resumed for this spec, None if it can."""
-    for name, words in _FIXED.items():
-        if getattr(manifest, name) != spec[name]:
-            return f"the run is of {words}: use another folder for each broadcast"
-    age = (time.time() if now is None else now) - manifest.created
-    # The other half is for the sending: no claim may expire before its end.
-    kept = min(claim_ttl, manifest.claim_ttl)
-    if age > kept / 2:
-        return (
-            f"the run was planned {age / 86400:.1f} days ago, over half of the {kept / 86400:.1f} that its claims are "
-            "kept. Nothing is sent: claims that expire would have users pushed twice. Plan a new run"
+def call_store(make: ClaimFactory, operation: Callable[[ClaimStore], Awaitable[T]]) -> T:
+    """Return the result of an operation on a new store, in a thread with its own event loop.
+
+    Raises ClaimStoreError if the operation fails or exceeds the store's timeout. A failure to close is logged.
+    """
+
+    async def run() -> T:
+        store = make()
+        try:
+            async with asyncio.timeout(store.timeout):
+                return await operation(store)
+        finally:
+            await close_store(store)
+
+    try:
+        with ThreadPoolExecutor(1, "pushsdk-claims") as thread:
+            return thread.submit(lambda: asyncio.run(run())).result()
+    except PushError:
+        raise
+    except Exception as error:
+        raise ClaimStoreError(f"the claim store failed ({type(error).__name__})") from error
+
+
+def plant_sentinel(make: ClaimFactory, run: str) -> None:
+    """Claim the run itself, before its plan is sealed. Raises ClaimStoreError."""
+    claim = Claim(secrets.token_hex(16), b"{}")
+    # No chunk has this key: the keys of chunks continue after the name of the run.
+    call_store(make, lambda store: store.put([Put(digest_of(run), claim)], store.claim_ttl))
+
+
+def has_sentinel(make: ClaimFactory, run: str) -> bool:
+    """Return True if the store has the sentinel of the run. Raises ClaimStoreError."""
+    return call_store(make, lambda store: store.get([digest_of(run)])) != [None]
+
+
+# -- the report ------------------------------------------------------------------------------------------------------
+
+
+class SparkReport(BroadcastReport, frozen=True, kw_only=True):
+    """The result of a broadcast by Spark. ``run`` is the folder of the run, ``file`` that of its outcomes as Parquet.
+
+    ``duplicates`` rows of the frame were left out because another row has their id. ``seconds`` is the time of the
+    sending, without the plan. ``stopped`` is the reason that most of the ``not_sent`` users have. ``resent`` is always
+    0. Without a ``file`` the sending has not concluded: the counts come from the plan and the claims, and ``stopped``
+    says what to do.
+    """
+
+    tasks: int = 0
+    """Number of tasks that shared the sending."""
+
+    def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
+        """Yield every planned user, or the users with this outcome, in no particular order. Reads while you iterate.
+
+        Raises RunFileError if the files or the claims are missing or damaged.
+        """
+        if not self.file:
+            yield from _recorded_rows(RunFolder(self.run or ""), outcome)
+            return
+        pa, ds = _pyarrow()
+        condition = None if outcome is None else ds.field("outcome") == outcome.value
+        try:
+            for batch in ds.dataset(self.file, format="parquet").to_batches(columns=list(COLUMNS), filter=condition):
+                columns = (batch.column(name).to_pylist() for name in COLUMNS)
+                for user_id, name, status, reason in zip(*columns, strict=True):
+                    yield Row(user_id, Outcome(name), status, reason or "")
+        except (OSError, pa.ArrowException) as error:
+            problem = f"the outcomes can't be read ({type(error).__name__})"
+            raise run_file_error(Path(self.file), problem, outcome=Outcome.UNKNOWN) from None
+
+
+def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
+    """Return the report of the last sending in ``run_dir``. Sends nothing, and does not need Spark.
+
+    While a sending goes on, and after a failed job, the report has no ``file``: its counts are those of the claims so
+    far, see ``in_use`` and ``stopped``. Raises RunFileError if there is no run, if the outcomes are known only to your
+    own claim store, or if files or claims can't be read.
+    """
+    folder = RunFolder(run_dir)
+    # Before the claims are read: users that are claimed then are in flight, because a sending goes on.
+    in_use = folder.in_use
+    manifest = _sealed(folder)
+    report = folder.concluded(manifest)
+    if report is not None:
+        return report
+    users: Counter[str] = Counter()
+    for _, states in _recorded_chunks(folder, manifest):
+        for state in UserState:
+            users[OUTCOMES[state].lower()] += states.count(state)
+    if users.total() != manifest.users:
+        raise run_file_error(folder.path, "files of its plan are missing, or are not ours", outcome=Outcome.UNKNOWN)
+    stopped = None if in_use else "the job did not come to its end: call broadcast with the same arguments"
+    return folder.completed(SparkReport(**dict[str, Any](users), stopped=stopped), manifest, in_use=in_use)
+
+
+def _sealed(folder: RunFolder) -> Manifest:
+    manifest = folder.manifest()
+    if manifest is None:
+        raise run_file_error(folder.path, "there is no run, or its plan was never sealed")
+    return manifest
+
+
+def _recorded_rows(folder: RunFolder, outcome: Outcome | None) -> Iterator[Row]:
+    for users, states in _recorded_chunks(folder, _sealed(folder)):
+        ids = users.to_pylist()
+        for start, stop, status in states.runs():
+            recorded = OUTCOMES[status.state]
+            if outcome in (None, recorded):
+                for user_id in ids[start:stop]:
+                    yield Row(user_id, recorded, status.status, _REASONS.get(status.state, status.reason))
+
+
+def _recorded_chunks(folder: RunFolder, manifest: Manifest) -> Iterator[tuple[Any, UserStates]]:
+    """Yield the user ids of each chunk, as an Arrow array, and their states by the claims."""
+    pa, ds = _pyarrow()
+    from pushsdk.arrow._chunks import claim_key
+
+    def error(problem: str) -> RunFileError:
+        # The outcome is not NOT_SENT, as for other errors of a folder: users may have been sent to.
+        return run_file_error(folder.path, problem, outcome=Outcome.UNKNOWN)
+
+    if manifest.claims != OWN_CLAIMS:
+        raise error(
+            f"no sending came to its end, and what was sent is known to its claim store alone ({manifest.claims}): "
+            "call broadcast with the same arguments"
         )
-    return None
+    make = folder.own_claims()
+    try:
+        if not folder.claims.is_dir() or not has_sentinel(make, manifest.run):
+            raise error("its claims are gone, so which users were pushed is unknown: restore its folder claims")
+        plan = ds.dataset(folder.plan(manifest.run), format="parquet")
+        for batch in plan.to_batches(columns=["chunk_id", "user_ids"], batch_size=CHUNKS_PER_LOOKUP):
+            keys = [claim_key(manifest.run, name) for name in batch.column("chunk_id").to_pylist()]
+            claims = call_store(make, methodcaller("get", keys))
+            for chunk, claim in zip(batch.column("user_ids"), claims, strict=True):
+                yield chunk.values, _states(claim, len(chunk.values))
+    except ClaimStoreError as failure:
+        raise error(f"its claims can't be read: {failure}") from failure
+    except (OSError, pa.ArrowException) as failure:
+        raise error(f"its plan can't be read ({type(failure).__name__})") from None
+
+
+def _states(claim: Claim | None, users: int) -> UserStates:
+    if claim is None:
+        return UserStates(users)
+    try:
+        states = ClaimRecord.decode(claim.record).states()
+        if states.users == users:
+            return states
+    except ValueError:
+        pass
+    raise ClaimStoreError("the claim store holds something else than it was given")
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    """Return pyarrow and pyarrow.dataset. Raises ConfigurationError if they are missing."""
+    try:
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+    except ImportError:
+        raise ConfigurationError("pyarrow is missing: pip install 'pushsdk[spark]'") from None
+    return pa, ds

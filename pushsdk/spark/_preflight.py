@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from pushsdk._core.errors import ConfigurationError, ValidationError
+from pushsdk._audience.source import missing_column, printable
+from pushsdk._core.errors import ConfigurationError, ValidationError, must_be
 from pushsdk._core.placeholders import placeholder_names
-from pushsdk._core.policy import Batching, Rate, Share
-from pushsdk._core.stop_policy import StopPolicy
-from pushsdk._core.wire import encode_message
-from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
+from pushsdk._core.policy import Rate, Share
+from pushsdk._core.stop_policy import check_stop_policy
+from pushsdk._core.wire import encode_custom_fields, encode_message
+from pushsdk._runs.claim_log import checked_store
+from pushsdk.claims import MemoryClaims, SqliteClaims
 from pushsdk.claims.store import MAX_CLAIM_TTL
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions
-from pushsdk.spark._folder import OWN_CLAIMS
+from pushsdk.spark._folder import OWN_CLAIMS, ClaimFactory, Manifest, RunFolder
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger("pushsdk")
 
@@ -35,76 +36,41 @@ ROWS_PER_CHUNK = 100
 
 # The least ``claim_ttl`` in seconds. A job has half of it.
 MIN_CLAIM_TTL = 86400.0
-# Seconds that a claim may take: a shared volume with many writers is slow at times.
-CLAIM_TIMEOUT = 30.0
-
-ClaimFactory = Callable[[], ClaimStore]
-
-
-class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Arguments of ``push_batches`` in an executor: checked and picklable, without the Api-Key."""
-
-    base_url: str
-    claims: ClaimFactory
-    batching: Batching
-    others: dict[str, Any] = {}
-
-    def __repr__(self) -> str:
-        return f"PushOptions({self.base_url!r})"
-
-    def divided(self, tasks: int, max_users: int) -> PushOptions:
-        """Return the options for ``tasks`` tasks and chunks of ``max_users``: each task has a share of the rate."""
-        others = self.others
-        if (rate := others.get("rate")) is not None:
-            caps = {name: getattr(rate, name) for name in Rate.__struct_fields__}
-            per: dict[str, Any] = {name: None if value is None else value / tasks for name, value in caps.items()}
-            others = {**others, "rate": Share(**per, count=tasks)}
-        batching = msgspec.structs.replace(self.batching, max_users=max(max_users, self.batching.max_users))
-        return msgspec.structs.replace(self, batching=batching, others=others)
-
-    def of_task(self, number: int) -> dict[str, Any]:
-        """Return the arguments of the task with this number."""
-        others = self.others
-        if isinstance(rate := others.get("rate"), Share):
-            others = {**others, "rate": msgspec.structs.replace(rate, index=number)}
-        return {**others, "base_url": self.base_url, "claims": self.claims, "batching": self.batching}
+_IDS = frozenset({"string", "byte", "short", "integer", "long"})
+# Types whose values are sent unchanged; ``_run`` converts the others.
+_VALUES = _IDS | {"boolean", "date", "timestamp", "timestamp_ntz", "array", "struct", "map"}
+# Fields of the manifest that may not differ, in the words of an error.
+_FIXED = {
+    "kind": "another kind (personal=)",
+    "primary_key": "another primary_key",
+    "base_url": "another base_url",
+    "digest": "another message, custom_fields or fields",
+    "claims": "another claim store",
+}
 
 
-class BroadcastSpec(msgspec.Struct, frozen=True):
-    """The message of a broadcast and the columns that it needs, unchecked."""
-
-    message: Any
-    custom_fields: Mapping[str, Any] | None
-    personal: Any
-    fields: Any
-    primary_key: Any
-
-    def __repr__(self) -> str:
-        return f"BroadcastSpec({self.personal!r})"
-
-    def checked_fields(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns that are sent; none if not ``personal``. Raises ConfigurationError, ValidationError."""
-        encode_message(self.message)
-        personal, fields = self.personal, self.fields
-        if personal not in (None, "placeholders", "custom_fields"):
-            raise ConfigurationError(f'personal must be "placeholders", "custom_fields" or None; got {personal!r}')
-        if personal is None:
-            if fields is not None:
-                raise ConfigurationError("fields needs personal=, which says what the fields fill")
-            return ()
-        if fields is None:
-            placeholders = placeholder_names(self.message)
-            fields = [name for name in columns if name in placeholders]
-            if not fields:
-                raise ConfigurationError(
-                    "no placeholder of the message names a column: name the columns to send with fields="
-                )
-        is_list = isinstance(fields, Sequence) and not isinstance(fields, str)
-        if not is_list or not all(isinstance(name, str) for name in fields):
-            raise ConfigurationError('fields must be a list of names of columns, for example ["first_name"]')
-        if not fields or len(set(fields)) < len(fields):
-            raise ConfigurationError("fields must name at least one column, and each once")
-        return tuple(fields)
+def checked_fields(message: Any, personal: object, fields: Any, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that are sent; none if not ``personal``. Raises ConfigurationError, ValidationError."""
+    encode_message(message)
+    if personal not in (None, "placeholders", "custom_fields"):
+        raise ConfigurationError(f'personal must be "placeholders", "custom_fields" or None; got {personal!r}')
+    if personal is None:
+        if fields is not None:
+            raise ConfigurationError("fields needs personal=, which says what the fields fill")
+        return ()
+    if fields is None:
+        placeholders = placeholder_names(message)
+        fields = [name for name in columns if name in placeholders]
+        if not fields:
+            raise ConfigurationError(
+                "no placeholder of the message names a column: name the columns to send with fields="
+            )
+    is_list = isinstance(fields, Sequence) and not isinstance(fields, str)
+    if not is_list or not all(isinstance(name, str) for name in fields):
+        raise ConfigurationError('fields must be a list of names of columns, for example ["first_name"]')
+    if not fields or len(set(fields)) < len(fields):
+        raise ConfigurationError("fields must name at least one column, and each once")
+    return tuple(fields)
 
 
 def checked_options(
@@ -114,7 +80,7 @@ def checked_options(
     api_key: object = None,
     stop_policy: object = None,
     **options: Unpack[SendingOptions],
-) -> PushOptions:
+) -> dict[str, Any]:
     """Return the options of ``push_batches``, checked in the driver. Raises ConfigurationError, TypeError."""
     if isinstance(api_key, str):
         raise ConfigurationError(
@@ -122,37 +88,68 @@ def checked_options(
             "be written into the job, which Spark keeps"
         )
     if api_key is not None and not callable(api_key):
-        raise ConfigurationError(f"api_key must be a callable or None; got {type(api_key).__name__}")
-    if stop_policy is not None and not isinstance(stop_policy, StopPolicy):
-        raise ConfigurationError(
-            f"stop_policy must be a StopPolicy, for example StopPolicy(rejected=0.1); got {type(stop_policy).__name__}"
-        )
+        raise must_be("api_key", "a callable or None", api_key)
+    check_stop_policy(stop_policy)
     # The other options of a client are for one process: they can't be pickled, or would be called in the executors.
     for name in options.keys() - SendingOptions.__optional_keys__:
         raise TypeError(f"broadcast() got an unexpected keyword argument {name!r}")
     settings = AsyncPushClient(base_url, "of-the-executors", **options)._engine.settings
-    others = {**options, "api_key": api_key, "stop_policy": stop_policy}
-    # A copy as a plain text: what is sealed is not pickled.
-    return PushOptions(base_url="".join(settings.base_url), claims=claims, batching=settings.batching, others=others)
+    # The address as a plain text: what is sealed is not pickled.
+    own = {"base_url": "".join(settings.base_url), "batching": settings.batching, "claims": claims}
+    return {**options, **own, "api_key": api_key, "stop_policy": stop_policy}
 
 
-def checked_claims(claims: object, folder: Path) -> tuple[ClaimFactory, str, float]:
+def divided(options: dict[str, Any], tasks: int, max_users: int) -> dict[str, Any]:
+    """Return the options for ``tasks`` tasks and chunks of ``max_users``: each task has a share of the rate."""
+    batching, rate = options["batching"], options.get("rate")
+    others = {"batching": msgspec.structs.replace(batching, max_users=max(max_users, batching.max_users))}
+    if rate is not None:
+        caps = {name: getattr(rate, name) for name in Rate.__struct_fields__}
+        per: dict[str, Any] = {name: None if value is None else value / tasks for name, value in caps.items()}
+        others["rate"] = Share(**per, count=tasks)
+    return {**options, **others}
+
+
+def of_task(options: dict[str, Any], number: int) -> dict[str, Any]:
+    rate = options.get("rate")
+    return {**options, "rate": msgspec.structs.replace(rate, index=number)} if isinstance(rate, Share) else options
+
+
+def checked_claims(claims: object, folder: RunFolder) -> tuple[ClaimFactory, str, float]:
     """Return the function that makes a claim store in each executor, the store's kind, and its ``claim_ttl``."""
     if claims is None:
-        make = partial(DirectoryClaims, folder, claim_ttl=MAX_CLAIM_TTL, timeout=CLAIM_TIMEOUT)
-        return make, OWN_CLAIMS, MAX_CLAIM_TTL
+        return folder.own_claims(), OWN_CLAIMS, MAX_CLAIM_TTL
     if not callable(claims):
-        got = type(claims).__name__
-        raise ConfigurationError(f"claims must be a function that makes a claim store in each executor; got {got}")
-    store = claims()
-    if not isinstance(store, ClaimStore):
-        got = type(store).__name__
-        raise ConfigurationError(f"claims() must return a claim store, for example RedisClaims(...); got {got}")
+        raise must_be("claims", "a function that makes a claim store in each executor", claims)
+    store = checked_store(claims(), "claims()")
     if isinstance(store, MemoryClaims):
         raise ConfigurationError("MemoryClaims ends with its process, and Spark repeats tasks in others: share a store")
     if store.claim_ttl < MIN_CLAIM_TTL:
         raise ConfigurationError("claim_ttl must be a day or more here: no claim may expire during the job")
     return claims, type(store).__qualname__, store.claim_ttl
+
+
+def digest_of(message: Any, custom_fields: Mapping[str, Any] | None, fields: Sequence[str]) -> str:
+    """Return a hash of the message, its custom fields and columns. Raises ValidationError if they can't be sent."""
+    names = [name.encode(errors="surrogatepass") for name in fields]
+    parts = (encode_message(message), encode_custom_fields(custom_fields), names)
+    return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()
+
+
+def mismatch(manifest: Manifest, wanted: Manifest) -> str | None:
+    """Return why the run can't be resumed for the ``wanted`` one, made now; None if it can."""
+    for name, words in _FIXED.items():
+        if getattr(manifest, name) != getattr(wanted, name):
+            return f"the run is of {words}: use another folder for each broadcast"
+    age = wanted.created - manifest.created
+    # The other half is for the sending: no claim may expire before its end.
+    kept = min(wanted.claim_ttl, manifest.claim_ttl)
+    if age > kept / 2:
+        return (
+            f"the run was planned {age / 86400:.1f} days ago, over half of the {kept / 86400:.1f} that its claims are "
+            "kept. Nothing is sent: claims that expire would have users pushed twice. Plan a new run"
+        )
+    return None
 
 
 def session_of(df: object) -> SparkSession:
@@ -171,6 +168,29 @@ def session_of(df: object) -> SparkSession:
     if df.isStreaming:
         raise ValidationError("df is a stream: broadcast each of its batches with foreachBatch, in separate folders")
     return df.sparkSession
+
+
+def check_columns(df: DataFrame, primary_key: str, fields: Sequence[str]) -> None:
+    """Raise ValidationError if a column is missing, there twice, or of a type that can't be sent."""
+    kinds = {field.name: field.dataType for field in df.schema.fields}
+    for name in (primary_key, *fields):
+        option = "primary_key=" if name == primary_key else "fields="
+        if not isinstance(name, str) or name not in kinds:
+            raise missing_column("the frame", str(name), df.columns, option=option)
+        if df.columns.count(name) > 1:
+            raise ValidationError(f"the frame has several columns {printable(name, 60)!r}: rename all but one")
+    key = kinds[primary_key]
+    if key.typeName() not in _IDS and not (key.typeName() == "decimal" and key.scale == 0):
+        raise ValidationError(
+            f"{printable(primary_key, 60)!r} is of type {printable(key.simpleString(), 60)}; user ids are texts or "
+            "whole numbers: cast it to a string"
+        )
+    for name in fields:
+        if kinds[name].typeName() not in _VALUES | {"decimal", "float", "double"}:
+            raise ValidationError(
+                f"column {printable(name, 60)!r} is of type {printable(kinds[name].simpleString(), 60)}, which "
+                "JSON has no form for: leave it out, or cast it to a string"
+            )
 
 
 def check_spark(session: SparkSession, claims: ClaimFactory) -> None:

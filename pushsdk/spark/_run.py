@@ -6,12 +6,15 @@ import os
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+import msgspec
+
 from pushsdk._audience.source import printable
-from pushsdk._core.errors import BroadcastError, ConfigurationError, PushError
+from pushsdk._core.errors import BroadcastError, ConfigurationError, PushError, ValidationError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopPolicy
@@ -20,23 +23,21 @@ from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import SendingOptions
-from pushsdk.spark._claims import has_sentinel, plant_sentinel
-from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, SendingSummary, digest_of, mismatch, uri
-from pushsdk.spark._freeze import check_columns, count, freeze, hashes, schema_of
-from pushsdk.spark._preflight import (
-    ROWS_PER_CHUNK,
-    BroadcastSpec,
-    check_spark,
-    checked_claims,
-    checked_options,
-    session_of,
-)
-from pushsdk.spark._report import SparkReport, report_of
-from pushsdk.spark._tasks import ChunkPartition, SendPartition
+from pushsdk.spark import _preflight as preflight
+from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, SparkReport, has_sentinel, plant_sentinel, uri
+from pushsdk.spark._tasks import EMPTY, NULL, ChunkPartition, SendPartition, chunk_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
+# ISO 8601; times with a zone are in UTC.
+_JSON = {
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "ignoreNullFields": "true",
+}
+_NO_ID = {NULL: "no user id (NULL)", EMPTY: "an empty user id"}
 # Chunks that go from Spark to Python at a time: with 1000 users each, some hundred kilobytes.
 CHUNKS_AT_A_TIME = 16
 # An error of pushsdk in the text of a failed job. The errors' texts hold no ids and no key.
@@ -66,73 +67,67 @@ def broadcast(
     """Push a message to the users of a Spark DataFrame from its executors, to each user once.
 
     The distinct ids of the column ``primary_key`` (texts or whole numbers) are cut into chunks and written to
-    ``run_dir`` as Parquet, in one evaluation of the frame. Then ``tasks`` tasks (default: Spark's parallelism) send the
-    chunks; each chunk is claimed before the first byte of its request leaves, so a task that Spark repeats pushes
-    nobody twice. An existing ``run_dir`` is resumed without evaluating the frame. Driver and executors must see
-    ``run_dir`` under the same path; it holds user ids.
+    ``run_dir``, which driver and executors must see under the same path. Then ``tasks`` tasks (default: Spark's
+    parallelism) send the chunks. An existing ``run_dir`` is resumed without evaluating the frame.
 
     With ``personal`` each row is a separate request: the columns ``fields`` (default: the columns that placeholders
     name) fill the placeholders or become the custom fields. ``claims`` makes another claim store, in each executor.
-    ``base_url`` defaults to the driver's PUSHSDK_BASE_URL. ``api_key`` is a callable; by default executors read
-    PUSHSDK_API_KEY. Both, ``proxy`` and ``headers`` are written into the job. All tasks share ``rate`` in equal
-    parts and send their first chunks in turn. The other options apply to each task.
+    ``api_key`` is a callable; by default executors read PUSHSDK_API_KEY. All tasks share ``rate`` in equal parts; the
+    other options apply to each task.
 
     Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError if the job
     fails: call again with the same arguments to resume; ``read_report`` tells the outcomes so far.
     """
-    client = {"base_url": base_url, "api_key": api_key, "stop_policy": stop_policy, **options}
-    spec = BroadcastSpec(message, custom_fields, personal, fields, primary_key)
-    session, folder = session_of(df), RunFolder(run_dir)
+    session, folder = preflight.session_of(df), RunFolder(run_dir)
     with folder.locked():
-        return _broadcast(df, session, folder, spec, tasks, claims, client)
+        make, store, claim_ttl = preflight.checked_claims(claims, folder)
+        preflight.check_spark(session, make)
+        client = preflight.checked_options(
+            base_url=base_url, claims=make, api_key=api_key, stop_policy=stop_policy, **options
+        )
+        names = preflight.checked_fields(message, personal, fields, df.columns)
+        tasks = session.sparkContext.defaultParallelism if tasks is None else tasks
+        if type(tasks) is not int or tasks < 1:
+            raise ConfigurationError(f"tasks must be a whole number, 1 or more; got {tasks!r}")
+        max_users = client["batching"].max_users
+        wanted = Manifest(
+            run=secrets.token_hex(16),
+            kind=personal or "broadcast",
+            digest=preflight.digest_of(message, custom_fields, names),
+            base_url=client["base_url"],
+            primary_key=primary_key,
+            claims=store,
+            max_users=min(max_users, preflight.ROWS_PER_CHUNK) if personal else max_users,
+            tasks=tasks,
+            created=time.time(),
+            claim_ttl=claim_ttl,
+            version=__version__,
+        )
+        manifest = folder.manifest() or _plan(df, session, folder, names, make, wanted)
+        if problem := preflight.mismatch(manifest, wanted):
+            raise run_file_error(folder.path, problem)
+        report = folder.concluded(manifest)
+        if report is not None and not (report.not_sent or report.unknown):
+            return report
+        # The store would recreate a directory that is gone.
+        if (store == OWN_CLAIMS and not folder.claims.is_dir()) or not has_sentinel(make, manifest.run):
+            raise run_file_error(
+                folder.path,
+                "its claims are gone, or claims= makes another store, so nothing was sent: pass "
+                "the claims= of the first call, or restore the claims folder",
+            )
+        sender = SendPartition(
+            folder=str(folder.path),
+            run=manifest.run,
+            message=message,
+            custom_fields=custom_fields,
+            personal=personal,
+            options=preflight.divided(client, tasks, manifest.max_users),
+        )
+        return _send(session, folder, manifest, sender, tasks)
 
 
-def _broadcast(
-    df: DataFrame,
-    session: SparkSession,
-    folder: RunFolder,
-    spec: BroadcastSpec,
-    tasks: int | None,
-    claims: Callable[[], ClaimStore] | None,
-    client: dict[str, Any],
-) -> SparkReport:
-    make, store, claim_ttl = checked_claims(claims, folder.claims)
-    check_spark(session, make)
-    options = checked_options(claims=make, **client)
-    fields = spec.checked_fields(df.columns)
-    tasks = session.sparkContext.defaultParallelism if tasks is None else tasks
-    if type(tasks) is not int or tasks < 1:
-        raise ConfigurationError(f"tasks must be a whole number, 1 or more; got {tasks!r}")
-    max_users = options.batching.max_users
-    description = {
-        "kind": spec.personal or "broadcast",
-        "digest": digest_of(spec.message, spec.custom_fields, fields),
-        "base_url": options.base_url,
-        "primary_key": spec.primary_key,
-        "claims": store,
-        "claim_ttl": claim_ttl,
-        "max_users": min(max_users, ROWS_PER_CHUNK) if spec.personal else max_users,
-        "tasks": tasks,
-    }
-    manifest = folder.manifest() or _plan(df, session, folder, fields, make, description)
-    problem = mismatch(manifest, description, claim_ttl=claim_ttl)
-    if problem is not None:
-        raise run_file_error(folder.path, problem)
-    concluded = folder.concluded()
-    if concluded is not None and concluded[1].is_final:
-        return report_of(folder, manifest, *concluded)
-    # The store would recreate a directory that is gone.
-    if (store == OWN_CLAIMS and not folder.claims.is_dir()) or not has_sentinel(make, manifest.run):
-        raise run_file_error(folder.path, "its claims are gone, or claims= makes another store: nothing is sent")
-    sender = SendPartition(
-        folder=str(folder.path),
-        run=manifest.run,
-        message=spec.message,
-        custom_fields=spec.custom_fields,
-        personal=spec.personal,
-        options=options.divided(tasks, manifest.max_users),
-    )
-    return _send(session, folder, manifest, sender, tasks)
+# -- the plan ---------------------------------------------------------------------------------------------------------
 
 
 def _plan(
@@ -141,27 +136,112 @@ def _plan(
     folder: RunFolder,
     fields: Sequence[str],
     make: Callable[[], ClaimStore],
-    description: Mapping[str, Any],
+    wanted: Manifest,
 ) -> Manifest:
     """Write the plan and seal it. Nothing is sent before this returns."""
     folder.check_unsealed()
-    primary_key, run = description["primary_key"], secrets.token_hex(16)
-    check_columns(df, primary_key, fields)
-    plan = folder.new_plan(run)
+    preflight.check_columns(df, wanted.primary_key, fields)
+    plan = folder.new_plan(wanted.run)
     try:
-        freeze(df, ChunkPartition(str(plan), description["max_users"]), primary_key=primary_key, fields=fields)
-        counts = count(_own_session(session), folder, plan, primary_key=primary_key)
+        _freeze(df, ChunkPartition(str(plan), wanted.max_users), primary_key=wanted.primary_key, fields=fields)
+        counts = count(_own_session(session), folder, plan, primary_key=wanted.primary_key)
     except BaseException as error:
         folder.drop_plans()
         problem = _pushsdk_error(error)
         if problem is None or isinstance(error, PushError):
             raise  # an error of the frame
         raise run_file_error(folder.path, f"{problem}; nothing was sent") from error
-    folder.new_claims()
-    plant_sentinel(make, run)
-    manifest = Manifest(run=run, created=time.time(), version=__version__, **counts, **description)
+    # Without this folder all users of the run would count as pending.
+    folder.claims.mkdir(mode=0o700, exist_ok=True)
+    plant_sentinel(make, wanted.run)
+    manifest = msgspec.structs.replace(wanted, created=time.time(), **counts)
     folder.seal(manifest)
     return manifest
+
+
+def _freeze(df: DataFrame, partition: ChunkPartition, *, primary_key: str, fields: Sequence[str]) -> None:
+    """Write the plan. If several rows have the same id, any of them counts."""
+    import pyspark.sql.functions as sf
+
+    columns = [_named(df, primary_key).cast("string").alias("user_id")]
+    totals = [sf.count(sf.lit(1)).alias("rows")]
+    if fields:
+        row = sf.struct(*(_value(df, name).alias(name) for name in fields))
+        columns.append(sf.to_json(row, _JSON).alias("fields"))
+        totals.append(sf.first("fields").alias("fields"))
+    # Rows without an id are a group, too, so they are counted in the same evaluation.
+    users = df.select(*columns).groupBy("user_id").agg(*totals)
+    chunks = users.mapInArrow(partition, _schema_of(chunk_schema(personal=bool(fields))))
+    chunks.write.mode("append").parquet(uri(Path(partition.plan)))
+
+
+def count(session: SparkSession, folder: RunFolder, plan: Path, *, primary_key: str) -> dict[str, Any]:
+    """Return the counts of a written plan, for its manifest.
+
+    Raises ValidationError if rows have no id, RunFileError if the plan is not whole.
+    """
+    import pyspark.sql.functions as sf
+
+    frame = session.read.schema(_schema_of(chunk_schema(personal=False))).parquet(uri(plan))
+    bad = sf.when(sf.col("chunk_id").isin(NULL, EMPTY), sf.col("chunk_id"))
+    totals = frame.groupBy(bad.alias("bad")).agg(
+        sf.count(sf.lit(1)).alias("chunks"),
+        sf.count_distinct("chunk_id").alias("ids"),
+        sf.sum(sf.size("user_ids")).alias("users"),
+        sf.sum("rows").alias("rows"),
+    )
+    groups = {row["bad"]: row for row in totals.collect()}
+    missing = [f"{groups[name]['rows']:,} rows have {words}" for name, words in _NO_ID.items() if name in groups]
+    if missing:
+        raise ValidationError(
+            f"{' and '.join(missing)} in {printable(primary_key, 60)!r}: nothing was sent; filter them out"
+        )
+    good = groups.get(None)
+    if good is None:
+        return {}
+    users = frame.select(sf.explode("user_ids").alias("user_id")).agg(*_hashes()).collect()[0]
+    if good["chunks"] != good["ids"] or good["users"] != users["users"]:
+        raise run_file_error(folder.path, "its plan does not read as it was written: nothing was sent; try again")
+    return {
+        "chunks": good["chunks"],
+        "users": good["users"],
+        "duplicates": good["rows"] - good["users"],
+        "checksum": str(users["checksum"]),
+    }
+
+
+def _hashes() -> list[Column]:
+    """Return columns with the number of user ids, and the sum of their hashes, which is the same in any order."""
+    import pyspark.sql.functions as sf
+
+    hashed = sf.xxhash64("user_id").cast("decimal(38,0)")
+    return [sf.count("user_id").alias("users"), sf.coalesce(sf.sum(hashed), sf.lit(0)).alias("checksum")]
+
+
+def _schema_of(schema: Any) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
+def _named(df: DataFrame, name: str) -> Column:
+    """Return the column with exactly this name, whatever characters the name has."""
+    return df["`" + name.replace("`", "``") + "`"]
+
+
+def _value(df: DataFrame, name: str) -> Column:
+    """Return a column as JSON takes it: decimals with all their digits, NaN as NULL."""
+    import pyspark.sql.functions as sf
+
+    column, kind = _named(df, name), df.schema[name].dataType.typeName()
+    if kind == "decimal":
+        return column.cast("string")
+    if kind in ("float", "double"):
+        return sf.when(~sf.isnan(column), column)
+    return column
+
+
+# -- the sending ------------------------------------------------------------------------------------------------------
 
 
 def _send(
@@ -172,16 +252,16 @@ def _send(
 
     session = _own_session(session)
     outcomes, started = folder.new_outcomes(), time.monotonic()
-    plan = session.read.schema(schema_of(plan_schema(manifest.kind != "broadcast")))
+    plan = session.read.schema(_schema_of(plan_schema(manifest.kind != "broadcast")))
     # Partitioned by the chunk's id: round-robin would give a repeated task other chunks.
     chunks = plan.parquet(uri(folder.plan(manifest.run))).repartition(tasks, "chunk_id")
-    schema = schema_of(outcome_schema())
+    schema = _schema_of(outcome_schema())
     try:
         # The only action on this frame: a second action would run the tasks again.
         chunks.mapInArrow(sender, schema).write.mode("append").parquet(uri(outcomes))
         seconds = time.monotonic() - started
         frame = session.read.schema(schema).parquet(uri(outcomes))
-        summary = _summary(frame, outcomes, manifest, seconds=seconds, tasks=tasks)
+        report = _report(frame, outcomes, manifest, seconds=seconds, tasks=tasks)
     except PushError:
         raise
     except Exception as error:
@@ -191,13 +271,14 @@ def _send(
             f"same arguments to send the rest, no user is pushed twice{hint}",
             outcome=Outcome.UNKNOWN,
         ) from error
-    folder.conclude(outcomes, summary)
-    return report_of(folder, manifest, outcomes, summary)
+    report = folder.completed(report, manifest, file=str(outcomes))
+    folder.conclude(outcomes, report)
+    return report
 
 
-def _summary(frame: DataFrame, outcomes: Path, manifest: Manifest, *, seconds: float, tasks: int) -> SendingSummary:
+def _report(frame: DataFrame, outcomes: Path, manifest: Manifest, *, seconds: float, tasks: int) -> SparkReport:
     """Count the outcomes. Raises RunFileError unless they are of every planned user, each once."""
-    rows = frame.groupBy("outcome", "reason").agg(*hashes()).collect()
+    rows = frame.groupBy("outcome", "reason").agg(*_hashes()).collect()
     total, checksum = sum(row["users"] for row in rows), sum(int(row["checksum"]) for row in rows)
     if (total, str(checksum)) != (manifest.users, manifest.checksum):
         raise run_file_error(
@@ -206,12 +287,12 @@ def _summary(frame: DataFrame, outcomes: Path, manifest: Manifest, *, seconds: f
             "files are missing or are not ours; call broadcast with the same arguments to write the outcomes again",
             outcome=Outcome.UNKNOWN,
         )
-    users = dict.fromkeys(Outcome, 0)
+    users: Counter[str] = Counter()
     for row in rows:
-        users[Outcome(row["outcome"])] += row["users"]
+        users[row["outcome"].lower()] += row["users"]
     unsent = [row for row in rows if row["outcome"] == Outcome.NOT_SENT]
     stopped = max(unsent, key=lambda row: row["users"])["reason"] if unsent else None
-    return SendingSummary.of(users, seconds=seconds, stopped=stopped, tasks=tasks)
+    return SparkReport(**dict[str, Any](users), seconds=seconds, stopped=stopped, tasks=tasks)
 
 
 def _own_session(session: SparkSession) -> SparkSession:

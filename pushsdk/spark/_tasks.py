@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk.spark._claims import has_sentinel
-from pushsdk.spark._folder import RunFolder
-from pushsdk.spark._preflight import PushOptions
+from pushsdk.spark._folder import RunFolder, has_sentinel
+from pushsdk.spark._preflight import of_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +39,8 @@ class SendPartition(msgspec.Struct, frozen=True):
     message: Any
     custom_fields: Mapping[str, Any] | None
     personal: Literal["placeholders", "custom_fields"] | None
-    options: PushOptions
+    options: dict[str, Any]
+    """Arguments of ``push_batches``."""
 
     def __repr__(self) -> str:
         return f"SendPartition({self.run!r})"
@@ -50,7 +50,7 @@ class SendPartition(msgspec.Struct, frozen=True):
 
         manifest = RunFolder(self.folder).manifest()
         _check_shared(manifest is not None and manifest.run == self.run)
-        if not has_sentinel(self.options.claims, self.run):
+        if not has_sentinel(self.options["claims"], self.run):
             raise ConfigurationError(
                 "an executor does not see the claims that the driver made: claims= must make a store that all share"
             )
@@ -60,7 +60,7 @@ class SendPartition(msgspec.Struct, frozen=True):
             run=self.run,
             custom_fields=self.custom_fields,
             personal=self.personal,
-            **self.options.of_task(_task_number()),
+            **of_task(self.options, _task_number()),
         )
 
 

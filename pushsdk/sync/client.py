@@ -13,30 +13,27 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NoReturn, Self, Unpack
 
-from pushsdk._audience.chunks import ChunkSource, RequestSource
-from pushsdk._core.address import redacted
+from pushsdk._audience.source import RequestSource, UserSource
+from pushsdk._core.address import redacted, redacted_location
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError, PartialError, PushError
 from pushsdk._core.events import SendAbandoned
 from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
-from pushsdk._core.outcome import Attempt, Outcome
-from pushsdk._core.policy import RetryPolicy, Timeout, check_seconds
+from pushsdk._core.outcome import Outcome
+from pushsdk._core.policy import RetryPolicy, Seconds, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
 from pushsdk._io.sender import guarded
 from pushsdk._public import set_public_module
-from pushsdk._runs.keyed import keyed_sends
-from pushsdk._runs.options import RunPath
-from pushsdk._runs.progress import Progress
+from pushsdk._runs.keyed import KeyedSends
+from pushsdk._runs.pipeline import RunPath
 from pushsdk._runs.report import BroadcastReport
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
 from pushsdk.sync.loop_thread import EXIT_DRAIN, LoopThread, ThreadCall, async_readable, read_ids
-
-__all__ = ["PushClient", "report_abandoned"]
 
 # Seconds between two checks of a ``threading.Event`` that stops a run.
 STOP_CHECK = 0.05
@@ -44,31 +41,24 @@ STOP_CHECK = 0.05
 
 def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall[Receipt]) -> None:
     """Report the outcome of a send whose caller was interrupted. Called in the loop."""
-    engine = client._engine
-    if engine.loop is None:  # interrupted before the first call reached the loop
+    engine, error = client._engine, call.error
+    # Interrupted before the first call reached the loop, or a mistake in the call: nothing was sent.
+    if engine.loop is None or not (error is None or isinstance(error, PushError)):
         return
     users = (user_ids,) if isinstance(user_ids, str) else tuple(dict.fromkeys(user_ids))
-    for outcome, ids, attempts in _outcomes(users, call):
-        engine.counters.abandoned += 1
-        engine.pending.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts))
-
-
-def _outcomes(
-    users: tuple[str, ...], call: ThreadCall[Receipt]
-) -> list[tuple[Outcome, tuple[str, ...], tuple[Attempt, ...]]]:
-    error = call.error
-    if error is None:
-        return [(Outcome.ACCEPTED, users, call.result.attempts)]
+    outcomes = {Outcome.ACCEPTED if error is None else error.outcome: users}
     if isinstance(error, PartialError):
-        return [(outcome, ids, error.attempts) for outcome in Outcome if (ids := error.users(outcome))]
-    # Any other error is a mistake in the call, found before anything was sent.
-    return [(error.outcome, users, error.attempts)] if isinstance(error, PushError) else []
+        outcomes = {outcome: ids for outcome in Outcome if (ids := error.users(outcome))}
+    for outcome, ids in outcomes.items():
+        engine.counters.abandoned += 1
+        attempts = call.result.attempts if error is None else error.attempts
+        engine.pending.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts))
 
 
 class _Portal:
     """The way from a process's threads to one client in one loop."""
 
-    def __init__(self, client: AsyncPushClient, claims: ClaimStore | None) -> None:
+    def __init__(self, client: AsyncPushClient, claims: ClaimStore | str | None) -> None:
         #: The client of this process; replaced in a forked child.
         self.client = client
         self._claims = claims
@@ -105,7 +95,7 @@ class _Portal:
             try:
                 return await client.aclose(drain)
             finally:
-                if claims is not None:
+                if isinstance(claims, ClaimStore):
                     await claims.aclose()
 
         thread = self._thread = LoopThread(close)
@@ -128,19 +118,22 @@ class _Portal:
         self.client = client = self.client.with_options()
         client._engine = Engine(engine.settings)
         client._engine.observer = engine.observer
-        client._keyed = keyed_sends(self._claims, client._engine)
+        client._keyed = None if self._claims is None else KeyedSends(self._claims, client._engine)
 
 
 class PushClient:
     """A client of the push service for code without an event loop: reports the outcome of every user.
 
-    Use ``with PushClient(base_url, api_key) as client:``, or call ``close`` at the end. One client is enough for all
-    threads of a process. After a fork the child has its own thread and connections; calls in flight stay with the
-    parent. A call blocks its thread, even if an event loop runs there: fine in a notebook, but in async code use
-    AsyncPushClient.
+    One client is enough for all threads of a process. After a fork the child has its own thread and connections; calls
+    in flight stay with the parent. A call blocks its thread, even if an event loop runs there: fine in a notebook, but
+    in async code use AsyncPushClient.
 
     ``on_event`` and ``api_key`` callables run in the client's own thread: they must be quick, and must not call the
     client. A client that was not closed is closed when the interpreter exits, with five seconds for calls in flight.
+
+    Example:
+        with PushClient(base_url, api_key) as client:
+            receipt = client.send("user-1", MobilePush(title={"en": "Hello"}, ios_enabled=True))
     """
 
     def __init__(
@@ -148,14 +141,18 @@ class PushClient:
     ) -> None:
         """Check the arguments: those of AsyncPushClient, without ``session``. Nothing is opened yet.
 
-        ``claims`` is used in the client's loop, and closed with the client. Raises ConfigurationError.
+        ``claims`` is used in the client's loop, and closed with the client.
+
+        Raises:
+            ConfigurationError: An argument is missing or wrong.
         """
         base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
+        options["claims"] = claims = redacted_location(options.get("claims"))
         # A session would belong to another loop.
         client = AsyncPushClient(base_url, api_key, session=None, **options)
         # Replaced by ``_enter`` in a forked child.
         self._client = client
-        self._portal = _Portal(client, options.get("claims"))
+        self._portal = _Portal(client, claims)
 
     def __repr__(self) -> str:
         portal = getattr(self, "_portal", None)
@@ -170,11 +167,13 @@ class PushClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self, drain: float = 30.0) -> DrainReport:
+    def close(self, drain: Seconds = 30.0) -> DrainReport:
         """Refuse new calls, wait up to ``drain`` seconds for the calls in flight, cancel the rest, and end the thread.
 
-        May be called from any thread. Cancelled calls get their true outcome, NOT_SENT or UNKNOWN; the report lists
-        their users. A second call does nothing.
+        May be called from any thread. A second call does nothing.
+
+        Returns:
+            The users of the calls that ended meanwhile. Cancelled calls have their true outcome, NOT_SENT or UNKNOWN.
         """
         return self._portal.close(check_seconds("drain", drain, or_zero=True))
 
@@ -184,7 +183,7 @@ class PushClient:
         message: MobilePush | Mapping[str, Any],
         *,
         custom_fields: Mapping[str, Any] | None = None,
-        timeout: Timeout | float | None = None,
+        timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
         idempotency_key: str | None = None,
     ) -> Receipt:
@@ -211,7 +210,7 @@ class PushClient:
         self,
         request: CampaignRequest | Mapping[str, Any],
         *,
-        timeout: Timeout | float | None = None,
+        timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
     ) -> CampaignCreated:
         """Create a push campaign: see ``AsyncPushClient.create_campaign``."""
@@ -220,7 +219,7 @@ class PushClient:
 
     def broadcast(
         self,
-        user_ids: Iterable[str] | ChunkSource,
+        user_ids: Iterable[str] | UserSource,
         message: MobilePush | Mapping[str, Any],
         *,
         custom_fields: Mapping[str, Any] | None = None,
@@ -265,7 +264,7 @@ class PushClient:
         """Resume a run file: see ``AsyncPushClient.resume``, and ``broadcast``."""
         return self._run(ThreadCall(), lambda client, stop: client.resume(run, stop=stop, **options), stop, options)
 
-    def with_options(self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None) -> Self:
+    def with_options(self, *, timeout: Timeout | Seconds | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a client with another timeout or policy. Both share everything else and are closed together."""
         client = object.__new__(type(self))
         client.__dict__ |= self.__dict__
@@ -295,8 +294,28 @@ class PushClient:
         if stop is not None and not isinstance(stop, threading.Event):
             raise ConfigurationError(f"stop must be a threading.Event; got {type(stop).__name__}")
         thread, client = self._enter()
-        options["on_progress"] = _in_caller(options.get("on_progress"), call)
-        call.work = functools.partial(_stoppable, functools.partial(start, client), stop)
+        on_progress = options.get("on_progress")
+        if callable(on_progress):
+            report = guarded("on_progress", on_progress)
+            options["on_progress"] = lambda progress: call.callbacks.put(functools.partial(report, progress))
+
+        async def work() -> BroadcastReport:
+            if stop is None:
+                return await start(client, None)
+            event = asyncio.Event()
+
+            async def watch() -> None:
+                while not stop.is_set():  # noqa: ASYNC110 - a threading.Event can't be awaited
+                    await asyncio.sleep(STOP_CHECK)
+                event.set()
+
+            watcher = asyncio.create_task(watch())
+            try:
+                return await start(client, event)
+            finally:
+                watcher.cancel()
+
+        call.work = work
         return thread.perform(call)
 
     def _enter(self) -> tuple[LoopThread, AsyncPushClient]:
@@ -305,34 +324,6 @@ class PushClient:
             options = self._client._options
             self._client = own.with_options(timeout=options.timeout, retry=options.policy)
         return thread, self._client
-
-
-async def _stoppable(
-    start: Callable[[asyncio.Event | None], Coroutine[Any, Any, BroadcastReport]], stop: threading.Event | None
-) -> BroadcastReport:
-    """Await the run in the loop, and stop it when the caller's event is set."""
-    if stop is None:
-        return await start(None)
-    event = asyncio.Event()
-
-    async def watch() -> None:
-        while not stop.is_set():  # noqa: ASYNC110 - a threading.Event can't be awaited
-            await asyncio.sleep(STOP_CHECK)
-        event.set()
-
-    watcher = asyncio.create_task(watch())
-    try:
-        return await start(event)
-    finally:
-        watcher.cancel()
-
-
-def _in_caller(on_progress: Callable[[Progress], object] | None, call: ThreadCall[Any]) -> Any:
-    """Return an ``on_progress`` for the loop that has the waiting thread call the caller's."""
-    if on_progress is None or not callable(on_progress):
-        return on_progress
-    report = guarded("on_progress", on_progress)
-    return lambda progress: call.callbacks.put(functools.partial(report, progress))
 
 
 def _close_dropped(thread: LoopThread, name: str) -> None:

@@ -22,7 +22,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
-from pushsdk._audience.chunks import ChunkSource, RequestSource
+from pushsdk._audience.source import RequestSource, UserSource
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ClientClosedError, ConfigurationError, OutcomeUnknownError, ValidationError
 from pushsdk._core.results import DrainReport
@@ -37,10 +37,8 @@ EXIT_CLOSE = 1.0
 CANCEL_TIMEOUT = 5.0
 # Seconds of one wait: on Windows a waiting thread notices no signal, such as Ctrl-C.
 WAIT_STEP = 0.5
-# A block of items goes to the loop after so many items or seconds. The clock is checked after every CLOCK_EVERY items.
-BLOCK = 10_000
-BLOCK_SECONDS = 0.02
-CLOCK_EVERY = 50
+# Items that go to the loop together: a slow iterable is reported and stopped after so many.
+BLOCK = 1_000
 # Values that the loop itself can read without blocking, or rejects.
 IN_MEMORY = (str, bytes, bytearray, memoryview, Mapping, list, tuple, set, frozenset, range)
 
@@ -345,56 +343,32 @@ def async_readable(name: str, items: object, request: Request) -> Any:
         raise ValidationError(
             f"{name} must be a plain iterable, or use AsyncPushClient; got {type(items).__name__}, an async iterable"
         )
-    if isinstance(items, (*IN_MEMORY, ChunkSource, RequestSource)) or not isinstance(items, Iterable):
+    if isinstance(items, (*IN_MEMORY, UserSource, RequestSource)) or not isinstance(items, Iterable):
         return items
-    return Reader(items, request)
+    return in_blocks(items, request)
 
 
-class Reader:
-    """An async iterable over a plain one, which the waiting thread reads in blocks when ``request`` asks it to."""
+async def in_blocks(items: Iterable[Any], request: Request, *, block: int = BLOCK) -> AsyncGenerator[Any]:
+    """Iterate over a plain iterable, which the waiting thread reads in blocks when ``request`` asks it to."""
+    # Calls iter() at the first item, in the waiting thread.
+    source = itertools.chain.from_iterable((items,))
 
-    def __init__(self, items: Iterable[Any], request: Request, *, block: int = BLOCK, step: int = CLOCK_EVERY) -> None:
-        self._items = items
-        self._request = request
-        self._block = block
-        self._step = step
-        # Set in the reading thread, at the first block.
-        self._iterator: Iterator[Any] | None = None
-
-    async def __aiter__(self) -> AsyncGenerator[Any]:
-        while True:
-            block: Future[list[Any]] = Future()
-            self._request(functools.partial(self._deliver, block))
+    def read(future: Future[list[Any]]) -> None:
+        if future.set_running_or_notify_cancel():
             try:
-                items = await asyncio.wrap_future(block)
-            except asyncio.CancelledError:
-                # The thread no longer waits, or the client was closed.
-                raise ClientClosedError(
-                    "the client was closed before the plan was finished: nothing was sent"
-                ) from None
-            if not items:
-                return
-            for item in items:
-                yield item
+                future.set_result(list(itertools.islice(source, block)))
+            except Exception as error:  # noqa: BLE001 - raised again in the loop
+                future.set_exception(error)
 
-    def _deliver(self, block: Future[list[Any]]) -> None:
-        """Read a block in the waiting thread. An exception of the iterable is raised in the loop."""
-        if not block.set_running_or_notify_cancel():
-            return
+    while True:
+        future: Future[list[Any]] = Future()
+        request(functools.partial(read, future))
         try:
-            items = self._read_block()
-        except Exception as error:  # noqa: BLE001 - raised again in the loop
-            block.set_exception(error)
-        else:
-            block.set_result(items)
-
-    def _read_block(self) -> list[Any]:
-        if self._iterator is None:
-            self._iterator = iter(self._items)
-        block: list[Any] = []
-        deadline = time.monotonic() + BLOCK_SECONDS
-        while items := list(itertools.islice(self._iterator, self._step)):
-            block += items
-            if len(block) >= self._block or time.monotonic() >= deadline:
-                break
-        return block
+            values = await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            # The thread no longer waits, or the client was closed.
+            raise ClientClosedError("the client was closed before the plan was finished: nothing was sent") from None
+        if not values:
+            return
+        for value in values:
+            yield value

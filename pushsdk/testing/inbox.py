@@ -7,21 +7,19 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from pushsdk._core.placeholders import render
+from pushsdk._core.placeholders import TEXTS, render
 from pushsdk._core.words import count as counted
 from pushsdk._public import set_public_module
-from pushsdk.emulator import Campaign, Emulator, Fault, Inbox, Push, ServiceLimits
+from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
 from pushsdk.emulator.faults import preset
 from pushsdk.emulator.store.records import Delivered, RequestSummary
 from pushsdk.emulator.store.search import parse
 from pushsdk.testing.messages import quoted, show_fault, show_texts, show_users, summary
-
-__all__ = ["EmulatorThread", "FaultContext", "PushInbox", "SentPush"]
 
 T = TypeVar("T")
 
@@ -40,24 +38,21 @@ class EmulatorThread:
 
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
+        self._loop: Future[asyncio.AbstractEventLoop] = Future()  # set by the thread
         self._thread = threading.Thread(target=self._run, name="pushsdk-emulator", daemon=True)
-        self._loop: Future[asyncio.AbstractEventLoop] = Future()  # set by the thread, once the emulator is open
-        self._stopped = asyncio.Event()  # belongs to the thread's loop
 
     def __enter__(self) -> Self:
         self._thread.start()
         try:
-            self._loop.result()
+            self.submit(self.emulator.__aenter__()).result()
         except BaseException:
-            self._thread.join()
+            self._stop()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.result().call_soon_threadsafe(self._stopped.set)
-        self._thread.join()
+    def __exit__(self, *_: object) -> None:
+        self.submit(self.emulator.__aexit__(None, None, None)).result()
+        self._stop()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine in the emulator's loop."""
@@ -66,19 +61,13 @@ class EmulatorThread:
     def _run(self) -> None:
         # The tests may have set another event loop policy; its loops may lack what the emulator needs.
         with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-            runner.run(self._serve())
+            self._loop.set_result(runner.get_loop())
+            runner.get_loop().run_forever()
 
-    async def _serve(self) -> None:
-        try:
-            await self.emulator.__aenter__()
-        except BaseException as error:  # noqa: BLE001 - raised by __enter__
-            self._loop.set_exception(error)
-            return
-        try:
-            self._loop.set_result(asyncio.get_running_loop())
-            await self._stopped.wait()
-        finally:
-            await self.emulator.__aexit__(None, None, None)
+    def _stop(self) -> None:
+        loop = self._loop.result()
+        loop.call_soon_threadsafe(loop.stop)
+        self._thread.join()
 
 
 class SentPush(Struct, frozen=True, kw_only=True):
@@ -107,10 +96,10 @@ def _sent_push(
     content = msgspec.json.decode(source.body)
     message, custom_fields = content.get("message", {}), content.get("customFields")
     values = fields or custom_fields or {}
-    title, subtitle, text = (
-        {language: render(template, values) for language, template in message.get(part, {}).items()}
-        for part in ("title", "subtitle", "body")
-    )
+    texts = {
+        part: {language: render(template, values) for language, template in message.get(part, {}).items()}
+        for part in TEXTS
+    }
     return SentPush(
         id=source.id,
         time=source.time,
@@ -118,9 +107,7 @@ def _sent_push(
         message=message,
         custom_fields=custom_fields,
         campaign=campaign,
-        title=title,
-        subtitle=subtitle,
-        body=text,
+        **texts,
     )
 
 
@@ -130,25 +117,17 @@ class FaultContext:
     A fault that never fired fails the test: the test did not exercise the failure.
     """
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        faults: Sequence[Fault],
-        *,
-        summarize: Callable[[Sequence[RequestSummary]], str],
-        needed: Literal["each", "any", "none"],
-        seed: int,
-    ) -> None:
-        self._inbox = inbox
+    def __init__(self, push: "PushInbox", faults: Sequence[Fault], *, required: int, seed: int) -> None:
+        self._push = push
+        self._inbox = push._inbox
         self._faults = faults
-        self._summarize = summarize
-        self._needed = needed  # the faults that must fire
+        self._required = required  # number of faults that must fire
         self._seed = seed
-        self._added = inbox.adding(faults, seed=seed)
+        self._added = self._inbox.adding(faults, seed=seed)
         self._counts: Callable[[], Mapping[str, int]] = dict  # set by __enter__
         self._newest = 0  # id of the last request before; set by __enter__
         #: Message of a failure that no error has raised yet; set by __enter__ and __exit__.
-        self.pending_failure: str | None = None if needed == "none" else self._never_used()
+        self.pending_failure: str | None = self._never_used() if required else None
 
     @property
     def hits(self) -> int:
@@ -168,7 +147,7 @@ class FaultContext:
         counts = list(self._counts().values())
         self._added.__exit__(kind, error, trace)
         idle = [fault for fault, hits in zip(self._faults, counts, strict=True) if not hits]
-        if self._needed == "none" or not idle or (self._needed == "any" and len(idle) < len(self._faults)):
+        if len(counts) - len(idle) >= self._required:
             return
         if error is None:
             raise AssertionError(self._never_fired(idle))
@@ -185,7 +164,7 @@ class FaultContext:
             why = f"none won its draw (seed={self._seed})"
         else:
             why = "no request met the conditions"
-        return f"{which} never fired: {why}. {_OPTIONAL}\n{_calls(idle)}\n\n{self._summarize(requests)}"
+        return f"{which} never fired: {why}. {_OPTIONAL}\n{_calls(idle)}\n\n{self._push._summarize(requests)}"
 
     def _never_used(self) -> str:
         which = "This fault was" if len(self._faults) == 1 else "These faults were"
@@ -342,7 +321,8 @@ class PushInbox:
             for change in self._changes(line, count, condition, timeout):
                 change.result()
         except AssertionError as error:
-            if _in_loop():
+            with suppress(RuntimeError):
+                asyncio.get_running_loop()
                 error.add_note(_BLOCKS)
             raise
         return self._all_sent(line)
@@ -373,14 +353,14 @@ class PushInbox:
         """
         if not faults:
             raise ValueError("fault() needs a fault: push.fault(Fault.status(503)), or push.faults('flaky')")
-        return self._context(faults, "each" if required else "none", seed)
+        return self._context(faults, len(faults) if required else 0, seed)
 
     def faults(self, name: str, *, required: bool = True, seed: int = 0) -> FaultContext:
         """Return such a context manager for a preset, for example ``flaky``. At least one of its faults must fire."""
-        return self._context(preset(name).faults, "any" if required else "none", seed)
+        return self._context(preset(name).faults, int(required), seed)
 
-    def _context(self, faults: Sequence[Fault], needed: Literal["each", "any", "none"], seed: int) -> FaultContext:
-        context = FaultContext(self._inbox, faults, summarize=self._summarize, needed=needed, seed=seed)
+    def _context(self, faults: Sequence[Fault], required: int, seed: int) -> FaultContext:
+        context = FaultContext(self, faults, required=required, seed=seed)
         self._contexts.append(context)
         return context
 
@@ -439,14 +419,6 @@ class PushInbox:
         received = self._inbox.requests()
         elsewhere = self.emulator.requests - self._before - len(received)
         return summary(received if requests is None else requests, elsewhere=max(0, elsewhere))
-
-
-def _in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 async def _within(seconds: float, work: Any) -> None:

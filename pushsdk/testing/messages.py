@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from pushsdk._core.words import count as counted
 from pushsdk.emulator import Fault
 from pushsdk.emulator.store.records import RequestSummary
@@ -12,7 +14,6 @@ from pushsdk.emulator.store.records import RequestSummary
 _MAX_ROWS = 20  # requests, or users
 _MAX_CHARACTERS = 60  # per text
 _MAX_TEXTS = 3  # languages
-_DEFAULTS: tuple[object, ...] = (None, "", {})
 
 
 def quoted(text: str) -> str:
@@ -22,9 +23,8 @@ def quoted(text: str) -> str:
 
 def show_fault(fault: Fault) -> str:
     """Return the call that makes this fault, as in a test."""
-    fields = {name: getattr(fault, name) for name in fault.__struct_fields__}
-    arguments = [f"{name}={value!r}" for name, value in fields.items() if value not in _DEFAULTS]
-    return f"Fault.{fault.__struct_config__.tag}({', '.join(arguments)})"
+    fields = msgspec.to_builtins(fault)  # without defaults
+    return f"Fault.{fields.pop('fault')}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
 
 def show_texts(texts: Mapping[str, str]) -> str:

@@ -23,8 +23,6 @@ from pushsdk._public import set_public_module
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions
 
-__all__ = ["FakeRequest", "FakeResponse", "FakeService"]
-
 _BASE_URL = "https://push.example/external/api"
 
 
@@ -107,16 +105,7 @@ class FakeRequest:
     """
 
     def __init__(
-        self,
-        path: str,
-        body: bytes,
-        api_key: str,
-        *,
-        evidence: Evidence,
-        read: bool,
-        tally: Counter[str],
-        headers: Mapping[str, str] | None = None,
-        claim: Claim | None = None,
+        self, path: str, body: bytes, api_key: str, headers: Mapping[str, str] | None, claim: Claim | None
     ) -> None:
         self.path = path
         self.api_key = api_key
@@ -124,10 +113,7 @@ class FakeRequest:
         self._set_body(body)
         self.started: float = asyncio.get_running_loop().time()
         self.ended: float | None = None  # set by the service, even if the request fails
-        self.accepted: bool = False  # set by _accept
-        self._evidence = evidence
-        self._read = read
-        self._tally = tally
+        self.accepted: bool = False  # set by the service
         self._claim = claim
         # False while the client claims the users, and after a claim that was refused or cancelled.
         self._is_sent = True
@@ -147,56 +133,18 @@ class FakeRequest:
     def __repr__(self) -> str:
         return f"FakeRequest({self.path!r}, users={len(self.user_ids)}, accepted={self.accepted})"
 
-    async def _receive(self, response: FakeResponse) -> None:
-        """Let the request meet its fate."""
-        if response.connecting:
-            await asyncio.sleep(response.connecting)
-        if response.leaves != "nothing":
-            if not await self._claim_users():
-                return
-            self._write(whole=response.leaves == "all")
-        if response.failure is None and response.code is None:
-            self._accept(response)
-            await asyncio.get_running_loop().create_future()
-        await asyncio.sleep(response.after / 2)
-        self._accept(response)
-        await asyncio.sleep(response.after / 2)
-        if response.usual and self.path == CREATE_CAMPAIGN.path:
-            self._respond(200, {"Content-Type": "application/json"}, b'{"uuid": "%b"}' % str(uuid.uuid4()).encode())
-        elif response.code is not None:
-            self._respond(response.code, response.headers, response.body)
-        self._evidence.reused = response.reused
-        self._evidence.failure = response.failure
-        self._evidence.reason = "" if response.failure is None else "FakeError"
-
-    async def _claim_users(self) -> bool:
+    async def _claim_users(self, evidence: Evidence) -> bool:
         """Claim the users, as a client does once it is connected. Return False if no user is left to send to."""
         claim, self._claim = self._claim, None
         if claim is not None:
             self._is_sent = False
             body = await claim()
             if body is None:
-                self._evidence.failure = Failure.UNCLAIMED
+                evidence.failure = Failure.UNCLAIMED
                 return False
             self._is_sent = True
             self._set_body(body)
         return True
-
-    def _accept(self, response: FakeResponse) -> None:
-        if response.accepted:
-            self.accepted = True
-            self._tally.update(self.user_ids)
-
-    def _write(self, *, whole: bool = True) -> None:
-        self._evidence.started_writing = True
-        self._evidence.written = whole
-
-    def _respond(self, status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> None:
-        evidence = self._evidence
-        evidence.status = status
-        if status != 204 or self._read:
-            evidence.headers = CIMultiDict(headers or {})
-            evidence.body = body
 
 
 class FakeService:
@@ -205,8 +153,6 @@ class FakeService:
     The first requests get the ``responses`` in turn, all others get ``then``: a `FakeResponse`, or a function of the
     request that returns one. In a test under `virtual_time`, latencies and the client's delays take no time.
     """
-
-    _request: type[FakeRequest] = FakeRequest
 
     def __init__(
         self, *responses: FakeResponse, then: FakeResponse | Callable[[FakeRequest], FakeResponse] | None = None
@@ -268,45 +214,65 @@ class FakeService:
     ) -> None:
         """Receive a request; called by the client."""
         evidence.touched = True
-        headers = None if span is None else span.headers
-        request = self._request(
-            operation.path,
-            body,
-            str(key),
-            evidence=evidence,
-            read=operation.returns_body,
-            tally=self._tally,
-            headers=headers,
-            claim=claim,
-        )
+        request = FakeRequest(operation.path, body, str(key), None if span is None else span.headers, claim)
         self.requests.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        scripted = self._responses.pop(0) if self._responses else None
         try:
             with nullcontext() if span is None else span.current():
-                await self._serve_request(request)
+                await self._serve_request(request, scripted or self._then, evidence, read=operation.returns_body)
         finally:
             if not request._is_sent:
                 # No byte left the client, so the service never saw the request.
                 self.requests.remove(request)
+                self._responses[:0] = filter(None, [scripted])
             request.ended = asyncio.get_running_loop().time()
             self.in_flight -= 1
 
     async def close(self) -> None:
         """Do nothing, as nothing is open; called by the client."""
 
-    async def _serve_request(self, request: FakeRequest) -> None:
-        scripted = self._responses.pop(0) if self._responses else None
-        response = scripted or self._then
-        try:
-            if isinstance(response, FakeResponse):
-                await request._receive(response)
-            elif await request._claim_users():
-                # Claimed first, since the function is to see the users that are sent to.
-                await request._receive(response(request))
-        finally:
-            if not request._is_sent and scripted is not None:
-                self._responses.insert(0, scripted)
+    async def _serve_request(
+        self,
+        request: FakeRequest,
+        response: FakeResponse | Callable[[FakeRequest], FakeResponse],
+        evidence: Evidence,
+        *,
+        read: bool,
+    ) -> None:
+        """Let the request meet its fate. Without ``read`` the client does not read the body of a 204."""
+        if not isinstance(response, FakeResponse):
+            # Claimed first, since the function is to see the users that are sent to.
+            if not await request._claim_users(evidence):
+                return
+            response = response(request)
+        if response.connecting:
+            await asyncio.sleep(response.connecting)
+        if response.leaves != "nothing":
+            if not await request._claim_users(evidence):
+                return
+            evidence.started_writing = True
+            evidence.written = response.leaves == "all"
+        await asyncio.sleep(response.after / 2)
+        if response.accepted:
+            request.accepted = True
+            self._tally.update(request.user_ids)
+        if response.failure is None and response.code is None:
+            await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(response.after / 2)
+        status, headers, body = response.code, response.headers, response.body
+        if response.usual and request.path == CREATE_CAMPAIGN.path:
+            status, headers = 200, {"Content-Type": "application/json"}
+            body = b'{"uuid": "%b"}' % str(uuid.uuid4()).encode()
+        evidence.status = status
+        if status is not None and 200 <= status < 300:
+            evidence.latency = response.after
+        if status is not None and (status != 204 or read):
+            evidence.headers, evidence.body = CIMultiDict(headers), body
+        evidence.reused = response.reused
+        evidence.failure = response.failure
+        evidence.reason = "" if response.failure is None else "FakeError"
 
 
 async def _run_inline(work: Callable[[], Any]) -> Any:

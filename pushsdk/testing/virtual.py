@@ -14,8 +14,6 @@ from typing import Any, ParamSpec
 
 from pushsdk._public import set_public_module
 
-__all__ = ["HangError", "VirtualLoop", "virtual_time"]
-
 P = ParamSpec("P")
 # Not a round number, so that a test fails if it confuses absolute and relative times.
 _START = 1000.0013

@@ -25,9 +25,9 @@ def claims(tmp_path: Path) -> Callable[[], ClaimStore]:
 def no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
-    left = [thread for thread in threading.enumerate() if thread.name.startswith("pushsdk") and thread not in before]
-    for thread in left:
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("pushsdk") and thread not in before]
+    for thread in threads:
         if thread.name == "pushsdk-claims":
             # The thread ends soon: the store does not wait for it.
             thread.join(HANGS)
-    assert [thread.name for thread in left if thread.is_alive() and thread.name != "pushsdk-work"] == []
+    assert [thread.name for thread in threads if thread.is_alive() and thread.name != "pushsdk-work"] == []

@@ -47,7 +47,7 @@ def test_the_schemas_have_the_documented_columns() -> None:
     assert plan_schema(False).names == ["chunk_id", "user_ids"]
     assert plan_schema(True).names == ["chunk_id", "user_ids", "fields"]
     assert outcome_schema().names == ["user_id", "outcome", "status", "reason"]
-    assert [str(each) for each in outcome_schema().types] == ["string", "string", "int32", "string"]
+    assert [str(type_) for type_ in outcome_schema().types] == ["string", "string", "int32", "string"]
     assert all(plan_schema(True).field(name).type.value_type == pa.string() for name in ("user_ids", "fields"))
 
 
@@ -55,11 +55,11 @@ def test_the_schemas_have_the_documented_columns() -> None:
 
 
 def test_a_chunk_has_the_key_and_fingerprint_of_a_send_of_it() -> None:
-    (made,) = chunks(batch(), custom_fields={"a": 1})
+    (pieces,) = chunks(batch(), custom_fields={"a": 1})
     message = json.dumps(MESSAGE, separators=(",", ":")).encode()
-    assert made.key == digest_of("spring/one")
-    assert made.payloads == ((b'"user-s3cret"', message, b'{"a":1}'),)
-    assert made.fingerprint == fingerprint_of("spring/one", URL, [(b'"user-s3cret"', message, b'{"a":1}')])
+    assert pieces.key == digest_of("spring/one")
+    assert pieces.payloads == ((b'"user-s3cret"', message, b'{"a":1}'),)
+    assert pieces.fingerprint == fingerprint_of("spring/one", URL, [(b'"user-s3cret"', message, b'{"a":1}')])
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_chunk_has_the_key_and_fingerprint_of_a_send_of_it() -> None:
         {"user_ids": [["another"]]},
         {"fields": [['{"name":"another"}']]},
     ],
-    ids=lambda each: next(iter(each)),
+    ids=lambda rows: next(iter(rows)),
 )
 def test_everything_sent_is_part_of_the_fingerprint(other: dict[str, Any]) -> None:
     base = batch(fields=[['{"name":"x"}']])
@@ -79,7 +79,7 @@ def test_everything_sent_is_part_of_the_fingerprint(other: dict[str, Any]) -> No
 
 
 def test_users_in_another_order_are_another_chunk() -> None:
-    ours, theirs = (chunks(batch(user_ids=[each]))[0] for each in (["a", "b"], ["b", "a"]))
+    ours, theirs = (chunks(batch(user_ids=[ids]))[0] for ids in (["a", "b"], ["b", "a"]))
     assert ours.fingerprint != theirs.fingerprint
 
 
@@ -87,15 +87,17 @@ def test_users_in_another_order_are_another_chunk() -> None:
 def test_a_personal_chunk_has_a_request_for_each_user(names: list[str]) -> None:
     fields = [json.dumps({"name": name}) for name in names]
     ids = [f"user-{number}" for number in range(len(names))]
-    (made,) = chunks(batch(user_ids=[ids], fields=[fields]), personal="placeholders")
-    assert made.users == ids
-    assert [json.loads(each) for each, _, _ in made.payloads] == ids
-    assert [json.loads(message)["body"]["en"] for _, message, _ in made.payloads] == [f"Hello {each}" for each in names]
+    (pieces,) = chunks(batch(user_ids=[ids], fields=[fields]), personal="placeholders")
+    assert pieces.users == ids
+    assert [json.loads(name) for name, _, _ in pieces.payloads] == ids
+    assert [json.loads(message)["body"]["en"] for _, message, _ in pieces.payloads] == [
+        f"Hello {name}" for name in names
+    ]
 
 
 def test_the_repr_of_a_chunk_shows_no_user() -> None:
-    (made,) = chunks(batch())
-    assert repr(made) == "PreparedChunk(users=1)"
+    (pieces,) = chunks(batch())
+    assert repr(pieces) == "PreparedChunk(users=1)"
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -138,35 +140,37 @@ BAD_FIELDS: list[tuple[str, dict[str, Any], str]] = [
 
 
 def refusal(columns: dict[str, Any], **options: Any) -> str:
-    there = {"chunk_id": ["one"], "user_ids": [[SECRET]], **columns}
-    made = pa.RecordBatch.from_pydict({name: column for name, column in there.items() if column is not None})
-    with pytest.raises(ValidationError) as caught:
-        chunks(made, **options)
-    assert "s3cret" not in f"{caught.value!r} {caught.value.__cause__!r}"
-    return str(caught.value)
+    values = {"chunk_id": ["one"], "user_ids": [[SECRET]], **columns}
+    record_batch = pa.RecordBatch.from_pydict({name: column for name, column in values.items() if column is not None})
+    with pytest.raises(ValidationError) as excinfo:
+        chunks(record_batch, **options)
+    assert "s3cret" not in f"{excinfo.value!r} {excinfo.value.__cause__!r}"
+    return str(excinfo.value)
 
 
-@pytest.mark.parametrize(("columns", "why"), [each[1:] for each in BAD], ids=[name for name, *_ in BAD])
-def test_a_row_that_is_not_a_chunk_is_an_error(columns: dict[str, Any], why: str) -> None:
-    assert re.search(why, refusal(columns))
+@pytest.mark.parametrize(("columns", "reason"), [case[1:] for case in BAD], ids=[name for name, *_ in BAD])
+def test_a_row_that_is_not_a_chunk_is_an_error(columns: dict[str, Any], reason: str) -> None:
+    assert re.search(reason, refusal(columns))
 
 
-@pytest.mark.parametrize(("columns", "why"), [each[1:] for each in BAD_FIELDS], ids=[name for name, *_ in BAD_FIELDS])
-def test_fields_that_are_not_objects_are_an_error(columns: dict[str, Any], why: str) -> None:
-    assert re.search(why, refusal(columns, personal="custom_fields"))
+@pytest.mark.parametrize(
+    ("columns", "reason"), [case[1:] for case in BAD_FIELDS], ids=[name for name, *_ in BAD_FIELDS]
+)
+def test_fields_that_are_not_objects_are_an_error(columns: dict[str, Any], reason: str) -> None:
+    assert re.search(reason, refusal(columns, personal="custom_fields"))
 
 
 def test_a_column_that_is_there_twice_is_an_error() -> None:
     ids = pa.array([["a"]])
-    made = pa.RecordBatch.from_arrays([pa.array(["one"]), ids, ids], ["chunk_id", "user_ids", "user_ids"])
+    record_batch = pa.RecordBatch.from_arrays([pa.array(["one"]), ids, ids], ["chunk_id", "user_ids", "user_ids"])
     with pytest.raises(ValidationError, match="column user_ids is there twice"):
-        chunks(made)
+        chunks(record_batch)
 
 
 def test_dictionary_encoded_lists_are_accepted() -> None:
     ids = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), pa.array([["a"], ["b", "c"]]))
-    made = pa.RecordBatch.from_arrays([pa.array(["1", "2", "3"]), ids], ["chunk_id", "user_ids"])
-    assert [each.users for each in chunks(made)] == [["b", "c"], ["a"], ["b", "c"]]
+    record_batch = pa.RecordBatch.from_arrays([pa.array(["1", "2", "3"]), ids], ["chunk_id", "user_ids"])
+    assert [chunk.users for chunk in chunks(record_batch)] == [["b", "c"], ["a"], ["b", "c"]]
 
 
 # -- in the middle ----------------------------------------------------------------------------------------------------
@@ -175,11 +179,11 @@ def test_dictionary_encoded_lists_are_accepted() -> None:
 def test_a_bad_row_in_the_middle_loses_no_outcome(push_env: PushInbox, claims: Callable[[], ClaimStore]) -> None:
     batches = plan(200, rows=1)
     bad = pa.RecordBatch.from_pydict({"chunk_id": ["bad"], "user_ids": [[None]]}, schema=plan_schema(False))
-    found: list[pa.RecordBatch] = []
+    items: list[pa.RecordBatch] = []
     with pytest.raises(ValidationError, match="column user_ids, chunk bad: 1 of 1 values are null"):
-        found.extend(push_batches([*batches, bad], MESSAGE, run="spring", claims=claims))
-    said = {each for each, one in told(found).items() if one.outcome == "ACCEPTED"}
-    assert said == set(push_env.users())
+        items.extend(push_batches([*batches, bad], MESSAGE, run="spring", claims=claims))
+    accepted = {user for user, one in told(items).items() if one.outcome == "ACCEPTED"}
+    assert accepted == set(push_env.users())
     assert counts(push_batches(batches, MESSAGE, run="spring", claims=claims)) == {"ACCEPTED": 200}
     push_env.assert_no_duplicates()
 
@@ -190,7 +194,7 @@ def test_a_chunk_claimed_for_another_payload_is_an_error_and_not_sent(
     list(push_batches(plan(10), MESSAGE, run="spring", claims=claims))
     with pytest.raises(
         ValidationError, match="chunk chunk-0: it was claimed in this run for another payload"
-    ) as caught:
+    ) as excinfo:
         list(push_batches(plan(10), {"title": {"en": "Summer"}}, run="spring", claims=claims))
-    assert user(0) not in str(caught.value)
+    assert user(0) not in str(excinfo.value)
     assert push_env.users() == Counter(user(number) for number in range(10))

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.arrow_plans import MESSAGE, Told, plan, told, user
+from support.arrow_plans import MESSAGE, ReportedUser, plan, told, user
 from support.fake_service import FakeService, answer, client_of, hang, lost, refused, start
 from support.shaky_claims import ShakyClaims
 from support.virtual_time import virtual
@@ -44,14 +44,14 @@ class Fetched:
     def __init__(self) -> None:
         self.all: list[Any] = []
 
-    def put(self, each: Any) -> None:
-        self.all.append(each)
+    def put(self, item: Any) -> None:
+        self.all.append(item)
 
     def qsize(self) -> int:
         return 0
 
 
-class Run:
+class DispatcherRun:
     """One dispatcher, and what it handed out."""
 
     def __init__(
@@ -80,24 +80,24 @@ class Run:
             outcomes=self.box,  # type: ignore[arg-type]
         )
 
-    async def send(self, users: int, *, size: int = 10, every: float = 0.0) -> dict[str, Told]:
+    async def send(self, users: int, *, size: int = 10, every: float = 0.0) -> dict[str, ReportedUser]:
         """Send a whole plan, one chunk every so many seconds."""
         batches = plan(users, size=size, personal=self.recipe.personal is not None)
         await self.dispatcher.run(self._fed(self.recipe.chunks(batches), every))
         return self.told()
 
-    def told(self) -> dict[str, Told]:
-        return told(each() for each in self.box.all)
+    def told(self) -> dict[str, ReportedUser]:
+        return told(batch() for batch in self.box.all)
 
-    async def _fed(self, chunks: Iterable[PreparedChunk], every: float) -> AsyncIterator[PreparedChunk]:
+    async def _fed(self, chunks: Iterable[PreparedChunk], interval: float) -> AsyncIterator[PreparedChunk]:
         for chunk in chunks:
-            if every:
-                await asyncio.sleep(every)
+            if interval:
+                await asyncio.sleep(interval)
             yield chunk
 
 
-def outcomes(found: dict[str, Told]) -> Counter[str]:
-    return Counter(each.outcome for each in found.values())
+def outcomes(rows: dict[str, ReportedUser]) -> Counter[str]:
+    return Counter(row.outcome for row in rows.values())
 
 
 def now() -> float:
@@ -112,9 +112,9 @@ def now() -> float:
 async def test_an_outage_is_waited_out_beyond_every_number_of_attempts_and_budget() -> None:
     service = FakeService(*[refused()] * 300)
     async with client_of(service, retry=RetryPolicy.none()) as client:
-        found = await Run(client, MemoryClaims()).send(300)
+        rows = await DispatcherRun(client, MemoryClaims()).send(300)
         assert client.stats().retry_tokens == 500
-    assert outcomes(found) == {"ACCEPTED": 300}
+    assert outcomes(rows) == {"ACCEPTED": 300}
     assert now() > 10.0
 
 
@@ -122,11 +122,11 @@ async def test_an_outage_is_waited_out_beyond_every_number_of_attempts_and_budge
 async def test_no_user_is_claimed_while_a_chunk_waits() -> None:
     service, claims = FakeService(answer(503, {"Retry-After": "5"})), ShakyClaims()
     async with client_of(service) as client:
-        running = start(Run(client, claims).send(10))
+        running = start(DispatcherRun(client, claims).send(10))
         await asyncio.sleep(3.0)
         assert claims.states() == [[UserState.PENDING] * 10]
-        found = await running
-    assert (outcomes(found), claims.ops) == ({"ACCEPTED": 10}, ["get", "add", "swap", "swap", "swap"])
+        rows = await running
+    assert (outcomes(rows), claims.ops) == ({"ACCEPTED": 10}, ["get", "add", "swap", "swap", "swap"])
     assert claims.states() == [[UserState.ACCEPTED] * 10]
 
 
@@ -140,9 +140,9 @@ async def test_only_the_rest_of_a_partly_accepted_chunk_is_sent_again() -> None:
 
     service, claims = FakeService(then=then), ShakyClaims()
     async with client_of(service) as client:
-        found = await Run(client, claims, personal="placeholders").send(10)
-    assert set(found.values()) == {Told("ACCEPTED", 204, "")}
-    assert Counter(each for (each,) in service.sent) == {
+        rows = await DispatcherRun(client, claims, personal="placeholders").send(10)
+    assert set(rows.values()) == {ReportedUser("ACCEPTED", 204, "")}
+    assert Counter(request for (request,) in service.sent) == {
         **dict.fromkeys(map(user, range(10)), 1),
         user(3): 2,
         user(7): 3,
@@ -154,14 +154,14 @@ async def test_only_the_rest_of_a_partly_accepted_chunk_is_sent_again() -> None:
 async def test_users_claimed_by_another_process_between_attempts_are_left_to_it() -> None:
     claims = MemoryClaims()
     one, two = FakeService(answer(503, {"Retry-After": "5"})), FakeService(hang(processed=True))
-    async with client_of(one) as first, client_of(two, timeout=Timeout(attempt=100.0)) as second:
-        running = start(Run(first, claims).send(10))
+    async with client_of(one) as first, client_of(two, timeout=Timeout(attempt=30.0)) as second:
+        running = start(DispatcherRun(first, claims).send(10))
         await asyncio.sleep(1.0)
-        other = start(Run(second, claims).send(10))
-        found = await running
+        other = start(DispatcherRun(second, claims).send(10))
+        rows = await running
         other.cancel()
         await asyncio.wait([other])
-    assert set(found.values()) == {Told("UNKNOWN", None, "claimed by another process, and not settled so far")}
+    assert set(rows.values()) == {ReportedUser("UNKNOWN", None, "claimed by another process, and not settled so far")}
     assert one.processed == {}
 
 
@@ -170,10 +170,10 @@ async def test_users_withdrawn_by_another_process_are_sent_to_after_concurrent_w
     claims = ShakyClaims()
     one, two = FakeService(answer(503, {"Retry-After": "5"}, after=0.5)), FakeService(then=lambda _: answer(after=1.0))
     async with client_of(one, limits=Limits(in_flight=1)) as first, client_of(two) as second:
-        running = start(Run(first, claims, personal="placeholders").send(2))
+        running = start(DispatcherRun(first, claims, personal="placeholders").send(2))
         await asyncio.sleep(0.1)
         assert claims.states() == [[UserState.CLAIMED, UserState.PENDING]]
-        assert outcomes(await Run(second, claims, personal="placeholders").send(2)) == {"ACCEPTED": 2}
+        assert outcomes(await DispatcherRun(second, claims, personal="placeholders").send(2)) == {"ACCEPTED": 2}
         assert outcomes(await running) == {"ACCEPTED": 2}
     assert (one.processed, two.processed) == ({}, {user(0): 1, user(1): 1})
 
@@ -189,8 +189,8 @@ async def test_separate_pending_ranges_of_a_chunk_are_sent_separately() -> None:
 
     service = FakeService(then=then)
     async with client_of(service, retry=RetryPolicy.safe(initial_delay=1.0)) as client:
-        found = await Run(client, MemoryClaims()).send(10)
-    assert outcomes(found) == {"ACCEPTED": 10}
+        rows = await DispatcherRun(client, MemoryClaims()).send(10)
+    assert outcomes(rows) == {"ACCEPTED": 10}
     assert service.processed == dict.fromkeys(map(user, range(10)), 1)
 
 
@@ -208,7 +208,7 @@ async def test_users_settled_by_another_process_are_left_out_of_a_request() -> N
 
     service = FakeService()
     async with client_of(service) as client:
-        assert outcomes(await Run(client, Raced()).send(10)) == {"ACCEPTED": 10}
+        assert outcomes(await DispatcherRun(client, Raced()).send(10)) == {"ACCEPTED": 10}
     assert service.sent == [tuple(user(number) for number in range(1, 10))]
 
 
@@ -217,7 +217,7 @@ async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent() -> 
     service = FakeService()
     async with client_of(service) as client:
         with pytest.raises(ClaimStoreError, match=r"not sent: the claim store failed \(StoreDownError\)"):
-            await Run(client, ShakyClaims(add=["down"])).send(10)
+            await DispatcherRun(client, ShakyClaims(add=["down"])).send(10)
     assert service.sent == []
 
 
@@ -226,7 +226,7 @@ async def test_a_failed_claim_ends_a_personal_chunk() -> None:
     service, claims = FakeService(), ShakyClaims(add=["down"])
     async with client_of(service, limits=Limits(in_flight=1)) as client:
         with pytest.raises(ClaimStoreError, match=r"not sent: the claim store failed \(StoreDownError\)"):
-            await Run(client, claims, personal="placeholders").send(10)
+            await DispatcherRun(client, claims, personal="placeholders").send(10)
     assert service.written == []
 
 
@@ -234,8 +234,8 @@ async def test_a_failed_claim_ends_a_personal_chunk() -> None:
 async def test_a_request_is_over_before_its_claim_expires() -> None:
     service, claims = FakeService(then=hang()), ShakyClaims(claim_ttl=60.0)
     async with client_of(service, timeout=Timeout(total=None, attempt=None)) as client:
-        found = await Run(client, claims, stop_policy=NO_STOP_POLICY).send(10)
-    assert (outcomes(found), now()) == ({"UNKNOWN": 10}, pytest.approx(30.0, abs=0.5))
+        rows = await DispatcherRun(client, claims, stop_policy=NO_STOP_POLICY).send(10)
+    assert (outcomes(rows), now()) == ({"UNKNOWN": 10}, pytest.approx(30.0, abs=0.5))
 
 
 @virtual
@@ -265,8 +265,8 @@ async def test_users_claimed_by_another_process_before_the_message_is_given_up_a
 
     service = FakeService(then=then)
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, claims, stop_policy=NO_STOP_POLICY).send(40, size=40)
-    assert outcomes(found) == {"REJECTED": 8, "UNKNOWN": 32}
+        rows = await DispatcherRun(client, claims, stop_policy=NO_STOP_POLICY).send(40, size=40)
+    assert outcomes(rows) == {"REJECTED": 8, "UNKNOWN": 32}
     assert Counter(claims.states()[0]) == {UserState.REJECTED: 8, UserState.CLAIMED: 32}
 
 
@@ -294,8 +294,8 @@ async def test_users_are_rejected_only_after_single_users_were_rejected() -> Non
 
     service = FakeService(then=then)
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, claims, stop_policy=NO_STOP_POLICY).send(40, size=40)
-    assert outcomes(found) == {"REJECTED": 32, "UNKNOWN": 8}
+        rows = await DispatcherRun(client, claims, stop_policy=NO_STOP_POLICY).send(40, size=40)
+    assert outcomes(rows) == {"REJECTED": 32, "UNKNOWN": 8}
     assert sum(len(request.user_ids) == 1 for request in service.written) >= 8
 
 
@@ -306,12 +306,12 @@ async def test_untried_users_are_left_to_the_next_call() -> None:
     stale = {f"user-{number * 39 // 7}" for number in range(8)}
     service = FakeService(then=lambda request: answer(400 if stale & {*request.user_ids} else 204))
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, claims, stop_policy=NO_STOP_POLICY).send(80, size=40)
-        assert outcomes(found) == {"REJECTED": 8, "NOT_SENT": 32, "ACCEPTED": 40}
-        assert {each.reason for each in found.values() if each.outcome == "NOT_SENT"} == {"HTTP 400"}
+        rows = await DispatcherRun(client, claims, stop_policy=NO_STOP_POLICY).send(80, size=40)
+        assert outcomes(rows) == {"REJECTED": 8, "NOT_SENT": 32, "ACCEPTED": 40}
+        assert {row.reason for row in rows.values() if row.outcome == "NOT_SENT"} == {"HTTP 400"}
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        again = await Run(client, claims, stop_policy=NO_STOP_POLICY).send(80, size=40)
-    assert outcomes(again) == {"REJECTED": 8, "ACCEPTED": 72}
+        second = await DispatcherRun(client, claims, stop_policy=NO_STOP_POLICY).send(80, size=40)
+    assert outcomes(second) == {"REJECTED": 8, "ACCEPTED": 72}
     assert set(service.processed.values()) == {1}
 
 
@@ -319,7 +319,7 @@ async def test_untried_users_are_left_to_the_next_call() -> None:
 async def test_a_chunk_shared_with_another_process_counts_only_its_own_users() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with client_of(service) as client:
-        run = Run(client, claims)
+        run = DispatcherRun(client, claims)
         chunk = list(run.recipe.chunks(plan(20, size=10)))[1]
         states = UserStates(10)
         states.set(0, 7, UserStatus(UserState.ACCEPTED, 204))
@@ -336,10 +336,10 @@ async def test_a_chunk_shared_with_another_process_counts_only_its_own_users() -
 async def test_a_long_outage_stops_the_sending_without_claims() -> None:
     service, claims = FakeService(then=refused()), ShakyClaims()
     async with client_of(service) as client:
-        found = await Run(client, claims, stop_policy=StopPolicy(max_outage=60.0)).send(2000)
-    assert outcomes(found) == {"NOT_SENT": 2000}
-    assert not [each for each in claims.states() if UserState.CLAIMED in each]
-    assert any("nothing was accepted for 6" in each.reason for each in found.values())
+        rows = await DispatcherRun(client, claims, stop_policy=StopPolicy(max_outage=60.0)).send(2000)
+    assert outcomes(rows) == {"NOT_SENT": 2000}
+    assert not [state for state in claims.states() if UserState.CLAIMED in state]
+    assert any("nothing was accepted for 6" in row.reason for row in rows.values())
     assert 60.0 <= now() < 70.0
 
 
@@ -347,38 +347,44 @@ async def test_a_long_outage_stops_the_sending_without_claims() -> None:
 async def test_a_silent_service_stops_the_sending_too() -> None:
     service = FakeService(then=hang())
     async with client_of(service, timeout=Timeout(total=None, attempt=200.0)) as client:
-        found = await Run(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0, unknown=None)).send(2000)
-    assert outcomes(found) == {"UNKNOWN": 640, "NOT_SENT": 1360}
+        rows = await DispatcherRun(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0, unknown=None)).send(
+            2000
+        )
+    assert outcomes(rows) == {"UNKNOWN": 160, "NOT_SENT": 1840}
 
 
 @virtual
 async def test_a_slow_input_is_not_an_outage() -> None:
     service = FakeService()
     async with client_of(service) as client:
-        found = await Run(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0)).send(100, every=100.0)
-    assert outcomes(found) == {"ACCEPTED": 100}
+        rows = await DispatcherRun(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0)).send(
+            100, every=100.0
+        )
+    assert outcomes(rows) == {"ACCEPTED": 100}
 
 
 @virtual
 async def test_a_failure_after_a_slow_input_is_not_a_long_outage() -> None:
     service = FakeService(refused(), refused())
     async with client_of(service) as client:
-        found = await Run(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0)).send(20, every=100.0)
-    assert outcomes(found) == {"ACCEPTED": 20}
+        rows = await DispatcherRun(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0)).send(
+            20, every=100.0
+        )
+    assert outcomes(rows) == {"ACCEPTED": 20}
 
 
 @virtual
 async def test_a_run_of_settled_users_is_not_an_outage() -> None:
-    class Slow(MemoryClaims):
+    class SlowClaims(MemoryClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             await asyncio.sleep(0.0 if puts[0].expected else 4.0)
             return await super().put(puts, ttl)
 
-    service, claims = FakeService(), Slow()
+    service, claims = FakeService(), SlowClaims()
     for _ in range(2):
         async with client_of(service, limits=Limits(in_flight=1)) as client:
-            found = await Run(client, claims, stop_policy=StopPolicy(max_outage=60.0)).send(300)
-        assert outcomes(found) == {"ACCEPTED": 300}
+            rows = await DispatcherRun(client, claims, stop_policy=StopPolicy(max_outage=60.0)).send(300)
+        assert outcomes(rows) == {"ACCEPTED": 300}
     assert len(service.sent) == 30
 
 
@@ -386,28 +392,28 @@ async def test_a_run_of_settled_users_is_not_an_outage() -> None:
 async def test_after_a_stop_the_rest_of_a_personal_chunk_is_neither_sent_nor_claimed() -> None:
     service, claims = FakeService(then=answer(401)), ShakyClaims()
     async with client_of(service, limits=Limits(in_flight=2)) as client:
-        found = await Run(client, claims, personal="placeholders").send(100, size=50)
-    assert outcomes(found) == {"NOT_SENT": 100}
+        rows = await DispatcherRun(client, claims, personal="placeholders").send(100, size=50)
+    assert outcomes(rows) == {"NOT_SENT": 100}
     assert len(service.sent) == 2
-    assert not [each for each in claims.states() if UserState.CLAIMED in each]
-    assert {each.reason.partition(":")[0] for each in found.values()} == {"HTTP 401"}
+    assert not [state for state in claims.states() if UserState.CLAIMED in state]
+    assert {row.reason.partition(":")[0] for row in rows.values()} == {"HTTP 401"}
 
 
 @virtual
 async def test_after_a_stop_recorded_outcomes_are_still_reported() -> None:
     claims = ShakyClaims()
     async with client_of(FakeService(answer(404), lost(processed=True)), limits=Limits(in_flight=1)) as client:
-        await Run(client, claims).send(40)
+        await DispatcherRun(client, claims).send(40)
     service = FakeService(then=answer(401))
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, claims).send(80)
-    assert outcomes(found) == {"ACCEPTED": 20, "REJECTED": 10, "UNKNOWN": 10, "NOT_SENT": 40}
-    assert found[user(0)].status == 404
+        rows = await DispatcherRun(client, claims).send(80)
+    assert outcomes(rows) == {"ACCEPTED": 20, "REJECTED": 10, "UNKNOWN": 10, "NOT_SENT": 40}
+    assert rows[user(0)].status == 404
     claims.ops.clear()
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        again = Run(client, claims)
-        again.dispatcher.stop("asked", "it was asked to stop")
-        assert outcomes(await again.send(80)) == outcomes(found)
+        second = DispatcherRun(client, claims)
+        second.dispatcher.stop("asked", "it was asked to stop")
+        assert outcomes(await second.send(80)) == outcomes(rows)
     assert (len(service.sent), set(claims.ops)) == (1, {"get"})
 
 
@@ -416,10 +422,10 @@ async def test_after_a_stop_during_a_wait_outcomes_of_another_process_are_report
     claims = ShakyClaims()
     throttled = FakeService(answer(503, {"Retry-After": "30"}))
     async with client_of(throttled) as one, client_of(FakeService()) as two:
-        run = Run(one, claims, stop_policy=NO_STOP_POLICY)
+        run = DispatcherRun(one, claims, stop_policy=NO_STOP_POLICY)
         first = start(run.send(10))
         await asyncio.sleep(5.0)
-        assert outcomes(await Run(two, claims).send(10)) == {"ACCEPTED": 10}
+        assert outcomes(await DispatcherRun(two, claims).send(10)) == {"ACCEPTED": 10}
         run.dispatcher.stop("asked", "it was asked to stop")
         assert outcomes(await first) == {"ACCEPTED": 10}
 
@@ -435,15 +441,15 @@ async def test_throttled_users_are_not_rejected_with_the_bad_users() -> None:
         return answer(429) if asyncio.get_running_loop().time() < until else answer()
 
     async with client_of(FakeService(then=fate)) as client:
-        found = await Run(client, MemoryClaims(), stop_policy=NO_STOP_POLICY).send(5000, size=1000, every=1.0)
-    assert {name for name, each in found.items() if each.outcome == "REJECTED"} == bad
-    assert outcomes(found) == {"ACCEPTED": 5000 - len(bad), "REJECTED": len(bad)}
+        rows = await DispatcherRun(client, MemoryClaims(), stop_policy=NO_STOP_POLICY).send(5000, size=1000, every=1.0)
+    assert {name for name, row in rows.items() if row.outcome == "REJECTED"} == bad
+    assert outcomes(rows) == {"ACCEPTED": 5000 - len(bad), "REJECTED": len(bad)}
 
 
 @virtual
 async def test_stopped_and_the_store_fails_it_is_said_not_guessed() -> None:
     async with client_of(FakeService()) as client:
-        run = Run(client, ShakyClaims(get=["down"]))
+        run = DispatcherRun(client, ShakyClaims(get=["down"]))
         run.dispatcher.stop("asked", "it was asked to stop")
         with pytest.raises(ClaimStoreError, match=r"the claim store failed \(StoreDownError\)"):
             await run.send(10)
@@ -453,10 +459,10 @@ async def test_stopped_and_the_store_fails_it_is_said_not_guessed() -> None:
 async def test_users_reported_as_not_sent_are_pending_for_all_even_after_a_failed_withdrawal() -> None:
     claims = ShakyClaims(swap=["down"])
     async with client_of(FakeService(then=answer(401))) as client:
-        assert outcomes(await Run(client, claims).send(10)) == {"NOT_SENT": 10}
-    assert not [each for each in claims.states() if UserState.CLAIMED in each]
+        assert outcomes(await DispatcherRun(client, claims).send(10)) == {"NOT_SENT": 10}
+    assert not [state for state in claims.states() if UserState.CLAIMED in state]
     async with client_of(FakeService()) as another:
-        assert outcomes(await Run(another, claims).send(10)) == {"ACCEPTED": 10}
+        assert outcomes(await DispatcherRun(another, claims).send(10)) == {"ACCEPTED": 10}
 
 
 @virtual
@@ -464,7 +470,7 @@ async def test_users_whose_claim_can_not_be_withdrawn_are_not_reported_as_not_se
     claims = ShakyClaims(swap=["down"] * 99)
     async with client_of(FakeService(then=answer(401))) as client:
         with pytest.raises(ClaimStoreError, match=r"the claim store failed \(StoreDownError\)"):
-            await Run(client, claims).send(10)
+            await DispatcherRun(client, claims).send(10)
     assert claims.states() == [[UserState.CLAIMED] * 10]
 
 
@@ -474,17 +480,17 @@ async def test_an_accepted_user_that_was_not_settled_is_accepted_here_and_unknow
 ) -> None:
     claims = ShakyClaims(swap=["down"] * 99)
     async with client_of(FakeService()) as client:
-        assert outcomes(await Run(client, claims).send(10)) == {"ACCEPTED": 10}
+        assert outcomes(await DispatcherRun(client, claims).send(10)) == {"ACCEPTED": 10}
     assert "the claim store failed (StoreDownError)" in caplog.text
     async with client_of(service := FakeService()) as another:
-        assert outcomes(await Run(another, claims).send(10)) == {"UNKNOWN": 10}
+        assert outcomes(await DispatcherRun(another, claims).send(10)) == {"UNKNOWN": 10}
     assert service.sent == []
 
 
 @virtual
 async def test_the_first_of_several_failures_is_raised() -> None:
     async with client_of(FakeService()) as client:
-        run = Run(client, MemoryClaims())
+        run = DispatcherRun(client, MemoryClaims())
         run.dispatcher._fail(ValueError("the first"))
         run.dispatcher._fail(ValueError("the second"))
         with pytest.raises(ValueError, match="the first"):
@@ -495,8 +501,8 @@ async def test_the_first_of_several_failures_is_raised() -> None:
 async def test_stopped_and_the_chunk_was_another_before_it_is_said() -> None:
     claims = ShakyClaims()
     async with client_of(FakeService()) as client:
-        await Run(client, claims).send(10, size=5)
-        run = Run(client, claims)
+        await DispatcherRun(client, claims).send(10, size=5)
+        run = DispatcherRun(client, claims)
         run.dispatcher.stop("asked", "it was asked to stop")
         with pytest.raises(ValidationError, match="claimed in this run for another payload"):
             await run.send(10, size=10)
@@ -504,16 +510,16 @@ async def test_stopped_and_the_chunk_was_another_before_it_is_said() -> None:
 
 @virtual
 async def test_stopped_while_the_store_was_asked_nothing_is_sent_and_the_claim_is_given_back() -> None:
-    class Slow(ShakyClaims):
+    class SlowWithdrawal(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             if "add" in self.ops and not puts[0].expected:
                 await asyncio.sleep(2.0)
             return await super().put(puts, ttl)
 
-    service, claims = FakeService(answer(401, after=1.0)), Slow()
+    service, claims = FakeService(answer(401, after=1.0)), SlowWithdrawal()
     async with client_of(service) as client:
-        found = await Run(client, claims).send(20, every=0.5)
-    assert outcomes(found) == {"NOT_SENT": 20}
+        rows = await DispatcherRun(client, claims).send(20, every=0.5)
+    assert outcomes(rows) == {"NOT_SENT": 20}
     assert (len(service.sent), claims.states()) == (1, [[UserState.PENDING] * 10] * 2)
 
 
@@ -528,15 +534,15 @@ async def test_stopped_between_a_cut_and_its_parts_none_of_them_is_sent(monkeypa
     monkeypatch.setattr(ChunkSender, "_send_part", stopped)
     service, claims = FakeService(then=answer(400)), ShakyClaims()
     async with client_of(service) as client:
-        found = await Run(client, claims).send(8)
-    assert (outcomes(found), len(service.sent), claims.states()) == ({"NOT_SENT": 8}, 1, [[UserState.PENDING] * 8])
+        rows = await DispatcherRun(client, claims).send(8)
+    assert (outcomes(rows), len(service.sent), claims.states()) == ({"NOT_SENT": 8}, 1, [[UserState.PENDING] * 8])
 
 
 @virtual
 async def test_cancelling_leaves_requests_in_flight_unknown_and_withdraws_the_rest() -> None:
     service, claims = FakeService(then=hang(processed=True)), ShakyClaims()
     async with client_of(service, limits=Limits(in_flight=2)) as client:
-        running = start(Run(client, claims, personal="placeholders").send(10))
+        running = start(DispatcherRun(client, claims, personal="placeholders").send(10))
         await asyncio.sleep(1.0)
         running.cancel()
         await asyncio.wait([running])
@@ -548,7 +554,7 @@ async def test_cancelling_leaves_requests_in_flight_unknown_and_withdraws_the_re
 async def test_cancelled_while_the_store_is_asked_nothing_is_sent_and_the_claim_is_given_back() -> None:
     service, claims = FakeService(), ShakyClaims(add=["slow"])
     async with client_of(service) as client:
-        running = start(Run(client, claims).send(10))
+        running = start(DispatcherRun(client, claims).send(10))
         await asyncio.sleep(0.5)
         running.cancel()
         await asyncio.wait([running])
@@ -559,7 +565,7 @@ async def test_cancelled_while_the_store_is_asked_nothing_is_sent_and_the_claim_
 async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_is_sent() -> None:
     service = FakeService(then=lambda _: answer(after=1.0))
     async with client_of(service) as client:
-        run = Run(client, MemoryClaims())
+        run = DispatcherRun(client, MemoryClaims())
         chunks = [*run.recipe.chunks(plan(10)), *run.recipe.chunks(plan(5, size=5))]
         with pytest.raises(ValidationError, match="claimed in this run for another payload"):
             await run.dispatcher.run(run._fed(chunks, 0.5))
@@ -570,7 +576,7 @@ async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_
 async def test_cancelling_a_split_leaves_users_in_flight_unknown_and_withdraws_rejected_parts() -> None:
     service, claims = FakeService(answer(400), then=hang(processed=True)), ShakyClaims()
     async with client_of(service) as client:
-        running = start(Run(client, claims).send(10))
+        running = start(DispatcherRun(client, claims).send(10))
         await asyncio.sleep(1.0)
         running.cancel()
         await asyncio.wait([running])
@@ -581,9 +587,9 @@ async def test_cancelling_a_split_leaves_users_in_flight_unknown_and_withdraws_r
 async def test_a_rejected_message_is_not_split_for_each_chunk() -> None:
     service = FakeService(then=answer(400))
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, MemoryClaims(), stop_policy=NO_STOP_POLICY).send(1000, size=100)
+        rows = await DispatcherRun(client, MemoryClaims(), stop_policy=NO_STOP_POLICY).send(1000, size=100)
     # 8 users of the first chunk, and one of each other.
-    assert outcomes(found) == {"REJECTED": 17, "NOT_SENT": 983}
+    assert outcomes(rows) == {"REJECTED": 17, "NOT_SENT": 983}
     assert len(service.sent) < 40
 
 
@@ -591,7 +597,7 @@ async def test_a_rejected_message_is_not_split_for_each_chunk() -> None:
 async def test_an_error_of_ours_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     service, claims = FakeService(), ShakyClaims()
     async with client_of(service) as client:
-        run = Run(client, claims)
+        run = DispatcherRun(client, claims)
 
         async def broken(*_: Any, **__: Any) -> None:
             raise ZeroDivisionError
@@ -607,10 +613,10 @@ async def test_an_error_of_ours_is_raised(monkeypatch: pytest.MonkeyPatch) -> No
 async def test_a_rejection_that_is_not_about_users_leaves_them_pending(status: int) -> None:
     service, claims = FakeService(answer(status)), ShakyClaims()
     async with client_of(service) as client:
-        found = await Run(client, claims).send(2)
-        assert {(each.outcome, each.status) for each in found.values()} == {("NOT_SENT", status)}
-        found = await Run(client, claims).send(2)
-        assert {each.outcome for each in found.values()} == {"ACCEPTED"}
+        rows = await DispatcherRun(client, claims).send(2)
+        assert {(row.outcome, row.status) for row in rows.values()} == {("NOT_SENT", status)}
+        rows = await DispatcherRun(client, claims).send(2)
+        assert {row.outcome for row in rows.values()} == {"ACCEPTED"}
     assert len(service.sent) == 2
 
 
@@ -618,7 +624,7 @@ async def test_a_rejection_that_is_not_about_users_leaves_them_pending(status: i
 async def test_a_chunk_that_is_too_large_stays_pending_without_splitting() -> None:
     service, claims = FakeService(answer(413)), ShakyClaims()
     async with client_of(service, batching=Batching(split_on=frozenset())) as client:
-        assert outcomes(await Run(client, claims).send(10)) == {"NOT_SENT": 10}
+        assert outcomes(await DispatcherRun(client, claims).send(10)) == {"NOT_SENT": 10}
     assert (len(service.sent), claims.states()) == (1, [[UserState.PENDING] * 10])
 
 
@@ -626,8 +632,8 @@ async def test_a_chunk_that_is_too_large_stays_pending_without_splitting() -> No
 async def test_a_personal_message_that_is_too_large_is_left_and_the_others_are_sent() -> None:
     service = FakeService(then=lambda request: answer(413 if request.users == ("user-1",) else 204))
     async with client_of(service) as client:
-        found = await Run(client, MemoryClaims(), personal="placeholders").send(3)
-    assert {name: each.outcome for name, each in found.items()} == {
+        rows = await DispatcherRun(client, MemoryClaims(), personal="placeholders").send(3)
+    assert {name: row.outcome for name, row in rows.items()} == {
         "user-0": "ACCEPTED",
         "user-1": "NOT_SENT",
         "user-2": "ACCEPTED",
@@ -642,7 +648,7 @@ async def test_a_personal_message_that_is_too_large_is_left_and_the_others_are_s
 async def test_the_rate_limits_users_that_are_sent_to() -> None:
     service = FakeService()
     async with client_of(service, rate=Rate(users_per_second=10)) as client:
-        await Run(client, MemoryClaims()).send(200)
+        await DispatcherRun(client, MemoryClaims()).send(200)
     assert now() == pytest.approx(19.0, abs=0.5)
 
 
@@ -667,7 +673,7 @@ async def test_clients_that_share_a_rate_keep_it_from_the_first_request_on(
     async def work(place: int) -> None:
         share = Share(**{name: value / 64 for name, value in rate.items()}, index=place, count=64)
         async with client_of(FakeService(then=then), rate=share) as client:
-            await Run(client, MemoryClaims(), personal=personal).send(50)
+            await DispatcherRun(client, MemoryClaims(), personal=personal).send(50)
 
     await asyncio.gather(*map(work, range(64)))
     # A hundred users in a second, and one request more than that, at any time.
@@ -680,7 +686,7 @@ async def test_clients_that_share_a_rate_keep_it_from_the_first_request_on(
 @virtual
 async def test_a_share_of_no_rate_delays_nothing() -> None:
     async with client_of(FakeService(), rate=Share(index=63, count=64)) as client:
-        await Run(client, MemoryClaims()).send(50)
+        await DispatcherRun(client, MemoryClaims()).send(50)
     assert now() < 0.1
 
 
@@ -691,12 +697,12 @@ async def test_a_share_of_no_rate_delays_nothing() -> None:
 async def test_settled_users_are_skipped_without_using_the_rate(rate: Rate) -> None:
     service, claims = FakeService(), MemoryClaims()
     async with client_of(service) as client:
-        await Run(client, claims).send(1000)
+        await DispatcherRun(client, claims).send(1000)
     started = now()
     async with client_of(service, rate=rate) as client:
-        assert outcomes(await Run(client, claims).send(1000)) == {"ACCEPTED": 1000}
+        assert outcomes(await DispatcherRun(client, claims).send(1000)) == {"ACCEPTED": 1000}
         assert now() - started < 0.1
-        assert outcomes(await Run(client, claims).send(1010)) == {"ACCEPTED": 1010}
+        assert outcomes(await DispatcherRun(client, claims).send(1010)) == {"ACCEPTED": 1010}
     # What is left is ten users' worth, and its turn.
     assert now() - started < 10.0
 
@@ -706,10 +712,10 @@ async def test_settled_users_are_skipped_without_using_the_rate(rate: Rate) -> N
 async def test_all_places_on_the_wire_are_used_and_no_more(personal: str | None) -> None:
     service = FakeService(then=lambda request: answer(after=1.0))
     async with client_of(service, limits=Limits(in_flight=8)) as client:
-        found = await Run(client, MemoryClaims(), personal=personal).send(640 if personal is None else 64)
+        rows = await DispatcherRun(client, MemoryClaims(), personal=personal).send(640 if personal is None else 64)
     assert service.most_in_flight == 8
     assert now() == pytest.approx(8.0, abs=0.2)
-    assert set(outcomes(found)) == {Outcome.ACCEPTED}
+    assert set(outcomes(rows)) == {Outcome.ACCEPTED}
 
 
 @virtual
@@ -719,12 +725,12 @@ async def test_of_personal_chunks_few_are_claimed_at_a_time() -> None:
     class Counting(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             if not puts[0].expected:
-                claimed.append(sum(UserState.CLAIMED in each for each in self.states()))
+                claimed.append(sum(UserState.CLAIMED in state for state in self.states()))
             return await super().put(puts, ttl)
 
     service = FakeService(then=lambda request: answer(after=1.0))
     async with client_of(service, limits=Limits(in_flight=8)) as client:
-        await Run(client, Counting(), personal="placeholders").send(500, size=50)
+        await DispatcherRun(client, Counting(), personal="placeholders").send(500, size=50)
     assert len(claimed) == 10
     assert max(claimed) <= 1
 
@@ -741,8 +747,8 @@ async def test_a_claim_about_to_expire_is_withdrawn_before_sending() -> None:
 
     service, claims = FakeService(then=then), Short()
     async with client_of(service, limits=Limits(in_flight=2)) as client:
-        found = await Run(client, claims, personal="placeholders").send(10)
-    assert outcomes(found) == {"ACCEPTED": 10}
+        rows = await DispatcherRun(client, claims, personal="placeholders").send(10)
+    assert outcomes(rows) == {"ACCEPTED": 10}
     assert service.processed == dict.fromkeys(map(user, range(10)), 1)
 
 
@@ -751,10 +757,10 @@ async def test_a_chunk_that_outlives_its_claim_is_sent_under_several_claims() ->
     # A minute is kept, and a hundred users at one in a second take longer.
     service, claims = FakeService(), ShakyClaims(claim_ttl=60.0)
     async with client_of(service, rate=Rate(users_per_second=1)) as one, client_of(service) as two:
-        first = start(Run(one, claims, personal="placeholders").send(100, size=100))
+        first = start(DispatcherRun(one, claims, personal="placeholders").send(100, size=100))
         await asyncio.sleep(70.0)
         # What it finds claimed it leaves, and what was accepted it knows.
-        assert outcomes(await Run(two, claims, personal="placeholders").send(100, size=100))["NOT_SENT"] == 0
+        assert outcomes(await DispatcherRun(two, claims, personal="placeholders").send(100, size=100))["NOT_SENT"] == 0
         assert outcomes(await first)["NOT_SENT"] == 0
     assert service.processed == dict.fromkeys(map(user, range(100)), 1)
 
@@ -764,6 +770,6 @@ async def test_users_of_a_lost_response_stay_unknown_in_every_later_call() -> No
     service, claims = FakeService(lost(processed=True)), MemoryClaims()
     async with client_of(service) as client:
         for _ in range(3):
-            found = await Run(client, claims).send(20)
-            assert outcomes(found) == {"ACCEPTED": 10, "UNKNOWN": 10}
+            rows = await DispatcherRun(client, claims).send(20)
+            assert outcomes(rows) == {"ACCEPTED": 10, "UNKNOWN": 10}
     assert service.processed == dict.fromkeys(map(user, range(20)), 1)

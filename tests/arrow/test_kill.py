@@ -1,6 +1,6 @@
 """A plan that is sent by processes of which some are killed, and some do not know of each other.
 
-Judged by what the service accepted: nobody is doubled, nobody is lost, and who is in doubt is told of as such.
+Checked against the service: no user is pushed twice, none is lost, and uncertain users are reported as unknown.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Sender:
             *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
         )
         assert process.stdin is not None
-        told = {"claims": str(folder / "claims"), "base_url": service.base_url, "api_key": service.api_key, **job}
-        process.stdin.write(json.dumps(told).encode())
+        options = {"claims": str(folder / "claims"), "base_url": service.base_url, "api_key": service.api_key, **job}
+        process.stdin.write(json.dumps(options).encode())
         process.stdin.close()
         return cls(process)
 
@@ -58,15 +58,15 @@ class Sender:
         return self._process.returncode, dict(json.loads(line) for line in out.splitlines())
 
 
-def judge(service: Emulator, told: dict[str, str], users: int) -> Counter[str]:
+def judge(service: Emulator, outcomes: dict[str, str], users: int) -> Counter[str]:
     """Assert that no user is doubled or lost, and that the last report is true."""
     accepted = service.users()
     assert service.duplicates() == {}
-    assert told.keys() == {user(number) for number in range(users)}
-    for each, outcome in told.items():
+    assert outcomes.keys() == {user(number) for number in range(users)}
+    for size, outcome in outcomes.items():
         assert outcome in ("ACCEPTED", "UNKNOWN")
-        assert outcome == "UNKNOWN" or accepted[each] == 1
-    return Counter(told.values())
+        assert outcome == "UNKNOWN" or accepted[size] == 1
+    return Counter(outcomes.values())
 
 
 @pytest.mark.parametrize("personal", PERSONAL)
@@ -80,15 +80,15 @@ async def test_users_of_a_killed_process_are_unknown_and_the_others_are_sent_to(
         assert await first.end() == (-signal.SIGKILL, {})
         assert bool(service.users()) >= pushed
         second = await Sender.start(service, tmp_path, **job, rebatched=2)
-        code, told = await second.end()
+        code, outcomes = await second.end()
         assert code == 0
-        found = judge(service, told, 300)
+        totals = judge(service, outcomes, 300)
     # Others may have been on their way, or claimed, at the same moment: as many as there are requests in flight.
     if personal:
-        assert 1 <= found["UNKNOWN"] <= 64
+        assert 1 <= totals["UNKNOWN"] <= 64
     else:
-        assert found["UNKNOWN"] >= 100
-        assert found["UNKNOWN"] % 100 == 0
+        assert totals["UNKNOWN"] >= 100
+        assert totals["UNKNOWN"] % 100 == 0
 
 
 @pytest.mark.parametrize("personal", [None, pytest.param("placeholders", marks=pytest.mark.long)])
@@ -97,31 +97,31 @@ async def test_a_plan_of_repeatedly_killed_processes_is_accounted_for(tmp_path: 
     job = {"users": users[0], "size": users[1], "personal": personal}
     async with Emulator(faults=FAULTS) as service:
         for life in range(4):
-            seen = service.requests
+            requests = service.requests
             sender = await Sender.start(service, tmp_path, **job, rebatched=life + 1)
-            some = dice.randint(5, 60)
+            count = dice.randint(5, 60)
             async with asyncio.timeout(PATIENCE):
-                while service.requests < seen + some:  # noqa: ASYNC110 - the emulator only counts
+                while service.requests < requests + count:  # noqa: ASYNC110 - the emulator only counts
                     await asyncio.sleep(0.001)
             sender.kill()
             await sender.end()
-        code, told = await (await Sender.start(service, tmp_path, **job)).end()
+        code, outcomes = await (await Sender.start(service, tmp_path, **job)).end()
         assert code == 0
-        found = judge(service, told, users[0])
-    assert found["ACCEPTED"] > users[0] / 3
+        totals = judge(service, outcomes, users[0])
+    assert totals["ACCEPTED"] > users[0] / 3
 
 
 @pytest.mark.parametrize("personal", PERSONAL)
 async def test_two_concurrent_processes_push_no_user_twice(tmp_path: Path, personal: str | None) -> None:
     job = {"users": 400 if personal else 4000, "size": 20, "personal": personal}
     async with Emulator(faults=FAULTS) as service:
-        senders = [await Sender.start(service, tmp_path, **job, rebatched=each) for each in (3, 5)]
-        ended = [await sender.end() for sender in senders]
-        assert [code for code, _ in ended] == [0, 0]
-        for _, told in ended:
-            judge(service, told, job["users"])
-        code, told = await (await Sender.start(service, tmp_path, **job)).end()
+        senders = [await Sender.start(service, tmp_path, **job, rebatched=size) for size in (3, 5)]
+        results = [await sender.end() for sender in senders]
+        assert [code for code, _ in results] == [0, 0]
+        for _, outcomes in results:
+            judge(service, outcomes, job["users"])
+        code, outcomes = await (await Sender.start(service, tmp_path, **job)).end()
         assert code == 0
-        found = judge(service, told, job["users"])
+        totals = judge(service, outcomes, job["users"])
     # What the one held for the other's was settled by the end, but for the service's faults.
-    assert found["UNKNOWN"] < job["users"] / 4
+    assert totals["UNKNOWN"] < job["users"] / 4

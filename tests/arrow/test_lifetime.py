@@ -40,7 +40,7 @@ NO_STOP_POLICY = StopPolicy.off()
 
 
 def threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name == "pushsdk"]
+    return [thread.name for thread in threading.enumerate() if thread.name == "pushsdk"]
 
 
 def resumed(claims: Make, users: int) -> Counter[str]:
@@ -48,7 +48,7 @@ def resumed(claims: Make, users: int) -> Counter[str]:
     return counts(push_batches(plan(users), MESSAGE, run="spring", claims=claims))
 
 
-class Noted:
+class CountedPlan:
     """A plan's batches, and how many were asked for."""
 
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
@@ -65,7 +65,7 @@ class Noted:
 
 
 def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env: PushInbox, claims: Make) -> None:
-    batches = Noted(plan(10))
+    batches = CountedPlan(plan(10))
     outcomes = push_batches(batches, MESSAGE, run="spring", claims=claims)
     assert (threads(), batches.asked) == ([], 0)
     del outcomes
@@ -99,7 +99,7 @@ def test_a_wrong_argument_is_found_at_once(push_env: PushInbox, wrong: dict[str,
 
 
 def test_a_factory_that_makes_no_store_is_an_error(push_env: PushInbox) -> None:
-    with pytest.raises(ConfigurationError, match=r"claims\(\) must return a claim store"):
+    with pytest.raises(ConfigurationError, match=r"claims\(\) must be a claim store"):
         list(push_batches(plan(10), MESSAGE, run="spring", claims=lambda: None))  # type: ignore[arg-type, return-value]
     with pytest.raises(ZeroDivisionError):
         list(push_batches(plan(10), MESSAGE, run="spring", claims=lambda: 1 // 0))  # type: ignore[arg-type, return-value]
@@ -107,18 +107,18 @@ def test_a_factory_that_makes_no_store_is_an_error(push_env: PushInbox) -> None:
 
 
 def test_the_store_is_made_in_the_thread_of_the_client_and_closed_there(push_env: PushInbox) -> None:
-    where: list[str] = []
+    threads: list[str] = []
 
-    class Store(MemoryClaims):
+    class ThreadRecordingClaims(MemoryClaims):
         def __init__(self) -> None:
             super().__init__()
-            where.append(threading.current_thread().name)
+            threads.append(threading.current_thread().name)
 
         async def aclose(self) -> None:
-            where.append(threading.current_thread().name)
+            threads.append(threading.current_thread().name)
 
-    list(push_batches(plan(10), MESSAGE, run="spring", claims=Store))
-    assert where == ["pushsdk", "pushsdk"]
+    list(push_batches(plan(10), MESSAGE, run="spring", claims=ThreadRecordingClaims))
+    assert threads == ["pushsdk", "pushsdk"]
 
 
 # -- left in the middle -----------------------------------------------------------------------------------------------
@@ -142,16 +142,16 @@ def _dropped(outcomes: Any) -> None:
 def test_closing_in_the_middle_settles_requests_in_flight_and_sends_no_more(
     push_env: PushInbox, claims: Make, leave: Callable[[Any], None]
 ) -> None:
-    batches = Noted(plan(4000))
+    batches = CountedPlan(plan(4000))
     with push_env.fault(Fault.delay(0.05)):
-        made = [push_batches(batches, MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4))]
-        next(made[0])
-        leave(made.pop())
+        generators = [push_batches(batches, MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4))]
+        next(generators[0])
+        leave(generators.pop())
         assert threads() == []
-        seen = len(push_env.users())
-        assert 10 <= seen < 2000
+        count = len(push_env.users())
+        assert 10 <= count < 2000
     assert batches.asked < 400 / 3
-    assert len(push_env.users()) == seen
+    assert len(push_env.users()) == count
     assert resumed(claims, 4000) == {"ACCEPTED": 4000}
     push_env.assert_no_duplicates()
 
@@ -174,12 +174,12 @@ def test_an_error_of_the_input_is_raised_after_the_outcomes(push_env: PushInbox,
         yield from plan(100, rows=1)
         raise OSError("the disk")
 
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     with pytest.raises(OSError, match="the disk"):
-        found.extend(push_batches(broken(), MESSAGE, run="spring", claims=claims))
+        batches.extend(push_batches(broken(), MESSAGE, run="spring", claims=claims))
     # ``extend`` keeps what came before the error.
-    said = told(found)
-    assert {each for each, one in said.items() if one.outcome == "ACCEPTED"} == set(push_env.users())
+    statuses = told(batches)
+    assert {user for user, one in statuses.items() if one.outcome == "ACCEPTED"} == set(push_env.users())
     assert resumed(claims, 100) == {"ACCEPTED": 100}
     push_env.assert_no_duplicates()
 
@@ -215,18 +215,18 @@ def test_ctrl_c_during_the_wait_for_an_outcome_settles_requests_in_flight(push_e
 
 
 def test_a_generator_collected_in_its_own_thread_ends(push_env: PushInbox) -> None:
-    held: list[Any] = []
+    references: list[Any] = []
 
-    class Store(MemoryClaims):
+    class CollectingClaims(MemoryClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-            if held:
-                held.pop().close()
+            if references:
+                references.pop().close()
             return await super().put(puts, ttl)
 
-    outcomes = push_batches(plan(1000), MESSAGE, run="spring", claims=Store, limits=Limits(in_flight=1))
+    outcomes = push_batches(plan(1000), MESSAGE, run="spring", claims=CollectingClaims, limits=Limits(in_flight=1))
     next(outcomes)
-    thread = next(each for each in threading.enumerate() if each.name == "pushsdk")
-    held.append(outcomes)
+    thread = next(thread for thread in threading.enumerate() if thread.name == "pushsdk")
+    references.append(outcomes)
     del outcomes
     thread.join(30.0)
     assert not thread.is_alive()
@@ -264,12 +264,12 @@ def test_a_generator_copied_by_a_fork_yields_nothing_again(push_env: PushInbox) 
 
 def test_closed_by_the_end_of_the_interpreter_it_does_not_seem_complete(push_env: PushInbox, claims: Make) -> None:
     outcomes = push_batches(plan(2000), MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=2))
-    found = [next(outcomes)]
+    batches = [next(outcomes)]
     next(iter(loop_thread._open)).close(30.0)
     with pytest.raises(ClientClosedError, match="closed before the end of the plan: call again"):
-        found.extend(outcomes)
-    said = {each for each, one in told(found).items() if one.outcome == "ACCEPTED"}
-    assert said == set(push_env.users())
+        batches.extend(outcomes)
+    accepted = {user for user, one in told(batches).items() if one.outcome == "ACCEPTED"}
+    assert accepted == set(push_env.users())
     assert resumed(claims, 2000) == {"ACCEPTED": 2000}
     push_env.assert_no_duplicates()
 
@@ -290,7 +290,7 @@ def test_a_thread_that_can_not_start_is_an_error_and_leaves_nothing(
 # -- the store --------------------------------------------------------------------------------------------------------
 
 
-class Failing(MemoryClaims):
+class FailingClaims(MemoryClaims):
     """Goes down at a claim of a number, for 20 of them."""
 
     def __init__(self, at: int) -> None:
@@ -305,13 +305,15 @@ class Failing(MemoryClaims):
 
 
 def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_env: PushInbox) -> None:
-    store, found = Failing(8), []
+    store, batches = FailingClaims(8), []
     with push_env.fault(Fault.delay(0.05)), pytest.raises(ClaimStoreError, match=r"the claim store failed \(OSError\)"):
-        found.extend(push_batches(plan(1000), MESSAGE, run="spring", claims=lambda: store, limits=Limits(in_flight=4)))
-    said = {each for each, one in told(found).items() if one.outcome == "ACCEPTED"}
-    assert said == set(push_env.users())
-    assert 80 <= len(said) < 1000
-    assert sum(b"ACCEPTED" in claim.record for claim, _ in store._claims.values()) == len(said) / 10
+        batches.extend(
+            push_batches(plan(1000), MESSAGE, run="spring", claims=lambda: store, limits=Limits(in_flight=4))
+        )
+    accepted = {user for user, one in told(batches).items() if one.outcome == "ACCEPTED"}
+    assert accepted == set(push_env.users())
+    assert 80 <= len(accepted) < 1000
+    assert sum(b"ACCEPTED" in claim.record for claim, _ in store._claims.values()) == len(accepted) / 10
     assert threads() == []
 
 
@@ -321,16 +323,16 @@ def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_
 def test_a_slow_consumer_does_not_delay_an_attempt(push_env: PushInbox, claims: Make) -> None:
     outcomes = push_batches(plan(40), MESSAGE, run="spring", claims=claims, timeout=Timeout(attempt=0.5))
     with push_env.fault(Fault.delay(0.1)):
-        found = [next(outcomes)]
+        batches = [next(outcomes)]
         time.sleep(1.0)
-        found += outcomes
-    assert counts(found) == {"ACCEPTED": 40}
+        batches += outcomes
+    assert counts(batches) == {"ACCEPTED": 40}
 
 
 def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, claims: Make) -> None:
-    batches = Noted(plan(5000, rows=1))
+    batches = CountedPlan(plan(5000, rows=1))
     outcomes = push_batches(batches, MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4))
-    found = [next(outcomes)]
+    tables = [next(outcomes)]
     deadline = time.monotonic() + 10.0
     most = 4 + AHEAD + AHEAD + AHEAD // 2
     while len(push_env.pushes) < 4 + AHEAD and time.monotonic() < deadline:
@@ -338,8 +340,8 @@ def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, cl
     time.sleep(0.2)
     assert 4 + AHEAD <= len(push_env.pushes) <= 4 + AHEAD + 2
     assert batches.asked <= most
-    found += outcomes
-    assert counts(found) == {"ACCEPTED": 5000}
+    tables += outcomes
+    assert counts(tables) == {"ACCEPTED": 5000}
     assert batches.asked == 500
 
 

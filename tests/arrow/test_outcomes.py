@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from support.arrow_plans import Told, told
+from support.arrow_plans import ReportedUser, told
 
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.arrow import outcome_schema
-from pushsdk.arrow._schemas import batch_of
+from pushsdk.arrow._dispatcher import batch_of
 
 IDS = ["a", "b", "c", "d", "e", "f"]
 
@@ -20,7 +20,7 @@ def batch(*statuses: UserStatus) -> pa.RecordBatch:
 
 
 def test_each_state_becomes_a_row() -> None:
-    found = batch(
+    table = batch(
         UserStatus(UserState.ACCEPTED, 204),
         UserStatus(UserState.REJECTED, 404, "HTTP 404"),
         UserStatus(UserState.UNKNOWN, None, "the connection broke"),
@@ -28,16 +28,18 @@ def test_each_state_becomes_a_row() -> None:
         UserStatus(UserState.PENDING),
         UserStatus(UserState.PENDING, 401, "HTTP 401"),
     )
-    assert found.schema == outcome_schema()
-    assert told([found]) == {
-        "a": Told("ACCEPTED", 204, ""),
-        "b": Told("REJECTED", 404, "HTTP 404"),
-        "c": Told("UNKNOWN", None, "the connection broke"),
-        "d": Told("UNKNOWN", None, "claimed by another process, and not settled so far"),
-        "e": Told("NOT_SENT", None, "stopped"),
-        "f": Told("NOT_SENT", 401, "HTTP 401"),
+    assert table.schema == outcome_schema()
+    assert told([table]) == {
+        "a": ReportedUser("ACCEPTED", 204, ""),
+        "b": ReportedUser("REJECTED", 404, "HTTP 404"),
+        "c": ReportedUser("UNKNOWN", None, "the connection broke"),
+        "d": ReportedUser("UNKNOWN", None, "claimed by another process, and not settled so far"),
+        "e": ReportedUser("NOT_SENT", None, "stopped"),
+        "f": ReportedUser("NOT_SENT", 401, "HTTP 401"),
     }
 
 
 def test_a_chunk_in_one_state_has_as_many_rows_as_users() -> None:
-    assert told([batch(*[UserStatus(UserState.ACCEPTED, 204)] * 6)]) == dict.fromkeys(IDS, Told("ACCEPTED", 204, ""))
+    assert told([batch(*[UserStatus(UserState.ACCEPTED, 204)] * 6)]) == dict.fromkeys(
+        IDS, ReportedUser("ACCEPTED", 204, "")
+    )

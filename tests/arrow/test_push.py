@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
-from support.arrow_plans import MESSAGE, Told, counts, plan, rebatched, told, user
+from support.arrow_plans import MESSAGE, ReportedUser, counts, plan, rebatched, told, user
 
 from pushsdk import Batching, Limits, MobilePush, Outcome, RetryPolicy, StopPolicy
 from pushsdk.arrow import push_batches
@@ -20,13 +20,13 @@ from pushsdk.testing import PushInbox
 Make = Callable[[], ClaimStore]
 NO_STOP_POLICY = StopPolicy.off()
 QUICK = RetryPolicy.safe(initial_delay=0.001, max_delay=0.01, throttle_delay=0.001)
-ACCEPTED = Told("ACCEPTED", 204, "")
+ACCEPTED = ReportedUser("ACCEPTED", 204, "")
 
 
 def test_every_user_of_a_plan_is_pushed_once_and_reported_once(push_env: PushInbox, claims: Make) -> None:
-    found = told(push_batches(plan(95), MESSAGE, run="spring", claims=claims))
-    assert found == {user(number): ACCEPTED for number in range(95)}
-    assert push_env.users() == dict.fromkeys(found, 1)
+    rows = told(push_batches(plan(95), MESSAGE, run="spring", claims=claims))
+    assert rows == {user(number): ACCEPTED for number in range(95)}
+    assert push_env.users() == dict.fromkeys(rows, 1)
     assert len(push_env.pushes) == 10
 
 
@@ -49,11 +49,13 @@ def test_an_empty_plan_yields_nothing_and_sends_nothing(push_env: PushInbox, cla
 def test_a_plan_sent_again_reports_its_outcomes_and_sends_nothing(push_env: PushInbox, claims: Make) -> None:
     with push_env.fault(Fault.status(404, user="user-3")):
         first = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims, stop_policy=NO_STOP_POLICY))
-    again = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims))
+    later_totals = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims))
     rejected = [user(number) for number in range(10)]
-    assert {each: first[each] for each in rejected} == dict.fromkeys(rejected, Told("REJECTED", 404, "HTTP 404"))
-    assert {each: again[each] for each in rejected} == {each: first[each] for each in rejected}
-    assert {each: one for each, one in again.items() if each not in rejected} == {
+    assert {user: first[user] for user in rejected} == dict.fromkeys(
+        rejected, ReportedUser("REJECTED", 404, "HTTP 404")
+    )
+    assert {user: later_totals[user] for user in rejected} == {user: first[user] for user in rejected}
+    assert {user: one for user, one in later_totals.items() if user not in rejected} == {
         user(number): ACCEPTED for number in range(10, 50)
     }
     assert len(push_env.pushes) == 4
@@ -73,8 +75,8 @@ def test_a_plan_in_other_batches_and_another_order_is_the_same_plan(
     batches = plan(200)
     with push_env.fault(Fault.reset_after(every=5)):
         first = counts(push_batches(batches[:4], MESSAGE, run="spring", claims=claims, stop_policy=NO_STOP_POLICY))
-    again = counts(push_batches(rebatched(batches, rows), MESSAGE, run="spring", claims=claims))
-    assert (first["UNKNOWN"], again["UNKNOWN"], again["ACCEPTED"]) == (20, 20, 180)
+    later_totals = counts(push_batches(rebatched(batches, rows), MESSAGE, run="spring", claims=claims))
+    assert (first["UNKNOWN"], later_totals["UNKNOWN"], later_totals["ACCEPTED"]) == (20, 20, 180)
     assert len(push_env.users()) == 200
     push_env.assert_no_duplicates()
 
@@ -82,22 +84,22 @@ def test_a_plan_in_other_batches_and_another_order_is_the_same_plan(
 def test_users_that_may_have_been_pushed_are_unknown_and_skipped(push_env: PushInbox, claims: Make) -> None:
     with push_env.fault(Fault.reset_after(user="user-0"), Fault.status(502, user="user-10")):
         first = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims, stop_policy=NO_STOP_POLICY))
-    again = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims))
-    held = {user(number) for number in range(20)}
-    assert {each for each, one in first.items() if one.outcome == Outcome.UNKNOWN} == held
+    later_totals = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims))
+    skipped = {user(number) for number in range(20)}
+    assert {user for user, one in first.items() if one.outcome == Outcome.UNKNOWN} == skipped
     assert first["user-0"].reason.startswith("the connection ")
-    assert first["user-10"] == Told("UNKNOWN", 502, "HTTP 502")
-    assert {each: again[each] for each in held} == {each: first[each] for each in held}
+    assert first["user-10"] == ReportedUser("UNKNOWN", 502, "HTTP 502")
+    assert {user: later_totals[user] for user in skipped} == {user: first[user] for user in skipped}
     push_env.assert_no_duplicates()
 
 
 @pytest.mark.parametrize("status", [400, 422])
 def test_one_rejected_id_does_not_affect_the_others(push_env: PushInbox, claims: Make, status: int) -> None:
     with push_env.fault(Fault.status(status, user="user-13")):
-        found = told(push_batches(plan(300, size=100), MESSAGE, run="spring", claims=claims))
-    assert found.pop("user-13") == Told("REJECTED", status, f"HTTP {status}")
-    assert set(found.values()) == {ACCEPTED}
-    assert push_env.users() == dict.fromkeys(found, 1)
+        rows = told(push_batches(plan(300, size=100), MESSAGE, run="spring", claims=claims))
+    assert rows.pop("user-13") == ReportedUser("REJECTED", status, f"HTTP {status}")
+    assert set(rows.values()) == {ACCEPTED}
+    assert push_env.users() == dict.fromkeys(rows, 1)
 
 
 def test_chunks_too_large_for_the_service_are_split(push_env: PushInbox, claims: Make) -> None:
@@ -113,7 +115,7 @@ def test_temporarily_rejected_users_are_sent_to_later(
 ) -> None:
     batches = plan(40, personal=personal is not None)
     with push_env.fault(Fault.status(503, headers={"Retry-After": "0"}, every=2, first=20)):
-        found = counts(
+        totals = counts(
             push_batches(
                 batches,
                 MESSAGE,
@@ -124,7 +126,7 @@ def test_temporarily_rejected_users_are_sent_to_later(
                 stop_policy=NO_STOP_POLICY,
             )
         )
-    assert found == {"ACCEPTED": 40}
+    assert totals == {"ACCEPTED": 40}
     push_env.assert_no_duplicates()
 
 
@@ -141,12 +143,12 @@ def test_more_failures_than_a_send_would_retry_are_retried(push_env: PushInbox, 
 
 def test_placeholders_are_filled_from_the_fields_of_a_user(push_env: PushInbox, claims: Make) -> None:
     batches = plan(25, personal=True)
-    found = told(push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders"))
-    assert set(found.values()) == {ACCEPTED}
-    assert {each.user_ids: each.message["body"]["en"] for each in push_env.pushes} == {
+    rows = told(push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders"))
+    assert set(rows.values()) == {ACCEPTED}
+    assert {push.user_ids: push.message["body"]["en"] for push in push_env.pushes} == {
         (user(number),): f"Hello name of user-{number}" for number in range(25)
     }
-    assert {each.custom_fields for each in push_env.pushes} == {None}
+    assert {push.custom_fields for push in push_env.pushes} == {None}
     push_env.assert_no_duplicates()
 
 
@@ -154,10 +156,10 @@ def test_fields_become_custom_fields_over_those_of_all(push_env: PushInbox, clai
     batches = plan(5, personal=True)
     options: dict[str, Any] = {"custom_fields": {"name": "nobody", "offer": 7}, "personal": "custom_fields"}
     list(push_batches(batches, MESSAGE, run="spring", claims=claims, **options))
-    assert {each.user_ids: each.custom_fields for each in push_env.pushes} == {
+    assert {push.user_ids: push.custom_fields for push in push_env.pushes} == {
         (user(number),): {"name": f"name of user-{number}", "offer": 7} for number in range(5)
     }
-    assert {json.dumps(each.message) for each in push_env.pushes} == {json.dumps(MESSAGE)}
+    assert {json.dumps(push.message) for push in push_env.pushes} == {json.dumps(MESSAGE)}
 
 
 def test_each_user_of_a_personal_chunk_has_a_separate_outcome(push_env: PushInbox, claims: Make) -> None:
@@ -169,12 +171,12 @@ def test_each_user_of_a_personal_chunk_has_a_separate_outcome(push_env: PushInbo
                 batches, MESSAGE, run="spring", claims=claims, personal="placeholders", stop_policy=NO_STOP_POLICY
             )
         )
-    again = told(push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders"))
-    for found in (first, again):
-        assert [found[user(number)].outcome for number in range(10)] == [
+    later_totals = told(push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders"))
+    for rows in (first, later_totals):
+        assert [rows[user(number)].outcome for number in range(10)] == [
             *["ACCEPTED"] * 3, "REJECTED", "ACCEPTED", "UNKNOWN", "ACCEPTED", "REJECTED", "ACCEPTED", "ACCEPTED"
         ]  # fmt: skip
-    assert [first["user-3"].status, again["user-3"].status] == [400, 400]
+    assert [first["user-3"].status, later_totals["user-3"].status] == [400, 400]
     push_env.assert_no_duplicates()
 
 
@@ -184,10 +186,10 @@ def test_each_user_of_a_personal_chunk_has_a_separate_outcome(push_env: PushInbo
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_rejected_key_stops_the_sending_and_settles_no_user(push_env: PushInbox, claims: Make, status: int) -> None:
     with push_env.fault(Fault.status(status)):
-        found = told(push_batches(plan(2000), MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4)))
-    assert len(found) == 2000
-    assert Counter(each.outcome for each in found.values()) == {"NOT_SENT": 2000}
-    reasons = Counter((each.status, each.reason.partition(":")[0]) for each in found.values())
+        rows = told(push_batches(plan(2000), MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4)))
+    assert len(rows) == 2000
+    assert Counter(row.outcome for row in rows.values()) == {"NOT_SENT": 2000}
+    reasons = Counter((row.status, row.reason.partition(":")[0]) for row in rows.values())
     assert reasons[None, f"HTTP {status}"] >= 1900, "they were never claimed"
     assert counts(push_batches(plan(2000), MESSAGE, run="spring", claims=claims)) == {"ACCEPTED": 2000}
     push_env.assert_no_duplicates()
@@ -201,18 +203,18 @@ def test_a_stop_policy_stops_the_sending_and_the_next_call_sends_the_rest(push_e
                 plan(2000), MESSAGE, run="spring", claims=claims, stop_policy=stop_policy, limits=Limits(in_flight=4)
             )
         )
-    found = Counter(each.outcome for each in first.values())
-    assert 200 <= found["REJECTED"] < 400
-    assert found["REJECTED"] + found["NOT_SENT"] == 2000
-    (reason,) = {each.reason for each in first.values() if each.outcome == "NOT_SENT"}
+    totals = Counter(row.outcome for row in first.values())
+    assert 200 <= totals["REJECTED"] < 400
+    assert totals["REJECTED"] + totals["NOT_SENT"] == 2000
+    (reason,) = {row.reason for row in first.values() if row.outcome == "NOT_SENT"}
     assert "the stop policy allows 50 %" in reason
-    again = counts(push_batches(plan(2000), MESSAGE, run="spring", claims=claims))
-    assert again == {"REJECTED": found["REJECTED"], "ACCEPTED": found["NOT_SENT"]}
+    later_totals = counts(push_batches(plan(2000), MESSAGE, run="spring", claims=claims))
+    assert later_totals == {"REJECTED": totals["REJECTED"], "ACCEPTED": totals["NOT_SENT"]}
 
 
 def test_an_untrusted_certificate_stops_the_sending(claims: Make, push: PushInbox) -> None:
     base_url = push.base_url.replace("http://", "https://")
-    found = told(
+    rows = told(
         push_batches(
             plan(200),
             MESSAGE,
@@ -223,8 +225,8 @@ def test_an_untrusted_certificate_stops_the_sending(claims: Make, push: PushInbo
             limits=Limits(in_flight=2),
         )
     )
-    assert Counter(each.outcome for each in found.values()) == {"NOT_SENT": 200}
-    assert any("no request would succeed. Fix the cause, then resume" in each.reason for each in found.values())
+    assert Counter(row.outcome for row in rows.values()) == {"NOT_SENT": 200}
+    assert any("no request would succeed. Fix the cause, then resume" in row.reason for row in rows.values())
 
 
 # -- the batches ------------------------------------------------------------------------------------------------------
@@ -244,17 +246,17 @@ def test_texts_and_lists_of_any_type_are_accepted(
     push_env: PushInbox, claims: Make, text: pa.DataType, make: Callable[[pa.DataType], pa.DataType]
 ) -> None:
     ids = [["ä", "b"], ["c"], ["d", "e", "f"]]
-    fields = [['{"name":"x"}'] * len(each) for each in ids]
+    fields = [['{"name":"x"}'] * len(user) for user in ids]
     columns = [
         pa.array(["1", "2", "3"], pa.string()).cast(text),
         *(pa.array(lists, make(pa.string())).cast(make(text)) for lists in (ids, fields)),
     ]
     batch = pa.RecordBatch.from_arrays(columns, ["chunk_id", "user_ids", "fields"])
     # Sliced, its columns begin in the middle of what they are made of.
-    found = told(
+    rows = told(
         push_batches([batch.slice(1), batch.slice(0, 1)], MESSAGE, run="spring", claims=claims, personal="placeholders")
     )
-    assert found == dict.fromkeys("äbcdef", ACCEPTED)
+    assert rows == dict.fromkeys("äbcdef", ACCEPTED)
     assert push_env.users() == dict.fromkeys("äbcdef", 1)
 
 
@@ -262,12 +264,12 @@ def test_ids_are_not_copied(push_env: PushInbox, claims: Make) -> None:
     (batch,) = plan(20, rows=2)
     values = batch.column("user_ids").values
     first, second = push_batches([batch], MESSAGE, run="spring", claims=claims)
-    for each in (first, second):
-        assert each.column("user_id").buffers()[2].address == values.buffers()[2].address
+    for owner in (first, second):
+        assert owner.column("user_id").buffers()[2].address == values.buffers()[2].address
 
 
 def test_chunks_of_max_users_are_sent_whole(push_env: PushInbox, claims: Make) -> None:
-    found = counts(
+    totals = counts(
         push_batches(plan(50, size=25), MESSAGE, run="spring", claims=claims, batching=Batching(max_users=25))
     )
-    assert found == {"ACCEPTED": 50}
+    assert totals == {"ACCEPTED": 50}

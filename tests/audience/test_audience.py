@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from support.audiences import ids_of, made, refused, rows_of
 
 from pushsdk import ConfigurationError, ValidationError
-from pushsdk._audience import text_files
 from pushsdk._audience.audience import Audience, AudienceSummary
-from pushsdk._audience.chunks import ChunkSource
 from pushsdk._audience.text_files import TextFiles, read_json
 from pushsdk._core import wire
+from pushsdk._runs.plan import chunks_of
 
 
 @pytest.fixture
@@ -132,12 +131,12 @@ def test_a_text_stream_is_an_error_that_asks_for_binary_mode() -> None:
 
 
 def test_a_failing_stream_is_a_validation_error() -> None:
-    class Broken(io.BytesIO):
+    class BrokenFile(io.BytesIO):
         def readline(self, size: int | None = -1) -> bytes:
             raise OSError(5, "Input/output error")
 
     with pytest.raises(ValidationError, match="standard input can't be read: Input/output error"):
-        ids_of(Audience.lines(Broken()))
+        ids_of(Audience.lines(BrokenFile()))
 
 
 # -- CSV ------------------------------------------------------------------------------------------------------------
@@ -357,10 +356,10 @@ def test_an_odd_file_name_is_not_a_pattern(folder: Path, name: str) -> None:
 def test_a_path_that_can_not_be_read_is_an_error_at_once(folder: Path, name: str, text: str) -> None:
     (folder / "folder.csv").mkdir()
     (folder / "dangling.txt").symlink_to("nowhere")
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValidationError) as excinfo:
         Audience.read(folder / name if "*" not in name else folder / "empty" / name)
-    assert text in str(caught.value)
-    assert "\x1b" not in str(caught.value)
+    assert text in str(excinfo.value)
+    assert "\x1b" not in str(excinfo.value)
 
 
 def test_a_file_without_permission_is_a_validation_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,27 +441,8 @@ def test_many_rows_of_json_come_in_batches(folder: Path) -> None:
     assert audience.summary == AudienceSummary(read=30_000, users=30_000)
 
 
-@example([str(number) for number in range(100)], 30, False)
-@given(st.lists(st.integers(0, 99).map(str), max_size=300), st.integers(1, 70), st.booleans())
-def test_chunks_hold_the_ids_and_all_but_the_last_are_full(users: list[str], size: int, distinct: bool) -> None:
-    file = io.BytesIO("".join(f"{user}\n" for user in users).encode())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_files, "BATCH", 7)
-        patch.setattr("pushsdk._audience.audience.BATCH", 20)
-        audience = Audience.lines(file)
-        given = list(audience.chunks(fixed=10, max_users=size, max_bytes=10_000, distinct=distinct))
-    chunks = [chunk for some in given for chunk in some]
-    expected = list(dict.fromkeys(users)) if distinct else users
-    assert [user for chunk in chunks for user in chunk.user_ids()] == expected
-    assert all(chunk.users == size for chunk in chunks[:-1])
-    assert all(0 < chunk.users <= size for chunk in chunks)
-    assert all(given)
-    assert isinstance(audience, ChunkSource)
-    assert audience.summary.users == len(expected)
-
-
 def test_chunks_keep_within_the_bytes() -> None:
-    audience = Audience.lines(io.BytesIO(b"".join(b"%010d\n" % i for i in range(100))))
-    chunks = [chunk for some in audience.chunks(fixed=100, max_users=100, max_bytes=600) for chunk in some]
-    assert sum(chunk.users for chunk in chunks) == 100
+    users = [f"{number:010}" for number in range(100)]
+    chunks = list(chunks_of(users, fixed=100, max_users=100, max_bytes=600))
+    assert [user for chunk in chunks for user in chunk.user_ids()] == users
     assert all(len(chunk.ids) <= 600 - 100 - 48 for chunk in chunks)

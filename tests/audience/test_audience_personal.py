@@ -63,7 +63,7 @@ def test_placeholders_are_filled_into_the_texts_and_nothing_else_is_sent(audienc
 
 
 def test_filled_texts_keep_the_custom_fields_of_all(audience: Audience) -> None:
-    assert [each.custom_fields for each in audience.personalize(MESSAGE, into="text", custom_fields={})] == [{}, {}]
+    assert [push.custom_fields for push in audience.personalize(MESSAGE, into="text", custom_fields={})] == [{}, {}]
 
 
 def test_both_can_be_asked_for(audience: Audience) -> None:
@@ -82,7 +82,7 @@ def test_a_mapping_is_filled_too_and_keeps_unknown_fields(audience: Audience) ->
 
 def test_a_message_without_placeholders_is_sent_as_it_is(audience: Audience) -> None:
     plain = MobilePush(title={"en": "100% {{ odd }}"})
-    assert all(each.message == plain for each in audience.personalize(plain, into="text"))
+    assert all(push.message == plain for push in audience.personalize(plain, into="text"))
 
 
 def test_requests_come_in_batches_and_again_and_are_counted(audience: Audience) -> None:
@@ -95,13 +95,13 @@ def test_requests_come_in_batches_and_again_and_are_counted(audience: Audience) 
 
 
 def test_repeated_users_are_kept_if_asked(audience: Audience) -> None:
-    assert [each.user_ids for each in audience.personalize(MESSAGE, distinct=False)] == [("a",), ("b",), ("a",)]
+    assert [push.user_ids for push in audience.personalize(MESSAGE, distinct=False)] == [("a",), ("b",), ("a",)]
 
 
 def test_only_the_columns_of_placeholders_are_read(tmp_path: Path) -> None:
     path = tmp_path / "u.parquet"
-    with duckdb.connect() as made:
-        made.execute(f"COPY (SELECT 1 AS user_id, 'Ann' AS first_name, 'x'::BLOB AS b) TO '{path}' (FORMAT parquet)")
+    with duckdb.connect() as db:
+        db.execute(f"COPY (SELECT 1 AS user_id, 'Ann' AS first_name, 'x'::BLOB AS b) TO '{path}' (FORMAT parquet)")
     audience = Audience.read(path)
     [ann] = audience.personalize(MESSAGE, into="text")
     assert isinstance(ann.message, MobilePush)
@@ -155,9 +155,9 @@ texts = st.dictionaries(st.sampled_from(["en", "de"]), st.lists(parts).map("".jo
 def test_filled_texts_equal_those_of_render(
     title: dict[str, str], subtitle: dict[str, str], body: dict[str, str], row: dict[str, Any]
 ) -> None:
-    given = {"title": title, "subtitle": subtitle, "body": body}
-    expected = {field: {lang: render(text, row) for lang, text in given[field].items()} for field in given}
-    assert fill(given, row) == expected
-    filled = fill(MobilePush(**given), row)
+    values = {"title": title, "subtitle": subtitle, "body": body}
+    expected = {field: {lang: render(text, row) for lang, text in values[field].items()} for field in values}
+    assert fill(values, row) == expected
+    filled = fill(MobilePush(**values), row)
     assert isinstance(filled, MobilePush)
-    assert {field: getattr(filled, field) for field in given} == expected
+    assert {field: getattr(filled, field) for field in values} == expected

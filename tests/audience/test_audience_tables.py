@@ -19,13 +19,14 @@ from pushsdk import ValidationError
 from pushsdk._audience import duckdb_reader
 from pushsdk._audience.audience import Audience, AudienceSummary
 from pushsdk._core import wire
+from pushsdk._runs.plan import chunks_of
 
 
 def parquet(path: Path, sql: str) -> Path:
     """A Parquet file of what the query gives."""
-    with duckdb.connect() as made:
+    with duckdb.connect() as db:
         name = str(path).replace("'", "''")
-        made.execute(f"COPY ({sql}) TO '{name}' (FORMAT parquet)")
+        db.execute(f"COPY ({sql}) TO '{name}' (FORMAT parquet)")
     return path
 
 
@@ -137,11 +138,7 @@ def test_a_column_of_nulls_is_an_error_with_its_first_row() -> None:
 
 
 def test_a_bad_row_that_is_not_found_again_is_an_error_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        duckdb_reader._DuckdbSource,
-        "_parts",
-        lambda self, relation: [duckdb_reader.Relation(relation.db, "it", "(SELECT 1 AS user_id)")],
-    )
+    monkeypatch.setattr(duckdb_reader._DuckdbSource, "_parts", lambda self, db: [])
     assert refused(Audience.query("SELECT NULL::INTEGER AS user_id")) == "the query: user_id is NULL or empty in a row"
 
 
@@ -164,13 +161,13 @@ def test_parquet_gives_each_id_once_or_all_in_their_order(tmp_path: Path) -> Non
     audience = Audience.read(
         parquet(tmp_path / "u.parquet", "SELECT 'user-' || (i % 30000) AS user_id, i AS n FROM range(45000) t(i)")
     )
-    every = [f"user-{i % 30000}" for i in range(45000)]
-    assert ids_of(audience) == every
+    ids = [f"user-{i % 30000}" for i in range(45000)]
+    assert ids_of(audience) == ids
     assert audience.summary == AudienceSummary(read=45000, users=45000)
-    assert sorted(ids_of(audience, distinct=True)) == sorted(set(every))
+    assert sorted(ids_of(audience, distinct=True)) == sorted(set(ids))
     assert audience.summary == AudienceSummary(read=45000, users=30000, duplicates=15000)
-    assert rows_of(audience) == [(user, {"n": i}) for i, user in enumerate(every)]
-    assert rows_of(audience, distinct=True) == [(user, {"n": i}) for i, user in enumerate(every[:30000])]
+    assert rows_of(audience) == [(user, {"n": i}) for i, user in enumerate(ids)]
+    assert rows_of(audience, distinct=True) == [(user, {"n": i}) for i, user in enumerate(ids[:30000])]
     assert audience.summary == AudienceSummary(read=45000, users=30000, duplicates=15000)
     assert audience.count() == 45000
 
@@ -193,7 +190,8 @@ def test_an_empty_table_has_no_users(tmp_path: Path) -> None:
 def test_chunks_of_parquet_are_encoded_as_the_wire_does(tmp_path: Path) -> None:
     sql = "SELECT i || '\"\\' || chr(7) || chr(8232) || chr(128512) || ' ' AS user_id FROM range(2500) t(i)"
     audience = Audience.read(parquet(tmp_path / "u.parquet", sql))
-    chunks = [chunk for some in audience.chunks(fixed=0, max_users=1000, max_bytes=10**6) for chunk in some]
+    (ids,) = audience.ids()
+    chunks = list(chunks_of(ids, fixed=0, max_users=1000, max_bytes=10**6))
     assert [chunk.users for chunk in chunks] == [1000, 1000, 500]
     for chunk in chunks:
         assert b"[" + chunk.ids + b"]" == wire.encode_user_ids(chunk.user_ids())
@@ -311,9 +309,9 @@ def test_null_and_nan_are_left_out(value: str) -> None:
 def test_a_column_without_a_form_in_json_is_an_error_with_its_type() -> None:
     with pytest.raises(
         ValidationError, match="the query: column it is of type BLOB, which JSON has no form for"
-    ) as caught:
+    ) as excinfo:
         columns_of("'secret'::BLOB AS it")
-    assert "secret" not in str(caught.value)
+    assert "secret" not in str(excinfo.value)
 
 
 def test_a_nan_in_a_list_is_refused_by_its_row() -> None:
@@ -379,20 +377,20 @@ def test_sql_that_is_not_one_select_is_an_error_at_once(
     ],
 )
 def test_wrong_sql_is_refused_at_once_in_the_words_of_duckdb(sql: str, text: str) -> None:
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValidationError) as excinfo:
         Audience.query(sql)
-    message = str(caught.value)
+    message = str(excinfo.value)
     assert text in message
     assert "\x1b" not in message
     assert "\n" not in message
-    assert caught.value.__suppress_context__
+    assert excinfo.value.__suppress_context__
 
 
 def test_the_words_of_duckdb_are_cut() -> None:
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValidationError) as excinfo:
         Audience.query(f"SELECT {'x' * 1000} FROM range(1)")
-    assert len(str(caught.value)) < 250
-    assert str(caught.value).endswith("...")
+    assert len(str(excinfo.value)) < 250
+    assert str(excinfo.value).endswith("...")
 
 
 @pytest.mark.parametrize("expression", ["'secret'::INTEGER", "error('secret')", "'secret'::JSON"])
@@ -445,20 +443,20 @@ def test_the_source_of_a_query_is_its_sql() -> None:
     ],
 )
 def test_duckdb_is_set_up_to_read_local_data_only(setting: str, value: bool) -> None:
-    with duckdb_reader.connection() as made:
-        assert made.execute("SELECT current_setting(?)", [setting]).fetchall() == [(value,)]
+    with duckdb_reader.connection() as db:
+        assert db.execute("SELECT current_setting(?)", [setting]).fetchall() == [(value,)]
 
 
 def test_the_settings_can_not_be_changed_again() -> None:
-    with duckdb_reader.connection() as made, pytest.raises(duckdb.Error, match="locked"):
-        made.execute("SET memory_limit = '10GB'")
+    with duckdb_reader.connection() as db, pytest.raises(duckdb.Error, match="locked"):
+        db.execute("SET memory_limit = '10GB'")
 
 
 def test_one_processor_gets_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     for processors, threads in ((1, 1), (2, 2), (64, 2), (None, 1)):
         monkeypatch.setattr(os, "cpu_count", lambda processors=processors: processors)
-        with duckdb_reader.connection() as made:
-            assert made.execute("SELECT current_setting('threads')").fetchall() == [(threads,)]
+        with duckdb_reader.connection() as db:
+            assert db.execute("SELECT current_setting('threads')").fetchall() == [(threads,)]
 
 
 def folders(parent: Path) -> list[Path]:
@@ -509,25 +507,26 @@ def test_a_query_that_needs_more_memory_is_an_error() -> None:
 
 
 def test_without_memory_from_the_start_each_id_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(self: object, counts: object) -> Iterator[list[str]]:
-        with duckdb_reader.duckdb_errors("it"):
-            raise duckdb.OutOfMemoryException("no room")
-        yield []
+    select = duckdb_reader.SqlQuery._select
 
-    monkeypatch.setattr(duckdb_reader.SqlQuery, "_distinct", none)
+    def none(self: duckdb_reader.SqlQuery, *arguments: Any, tail: str = "") -> Iterator[list[Any]]:
+        if tail:
+            raise duckdb.OutOfMemoryException("no room")
+        return select(self, *arguments)
+
+    monkeypatch.setattr(duckdb_reader.SqlQuery, "_select", none)
     audience = Audience.query("SELECT unnest(['a', 'b', 'a']) AS user_id")
     assert ids_of(audience, distinct=True) == ["a", "b"]
     assert audience.summary == AudienceSummary(read=3, users=2, duplicates=1)
 
 
 def test_running_out_of_memory_after_the_first_ids_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def some(self: object, counts: object) -> Iterator[list[str]]:
-        yield ["a"]
-        with duckdb_reader.duckdb_errors("it"):
-            raise duckdb.OutOfMemoryException("no room")
+    def some(*_: object, **__: object) -> Iterator[list[tuple[str, int]]]:
+        yield [("a", 1)]
+        raise duckdb.OutOfMemoryException("no room")
 
-    monkeypatch.setattr(duckdb_reader.SqlQuery, "_distinct", some)
-    with pytest.raises(ValidationError, match="it: DuckDB needs more than"):
+    monkeypatch.setattr(duckdb_reader.SqlQuery, "_select", some)
+    with pytest.raises(ValidationError, match="the query: DuckDB needs more than"):
         ids_of(Audience.query("SELECT 'a' AS user_id"), distinct=True)
 
 
@@ -538,8 +537,8 @@ import sys
 from pushsdk._audience.audience import Audience
 from support.memory import peak
 users = 0
-for chunks in Audience.read(sys.argv[1]).chunks(fixed=500, max_users=1000, max_bytes=2**20):
-    users += sum(chunk.users for chunk in chunks)
+for ids in Audience.read(sys.argv[1]).ids():
+    users += len(ids)
 print(users, peak())
 """
 

@@ -33,7 +33,7 @@ def through(batches: Sequence[Sequence[str]], memory: int = ROOMY) -> tuple[list
     """All ids that come out, and how many were repeated."""
     with Distinct(memory=memory) as distinct:
         out = [user for batch in batches for fresh in distinct.add(batch) for user in fresh]
-        out += [user for rest in distinct.finish() for user in rest]
+        out += [user for batch in distinct.finish() for user in batch]
         return out, distinct.duplicates
 
 
@@ -51,22 +51,22 @@ def test_a_batch_without_anything_new_gives_no_batch() -> None:
 
 
 @given(batches, st.sampled_from([NEXT_TO_NOTHING, TINY, ROOMY]))
-def test_whatever_the_memory_each_id_comes_out_exactly_once(given: list[list[str]], memory: int) -> None:
-    every = list(itertools.chain.from_iterable(given))
-    out, duplicates = through(given, memory)
-    assert sorted(out) == sorted(set(every))
-    assert duplicates == len(every) - len(out)
+def test_whatever_the_memory_each_id_comes_out_exactly_once(parts: list[list[str]], memory: int) -> None:
+    ids = list(itertools.chain.from_iterable(parts))
+    out, duplicates = through(parts, memory)
+    assert sorted(out) == sorted(set(ids))
+    assert duplicates == len(ids) - len(out)
 
 
 def test_ids_beyond_the_memory_come_out_at_the_end() -> None:
     with Distinct(memory=TINY) as distinct:
         users = [f"user-{i}" for i in range(2000)]
         early = [user for at in range(0, 2000, 10) for fresh in distinct.add(users[at : at + 10]) for user in fresh]
-        rest = list(distinct.finish())
+        late = list(distinct.finish())
     assert 0 < len(early) < 100
     assert early == users[: len(early)]
-    assert sorted(early + [user for batch in rest for user in batch]) == sorted(users)
-    assert all(rest)
+    assert sorted(early + [user for batch in late for user in batch]) == sorted(users)
+    assert all(late)
 
 
 def test_an_id_of_the_memory_does_not_come_out_again_from_the_disk() -> None:
@@ -116,7 +116,6 @@ def test_the_file_has_no_name_and_is_gone_when_closed(tmp_path: Path, monkeypatc
         assert len(os.listdir("/proc/self/fd")) == before + 1
         raise RuntimeError
     assert len(os.listdir("/proc/self/fd")) == before
-    distinct.close()
 
 
 @pytest.mark.parametrize("step", ["made", "written", "read"])
@@ -152,28 +151,28 @@ rows = st.lists(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.fixed_diction
 def rows_through(batches: Sequence[Sequence[Any]], memory: int) -> tuple[list[Any], int]:
     with Distinct(rows=True, memory=memory) as distinct:
         out = [row for batch in batches for fresh in distinct.add(batch) for row in fresh]
-        out += [row for rest in distinct.finish() for row in rest]
+        out += [row for batch in distinct.finish() for row in batch]
         return out, distinct.duplicates
 
 
 @example([[("a", {"n": 0})], [("b", {"n": 1}), ("b", {"n": 2})]], NEXT_TO_NOTHING)
 @given(rows, st.sampled_from([NEXT_TO_NOTHING, TINY, ROOMY]))
-def test_the_first_row_of_an_id_counts_whatever_the_memory(given: list[list[Any]], memory: int) -> None:
-    every = list(itertools.chain.from_iterable(given))
+def test_the_first_row_of_an_id_counts_whatever_the_memory(parts: list[list[Any]], memory: int) -> None:
+    ids = list(itertools.chain.from_iterable(parts))
     first: dict[str, Any] = {}
-    for user, fields in every:
+    for user, fields in ids:
         first.setdefault(user, fields)
-    out, duplicates = rows_through(given, memory)
+    out, duplicates = rows_through(parts, memory)
     assert len(out) == len(first)
     assert dict(out) == first
-    assert duplicates == len(every) - len(first)
+    assert duplicates == len(ids) - len(first)
 
 
 def test_rows_keep_their_values_on_disk() -> None:
     values = {"text": "é\u2028", "number": 2**63, "low": -(2**63), "half": 0.5, "yes": True, "list": [1, {"a": None}]}
-    given = [[("a", {}), ("b", {})], [(f"user-{i}", values) for i in range(50)]]
-    out, _ = rows_through(given, NEXT_TO_NOTHING)
-    assert sorted(out, key=lambda row: row[0]) == [("a", {}), ("b", {}), *sorted(given[1])]
+    batches = [[("a", {}), ("b", {})], [(f"user-{i}", values) for i in range(50)]]
+    out, _ = rows_through(batches, NEXT_TO_NOTHING)
+    assert sorted(out, key=lambda row: row[0]) == [("a", {}), ("b", {}), *sorted(batches[1])]
     assert all(type(row) is tuple for row in out)
 
 

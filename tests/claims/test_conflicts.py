@@ -54,8 +54,8 @@ async def test_a_key_with_another_payload_is_refused_every_time() -> None:
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), Receipt)
     async with service.client(claims=claims, limits=Limits(in_flight=1)) as client:
-        found = await asyncio.gather(*(deliver(client, message=OTHER) for _ in range(3)))
-    assert [type(each) for each in found] == [ValidationError] * 3
+        errors = await asyncio.gather(*(deliver(client, message=OTHER) for _ in range(3)))
+    assert [type(error) for error in errors] == [ValidationError] * 3
     assert (service.users(), claims.states()) == ({"user-1": 1}, [[ACCEPTED]])
 
 
@@ -128,7 +128,7 @@ async def test_a_user_accepted_by_another_process_meanwhile_is_not_retried() -> 
         first = asyncio.create_task(deliver(client, timeout=600.0))
         await asyncio.sleep(1.0)
         assert claims.states() == [[UNKNOWN]]
-        assert await release(claims, [send async for send in claimed(claims)]) == []
+        assert await release(claims, await claimed(claims)) == []
         assert isinstance(await deliver(other), Receipt)
         results = await first
     assert isinstance(results, Receipt)
@@ -143,8 +143,8 @@ async def test_an_unreadable_record_is_never_replaced_and_blocks_no_other_call(r
     async with service.client(claims=claims) as client:
         calls = {"user-1": "good", "user-2": "damaged", "user-3": "fine"}
         for _ in range(2):
-            found = await asyncio.gather(*(deliver(client, user, key=key) for user, key in calls.items()))
-            assert [type(each) for each in found] == [Receipt, ClaimStoreError, Receipt]
+            errors = await asyncio.gather(*(deliver(client, user, key=key) for user, key in calls.items()))
+            assert [type(error) for error in errors] == [Receipt, ClaimStoreError, Receipt]
     assert service.users() == {"user-1": 1, "user-3": 1}
     assert claims._claims[digest_of("damaged")][0].record == record
 

@@ -34,7 +34,6 @@ from pushsdk.claims import (
     RedisClaims,
     SqliteClaims,
 )
-from pushsdk.claims import memory as memory_module
 from pushsdk.claims import postgres as postgres_module
 from pushsdk.claims import sqlite as sqlite_module
 from pushsdk.claims.store import LoopGuard
@@ -110,15 +109,15 @@ async def checked(bound: LoopGuard) -> None:
 
 
 async def test_a_custom_store_need_not_implement_scan() -> None:
-    class Mine(ClaimStore):
+    class CustomClaims(ClaimStore):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             return [None] * len(puts)
 
         async def get(self, keys: Sequence[str]) -> list[Claim | None]:
             return [None] * len(keys)
 
-    with pytest.raises(ConfigurationError, match="Mine can't list its claims"):
-        Mine().scan()
+    with pytest.raises(ConfigurationError, match="CustomClaims can't list its claims"):
+        CustomClaims().scan()
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
@@ -130,7 +129,7 @@ async def test_expired_claims_do_not_pile_up_in_memory() -> None:
     for number in range(1000):
         await put(store, ONE, key=key_of(number), ttl=60.0)
         await asyncio.sleep(1.0)
-    assert len(store._claims) <= 60 + memory_module.SWEEP_CLAIMS
+    assert len(store._claims) <= 60 + 4
     assert repr(store) == f"MemoryClaims(claims={len(store._claims)})"
 
 
@@ -142,7 +141,7 @@ async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     try:
         async with SqliteClaims(tmp_path / "c") as store:
             await put(store, ONE)
-            modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in os.scandir(tmp_path)}
+            modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in os.scandir(tmp_path)}
     finally:
         os.umask(old)
     assert modes == {"c": 0o600, "c-wal": 0o600, "c-shm": 0o600}
@@ -154,29 +153,25 @@ async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
 async def test_the_file_has_a_write_ahead_log_and_syncs_if_durable(tmp_path: Path, durable: bool) -> None:
     async with SqliteClaims(tmp_path / "c", durable=durable) as store:
         await put(store, ONE)
-        asked = [
-            await store._file.run(lambda file, name=name: file._db.execute(f"PRAGMA {name}").fetchone()[0])
+        settings = [
+            await store._thread.run(lambda name=name: store._db.execute(f"PRAGMA {name}").fetchone()[0])
             for name in ("journal_mode", "synchronous")
         ]
-    assert asked == ["wal", 2 if durable else 1]
+    assert settings == ["wal", 2 if durable else 1]
 
 
 async def test_claims_of_one_call_share_a_commit(tmp_path: Path) -> None:
     async with SqliteClaims(tmp_path / "c") as store:
         statements: list[str] = []
-        await store._file.run(lambda file: file._db.set_trace_callback(statements.append))
+        await store._thread.run(lambda: store._opened().set_trace_callback(statements.append))
         await store.put([Put(key_of(number), ONE) for number in range(200)], WEEK)
-    assert [statements.count(each) for each in ("BEGIN IMMEDIATE", "COMMIT")] == [1, 1]
+    assert [statements.count(statement) for statement in ("BEGIN IMMEDIATE", "COMMIT")] == [1, 1]
 
 
-async def test_expired_rows_are_deleted_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_module, "SWEEP_ROWS", 2)
+async def test_each_put_deletes_twice_as_many_expired_rows_as_it_adds(tmp_path: Path) -> None:
     async with SqliteClaims(tmp_path / "c") as store:
-        for number in range(5):
-            await put(store, ONE, key=key_of(number), ttl=-1.0)
-        await put(store, ONE, key=key_of(9))
-        await store._file.run(lambda file: setattr(file, "_swept", 0.0))
-        for number in range(10, 14):
+        await store.put([Put(key_of(number), ONE) for number in range(10)], -1.0)
+        for number in range(10, 15):
             await put(store, ONE, key=key_of(number))
     db = sqlite3.connect(tmp_path / "c")
     assert db.execute("SELECT count(*) FROM claims WHERE expires < ?", (time.time(),)).fetchone() == (0,)
@@ -266,9 +261,9 @@ async def test_a_forked_child_can_not_use_the_store(tmp_path: Path, monkeypatch:
     "wrong", ["", "localhost", "http://localhost", "redis://:s3cret@host:port", 42, None, object()]
 )
 def test_an_invalid_redis_is_refused_without_showing_the_value(wrong: Any) -> None:
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError) as excinfo:
         RedisClaims(wrong)
-    assert "s3cret" not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
+    assert "s3cret" not in f"{excinfo.value!r} {excinfo.value.__cause__!r} {excinfo.value.__context__!r}"
 
 
 def test_a_synchronous_redis_client_is_refused() -> None:
@@ -283,8 +278,8 @@ def test_a_redis_cluster_is_refused() -> None:
 
 
 async def test_any_object_with_the_three_commands_works_as_a_redis() -> None:
-    class Mine:
-        async def eval(self, script: str, keys: int, *rest: object) -> list[bytes | None]:
+    class CustomRedis:
+        async def eval(self, script: str, keys: int, *arguments: object) -> list[bytes | None]:
             return [None]
 
         async def mget(self, names: list[str]) -> list[bytes | None]:
@@ -293,7 +288,7 @@ async def test_any_object_with_the_three_commands_works_as_a_redis() -> None:
         async def scan(self, cursor: int, *, match: str, count: int) -> tuple[int, list[bytes]]:
             return 0, [match.removesuffix("*").encode() + KEY.encode()]
 
-    store = RedisClaims(Mine())  # type: ignore[arg-type]
+    store = RedisClaims(CustomRedis())  # type: ignore[arg-type]
     assert await put(store, ONE) is None
     assert [pair async for pair in store.scan()] == [], "the claim expired between scan and get"
 
@@ -340,13 +335,13 @@ async def test_a_prefix_with_pattern_characters_matches_literally(redis_url: str
 
 @pytest.mark.parametrize("wrong", ["", "localhost", "mysql://u:s3cret@host", 42, None, object()])
 def test_an_invalid_postgres_is_refused_without_showing_the_value(wrong: Any) -> None:
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError) as excinfo:
         PostgresClaims(wrong)
-    assert "s3cret" not in f"{caught.value!r}"
+    assert "s3cret" not in f"{excinfo.value!r}"
 
 
 @pytest.mark.parametrize(
-    "rest",
+    "arguments",
     [
         "user:s3cr/et@host/db",
         "user:5/s3cret@host/db",
@@ -364,15 +359,15 @@ def test_an_invalid_postgres_is_refused_without_showing_the_value(wrong: Any) ->
         "user@[s3cret]/db",
     ],
 )
-def test_an_ambiguous_postgres_url_is_refused_without_showing_it(rest: str) -> None:
-    with pytest.raises(ConfigurationError, match="can't be parsed: write /") as caught:
-        PostgresClaims(f"postgresql://{rest}")
-    error = caught.value
+def test_an_ambiguous_postgres_url_is_refused_without_showing_it(arguments: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be like postgresql://") as excinfo:
+        PostgresClaims(f"postgresql://{arguments}")
+    error = excinfo.value
     assert "s3" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
 
 
 @pytest.mark.parametrize(
-    "rest",
+    "arguments",
     [
         "",
         "host",
@@ -385,8 +380,8 @@ def test_an_ambiguous_postgres_url_is_refused_without_showing_it(rest: str) -> N
         "user@/db?password=",
     ],
 )
-def test_an_unambiguous_postgres_url_is_accepted(rest: str) -> None:
-    assert repr(PostgresClaims(f"postgres://{rest}")) == "PostgresClaims(table='pushsdk_claims')"
+def test_an_unambiguous_postgres_url_is_accepted(arguments: str) -> None:
+    assert repr(PostgresClaims(f"postgres://{arguments}")) == "PostgresClaims(table='pushsdk_claims')"
 
 
 @pytest.mark.parametrize("wrong", ["", "Claims", "a b", "a;b", "a.b.c", "1a", "x" * 52, 'a"b', None, 3])
@@ -431,8 +426,7 @@ async def test_expired_rows_of_the_table_are_deleted(postgres_url: str, monkeypa
         for number in range(3):
             await put(store, ONE, key=key_of(number), ttl=-1.0)
         await put(store, ONE, key=key_of(9))
-        pool = await store._open()
-        assert await pool.fetchval("SELECT count(*) FROM swept") == 1
+        assert await store._pool.fetchval("SELECT count(*) FROM swept") == 1
 
 
 async def test_a_row_deleted_between_put_and_read_is_put_again(postgres_url: str) -> None:
@@ -486,8 +480,8 @@ async def test_a_closed_postgres_store_refuses_operations(postgres_url: str) -> 
 
 
 async def test_a_locked_file_leaves_no_unretrieved_exception(tmp_path: Path) -> None:
-    left: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: left.append(context))
+    contexts: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: contexts.append(context))
     async with SqliteClaims(tmp_path / "claims.db", timeout=0.05) as store:
         await put(store, ONE)
         with closing(sqlite3.connect(tmp_path / "claims.db", isolation_level=None)) as other:
@@ -499,7 +493,7 @@ async def test_a_locked_file_leaves_no_unretrieved_exception(tmp_path: Path) -> 
                 await put(store, ONE, key=key_of(2))
     del task
     gc.collect()
-    assert left == []
+    assert contexts == []
 
 
 # -- unavailable servers ----------------------------------------------------------------------------------------------
@@ -511,9 +505,9 @@ async def through_an_outage(store: ClaimStore, server: Server) -> None:
     async with store, service.client(claims=store) as client:
         await client.send("user-1", HELLO, idempotency_key="a")
         server.stop()
-        with pytest.raises(ClaimStoreError) as caught:
+        with pytest.raises(ClaimStoreError) as excinfo:
             await client.send("user-1", HELLO, idempotency_key="b", timeout=10.0)
-        assert caught.value.__cause__ is not None
+        assert excinfo.value.__cause__ is not None
         assert service.accepted("user-1") == 1
         server.start()
         await client.send("user-1", HELLO, idempotency_key="b")

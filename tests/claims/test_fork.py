@@ -16,7 +16,9 @@ PROGRAM = """
     from pushsdk import ConfigurationError, MobilePush, PushClient
     import pushsdk.claims
 
-    claims = getattr(pushsdk.claims, sys.argv[1])(**json.loads(sys.argv[2]))
+    claims = json.loads(sys.argv[2])
+    if sys.argv[1]:
+        claims = getattr(pushsdk.claims, sys.argv[1])(**claims)
     client = PushClient(claims=claims)
 
     def send(job):
@@ -60,4 +62,16 @@ def test_a_used_store_is_refused_after_a_fork_and_an_unused_store_works(
     with served(monkeypatch) as service:
         completed = run_program(textwrap.dedent(PROGRAM), STORES[kind], place, used)
     assert completed == (0, result, "")
+    assert service.users() == {"u": 2}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
+def test_a_client_that_owns_its_store_opens_another_one_in_the_child(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = request.getfixturevalue("tmp_path") / "claims.db"
+    location = f"sqlite:{path}" if kind == "sqlite" else request.getfixturevalue(f"{kind}_url")
+    with served(monkeypatch) as service:
+        completed = run_program(textwrap.dedent(PROGRAM), "", json.dumps(location), "used")
+    assert completed == (0, "0\n1 1\n", "")
     assert service.users() == {"u": 2}

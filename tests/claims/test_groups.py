@@ -73,7 +73,7 @@ def now() -> float:
 async def test_the_claims_of_a_batch_share_a_write_and_so_do_its_outcomes() -> None:
     service, claims = FakeService(), Narrow()
     async with service.client(claims=claims) as client:
-        assert {type(each) for each in await crowd(client, 1000)} == {Receipt}
+        assert {type(outcome) for outcome in await crowd(client, 1000)} == {Receipt}
     assert (claims.sizes, len(service.requests)) == ([1000, 1000], 1)
     assert claims.states() == [[UserState.ACCEPTED]] * 1000
 
@@ -83,7 +83,7 @@ async def test_at_once_limits_the_puts_per_call() -> None:
     service, claims = FakeService(), Narrow()
     claims.at_once = 400
     async with service.client(claims=claims) as client:
-        assert {type(each) for each in await crowd(client, 1000)} == {Receipt}
+        assert {type(outcome) for outcome in await crowd(client, 1000)} == {Receipt}
     assert claims.sizes == [400, 400, 200, 400, 400, 200]
 
 
@@ -125,7 +125,7 @@ async def test_calls_to_a_silent_store_fail_with_the_pending_write() -> None:
             *(client.send("eve", HELLO, idempotency_key=f"eve-{n}") for n in range(3)), return_exceptions=True
         )
         assert now() - 1000.0 == pytest.approx(5.0, abs=0.01)
-        assert [type(each) for each in await first] == [ClaimStoreError]
+        assert [type(outcome) for outcome in await first] == [ClaimStoreError]
         await client.aclose(drain=0)
 
 
@@ -133,7 +133,7 @@ async def test_calls_to_a_silent_store_fail_with_the_pending_write() -> None:
 async def test_an_entry_that_is_always_refused_does_not_block_others() -> None:
     service, claims = FakeService(), Choosy()
     async with service.client(claims=claims) as client:
-        assert {type(each) for each in await crowd(client, 30)} == {ClaimStoreError}
+        assert {type(outcome) for outcome in await crowd(client, 30)} == {ClaimStoreError}
         await asyncio.sleep(60.0)
         results = await crowd(client, 30)
     assert [type(result) for result in results].count(Receipt) == 29

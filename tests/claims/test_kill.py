@@ -46,7 +46,9 @@ async def test_a_job_of_a_killed_worker_is_unknown_and_not_pushed_again(
         assert service.duplicates() == {}
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "redis", *(pytest.param(each, marks=pytest.mark.long) for each in LONG)])
+@pytest.mark.parametrize(
+    "kind", ["sqlite", "redis", *(pytest.param(framework, marks=pytest.mark.long) for framework in LONG)]
+)
 async def test_jobs_of_killed_workers_are_accounted_for_and_never_doubled(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
@@ -57,13 +59,15 @@ async def test_jobs_of_killed_workers_are_accounted_for_and_never_doubled(
         job = {"kind": kind, "arguments": arguments, "base_url": service.base_url, "key": service.api_key}
         for life in range(4):
             # Both workers get the jobs not known to be accepted, and new jobs.
-            left = [each for each in jobs[: 100 * (life + 1)] if last.get(each) not in ("ACCEPTED", "ALREADY_ACCEPTED")]
-            workers = [await Worker.start({**job, "keys": dice.sample(left, len(left))}) for _ in range(2)]
+            unsettled = [
+                job for job in jobs[: 100 * (life + 1)] if last.get(job) not in ("ACCEPTED", "ALREADY_ACCEPTED")
+            ]
+            workers = [await Worker.start({**job, "keys": dice.sample(unsettled, len(unsettled))}) for _ in range(2)]
             if life < 3:
-                seen = service.requests
-                some = dice.randint(1, 20)
+                count = service.requests
+                size = dice.randint(1, 20)
                 async with asyncio.timeout(PATIENCE):
-                    while service.requests < seen + some:  # noqa: ASYNC110 - the emulator only counts
+                    while service.requests < count + size:  # noqa: ASYNC110 - the emulator only counts
                         await asyncio.sleep(0.001)
                 workers[0].kill()
             for worker in workers:
@@ -73,11 +77,11 @@ async def test_jobs_of_killed_workers_are_accounted_for_and_never_doubled(
         accepted = service.users()
         assert service.duplicates() == {}
     assert last.keys() == set(jobs)
-    for each, outcome in last.items():
+    for user, outcome in last.items():
         most = 0 if outcome in ("NOT_SENT", "REJECTED") else 1
         least = 1 if outcome in ("ACCEPTED", "ALREADY_ACCEPTED") else 0
-        assert least <= accepted.get(f"user of {each}", 0) <= most, outcome
-    # Most of the hundred new jobs of the last round, whose workers were not killed.
+        assert least <= accepted.get(f"user of {user}", 0) <= most, outcome
+    # Most of the hundred new jobs of the last round, in which no worker was killed.
     assert Counter(last.values())["ACCEPTED"] > 40
 
 

@@ -25,15 +25,15 @@ KINDS = ["sqlite", "redis"]
 @asynccontextmanager
 async def silent_port() -> AsyncIterator[tuple[int, asyncio.Event]]:
     """Yield a port that accepts connections and never responds, and an event for the first connection."""
-    came = asyncio.Event()
+    arrival = asyncio.Event()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        came.set()
+        arrival.set()
         await reader.read()
         writer.close()
 
     async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
-        yield server.sockets[0].getsockname()[1], came
+        yield server.sockets[0].getsockname()[1], arrival
 
 
 async def redelivered(place: dict[str, Any], service: Emulator) -> set[str]:
@@ -53,9 +53,9 @@ async def test_jobs_of_a_worker_killed_before_the_first_byte_are_sent(
     place = {"kind": kind, "arguments": arguments_of(kind, request)}
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(Emulator())
-        base_url, came = service.base_url, asyncio.Event()
+        base_url, arrival = service.base_url, asyncio.Event()
         if hangs == "TLS":
-            port, came = await stack.enter_async_context(silent_port())
+            port, arrival = await stack.enter_async_context(silent_port())
             base_url = f"https://127.0.0.1:{port}"
         elif hangs == "connecting":
             host, closed = await stack.enter_async_context(black_hole())
@@ -63,7 +63,7 @@ async def test_jobs_of_a_worker_killed_before_the_first_byte_are_sent(
         job = {**place, "base_url": base_url, "key": service.api_key, "keys": JOBS, "hangs": hangs}
         worker = await Worker.start(job)
         async with asyncio.timeout(PATIENCE):
-            await (came.wait() if hangs == "TLS" else worker.says(hangs))
+            await (arrival.wait() if hangs == "TLS" else worker.says(hangs))
         worker.kill()
         await worker.end()
         assert service.requests == 0

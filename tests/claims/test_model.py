@@ -36,12 +36,12 @@ ANSWERS = [
 ]
 
 
-class StoreDownError(Exception):
+class ModelStoreDownError(Exception):
     pass
 
 
 class WildClaims(MemoryClaims):
-    """A store whose operations fail with this probability. All processes share the claims."""
+    """A store that fails with this probability. All processes share the claims."""
 
     def __init__(self, dice: random.Random, claims: OrderedDict[str, tuple[Claim, float]], rate: float) -> None:
         super().__init__()
@@ -54,21 +54,21 @@ class WildClaims(MemoryClaims):
         await asyncio.sleep(self._dice.choice([0, 0, 0.001, 0.01]))
         fault = self._dice.choice(FAULTS) if self._dice.random() < self._rate else ""
         if fault == "down":
-            raise StoreDownError
+            raise ModelStoreDownError
         if fault == "hangs":
             await asyncio.get_running_loop().create_future()
         answer = await work()
         if fault == "twice":
             answer = await work()
         if fault == "lost":
-            raise StoreDownError
+            raise ModelStoreDownError
         if fault == "hangs, done":
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(2.0 if fault == "slow" else 0.0)
         return answer
 
 
-class World:
+class JobWorld:
     """One job, and the outcomes that its callers got for each user."""
 
     def __init__(self, dice: random.Random) -> None:
@@ -96,9 +96,9 @@ class World:
         if cancel_after is not None:
             await asyncio.sleep(cancel_after)
             task.cancel()
-        (ended,) = await asyncio.gather(task, return_exceptions=True)
+        (end,) = await asyncio.gather(task, return_exceptions=True)
         for user in users:
-            self.outcomes[user].append(_outcome(ended, user))
+            self.outcomes[user].append(_outcome(end, user))
 
     async def live(self) -> None:
         """Run a process with its deliveries."""
@@ -117,20 +117,20 @@ class World:
             await self.deliver(client)
 
 
-def _outcome(ended: Any, user: str) -> Outcome | None:
-    if isinstance(ended, asyncio.CancelledError):
+def _outcome(end: Any, user: str) -> Outcome | None:
+    if isinstance(end, asyncio.CancelledError):
         return None
-    if isinstance(ended, PartialError):
-        return ended.outcomes[user]
-    assert isinstance(ended, PushError) or hasattr(ended, "already_accepted"), repr(ended)
-    outcome: Outcome = ended.outcome
+    if isinstance(end, PartialError):
+        return end.outcomes[user]
+    assert isinstance(end, PushError) or hasattr(end, "already_accepted"), repr(end)
+    outcome: Outcome = end.outcome
     return outcome
 
 
 @settings(max_examples=150)
 @given(st.integers(0, 2**32))
 def test_no_user_is_pushed_twice_and_every_outcome_is_true(seed: int) -> None:
-    world = World(random.Random(seed))
+    world = JobWorld(random.Random(seed))
     run(world.end(), collect=False)
     pushed = world.service.users()
     for user in world.users:

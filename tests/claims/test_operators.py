@@ -37,13 +37,13 @@ def record(*states: UserState, age: float = 0.0) -> ClaimRecord:
 
 async def stored(store: ClaimStore, *records: ClaimRecord) -> None:
     """Store each record under its own key."""
-    puts = [Put(key_of(number), Claim(f"{number:032x}", each.encode())) for number, each in enumerate(records)]
+    puts = [Put(key_of(number), Claim(f"{number:032x}", record.encode())) for number, record in enumerate(records)]
     await store.put(puts, WEEK)
 
 
 async def test_the_claimed_users_of_each_send_are_counted(store: ClaimStore) -> None:
     await stored(store, record(CLAIMED), record(ACCEPTED, REJECTED, PENDING), record(ACCEPTED, CLAIMED, UNKNOWN))
-    sends = {send.key: send.users async for send in claimed(store)}
+    sends = {send.key: send.users for send in await claimed(store)}
     assert sends == {key_of(0): 1, key_of(2): 2}
 
 
@@ -62,12 +62,12 @@ async def test_an_invalid_older_than_is_refused(wrong: float) -> None:
 async def test_an_unreadable_record_is_not_claimed(data: bytes) -> None:
     store = MemoryClaims()
     await put(store, Claim(ONE.token, data))
-    assert [send async for send in claimed(store)] == []
+    assert await claimed(store) == []
 
 
 async def test_a_release_opens_the_claimed_users_and_leaves_the_others(store: ClaimStore) -> None:
     await stored(store, record(ACCEPTED, CLAIMED, REJECTED, CLAIMED), record(CLAIMED))
-    sends = [send async for send in claimed(store)]
+    sends = await claimed(store)
     assert await release(store, [send for send in sends if send.users == 2]) == []
     claim = await get(store, key_of(0))
     assert claim is not None
@@ -75,13 +75,13 @@ async def test_a_release_opens_the_claimed_users_and_leaves_the_others(store: Cl
     assert b"CLAIMED" not in claim.record
     assert b"ACCEPTED" in claim.record
     assert b"REJECTED" in claim.record
-    assert [send.key async for send in claimed(store)] == [key_of(1)]
+    assert [send.key for send in await claimed(store)] == [key_of(1)]
 
 
 async def test_more_than_a_page_of_sends_is_released(store: ClaimStore) -> None:
     sends = [claimed_in(key_of(number), Claim(ONE.token, record(CLAIMED).encode())) for number in range(1001)]
     assert await release(store, [send for send in sends if send]) == []
-    assert [send async for send in claimed(store)] == []
+    assert await claimed(store) == []
     assert len([key async for key, _ in store.scan()]) == 1001
 
 
@@ -89,7 +89,7 @@ async def test_a_release_extends_the_expiry() -> None:
     store = MemoryClaims()
     await put(store, Claim(ONE.token, record(CLAIMED, ACCEPTED).encode()), ttl=300 * 86400.0)
     before = store._claims[KEY][1]
-    await release(store, [send async for send in claimed(store)])
+    await release(store, await claimed(store))
     assert store._claims[KEY][1] > before
 
 
@@ -99,7 +99,7 @@ async def test_a_send_settled_before_its_release_stays_settled() -> None:
     async with service.client(claims=store) as client:
         sending = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="job"))
         await asyncio.sleep(0.5)
-        sends = [send async for send in claimed(store)]
+        sends = await claimed(store)
         await sending
         assert await release(store, sends) == sends != []
         assert (await client.send("user-1", HELLO, idempotency_key="job")).already_accepted == 1
@@ -112,7 +112,7 @@ async def test_a_released_send_is_sent_by_the_next_delivery() -> None:
     async with service.client(claims=store) as client, service.client(claims=store) as other:
         sending = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="job"))
         await asyncio.sleep(0.5)
-        assert await release(store, [send async for send in claimed(store)]) == []
+        assert await release(store, await claimed(store)) == []
         assert isinstance(await other.send("user-1", HELLO, idempotency_key="job"), Receipt)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.docs import page
 from support.shaky_claims import ShakyClaims
 from support.virtual_time import turns, virtual
 
@@ -64,10 +64,10 @@ async def test_a_redelivered_job_gets_a_receipt_and_pushes_no_user_again() -> No
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         first = await client.send(["user-1", "user-2", "user-1"], HELLO, idempotency_key=JOB)
-        again = await client.send(["user-1", "user-2", "user-1"], HELLO, idempotency_key=JOB)
+        second = await client.send(["user-1", "user-2", "user-1"], HELLO, idempotency_key=JOB)
     assert (first.users, first.duplicates, first.already_accepted, first.requests) == (2, 1, 0, 1)
-    assert again == Receipt(users=2, duplicates=1, requests=0, attempts=(), already_accepted=2)
-    assert (again.outcome, again.status) == (Outcome.ACCEPTED, None)
+    assert second == Receipt(users=2, duplicates=1, requests=0, attempts=(), already_accepted=2)
+    assert (second.outcome, second.status) == (Outcome.ACCEPTED, None)
     assert service.users() == {"user-1": 1, "user-2": 1}
     assert claims.ops == ["add", "swap", "add"]
 
@@ -135,29 +135,29 @@ SETTLES = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "kept", "first", "second"), SETTLES)
+@pytest.mark.parametrize(("answer", "records", "first", "second"), SETTLES)
 @virtual
 async def test_only_acceptance_and_final_rejection_settle_a_job(
-    answer: FakeResponse, kept: list[list[UserState]], first: type[PushError], second: type[PushError] | None
+    answer: FakeResponse, records: list[list[UserState]], first: type[PushError], second: type[PushError] | None
 ) -> None:
     service, claims = FakeService(answer), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         results = await outcome_of(client)
         assert type(results) is first
         assert len(results.attempts) == 1
-        assert claims.states() == kept
-        again = await outcome_of(client)
+        assert claims.states() == records
+        last = await outcome_of(client)
     if second is None:
-        assert isinstance(again, Receipt)
-        assert (again.already_accepted, len(service.requests)) == (0, 2)
+        assert isinstance(last, Receipt)
+        assert (last.already_accepted, len(service.requests)) == (0, 2)
         return
-    assert type(again) is second
-    assert (again.outcome, again.attempts, again.user_ids) == (results.outcome, (), ("user-1",))
-    assert getattr(again, "status", None) == (getattr(results, "status", None) if kept == [[REJECTED]] else None)
+    assert type(last) is second
+    assert (last.outcome, last.attempts, last.user_ids) == (results.outcome, (), ("user-1",))
+    assert getattr(last, "status", None) == (getattr(results, "status", None) if records == [[REJECTED]] else None)
     assert len(service.requests) == 1
-    assert "this call sent nothing" in str(again)
-    assert not any(secret in f"{again} {again!r}" for secret in (JOB, "Hello", "user-1"))
-    assert pickle.loads(pickle.dumps(again)).outcome is again.outcome
+    assert "this call sent nothing" in str(last)
+    assert not any(secret in f"{last} {last!r}" for secret in (JOB, "Hello", "user-1"))
+    assert pickle.loads(pickle.dumps(last)).outcome is last.outcome
 
 
 @virtual
@@ -208,8 +208,8 @@ def singly(fates: dict[str, list[FakeResponse]]) -> FakeService:
     def fate(request: FakeRequest) -> FakeResponse:
         if len(request.user_ids) > 1:
             return FakeResponse.status(413)
-        left = fates.get(request.user_ids[0].rstrip("-"), [])
-        return left.pop(0) if left else FakeResponse.accept()
+        fate_list = fates.get(request.user_ids[0].rstrip("-"), [])
+        return fate_list.pop(0) if fate_list else FakeResponse.accept()
 
     return FakeService(then=fate)
 
@@ -227,14 +227,14 @@ FATES = {
 @virtual
 async def test_a_later_delivery_sends_only_to_pending_users() -> None:
     service, claims = singly({name: list(fates) for name, fates in FATES.items()}), ShakyClaims()
-    results, kept, sent = [], [], []
+    results, states, sent = [], [], []
     async with service.client(claims=claims, retry=ONCE) as client:
         for _ in range(5):
             service.requests.clear()
             results.append(await outcome_of(client, USERS))
-            kept.append(claims.states()[0])
+            states.append(claims.states()[0])
             sent.append({user for request in service.requests for user in request.user_ids})
-    assert kept == [
+    assert states == [
         # By position, in the order of the sorted ids.
         [ACCEPTED, REJECTED, PENDING, UNKNOWN, PENDING],
         [ACCEPTED, REJECTED, PENDING, UNKNOWN, PENDING],
@@ -248,7 +248,7 @@ async def test_a_later_delivery_sends_only_to_pending_users() -> None:
     a, r, u, n = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNKNOWN, Outcome.NOT_SENT
     outcomes = [list(result.outcomes.items()) for result in results if isinstance(result, PartialError)]
     assert outcomes == [
-        list(zip(USERS, ended, strict=True)) for ended in ([a, r, u, r, r], [a, r, u, r, n], *[[a, r, u, a, u]] * 3)
+        list(zip(USERS, outcome, strict=True)) for outcome in ([a, r, u, r, r], [a, r, u, r, n], *[[a, r, u, a, u]] * 3)
     ]
     assert [bool(result.attempts) for result in results] == [True, True, True, False, False]
     assert service.duplicates() == {}
@@ -263,8 +263,8 @@ async def test_a_delivery_that_completes_the_job_reports_already_accepted_users(
         receipt = await outcome_of(client, THREE)
         assert isinstance(receipt, Receipt)
         assert (receipt.users, receipt.already_accepted, receipt.requests, len(receipt.attempts)) == (3, 2, 1, 1)
-        assert isinstance(again := await outcome_of(client, THREE), Receipt)
-        assert (again.already_accepted, again.requests) == (3, 0)
+        assert isinstance(second := await outcome_of(client, THREE), Receipt)
+        assert (second.already_accepted, second.requests) == (3, 0)
     assert service.users() == dict.fromkeys(THREE, 1)
 
 
@@ -280,8 +280,8 @@ async def test_a_delivery_rejected_like_the_previous_one_is_rejected_as_a_whole(
         result = await outcome_of(client, TWO)
         assert type(result) is RejectedError
         assert (result.user_ids, len(result.attempts), result.status) == (tuple(TWO), 1, 404)
-        again = await outcome_of(client, TWO)
-    assert (type(again), again.attempts) == (RejectedError, ())
+        second = await outcome_of(client, TWO)
+    assert (type(second), second.attempts) == (RejectedError, ())
 
 
 @virtual
@@ -302,9 +302,9 @@ async def test_the_order_of_the_users_does_not_matter(kind: type[Any]) -> None:
         first = await outcome_of(client, [THREE[2], THREE[0], THREE[1]])
         assert isinstance(first, PartialError)
         assert list(first.outcomes) == [THREE[2], THREE[0], THREE[1]]
-        again = await outcome_of(client, kind([THREE[1], THREE[0], THREE[2]]))
-        assert isinstance(again, Receipt)
-        assert again.already_accepted == 2
+        second = await outcome_of(client, kind([THREE[1], THREE[0], THREE[2]]))
+        assert isinstance(second, Receipt)
+        assert second.already_accepted == 2
     assert service.users() == dict.fromkeys(THREE, 1)
 
 
@@ -332,10 +332,10 @@ async def together(client: AsyncPushClient, *users: str) -> list[Receipt | BaseE
 async def test_a_rejection_of_an_unsplit_request_settles_no_user() -> None:
     service, claims = strict(), ShakyClaims()
     async with service.client(claims=claims, batching=Batching(split_on=frozenset())) as client:
-        assert [type(each) for each in await together(client, "good", "bad")] == [RejectedError] * 2
+        assert [type(outcome) for outcome in await together(client, "good", "bad")] == [RejectedError] * 2
         assert claims.states() == [[PENDING], [PENDING]]
-        assert [type(each) for each in await together(client, "good")] == [Receipt]
-        assert [type(each) for each in await together(client, "bad")] == [RejectedError]
+        assert [type(outcome) for outcome in await together(client, "good")] == [Receipt]
+        assert [type(outcome) for outcome in await together(client, "bad")] == [RejectedError]
         assert claims.states() == [[ACCEPTED], [REJECTED]]
     assert service.users() == {"good": 1}
 
@@ -345,8 +345,8 @@ async def test_a_rejection_after_giving_up_on_the_message_settles_no_user() -> N
     service, claims = strict(), ShakyClaims()
     async with service.client(claims=claims) as client:
         await together(client, *(f"bad-{number}" for number in range(9)))
-        assert [type(each) for each in await together(client, "bad-9", "good")] == [RejectedError] * 2
-        assert [type(each) for each in await together(client, "good")] == [Receipt]
+        assert [type(outcome) for outcome in await together(client, "bad-9", "good")] == [RejectedError] * 2
+        assert [type(outcome) for outcome in await together(client, "good")] == [Receipt]
     assert service.users() == {"good": 1}
 
 
@@ -354,7 +354,11 @@ async def test_a_rejection_after_giving_up_on_the_message_settles_no_user() -> N
 async def test_a_culprit_found_by_splitting_is_settled() -> None:
     service, claims = strict(), ShakyClaims()
     async with service.client(claims=claims) as client:
-        assert [type(each) for each in await together(client, "a", "bad", "c")] == [Receipt, RejectedError, Receipt]
+        assert [type(outcome) for outcome in await together(client, "a", "bad", "c")] == [
+            Receipt,
+            RejectedError,
+            Receipt,
+        ]
         assert claims.states() == [[ACCEPTED], [REJECTED], [ACCEPTED]]
 
 
@@ -418,9 +422,9 @@ async def test_the_same_key_with_another_payload_is_an_error(
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         await client.send(["user-1", "user-2"], {"title": {"en": "Hello"}}, custom_fields={"n": 1}, idempotency_key=JOB)
-        with pytest.raises(ValidationError, match="was used for another payload") as caught:
+        with pytest.raises(ValidationError, match="was used for another payload") as excinfo:
             await client.send(users, {"title": {"en": title}}, custom_fields=fields, idempotency_key=JOB)
-        assert JOB not in str(caught.value)
+        assert JOB not in str(excinfo.value)
     assert len(service.requests) == 1
     assert claims.states() == [[ACCEPTED, ACCEPTED]]
 
@@ -440,10 +444,10 @@ async def test_the_same_key_for_another_service_is_an_error() -> None:
 async def test_an_invalid_key_is_refused(key: object) -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
-        with pytest.raises(ValidationError, match="idempotency_key") as caught:
+        with pytest.raises(ValidationError, match="idempotency_key") as excinfo:
             await client.send("user-1", HELLO, idempotency_key=key)  # type: ignore[arg-type]
     assert (service.requests, claims.ops) == ([], [])
-    assert not any(char in str(caught.value) for char in ("xxx", "éé"))
+    assert not any(char in str(excinfo.value) for char in ("xxx", "éé"))
 
 
 @pytest.mark.parametrize("key", ["x" * 512, "é" * 256, " ", "\n", "💌"])
@@ -547,7 +551,7 @@ async def test_a_call_without_a_deadline_ends_before_its_claim_expires() -> None
 
 
 @pytest.mark.parametrize(
-    ("answer", "seconds", "kept"),
+    ("answer", "seconds", "records"),
     [
         pytest.param(FakeResponse.unreachable(), 1.0, [], id="before anything left"),
         pytest.param(FakeResponse.hang(accepted=True), 1.0, [[UNKNOWN]], id="after"),
@@ -555,7 +559,7 @@ async def test_a_call_without_a_deadline_ends_before_its_claim_expires() -> None
 )
 @virtual
 async def test_a_cancelled_call_is_released_if_no_byte_was_sent(
-    answer: FakeResponse, seconds: float, kept: list[list[UserState]]
+    answer: FakeResponse, seconds: float, records: list[list[UserState]]
 ) -> None:
     service, claims = FakeService(answer), ShakyClaims()
     async with service.client(claims=claims, timeout=Timeout(total=30.0, connect=None)) as client:
@@ -564,9 +568,9 @@ async def test_a_cancelled_call_is_released_if_no_byte_was_sent(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert claims.states() == kept
-        again = await outcome_of(client)
-    assert type(again) is (OutcomeUnknownError if kept == [[UNKNOWN]] else Receipt)
+        assert claims.states() == records
+        second = await outcome_of(client)
+    assert type(second) is (OutcomeUnknownError if records == [[UNKNOWN]] else Receipt)
     assert service.users() == {"user-1": 1}
 
 
@@ -585,20 +589,22 @@ async def test_a_call_cancelled_at_any_turn_of_the_loop_is_accounted_for(count: 
         assert [mark for marks in claims.states() for mark in marks] in (
             [[UNKNOWN], [ACCEPTED]] if sent else [[], [PENDING]]
         )
-        again = await outcome_of(client)
-    assert isinstance(again, Receipt) or sent
+        second = await outcome_of(client)
+    assert isinstance(second, Receipt) or sent
     assert service.duplicates() == {}
 
 
-# -- the README -------------------------------------------------------------------------------------------------------
+# -- the guide --------------------------------------------------------------------------------------------------------
 
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+GUIDE = page("idempotency")
 
 
-def test_the_readmes_table_of_recorded_states_matches_the_code() -> None:
-    rows = [line.split("|")[1:4] for line in README.partition("| a user of an earlier")[2].splitlines()[2:6]]
-    noted = [(ended.split()[0].strip(","), state.strip()) for ended, state, _ in rows]
+def test_the_guides_table_of_recorded_states_matches_the_code() -> None:
+    noted = [
+        (outcome.split()[0].strip(","), state.strip())
+        for outcome, state, _ in GUIDE.table("a user of an earlier delivery")
+    ]
     assert noted == [("accepted", ACCEPTED), ("rejected", REJECTED), ("rejected", PENDING), ("unknown", UNKNOWN)]
     assert status_after(Verdict(outcome=Outcome.ACCEPTED)).state is ACCEPTED
     assert status_after(Verdict(outcome=Outcome.UNKNOWN)).state is UNKNOWN
@@ -606,9 +612,9 @@ def test_the_readmes_table_of_recorded_states_matches_the_code() -> None:
         attempt = Attempt(outcome=Outcome.REJECTED, status=400, retryable=retryable)
         assert status_after(Verdict(outcome=Outcome.REJECTED, attempts=(attempt,))).state is state
     assert status_after(Verdict(outcome=Outcome.NOT_SENT)).state is PENDING
-    assert f"{ShakyClaims().claim_ttl / 86400:.0f} days" in README
+    assert f"{ShakyClaims().claim_ttl / 86400:.0f} days" in GUIDE.text
 
 
-def test_every_store_has_a_row_in_the_readme() -> None:
+def test_every_store_has_a_row_in_the_guide() -> None:
     stores = {name for name in pushsdk.claims.__all__ if name.endswith("Claims")}
-    assert {name for name in stores if f"| `{name}(" in README} == stores
+    assert {name for name in stores if f"| `{name}(" in GUIDE.text} == stores

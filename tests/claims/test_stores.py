@@ -87,9 +87,9 @@ async def test_a_claim_is_replaced_only_if_its_token_is_expected(store: ClaimSto
 
 async def test_a_put_with_the_stored_token_always_succeeds(store: ClaimStore) -> None:
     settled = Claim(ONE.token, b'{"v":"settled"}')
-    for each in (ONE, ONE, settled, settled):
-        assert await put(store, each) is None
-        assert await put(store, TWO) == each
+    for record in (ONE, ONE, settled, settled):
+        assert await put(store, record) is None
+        assert await put(store, TWO) == record
 
 
 async def test_a_put_with_expected_tokens_succeeds_without_a_stored_claim(store: ClaimStore) -> None:
@@ -168,7 +168,7 @@ async def test_exactly_one_of_many_concurrent_calls_stores_each_key(another: Ano
     answers = [dict(zip(order, answer, strict=True)) for order, answer in zip(orders, results, strict=True)]
     for key in KEYS[:20]:
         (winner,) = (claim(i) for i in range(40) if answers[i][key] is None)
-        assert [each[key] for each in answers if each[key] is not None] == [winner] * 39
+        assert [answer[key] for answer in answers if answer[key] is not None] == [winner] * 39
 
 
 async def test_exactly_one_of_many_concurrent_puts_replaces_a_token(another: Another) -> None:
@@ -192,15 +192,15 @@ async def test_any_sequence_of_puts_matches_a_dictionary(another: Another) -> No
     stores, truth, dice = [another(), another()], dict[str, Claim](), random.Random(7)
     for number in range(150):
         puts = [
-            Put(key, claim(number), dice.choice([(), *((each.token,) for each in truth.values())]))
+            Put(key, claim(number), dice.choice([(), *((record.token,) for record in truth.values())]))
             for key in dice.sample(KEYS[:4], dice.randint(1, 4))
         ]
         answers = []
-        for each in puts:
-            there = truth.get(each.key)
-            is_refused = there is not None and not each.may_replace(there)
-            answers.append(there if is_refused else None)
-            truth.update({} if is_refused else {each.key: each.claim})
+        for item in puts:
+            record = truth.get(item.key)
+            is_refused = record is not None and not item.may_replace(record)
+            answers.append(record if is_refused else None)
+            truth.update({} if is_refused else {item.key: item.claim})
         assert await dice.choice(stores).put(puts, WEEK) == answers
     assert await scan(stores[0]) == truth
 
@@ -209,12 +209,12 @@ def _race(kind: str, arguments: dict[str, Any], number: int) -> list[int]:
     async def race() -> list[int]:
         order = random.Random(number).sample(range(200), 200)
         async with store_of(kind, arguments) as store:
-            taken = []
+            keys = []
             for first in range(0, 200, 50):
-                some = order[first : first + 50]
-                answers = await store.put([Put(KEYS[each], claim(number)) for each in some], WEEK)
-                taken += [each for each, answer in zip(some, answers, strict=True) if answer is None]
-        return taken
+                share = order[first : first + 50]
+                answers = await store.put([Put(KEYS[key], claim(number)) for key in share], WEEK)
+                keys += [key for key, answer in zip(share, answers, strict=True) if answer is None]
+        return keys
 
     return asyncio.run(race())
 
@@ -223,8 +223,8 @@ def _race(kind: str, arguments: dict[str, Any], number: int) -> list[int]:
 def test_concurrent_processes_divide_the_keys(kind: str, request: pytest.FixtureRequest) -> None:
     arguments = arguments_of(kind, request)
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        taken = pool.starmap(_race, [(kind, arguments, number) for number in range(2)])
-    assert sorted(each for some in taken for each in some) == list(range(200))
+        keys = pool.starmap(_race, [(kind, arguments, number) for number in range(2)])
+    assert sorted(key for keys in keys for key in keys) == list(range(200))
 
 
 # -- listing -----------------------------------------------------------------------------------------------------------
@@ -246,13 +246,13 @@ async def test_scan_of_an_empty_store_is_empty(store: ClaimStore) -> None:
 
 async def test_scan_returns_the_old_or_the_new_version_of_a_changed_claim(store: ClaimStore) -> None:
     await store.put([Put(key, ONE) for key in KEYS[:100]], WEEK)
-    found = {}
-    async for key, each in store.scan():
-        if not found:
+    versions = {}
+    async for key, claim in store.scan():
+        if not versions:
             await store.put([Put(other, TWO, (ONE.token,)) for other in KEYS[:100]], WEEK)
-        found[key] = each
-    assert found.keys() == set(KEYS[:100])
-    assert set(map(str, found.values())) <= {str(ONE), str(TWO)}
+        versions[key] = claim
+    assert versions.keys() == set(KEYS[:100])
+    assert set(map(str, versions.values())) <= {str(ONE), str(TWO)}
 
 
 # -- other ------------------------------------------------------------------------------------------------------------
@@ -279,5 +279,5 @@ async def test_a_store_can_be_closed_twice_and_unused(another: Another) -> None:
 
 async def test_reprs_show_nothing_stored(store: ClaimStore) -> None:
     await put(store, ONE)
-    shown = f"{store!r} {store} {ONE!r} {Put(KEY, ONE, (ONE.token,))!r}"
-    assert not any(secret in shown for secret in (KEY, ONE.token, "unix:", "postgres@", '"v"'))
+    text = f"{store!r} {store} {ONE!r} {Put(KEY, ONE, (ONE.token,))!r}"
+    assert not any(secret in text for secret in (KEY, ONE.token, "unix:", "postgres@", '"v"'))

@@ -52,12 +52,12 @@ TWO = [name.ljust(200, "-") for name in ("user-1", "user-2")]
 
 def throttled_once() -> FakeService:
     """Return a service that accepts one user per request, and throttles the second user once."""
-    left = [FakeResponse.status(429)]
+    responses = [FakeResponse.status(429)]
 
     def fate(request: FakeRequest) -> FakeResponse:
         if len(request.user_ids) > 1:
             return FakeResponse.status(413)
-        return left.pop() if left and request.user_ids == (TWO[1],) else FakeResponse.accept()
+        return responses.pop() if responses and request.user_ids == (TWO[1],) else FakeResponse.accept()
 
     return FakeService(then=fate)
 
@@ -164,28 +164,26 @@ async def test_a_claim_that_cannot_be_given_back_does_not_block_a_later_send() -
     assert claims.states() == [[ACCEPTED]]
 
 
+class RepeatingClaims(ShakyClaims):
+    """A store that sends each put twice."""
+
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        await super().put(puts, ttl)
+        return await super().put(puts, ttl)
+
+
 @virtual
 async def test_a_store_that_retries_a_put_finds_its_own_claim() -> None:
-    class Repeating(ShakyClaims):
-        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-            await super().put(puts, ttl)
-            return await super().put(puts, ttl)
-
     service = FakeService()
-    async with service.client(claims=Repeating()) as client:
+    async with service.client(claims=RepeatingClaims()) as client:
         assert isinstance(await deliver(client), Receipt)
     assert service.users() == {"user-1": 1}
 
 
 @virtual
 async def test_a_store_that_retries_a_replacement_skips_accepted_users() -> None:
-    class Repeating(ShakyClaims):
-        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-            await super().put(puts, ttl)
-            return await super().put(puts, ttl)
-
     service = throttled_once()
-    async with service.client(claims=Repeating(), retry=RetryPolicy.none()) as client:
+    async with service.client(claims=RepeatingClaims(), retry=RetryPolicy.none()) as client:
         await deliver(client, TWO)
         results = await deliver(client, TWO)
         assert isinstance(results, Receipt)
@@ -217,7 +215,7 @@ async def test_an_unsettled_outcome_is_remembered_after_a_failed_claim() -> None
 
 
 class Late(ShakyClaims):
-    """A store whose first operation of a kind takes effect long after its caller gave up."""
+    """A store that completes its first operation of a kind long after the caller gave up."""
 
     held_up = "add"
     # Kept because asyncio refers to tasks weakly.
@@ -280,12 +278,12 @@ async def test_a_failed_claim_logs_nothing(caplog: pytest.LogCaptureFixture) -> 
 @pytest.mark.parametrize("record", [b"", b"{}", b"hello", b'{"fingerprint":1}'])
 @virtual
 async def test_an_unreadable_record_is_an_error_and_nothing_is_sent(record: bytes) -> None:
-    class Odd(ShakyClaims):
+    class ForeignClaims(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             return [Claim("x" * 32, record)]
 
     service = FakeService()
-    async with service.client(claims=Odd()) as client:
+    async with service.client(claims=ForeignClaims()) as client:
         assert isinstance(await deliver(client), ClaimStoreError)
     assert service.requests == []
 
@@ -381,10 +379,10 @@ async def test_closing_waits_for_a_suspended_store_until_the_drain_ends(
     client = service.client(claims=claims)
     claims.is_stopped = True
     assert isinstance(await deliver(client), ClaimStoreError)
-    began = now()
+    start = now()
     timer = asyncio.get_running_loop().call_later(stopped, claims.go_on, 1)
     await client.aclose(drain=20.0)
-    assert now() - began < min(stopped, 20.0) + 4.0
+    assert now() - start < min(stopped, 20.0) + 4.0
     timer.cancel()
     assert ("closed" in caplog.records[-1].message) is (stopped > 20.0)
     assert not everybody()
@@ -396,9 +394,9 @@ async def test_closing_does_not_wait_for_a_store_that_fails_at_once(caplog: pyte
     service, claims = FakeService(), ShakyClaims(add=["down"] * 99, swap=["down"] * 99)
     client = service.client(claims=claims)
     assert isinstance(await deliver(client), ClaimStoreError)
-    began = now()
+    start = now()
     await client.aclose(drain=20.0)
-    assert now() - began < 2.0
+    assert now() - start < 2.0
     assert "closed" in caplog.records[-1].message
 
 
@@ -505,8 +503,8 @@ async def test_the_number_of_unwritten_outcomes_is_limited(monkeypatch: pytest.M
         for key in "abc":
             await client.send("user-1", HELLO, idempotency_key=key)
         claims.faults["swap"].clear()
-        again = [client.send("user-1", HELLO, idempotency_key=key) for key in "abc"]
-        results = await asyncio.gather(*again, return_exceptions=True)
+        later_calls = [client.send("user-1", HELLO, idempotency_key=key) for key in "abc"]
+        results = await asyncio.gather(*later_calls, return_exceptions=True)
     assert [result.already_accepted for result in results if isinstance(result, Receipt)] == [1, 1]
     assert any(isinstance(result, OutcomeUnknownError) for result in results)
     assert service.users() == {"user-1": 3}
@@ -563,7 +561,7 @@ def everybody() -> list[asyncio.Task[Any]]:
 @virtual
 async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(times: int, faults: dict[str, list[Fault]]) -> None:
     for count in range(14):
-        service, claims = FakeService(), ShakyClaims(**{op: list(each) for op, each in faults.items()})
+        service, claims = FakeService(), ShakyClaims(**{op: list(waiter) for op, waiter in faults.items()})
         async with service.client(claims=claims) as client:
             task = asyncio.create_task(deliver(client))
             await turns(count)

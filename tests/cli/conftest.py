@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.command_line import Ended, run_here
-from support.service_thread import Service, served
+from support.command_line import CommandResult, run_here
+from support.service_thread import ThreadService, served
 
 from pushsdk import cli
 
@@ -24,13 +24,13 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandResult]:
     """Return a function that runs a command line in this process and returns its code and output."""
     return functools.partial(run_here, capsys)
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadService]:
     """The embedded service; the environment variables have its address."""
     with served(monkeypatch) as service:
         yield service

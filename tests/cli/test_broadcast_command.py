@@ -13,13 +13,14 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from support.command_line import COMMAND, run_apart
 
-from pushsdk import AsyncPushClient, cli
-from pushsdk._audience.chunks import Chunk
-from pushsdk._runs.plan import Header
+from pushsdk import AsyncPushClient, cli, read_report
+from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.run_file.journal import Journal
+from pushsdk.cli.commands import runs
 from pushsdk.cli.commands.runs import resume_command
 from pushsdk.emulator import Fault
 
@@ -51,7 +52,7 @@ def broadcast(command, folder):
 
 def write_unfinished_plan(path, base_url="http://127.0.0.1:1"):
     header = Header(kind="broadcast", base_url=base_url, message=b"{}", max_users=10, max_bytes=1000)
-    journal = Journal.create(path, header)
+    journal = Journal.open_or_create(path, header)
     journal.add([Chunk(1, b'"ann"')])
     journal.close()
 
@@ -64,18 +65,18 @@ def counts(figures):
 
 
 def test_each_user_is_pushed_once_and_the_counts_go_to_stdout(broadcast, service):
-    ended = broadcast()
-    assert (ended.code, ended.err) == (0, "")
-    assert [line.split()[-1] for line in ended.out.splitlines()[:4]] == ["3", "0", "0", "0"]
-    assert ended.out.splitlines()[4].startswith("users     3  in 0:00, 1 duplicate left out")
+    result = broadcast()
+    assert (result.code, result.err) == (0, "")
+    assert [line.split()[-1] for line in result.out.splitlines()[:4]] == ["3", "0", "0", "0"]
+    assert re.match(r"users     3  in 0:\d\d, 1 duplicate left out", result.out.splitlines()[4])
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
 def test_a_source_without_users_exits_with_0_and_a_notice(broadcast, service, folder):
     (folder / "ids.txt").write_text("\n")
-    ended = broadcast()
-    assert (ended.code, service.requests) == (0, 0)
-    assert ended.err == "nothing to send: the source has no users\n"
+    result = broadcast()
+    assert (result.code, service.requests) == (0, 0)
+    assert result.err == "nothing to send: the source has no users\n"
 
 
 def test_without_dedupe_an_id_is_pushed_as_often_as_it_occurs(broadcast, service):
@@ -93,11 +94,11 @@ def test_without_dedupe_an_id_is_pushed_as_often_as_it_occurs(broadcast, service
 )
 def test_users_are_read_from_a_table(broadcast, service, folder, name, content, words):
     if name is None:
-        ended = broadcast("--query", content, *words, source=None)
+        result = broadcast("--query", content, *words, source=None)
     else:
         (folder / name).write_text(content)
-        ended = broadcast(*words, source=name)
-    assert (ended.code, ended.err) == (0, "")
+        result = broadcast(*words, source=name)
+    assert (result.code, result.err) == (0, "")
     assert service.users() == {"ann": 1, "bob": 1}
 
 
@@ -110,10 +111,10 @@ def test_users_are_read_from_a_table(broadcast, service, folder, name, content, 
     ],
 )
 def test_personalize_sends_a_request_per_user(broadcast, service, folder, personalize, text, fields):
-    (folder / "message.json").write_text(json.dumps({"title": {"en": "Hi {{ name | 'there' }}"}}))
+    (folder / "message.json").write_text(json.dumps({**MESSAGE, "title": {"en": "Hi {{ name | 'there' }}"}}))
     (folder / "users.csv").write_text("user_id,name\nann,Ann\nbob,\nann,Again\n")
-    ended = broadcast("--personalize", personalize, "--json", source="users.csv")
-    assert (ended.code, json.loads(ended.out)["accepted"]) == (0, 2)
+    result = broadcast("--personalize", personalize, "--json", source="users.csv")
+    assert (result.code, json.loads(result.out)["accepted"]) == (0, 2)
     pushes = {push.user_ids: push for push in service.pushes}
     ann, bob = pushes[("ann",)], pushes[("bob",)]
     assert (ann.message["title"]["en"], ann.custom_fields) == (text, fields)
@@ -122,10 +123,10 @@ def test_personalize_sends_a_request_per_user(broadcast, service, folder, person
 
 def test_users_are_read_from_standard_input(service, folder):
     words = ("broadcast", "-", "--message", "message.json", "--run", "a.run", "--json")
-    ended = run_apart(*words, stdin="ann\nbob\n")
-    assert ended.code == 0
-    assert json.loads(ended.out)["accepted"] == 2
-    assert ended.err.startswith("planning: ")
+    result = run_apart(*words, stdin="ann\nbob\n")
+    assert result.code == 0
+    assert json.loads(result.out)["accepted"] == 2
+    assert result.err.startswith("planning: ")
 
 
 @pytest.mark.parametrize(
@@ -140,20 +141,20 @@ def test_users_are_read_from_standard_input(service, folder):
 )
 def test_the_exit_code_reports_the_worst_outcome(broadcast, command, service, faults, code, expected):
     service.faults = faults
-    ended = broadcast("--json")
-    assert ended.code == code
-    assert counts(json.loads(ended.out)) == expected
-    assert not re.search(r"\b(ann|bob|cid)\b", ended.out + ended.err)
+    result = broadcast("--json")
+    assert result.code == code
+    assert counts(json.loads(result.out)) == expected
+    assert not re.search(r"\b(ann|bob|cid)\b", result.out + result.err)
     assert command("status", "spring.run").code == code
 
 
 def test_a_run_stopped_by_the_stop_policy_exits_with_5(broadcast, service, folder):
     service.faults = [Fault.status(500)]
     (folder / "ids.txt").write_text("\n".join(map(str, range(40_000))))
-    ended = broadcast("--in-flight", "2", "--max-unknown", "0.5", "--json")
-    assert ended.code == 5
-    assert "stopped: 100.0 % of the last" in ended.err
-    assert json.loads(ended.out)["not_sent"] > 0
+    result = broadcast("--in-flight", "2", "--max-unknown", "0.5", "--json")
+    assert result.code == 5
+    assert "stopped: 100.0 % of the last" in result.err
+    assert json.loads(result.out)["not_sent"] > 0
 
 
 def test_without_a_stop_policy_a_run_continues_to_the_end(broadcast, service, folder):
@@ -163,14 +164,14 @@ def test_without_a_stop_policy_a_run_continues_to_the_end(broadcast, service, fo
 
 
 def test_a_limit_leaves_users_and_exits_with_1(broadcast, service):
-    ended = broadcast("--limit", "2")
-    assert ended.code == 1
-    assert "stopped: the limit of 2 users is reached: resume for the rest" in ended.err
-    assert "to send the rest:  pushsdk resume spring.run\n" in ended.err
+    result = broadcast("--limit", "2")
+    assert result.code == 1
+    assert "stopped: the limit of 2 users is reached: resume for the rest" in result.err
+    assert "to send the rest:  pushsdk resume spring.run\n" in result.err
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "text"),
     [
         (("broadcast", "ids.txt", "--message", "message.json"), "--run"),
         (("broadcast", "ids.txt", "--run", "a.run"), "--message"),
@@ -180,7 +181,7 @@ def test_a_limit_leaves_users_and_exits_with_1(broadcast, service):
         (("broadcast", "none.txt", "--message", "message.json", "--run", "a.run"), "none.txt"),
         (("broadcast", "ids.doc", "--message", "message.json", "--run", "a.run"), "can't be read"),
         (("broadcast", "--query", "DROP TABLE x", "--message", "message.json", "--run", "a.run"), "SELECT"),
-        (("broadcast", "--qery", "x", "--message", "message.json", "--run", "a.run"), "unknown option"),
+        (("broadcast", "--qery", "x", "--message", "message.json", "--run", "a.run"), "Did you mean --query?"),
         (("resume", "none.run"), "none.run"),
         (("status", "none.run"), "none.run"),
         (("report", "none.run"), "none.run"),
@@ -190,14 +191,14 @@ def test_a_limit_leaves_users_and_exits_with_1(broadcast, service):
         (("status", "a.run", "--format", "csv"), "--format"),
     ],
 )
-def test_a_wrong_command_line_is_a_usage_error(command, service, folder, monkeypatch, words, says):
+def test_a_wrong_command_line_is_a_usage_error(command, service, folder, monkeypatch, words, text):
     stdin = SimpleNamespace(buffer=io.BytesIO(json.dumps(MESSAGE).encode()), isatty=lambda: False)
     monkeypatch.setattr(sys, "stdin", stdin)
     (folder / "a.csv").write_text("userid,age\nann,1\n")
     (folder / "b.csv").write_text("name,age\nann,1\n")
-    ended = command(*words)
-    assert (ended.code, ended.out) == (2, "")
-    assert says in ended.err
+    result = command(*words)
+    assert (result.code, result.out) == (2, "")
+    assert text in result.err
     assert service.requests == 0
 
 
@@ -213,9 +214,9 @@ def test_a_wrong_command_line_is_a_usage_error(command, service, folder, monkeyp
     ],
 )
 def test_a_number_out_of_range_is_a_usage_error(broadcast, service, words):
-    ended = broadcast(*words)
-    assert (ended.code, service.requests) == (2, 0)
-    assert words[0] in ended.err
+    result = broadcast(*words)
+    assert (result.code, service.requests) == (2, 0)
+    assert words[0] in result.err
 
 
 # -- continued ----------------------------------------------------------------------------------------------------
@@ -223,17 +224,19 @@ def test_a_number_out_of_range_is_a_usage_error(broadcast, service, words):
 
 def test_the_same_command_again_sends_only_the_rest(broadcast, service):
     assert broadcast("--limit", "1").code == 1
-    ended = broadcast("--json")
-    assert ended.code == 0
-    assert counts(json.loads(ended.out))["accepted"] == 3
+    result = broadcast("--json")
+    assert result.code == 0
+    assert counts(json.loads(result.out))["accepted"] == 3
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
 def test_a_command_for_a_complete_run_reports_that_nothing_was_sent(broadcast, command, service):
     assert broadcast().err == ""
-    for ended in broadcast(), broadcast("--json"), command("resume", "spring.run", "--progress", "none"):
-        assert (ended.code, service.requests) == (0, 1)
-        assert ended.err == "nothing was sent: an earlier command completed this run; to push again, pass a new --run\n"
+    for result in broadcast(), broadcast("--json"), command("resume", "spring.run", "--progress", "none"):
+        assert (result.code, service.requests) == (0, 1)
+        assert (
+            result.err == "nothing was sent: an earlier command completed this run; to push again, pass a new --run\n"
+        )
 
 
 def test_a_resend_is_not_reported_as_nothing_sent(broadcast, command, service):
@@ -248,37 +251,37 @@ def test_a_full_disk_during_planning_asks_for_a_new_start(service, folder):
     (folder / "ids.txt").write_text("\n".join(map(str, range(100_000))))
     words = shlex.join([*COMMAND, "broadcast", "ids.txt", "--message", "message.json", "--run", "spring.run"])
     limited = f"trap '' XFSZ; ulimit -f 100; {words}"
-    ended = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, service.requests) == (2, 0)
-    assert "start the broadcast again: its plan is incomplete and nothing was sent" in ended.stderr
-    assert "resume" not in ended.stderr
+    result = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, service.requests) == (2, 0)
+    assert "start the broadcast again: its plan is incomplete and nothing was sent" in result.stderr
+    assert "resume" not in result.stderr
 
 
-@pytest.mark.parametrize("what", ["message", "source", "base_url"])
-def test_another_broadcast_is_refused(broadcast, service, folder, monkeypatch, what):
+@pytest.mark.parametrize("name", ["message", "source", "base_url"])
+def test_another_broadcast_is_refused(broadcast, service, folder, monkeypatch, name):
     assert broadcast("--limit", "1").code == 1
-    given = {}
-    if what == "message":
-        (folder / "other.json").write_text('{"title": {"en": "Other"}}')
-        given = {"message": "other.json"}
-    elif what == "source":
+    options = {}
+    if name == "message":
+        (folder / "other.json").write_text('{"title": {"en": "Other"}, "iosEnabled": true}')
+        options = {"message": "other.json"}
+    elif name == "source":
         (folder / "other.txt").write_text("dan")
-        given = {"source": "other.txt"}
+        options = {"source": "other.txt"}
     else:
         monkeypatch.setenv("PUSHSDK_BASE_URL", service.base_url.replace("127.0.0.1", "localhost"))
     before = service.requests
-    ended = broadcast(**given)
-    assert (ended.code, ended.out) == (2, "")
-    assert "spring.run" in ended.err
+    result = broadcast(**options)
+    assert (result.code, result.out) == (2, "")
+    assert "spring.run" in result.err
     assert service.requests == before
 
 
 def test_an_unfinished_plan_is_planned_again_but_not_resumed(broadcast, command, service, folder):
     write_unfinished_plan(folder / "spring.run", service.base_url)
     for name in ("status", "resume", "report"):
-        ended = command(name, "spring.run")
-        assert (ended.code, ended.out) == (2, "")
-        assert "its plan is incomplete and nothing was sent" in ended.err
+        result = command(name, "spring.run")
+        assert (result.code, result.out) == (2, "")
+        assert "its plan is incomplete and nothing was sent" in result.err
     assert broadcast().code == 0
     assert service.users() == dict.fromkeys(USERS, 1)
 
@@ -293,27 +296,27 @@ def test_a_resume_needs_neither_source_nor_message(broadcast, command, service, 
 
 def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, service):
     service.faults = [Fault.reset_after(first=1)]
-    ended = broadcast()
-    assert ended.code == 3
-    assert "who may be pushed twice:  pushsdk resume spring.run --on-unknown resend" in ended.err
+    result = broadcast()
+    assert result.code == 3
+    assert "who may be pushed twice:  pushsdk resume spring.run --on-unknown resend" in result.err
     assert command("resume", "spring.run", "--progress", "none").code == 3
     assert service.users() == dict.fromkeys(USERS, 1)
-    ended = command("resume", "spring.run", "--on-unknown", "resend", "--progress", "none")
-    assert ended.code == 0
-    assert "3 resent after an unknown outcome" in ended.out
+    result = command("resume", "spring.run", "--on-unknown", "resend", "--progress", "none")
+    assert result.code == 0
+    assert "3 resent after an unknown outcome" in result.out
     assert service.users() == dict.fromkeys(USERS, 2)
 
 
 def test_the_resume_command_is_quoted_and_has_the_given_options(broadcast, service, folder, monkeypatch):
     monkeypatch.delenv("PUSHSDK_API_KEY")
     (folder / "my key").write_text(service.api_key)
-    ended = broadcast(
+    result = broadcast(
         "--limit", "1", "--api-key-file", "my key", "--rate", "900", "--base-url", service.base_url, "--allow-insecure",
         run="my run",
     )  # fmt: skip
     assert (
         f"pushsdk resume 'my run' --base-url {service.base_url} --api-key-file 'my key' --allow-insecure --rate 900\n"
-        in ended.err
+        in result.err
     )
 
 
@@ -333,29 +336,83 @@ def test_the_resume_command_has_numbers_as_given_and_no_password(options, words)
 
 
 def test_a_broadcast_to_another_machine_asks(broadcast, service, monkeypatch):
-    ended = broadcast("--base-url", AWAY)
-    assert (ended.code, ended.out) == (2, "")
-    assert f"Push to the users of the source at {AWAY}? Can't ask without a terminal: pass --yes." in ended.err
+    result = broadcast("--base-url", AWAY)
+    assert (result.code, result.out) == (2, "")
+    assert f'Push "Hello" to 3 users in 1 request at {AWAY}? Can\'t ask without a terminal: pass --yes.' in result.err
+
+
+def test_a_missing_setting_is_reported_before_the_source_is_read(broadcast, monkeypatch):
+    result = broadcast(source="none.txt")
+    assert (result.code, result.out) == (4, "")
+    assert "no Api-Key: set PUSHSDK_API_KEY" in result.err
+    assert "no base URL: set PUSHSDK_BASE_URL" in result.err
+    assert "none.txt" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "users", "title"),
+    [((), USERS, "Hi {{ name | 'you' }}"), (("--personalize", "text"), ["ann"], "Hi Ann")],
+)
+def test_a_dry_run_prints_the_first_request_and_sends_nothing(broadcast, service, folder, words, users, title):
+    (folder / "message.json").write_text(json.dumps({**MESSAGE, "title": {"en": "Hi {{ name | 'you' }}"}}))
+    (folder / "users.csv").write_text("user_id,name\nann,Ann\nbob,Bob\ncid,Cid\n")
+    result = broadcast("--dry-run", *words, source="users.csv")
+    assert (result.code, result.err) == (0, "this is the first request; pushsdk plan counts all\n")
+    body = json.loads(shlex.split(result.out)[-1])
+    assert (sorted(body["userIds"]), body["message"]["title"]) == (users, {"en": title})
+    assert (service.requests, (folder / "spring.run").exists()) == (0, False)
+
+
+def test_a_dry_run_without_users_prints_no_request(broadcast, service, folder):
+    (folder / "ids.txt").write_text("")
+    assert broadcast("--dry-run") == (0, "", "the source has no users\n")
+
+
+def test_a_title_makes_a_message_for_a_broadcast(command, folder, service):
+    assert command("broadcast", "ids.txt", "--title", "x" * 60, "--run", "a.run", "--progress", "none").code == 0
+    assert service.pushes[0].message["title"] == {"en": "x" * 60}
+    result = command("broadcast", "ids.txt", "--title", "x" * 60, "--run", "b.run", "--base-url", AWAY)
+    assert f'Push "{"x" * 49}…" to 3 users' in result.err
+
+
+def test_status_watches_a_run_until_it_ends(broadcast, command, service, monkeypatch):
+    assert broadcast().code == 0
+    reports = [msgspec.structs.replace(read_report("spring.run"), in_use=in_use) for in_use in (True, True, False)]
+    monkeypatch.setattr(runs, "read_report", lambda run: reports.pop(0))
+    monkeypatch.setattr(runs, "_WATCH_INTERVAL", 0.0)
+    assert "accepted  3\n" in command("status", "spring.run", "--watch").out
+    assert reports == []
 
 
 def test_one_user_is_not_many(broadcast, service, folder):
     (folder / "ids.txt").write_text("ann\nbob\n")
     assert "stopped: the limit of 1 user is reached: resume for the rest" in broadcast("--limit", "1").err
-    assert "Push to the 1 user left of spring.run at" in broadcast("--base-url", AWAY).err
+    assert 'Push "Hello" to 1 more user of spring.run in 1 request at' in broadcast("--base-url", AWAY).err
 
 
-def test_the_question_has_the_row_count_of_a_parquet_file(broadcast, service, folder):
-    duckdb = pytest.importorskip("duckdb")
-    duckdb.sql("SELECT range::VARCHAR AS user_id FROM range(1234)").write_parquet("users.parquet")
-    assert "Push to at most 1,234 users at" in broadcast("--base-url", AWAY, source="users.parquet").err
-    assert broadcast(source="users.parquet").code == 0
-    assert len(service.users()) == 1234
+@pytest.mark.parametrize(
+    ("words", "source", "counts"),
+    [
+        ((), "users.csv", "1,234 users in 2 requests"),
+        (("--no-dedupe",), "users.csv", "1,235 users in 2 requests"),
+        (("--limit", "1000"), "users.csv", "1,000 users in 1 request"),
+        (("--personalize", "text"), "users.csv", "1,234 users in 1,234 requests"),
+        ((), "-", "the users on standard input"),
+    ],
+)
+def test_the_question_has_the_users_and_the_requests(broadcast, service, folder, words, source, counts):
+    (folder / "users.csv").write_text("\n".join(["user_id", "7", *map(str, range(1234))]))
+    assert f'Push "Hello" to {counts} at {AWAY}?' in broadcast("--base-url", AWAY, *words, source=source).err
 
 
 def test_the_question_of_a_resume_has_the_users_left(broadcast, command, service):
     assert broadcast("--limit", "1").code == 1
-    assert "Push to the 2 users left of spring.run at" in broadcast("--base-url", AWAY).err
-    assert "Push to 2 users at https://push.invalid/api?" in command("resume", "spring.run", "--base-url", AWAY).err
+    assert 'Push "Hello" to 2 more users of spring.run in 1 request at' in broadcast("--base-url", AWAY).err
+    assert (
+        'Push "Hello" to 2 more users of spring.run in 1 request at https://push.invalid/api?'
+        in command("resume", "spring.run", "--base-url", AWAY).err
+    )
+    assert "to 1 more user of" in command("resume", "spring.run", "--base-url", AWAY, "--limit", "1").err
 
 
 # -- Ctrl-C -------------------------------------------------------------------------------------------------------
@@ -442,9 +499,9 @@ def test_a_run_cancelled_during_planning_exits_as_interrupted(broadcast, service
         raise asyncio.CancelledError
 
     monkeypatch.setattr(AsyncPushClient, "broadcast", cancelled)
-    ended = broadcast()
-    assert (ended.code, ended.out) == (130, "")
-    assert "its plan is incomplete and nothing was sent" in ended.err
+    result = broadcast()
+    assert (result.code, result.out) == (130, "")
+    assert "its plan is incomplete and nothing was sent" in result.err
 
 
 # -- status and report --------------------------------------------------------------------------------------------
@@ -460,22 +517,30 @@ def mixed(broadcast, service, folder):
 
 
 def test_status_of_a_run_that_is_being_sent_gives_no_advice(command, folder):
-    journal = Journal.create(folder / "spring.run", Header(kind="broadcast", base_url="", max_users=1, max_bytes=1))
+    journal = Journal.open_or_create(
+        folder / "spring.run", Header(kind="broadcast", base_url="", max_users=1, max_bytes=1)
+    )
     journal.add([Chunk(1, b'"ann"')])
     journal.seal(duplicates=0)
-    ended = command("status", "spring.run")
+    result = command("status", "spring.run")
     journal.close()
-    assert ended.err.startswith("another process is sending this run")
-    assert "resume" not in ended.err
+    assert result.err.startswith("another process is sending this run")
+    assert "resume" not in result.err
 
 
 def test_status_prints_the_counts_and_sends_nothing(mixed, command, service):
     before = service.requests
-    ended = command("status", "spring.run")
-    assert ended.code == 1
-    assert "rejected      1\n" in ended.out
-    assert ended.err.splitlines() == [
+    result = command("status", "spring.run")
+    assert result.code == 1
+    assert "rejected      1\n" in result.out
+    assert re.match(
+        rf"title     Hello\naddress   {service.base_url}\nsource    .*ids.txt.*\n"
+        r"begun     20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\nended     20",
+        result.out,
+    )
+    assert result.err.splitlines() == [
         "stopped: the limit of 1,002 users is reached: resume for the rest",
+        "answers: 9 x 422",
         "to send the rest:  pushsdk resume spring.run  # with the options of the run, for example --rate",
     ]
     assert service.requests == before
@@ -497,31 +562,34 @@ def test_a_report_has_one_row_for_each_user(mixed, command):
 
 
 def test_a_csv_is_safe_in_a_spreadsheet_and_counts_the_changed_ids(mixed, command):
-    ended = command("report", "spring.run", "--format", "csv")
-    lines = ended.out.splitlines()
+    result = command("report", "spring.run", "--format", "csv")
+    lines = result.out.splitlines()
     assert lines[0] == "user_id,outcome,status,reason"
     assert len(lines) == 1005
-    assert ended.err == "put a ' before 1 id, so that no spreadsheet runs it as a formula; jsonl is exact\n"
+    assert (
+        result.err
+        == "answers: 9 x 422\nput a ' before 1 id, so that no spreadsheet runs it as a formula; jsonl is exact\n"
+    )
     assert any(line.lstrip('"').startswith("'=cmd()") for line in lines)
 
 
 def test_a_table_is_aligned_and_filtered_by_outcome(mixed, command):
-    ended = command("report", "spring.run", "--outcome", "REJECTED")
-    head, row = ended.out.splitlines()
+    result = command("report", "spring.run", "--outcome", "REJECTED")
+    head, row = result.out.splitlines()
     assert head == "user_id  outcome   status  reason"
     assert row.startswith("bob      REJECTED     422  ")
-    assert (ended.code, ended.err) == (0, "")
+    assert (result.code, result.err) == (0, "answers: 9 x 422\n")
     assert len(command("report", "spring.run").out.splitlines()) == 1005
 
 
 def test_a_report_goes_to_a_redirected_stdout(mixed):
-    with contextlib.redirect_stdout(io.StringIO()) as taken:
+    with contextlib.redirect_stdout(io.StringIO()) as output:
         assert cli.main(["report", "spring.run", "--format", "jsonl"]) == 0
-    assert len(taken.getvalue().splitlines()) == 1004
+    assert len(output.getvalue().splitlines()) == 1004
 
 
 def test_a_csv_without_changed_ids_prints_no_notice(mixed, command):
-    assert command("report", "spring.run", "--format", "csv", "--outcome", "rejected").err == ""
+    assert "put a '" not in command("report", "spring.run", "--format", "csv", "--outcome", "rejected").err
 
 
 def test_no_user_id_moves_the_cursor(broadcast, command, service, folder):
@@ -569,17 +637,17 @@ def test_a_plan_is_what_a_broadcast_would_send(command, service, folder):
 def test_a_plan_estimates_the_time_at_a_rate(command, folder, monkeypatch, words, variables, time):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    ended = plan(command, *words)
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.out.splitlines()[-1].split() == time.split()
-    assert "1 duplicate left out" in ended.out
+    result = plan(command, *words)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[-1].split() == time.split()
+    assert "1 duplicate left out" in result.out
 
 
 def test_an_invalid_rate_is_a_usage_error_with_its_source(command, folder, monkeypatch):
     monkeypatch.setenv("PUSHSDK_RATE", "fast")
-    ended = plan(command)
-    assert (ended.code, ended.out) == (2, "")
-    assert "PUSHSDK_RATE" in ended.err
+    result = plan(command)
+    assert (result.code, result.out) == (2, "")
+    assert "PUSHSDK_RATE" in result.err
 
 
 def test_a_plan_without_duplicates_does_not_mention_them(command, folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -14,14 +15,14 @@ from typing import Any
 import msgspec
 import pytest
 from support.claim_puts import WEEK, key_of
-from support.command_line import Ended
+from support.command_line import CommandResult
 from support.servers import postgres_server, redis_server
 
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
 
-Command = Callable[..., Ended]
+Command = Callable[..., CommandResult]
 HOUR = 3600.0
 
 
@@ -52,23 +53,23 @@ def address(tmp_path: Path) -> str:
 
 
 def counts(command: Command, address: str, *words: str) -> Any:
-    ended = command("claims", "count", "--claims", address, "--json", *words)
-    assert (ended.code, ended.err) == (0, "")
-    return json.loads(ended.out)
+    result = command("claims", "count", "--claims", address, "--json", *words)
+    assert (result.code, result.err) == (0, "")
+    return json.loads(result.out)
 
 
 def test_claimed_sends_are_listed_with_the_newest_last(command: Command, address: str) -> None:
-    ended = command("claims", "list", "--claims", address)
-    head, *lines = ended.out.splitlines()
-    assert (ended.code, ended.err, head.split()) == (0, "", ["claimed", "at", "age", "users", "key"])
+    result = command("claims", "list", "--claims", address)
+    head, *lines = result.out.splitlines()
+    assert (result.code, result.err, head.split()) == (0, "", ["claimed", "at", "age", "users", "key"])
     assert [line.split()[-1] for line in lines] == [key_of(1), key_of(2), key_of(0)]
     assert [line.split()[1].partition(":")[0] for line in lines] == ["3", "2", "1"]
     assert {line.split()[2] for line in lines} == {"1"}
 
 
 def test_claimed_sends_are_listed_as_json_lines(command: Command, address: str) -> None:
-    ended = command("claims", "list", "--claims", address, "--older-than", "1h", "--json")
-    rows = [json.loads(line) for line in ended.out.splitlines()]
+    result = command("claims", "list", "--claims", address, "--older-than", "1h", "--json")
+    rows = [json.loads(line) for line in result.out.splitlines()]
     assert [(row["key"], row["users"], round(row["age"] / HOUR)) for row in rows] == [
         (key_of(1), 1, 3),
         (key_of(2), 1, 2),
@@ -87,19 +88,19 @@ def test_sends_and_users_are_counted(command: Command, address: str) -> None:
 
 
 def test_claims_older_than_an_age_are_released(command: Command, address: str) -> None:
-    ended = command("claims", "release", "--claims", address, "--older-than", "1h", "--yes")
-    assert ended == (0, "released 2 users of 2 sends\n", "")
+    result = command("claims", "release", "--claims", address, "--older-than", "1h", "--yes")
+    assert result == (0, "released 2 users of 2 sends\n", "")
     assert counts(command, address) == {"sends": 1, "users": 1}
-    ended = command("claims", "release", "--claims", address, "--older-than", "1h", "--yes")
-    assert ended == (0, "released 0 users of 0 sends\n", "")
+    result = command("claims", "release", "--claims", address, "--older-than", "1h", "--yes")
+    assert result == (0, "released 0 users of 0 sends\n", "")
 
 
 def test_keys_are_released_and_unclaimed_keys_are_named(command: Command, address: str) -> None:
     keys = (key_of(0), key_of(0), key_of(9))
-    ended = command("claims", "release", *keys, "--claims", address, "--yes")
-    assert ended == (1, "released 1 user of 1 send\n", f"{key_of(9)}: nothing is claimed\n")
-    ended = command("claims", "release", key_of(0), "--claims", address, "--yes")
-    assert ended == (1, "released 0 users of 0 sends\n", f"{key_of(0)}: nothing is claimed\n")
+    result = command("claims", "release", *keys, "--claims", address, "--yes")
+    assert result == (1, "released 1 user of 1 send\n", f"{key_of(9)}: nothing is claimed\n")
+    result = command("claims", "release", key_of(0), "--claims", address, "--yes")
+    assert result == (1, "released 0 users of 0 sends\n", f"{key_of(0)}: nothing is claimed\n")
     assert command("claims", "release", key_of(1), "--claims", address, "--yes").code == 0
 
 
@@ -114,22 +115,22 @@ def test_a_claim_that_changes_during_the_question_stays(
         return await real(store, puts, ttl)
 
     monkeypatch.setattr(SqliteClaims, "put", put)
-    ended = command("claims", "release", "--claims", address, "--older-than", "1h", "--yes")
-    assert (ended.code, ended.out) == (1, "released 1 user of 1 send\n")
-    assert ended.err == "1 send changed meanwhile and stayed claimed: list the claims again\n"
+    result = command("claims", "release", "--claims", address, "--older-than", "1h", "--yes")
+    assert (result.code, result.out) == (1, "released 1 user of 1 send\n")
+    assert result.err == "1 send changed meanwhile and stayed claimed: list the claims again\n"
 
 
 def test_without_a_terminal_a_release_needs_yes(command: Command, address: str) -> None:
-    ended = command("claims", "release", "--claims", address, "--older-than", "1s")
-    assert (ended.code, ended.out) == (2, "")
-    assert "may get the push a second time" in ended.err
-    assert "pass --yes. Nothing was changed." in ended.err
+    result = command("claims", "release", "--claims", address, "--older-than", "1s")
+    assert (result.code, result.out) == (2, "")
+    assert "may get the push a second time" in result.err
+    assert "pass --yes. Nothing was changed." in result.err
     assert counts(command, address)["sends"] == 3
 
 
-@pytest.mark.parametrize(("answer", "code", "left"), [("y", 0, 0), ("n", 1, 3)])
+@pytest.mark.parametrize(("answer", "code", "count"), [("y", 0, 0), ("n", 1, 3)])
 def test_on_a_terminal_a_release_asks(
-    command: Command, address: str, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, left: int
+    command: Command, address: str, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, count: int
 ) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -137,9 +138,28 @@ def test_on_a_terminal_a_release_asks(
 
     monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    ended = command("claims", "release", "--claims", address, "--older-than", "1s")
-    assert (ended.code, "nothing was changed" in ended.err) == (code, code == 1)
-    assert counts(command, address)["sends"] == left
+    result = command("claims", "release", "--claims", address, "--older-than", "1s")
+    assert (result.code, "nothing was changed" in result.err) == (code, code == 1)
+    assert counts(command, address)["sends"] == count
+
+
+def test_ctrl_c_ends_the_question_at_once(command: Command, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = ["y\n"]
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def readline(self, *_: object) -> str:
+            signal.raise_signal(signal.SIGINT)
+            return answers.pop()
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        command("claims", "release", "--claims", address, "--older-than", "1s")
+    assert answers == ["y\n"]
+    assert counts(command, address)["sends"] == 3
 
 
 # -- the store --------------------------------------------------------------------------------------------------------
@@ -156,8 +176,8 @@ def test_a_variable_names_a_store_on_a_server(command: Command, monkeypatch: pyt
         fill(PostgresClaims(postgres.url, table="jobs"), 1.0, 2.0)
         for url, option, sends in ((redis.url, "--prefix=jobs:", 1), (postgres.url, "--table=jobs", 2)):
             monkeypatch.setenv("PUSHSDK_CLAIMS", url)
-            ended = command("claims", "count", option, "--json")
-            assert (ended.code, json.loads(ended.out)["sends"]) == (0, sends)
+            result = command("claims", "count", option, "--json")
+            assert (result.code, json.loads(result.out)["sends"]) == (0, sends)
 
 
 @pytest.mark.parametrize(
@@ -165,9 +185,9 @@ def test_a_variable_names_a_store_on_a_server(command: Command, monkeypatch: pyt
     [
         ("sqlite:/no/store", 2, "/no/store: no such claim store"),
         ("directory:/no/store", 2, "/no/store: no such claim store"),
-        ("mysql://me:s3cret@host", 2, "--claims must be sqlite:PATH"),
-        ("s3cret", 2, "--claims must be sqlite:PATH"),
-        ("redis://:s3cret@host:port", 4, "the URL of the Redis can't be parsed"),
+        ("mysql://me:s3cret@host", 4, "its location: sqlite:PATH"),
+        ("s3cret", 4, "its location: sqlite:PATH"),
+        ("redis://:s3cret@host:port", 4, "the URL of a Redis must be like"),
         ("redis://:s3cret@127.0.0.1:1", 4, "the claim store failed (ConnectionError)"),
         ("sqlite:/", 4, "the file of the claim store can't be used: it is a folder"),
     ],
@@ -176,16 +196,16 @@ def test_an_unusable_store_is_an_error_without_its_password(
     command: Command, monkeypatch: pytest.MonkeyPatch, address: str, code: int, text: str
 ) -> None:
     monkeypatch.setenv("PUSHSDK_CLAIMS", address)
-    ended = command("claims", "list")
-    assert (ended.code, ended.out) == (code, "")
-    assert text in ended.err
-    assert "s3cret" not in ended.err
+    result = command("claims", "list")
+    assert (result.code, result.out) == (code, "")
+    assert text in result.err
+    assert "s3cret" not in result.err
 
 
 def test_the_help_does_not_show_the_address_of_the_store(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUSHSDK_CLAIMS", "redis://:s3cret@host")
-    ended = command("claims", "list", "--help")
-    assert (ended.code, "s3cret" in ended.out) == (0, False)
+    result = command("claims", "list", "--help")
+    assert (result.code, "s3cret" in result.out) == (0, False)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +221,6 @@ def test_the_help_does_not_show_the_address_of_the_store(command: Command, monke
 def test_a_release_needs_valid_keys_or_an_age(
     command: Command, address: str, words: tuple[str, ...], text: str
 ) -> None:
-    ended = command("claims", "release", *words, "--claims", address, "--yes")
-    assert ended.code == 2
-    assert text in ended.err
+    result = command("claims", "release", *words, "--claims", address, "--yes")
+    assert result.code == 2
+    assert text in result.err

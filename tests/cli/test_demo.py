@@ -17,36 +17,36 @@ from pushsdk.cli.commands.demo import demo, faults_for
 from pushsdk.emulator import Emulator
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "pushsdk.cli", "demo"]
+COMMAND = [sys.executable, "-m", "pushsdk", "demo"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 @pytest.fixture(scope="module")
-def printed():
+def output():
     """The JSON that one run prints."""
     command = [*COMMAND, "--users", "5000", "--json"]
-    ended = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return json.loads(ended.stdout)
+    result = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")
+    return json.loads(result.stdout)
 
 
-def test_client_and_service_agree(printed):
+def test_client_and_service_agree(output):
     names = ("lost", "doubled", "wrong", "campaigns")
-    assert [printed[name] for name in names] == [0, 0, 0, 1]
-    assert printed["client"]["ACCEPTED"] == printed["service"]["ACCEPTED"]
+    assert [output[name] for name in names] == [0, 0, 0, 1]
+    assert output["client"]["ACCEPTED"] == output["service"]["ACCEPTED"]
 
 
-def test_every_fault_acts(printed):
-    assert len(printed["hits"]) == len(faults_for(5000, "ann"))
-    assert all(printed["hits"])
+def test_every_fault_acts(output):
+    assert len(output["hits"]) == len(faults_for(5000, "ann"))
+    assert all(output["hits"])
 
 
-def test_one_user_is_rejected_some_are_unknown_and_the_rest_is_accepted(printed):
-    reported = printed["client"]
+def test_one_user_is_rejected_some_are_unknown_and_the_rest_is_accepted(output):
+    reported = output["client"]
     assert sum(reported.values()) == 5500
     assert reported["ACCEPTED"] >= 0.9 * 5500
     assert (reported["REJECTED"], "NOT_SENT" in reported) == (1, False)
-    assert 0 < printed["service"]["UNKNOWN"] < reported["UNKNOWN"]
+    assert 0 < output["service"]["UNKNOWN"] < reported["UNKNOWN"]
 
 
 @pytest.mark.parametrize("as_json", [False, True])

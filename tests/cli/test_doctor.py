@@ -12,8 +12,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from support import wire_tls
 
+from pushsdk import AsyncPushClient, RetryPolicy
 from pushsdk.cli.commands import doctor
 from pushsdk.cli.commands.doctor import probe
+from pushsdk.cli.settings import DEFAULTS
 
 KEY = "s3cret-key"
 
@@ -78,7 +80,7 @@ def test_a_good_certificate_is_reported_with_version_and_date():
 
 
 @pytest.mark.parametrize(
-    ("context", "state", "says"),
+    ("context", "state", "text"),
     [
         (wire_tls.untrusted, "fail", "the certificate can't be trusted: "),
         (wire_tls.other_host, "fail", "IP address mismatch"),
@@ -86,26 +88,26 @@ def test_a_good_certificate_is_reported_with_version_and_date():
         (expiring, "warn", ", 4 days"),
     ],
 )
-def test_a_bad_certificate_is_reported(context, state, says):
+def test_a_bad_certificate_is_reported(context, state, text):
     with listening(context()) as (host, _):
         finding = only(list(probe(f"https://{host}")), "tls")
     assert finding.state == state
-    assert says in finding.text
+    assert text in finding.text
 
 
 @pytest.mark.parametrize(
-    ("greeting", "says"),
+    ("greeting", "text"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the port does not speak TLS"),
         (b"", "the other side closed the connection"),
         (b"\x15\x03\x03\x00\x02\x02\x28", "TLS failed: "),
     ],
 )
-def test_a_port_without_tls_is_reported(greeting, says):
+def test_a_port_without_tls_is_reported(greeting, text):
     with listening(greeting=greeting) as (host, _):
         finding = only(list(probe(f"https://{host}")), "tls")
     assert finding.state == "fail"
-    assert says in finding.text
+    assert text in finding.text
 
 
 def test_a_reset_in_the_handshake_is_reported(monkeypatch):
@@ -126,21 +128,21 @@ def test_a_name_without_an_address_is_the_last_finding(host):
 
 
 @pytest.mark.parametrize(
-    ("error", "says"),
+    ("error", "text"),
     [
         (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
         (TimeoutError("timed out"), "no response"),
         (OSError(), "OSError"),
     ],
 )
-def test_an_unreachable_port_is_the_last_finding(monkeypatch, error, says):
+def test_an_unreachable_port_is_the_last_finding(monkeypatch, error, text):
     def fail(*_args):
         raise error
 
     monkeypatch.setattr(doctor.socket.socket, "connect", fail)
     findings = list(probe("https://127.0.0.1:9"))
     assert states(findings) == {"dns": "ok", "tcp": "fail"}
-    assert f"127.0.0.1 port 9: {says}" in findings[-1].text
+    assert f"127.0.0.1 port 9: {text}" in findings[-1].text
 
 
 def test_an_unreachable_address_beside_a_reachable_one_is_a_warning(monkeypatch):
@@ -151,7 +153,7 @@ def test_an_unreachable_address_beside_a_reachable_one_is_a_warning(monkeypatch)
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1)),
         ]
         real = socket.getaddrinfo
-        of_name = lambda host, *rest, **kinds: addresses if host == "localhost" else real(host, *rest, **kinds)  # noqa: E731
+        of_name = lambda host, *warnings, **kinds: addresses if host == "localhost" else real(host, *warnings, **kinds)  # noqa: E731
         monkeypatch.setattr(doctor.socket, "getaddrinfo", of_name)
         findings = list(probe(f"http://localhost:{port}"))
     assert [finding.state for finding in findings] == ["ok", "ok", "warn"]
@@ -178,39 +180,45 @@ def test_a_proxy_is_checked_instead_of_the_service_and_its_password_stays_hidden
 
 
 def test_good_settings_exit_with_0_and_nothing_is_sent(command, service):
-    ended = command("doctor", "--timeout", "5")
-    assert (ended.code, ended.err) == (0, "")
-    lines = [line.split(None, 2) for line in ended.out.splitlines()]
+    result = command("doctor", "--timeout", "5")
+    assert (result.code, result.err) == (0, "")
+    lines = [line.split(None, 2) for line in result.out.splitlines()]
     assert [(state, check) for state, check, _ in lines] == [
         ("ok", "versions"),
         ("ok", "base_url"),
         ("ok", "timeout"),
         ("ok", "api_key"),
         ("ok", "config"),
+        ("ok", "attempt_timeout"),
+        ("ok", "retry"),
         ("ok", "dns"),
         ("ok", "tcp"),
+        ("ok", "limit"),
+        ("skip", "request"),
     ]
     assert lines[1][2] == f"{service.base_url}, set by PUSHSDK_BASE_URL"
     assert lines[2][2] == "5.0, set by --timeout"
-    assert lines[3][2] == "set by PUSHSDK_API_KEY"
+    assert lines[3][2] == "***, set by PUSHSDK_API_KEY"
+    assert lines[5][2] == "10.0, the default"
+    assert lines[-1][2] == "not tried: whether the service accepts the Api-Key, the path and a message"
     assert service.requests == 0
 
 
 def test_every_wrong_setting_is_a_finding(command, monkeypatch, tmp_path):
     monkeypatch.setenv("PUSHSDK_API_KEY", f"{KEY} with a space")
-    ended = command("doctor", "--base-url", "http://push.example", "--timeout", "0", "--json")
-    findings = [json.loads(line) for line in ended.out.splitlines()]
+    result = command("doctor", "--base-url", "http://push.example", "--timeout", "0", "--json")
+    findings = [json.loads(line) for line in result.out.splitlines()]
     assert [item["check"] for item in findings if item["state"] == "fail"] == ["timeout", "api_key", "base_url"]
-    assert (ended.code, ended.err) == (4, "")
-    assert KEY not in ended.out
+    assert (result.code, result.err) == (4, "")
+    assert KEY not in result.out
 
 
 def test_a_bad_settings_file_is_a_finding(command, tmp_path):
     file = tmp_path / "config.toml"
     file.write_text("nonsense")
-    ended = command("doctor", "--config", file)
-    assert ended.code == 4
-    assert f"fail settings            {file}: not a TOML file" in ended.out
+    result = command("doctor", "--config", file)
+    assert result.code == 4
+    assert f"fail settings            {file}: not a TOML file" in result.out
 
 
 def test_settings_of_a_file_are_shown_without_key_and_password(command, service, tmp_path, monkeypatch):
@@ -218,9 +226,34 @@ def test_settings_of_a_file_are_shown_without_key_and_password(command, service,
     file = tmp_path / "config.toml"
     file.write_text(f'api_key = "{KEY}"\nproxy = "http://me:passw0rd@127.0.0.1:1"\nallow_insecure = true\n')
     file.chmod(0o600)
-    ended = command("doctor", "--config", file)
-    assert ended.code == 4
-    assert f"{file}: api_key" in ended.out
-    assert f"ok   config              {file}\n" in ended.out
-    assert KEY not in ended.out
-    assert "passw0rd" not in ended.out
+    result = command("doctor", "--config", file)
+    assert result.code == 4
+    assert f"{file}: api_key" in result.out
+    assert f"ok   config              {file}\n" in result.out
+    assert KEY not in result.out
+    assert "passw0rd" not in result.out
+
+
+def test_config_shows_each_setting_with_its_source(command, service, tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text(f'timeout = 7.5\n[profiles.staging]\nretry = "none"\napi_key = "{KEY}"\n')
+    file.chmod(0o600)
+    result = command("config", "--config", file, "--profile", "staging", "--json")
+    assert (result.code, result.err, service.requests) == (0, "", 0)
+    assert {(item["check"], item["text"]) for item in map(json.loads, result.out.splitlines())} == {
+        ("config", str(file)),
+        ("base_url", f"{service.base_url}, set by PUSHSDK_BASE_URL"),
+        ("timeout", f"7.5, set by {file}: timeout"),
+        ("attempt_timeout", "10.0, the default"),
+        ("retry", f"none, set by {file}: profiles.staging.retry"),
+        ("api_key", f"***, set by {file}: profiles.staging.api_key"),
+    }
+
+
+def test_the_defaults_that_config_shows_are_those_of_the_client():
+    client = AsyncPushClient("https://push.example", KEY)
+    timeout = client._options.timeout
+    assert {"timeout": timeout.total, "attempt_timeout": timeout.attempt} == {
+        name: value for name, value in DEFAULTS.items() if name != "retry"
+    }
+    assert client._options.policy == getattr(RetryPolicy, DEFAULTS["retry"])()

@@ -30,7 +30,7 @@ from pushsdk.emulator import Emulator
 async def run_until(number, **arguments):
     """Run the command in this loop, and send the signal after the command has installed its handlers."""
     before = signal.getsignal(number)
-    command = asyncio.ensure_future(emulator(port=0, **arguments))
+    command = asyncio.ensure_future(emulator(**{"port": 0, **arguments}))
     async with asyncio.timeout(60):
         while signal.getsignal(number) is before and not command.done():  # noqa: ASYNC110 - no event to wait for
             await asyncio.sleep(0)
@@ -62,7 +62,9 @@ def push(base_url, api_key, *users):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_stops_the_emulator_with_exit_code_0(number, capsys):
     assert await run_until(number) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "0 requests, 0 users, 0 pushes, 0 campaigns"
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "0 requests; accepted 0 pushes to 0 users and 0 campaigns; 0 users got more than one push"
+    )
 
 
 async def test_the_emulator_prints_its_address_page_and_variables(capsys):
@@ -82,17 +84,53 @@ async def test_the_token_of_a_public_host_is_never_printed(tmp_path, capsys):
     assert "s3cret" not in out
 
 
+async def test_a_request_is_a_line_of_the_terminal_unless_quiet(capsys, monkeypatch):
+    for quiet in (False, True):
+        monkeypatch.setattr(Emulator, "__aenter__", entering_with_a_push)
+        await run_until(signal.SIGINT, quiet=quiet)
+        lines = [line for line in capsys.readouterr().out.splitlines() if "/v1/push 204 1 user" in line]
+        assert len(lines) == (not quiet)
+        assert "\x1b" not in "".join(lines)
+
+
+ENTER = Emulator.__aenter__
+
+
+async def entering_with_a_push(self):
+    service = await ENTER(self)
+    await asyncio.to_thread(push, service.base_url, service.api_key, "ann")
+    return service
+
+
+async def test_open_opens_the_page(capsys, monkeypatch):
+    urls = []
+    monkeypatch.setattr(emulator_module.webbrowser, "open", urls.append)
+    await run_until(signal.SIGINT, open_page=True)
+    assert urls[0] + "/" == capsys.readouterr().out.splitlines()[1].removeprefix("# Inbox page at ")
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+async def test_without_a_port_the_default_or_a_free_one_is_taken(monkeypatch, capsys, in_use):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setattr(emulator_module, "DEFAULT_PORT", port)
+        if not in_use:
+            listener.close()
+        assert await run_until(signal.SIGINT, port=None) == 0
+    assert (f"127.0.0.1:{port}/" in capsys.readouterr().out) is not in_use
+
+
 @pytest.fixture
 def options_given(monkeypatch):
     """The arguments of the emulator that a command makes."""
     arguments = {}
 
-    class Noted(Emulator):
+    class RecordingEmulator(Emulator):
         def __init__(self, **options):
             arguments.update(options)
             super().__init__(**options)
 
-    monkeypatch.setattr(emulator_module, "Emulator", Noted)
+    monkeypatch.setattr(emulator_module, "Emulator", RecordingEmulator)
     return arguments
 
 
@@ -105,8 +143,8 @@ def test_every_option_reaches_the_emulator(options_given, tmp_path, command):
     words = ["--limits", files["limits"], "--faults", files["faults"], "--store", files["store"], "--strict"]
     words += ["--audience", files["audience"], "--seed", 3, "--keep", 5, "--max-age", 1.5, "--token-file"]
     words += [files["token"], "--allow-host", "push.test", "--allow-host", "push.test:80"]
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert command("emulator", "--port", taken.getsockname()[1], *words).code == 4
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert command("emulator", "--port", listener.getsockname()[1], *words).code == 4
     assert options_given["limits"].max_users == 7
     assert options_given["limits"].strict
     assert [fault.first for fault in options_given["faults"]] == [1]
@@ -152,16 +190,16 @@ def test_a_wrong_option_is_a_usage_error_that_names_it(command, tmp_path, option
     (tmp_path / "limit").write_text('{"max_users": 0}')
     (tmp_path / "empty").write_text("\n")
     words, reason = options
-    ended = command("emulator", "--port", "0", *[word.format(tmp_path) for word in words])
-    assert ended.code == 2
-    assert reason.format(tmp_path) in " ".join(ended.err.split())
+    result = command("emulator", "--port", "0", *[word.format(tmp_path) for word in words])
+    assert result.code == 2
+    assert reason.format(tmp_path) in " ".join(result.err.split())
 
 
 def test_a_token_as_an_argument_is_refused_and_not_printed(command):
     for words in (["--token", "s3cret"], ["--token=s3cret"]):
-        ended = command("emulator", *words)
-        assert ended.code == 2
-        assert "s3cret" not in ended.out + ended.err
+        result = command("emulator", *words)
+        assert result.code == 2
+        assert "s3cret" not in result.out + result.err
 
 
 async def test_a_store_in_use_is_an_error_with_the_fix(command, tmp_path):
@@ -171,12 +209,12 @@ async def test_a_store_in_use_is_an_error_with_the_fix(command, tmp_path):
 
 
 def test_a_port_in_use_exits_with_4(command):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        ended = command("emulator", "--port", port)
-    assert ended.code == 4
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        result = command("emulator", "--port", port)
+    assert result.code == 4
     reason = f"can't listen on port {port}: Address already in use; --port 0 takes a free port"
-    assert ended.err == f"pushsdk: {reason}\n"
+    assert result.err == f"pushsdk: {reason}\n"
 
 
 @pytest.mark.parametrize("host", ["nowhere.test", "a..b"])
@@ -187,27 +225,27 @@ def test_an_unknown_host_is_a_usage_error(command, tmp_path, monkeypatch, host):
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     (tmp_path / "token").write_text("s3cret")
-    ended = command("emulator", "--port", 0, "--host", host, "--token-file", tmp_path / "token")
-    assert (ended.code, ended.err) == (2, f"pushsdk: --host {host}: this machine has no address of that name\n")
+    result = command("emulator", "--port", 0, "--host", host, "--token-file", tmp_path / "token")
+    assert (result.code, result.err) == (2, f"pushsdk: --host {host}: this machine has no address of that name\n")
 
 
 @pytest.mark.parametrize("name", ["http://push.test", "push test", "", "push.test:"])
 def test_an_allowed_host_must_be_a_host_name(command, name):
-    ended = command("emulator", "--port", 0, f"--allow-host={name}")
+    result = command("emulator", "--port", 0, f"--allow-host={name}")
     reason = f"--allow-host {name}: must be a host name, for example push.test or push.test:8080"
-    assert (ended.code, ended.err) == (2, f"pushsdk: {reason}\n")
+    assert (result.code, result.err) == (2, f"pushsdk: {reason}\n")
 
 
 def test_an_error_of_port_0_does_not_advise_port_0(command, tmp_path):
     (tmp_path / "token").write_text("s3cret")
-    ended = command("emulator", "--port", 0, "--host", "192.0.2.1", "--token-file", tmp_path / "token")
-    assert (ended.code, ended.err) == (4, "pushsdk: can't listen on port 0: Cannot assign requested address\n")
+    result = command("emulator", "--port", 0, "--host", "192.0.2.1", "--token-file", tmp_path / "token")
+    assert (result.code, result.err) == (4, "pushsdk: can't listen on port 0: Cannot assign requested address\n")
 
 
 def test_an_audience_needs_duckdb(command, tmp_path, monkeypatch):
     monkeypatch.setattr(emulator_module, "segment_available", lambda: False)
-    ended = command("emulator", "--audience", tmp_path)
-    assert (ended.code, ended.err) == (4, "pushsdk: --audience needs duckdb: pip install 'pushsdk[cli]'\n")
+    result = command("emulator", "--audience", tmp_path)
+    assert (result.code, result.err) == (4, "pushsdk: --audience needs duckdb: pip install 'pushsdk[cli]'\n")
 
 
 # -- pushsdk emulator exec ------------------------------------------------------------------------------------------
@@ -244,47 +282,47 @@ def run_exec(*words, stdin="", **options):
     ],
 )
 def test_a_command_reaches_the_service_and_the_verdict_goes_to_stderr(users, verdict):
-    ended = run_exec("--", sys.executable, "-c", SEND, *users.split())
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", f"pushsdk emulator: {verdict}\n")
+    result = run_exec("--", sys.executable, "-c", SEND, *users.split())
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", f"pushsdk emulator: {verdict}\n")
 
 
 def test_duplicates_under_another_key_are_counted():
     another = SEND.replace("AsyncPushClient()", "AsyncPushClient(api_key='another')")
-    ended = run_exec("--", sys.executable, "-c", another, "ann", "ann")
-    assert ended.stderr.endswith("; 1 user got more than one push\n")
+    result = run_exec("--", sys.executable, "-c", another, "ann", "ann")
+    assert result.stderr.endswith("; 1 user got more than one push\n")
 
 
 def test_options_before_the_dashes_belong_to_the_emulator():
-    ended = run_exec("--faults", "poison-user", "--", sys.executable, "-c", SEND, "poison")
-    assert ended.returncode == 1
-    assert "accepted 0 pushes" in ended.stderr
+    result = run_exec("--faults", "poison-user", "--", sys.executable, "-c", SEND, "poison")
+    assert result.returncode == 1
+    assert "accepted 0 pushes" in result.stderr
 
 
 def test_streams_and_exit_code_of_the_command_are_passed_through():
     code = "import sys; print(sys.stdin.read().upper()); print('err', file=sys.stderr); sys.exit(7)"
-    ended = run_exec("--", sys.executable, "-c", code, stdin="in")
-    assert (ended.returncode, ended.stdout) == (7, "IN\n")
-    assert ended.stderr.startswith("err\npushsdk emulator: 0 requests")
-    assert ended.stderr.endswith("0 users got more than one push\n")
+    result = run_exec("--", sys.executable, "-c", code, stdin="in")
+    assert (result.returncode, result.stdout) == (7, "IN\n")
+    assert result.stderr.startswith("err\npushsdk emulator: 0 requests")
+    assert result.stderr.endswith("0 users got more than one push\n")
 
 
 def test_arguments_after_the_dashes_belong_to_the_command():
     code = "import sys; print(*sys.argv[1:])"
-    ended = run_exec("--", sys.executable, "-c", code, "--port", "x", "--", "--help", "--version")
-    assert (ended.returncode, ended.stdout) == (0, "--port x -- --help --version\n")
+    result = run_exec("--", sys.executable, "-c", code, "--port", "x", "--", "--help", "--version")
+    assert (result.returncode, result.stdout) == (0, "--port x -- --help --version\n")
 
 
 @pytest.mark.parametrize("words", [["true", "-q"], ["--fualts", "flaky", "--", "true"]], ids=str)
 def test_an_unknown_option_before_the_dashes_is_a_usage_error(command, words):
-    ended = command("emulator", "exec", *words)
-    assert ended.code == 2
-    assert "Unknown option" in ended.err
+    result = command("emulator", "exec", *words)
+    assert result.code == 2
+    assert "Unknown option" in result.err
 
 
 def test_other_key_variables_do_not_reach_the_command(monkeypatch):
     monkeypatch.setenv("PUSHSDK_API_KEY_FILE", "elsewhere")
-    ended = run_exec("--", sys.executable, "-c", "import os; print('PUSHSDK_API_KEY_FILE' in os.environ)")
-    assert ended.stdout == "False\n"
+    result = run_exec("--", sys.executable, "-c", "import os; print('PUSHSDK_API_KEY_FILE' in os.environ)")
+    assert result.stdout == "False\n"
 
 
 def test_a_command_ended_by_a_signal_exits_as_in_a_shell():
@@ -395,8 +433,8 @@ async def test_a_signal_that_is_ignored_stays_ignored():
     ],
 )
 def test_a_missing_command_is_a_usage_error(command, words, reason):
-    ended = command("emulator", "exec", *words)
-    assert (ended.code, ended.out, ended.err) == (2, "", f"pushsdk: {reason}\n")
+    result = command("emulator", "exec", *words)
+    assert (result.code, result.out, result.err) == (2, "", f"pushsdk: {reason}\n")
 
 
 # -- entry point ----------------------------------------------------------------------------------------------------
@@ -463,14 +501,14 @@ def test_a_signal_stops_a_busy_emulator_within_seconds():
         for path in ["requests/1", "users/ann", "events", "wait?timeout=60"] * 8:
             ask(f"GET /_emulator/v1/{path}").sendall(b"\r\n")
         process.send_signal(signal.SIGTERM)
-        began = time.monotonic()
+        start = time.monotonic()
         process.communicate(timeout=60)
     assert process.returncode == 0
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - start < 20
 
 
 def test_the_emulator_runs_as_a_process():
-    words = [*COMMAND, "emulator", "--port", "0"]
+    words = [*COMMAND, "emulator", "--port", "0", "--quiet"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline().startswith("# Emulator at http://127.0.0.1:")
         assert process.stdout.readline().startswith("# Inbox page at http://127.0.0.1:")
@@ -479,4 +517,8 @@ def test_the_emulator_runs_as_a_process():
         assert push(variables["PUSHSDK_BASE_URL"], variables["PUSHSDK_API_KEY"], "ann", "bob") == 204
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    assert (out, err, process.returncode) == ("1 request, 2 users, 1 push, 0 campaigns\n", "", 0)
+    assert (out, err, process.returncode) == (
+        "1 request; accepted 1 push to 2 users and 0 campaigns; 0 users got more than one push\n",
+        "",
+        0,
+    )

@@ -51,29 +51,29 @@ def test_a_good_message_gets_no_advice(command, file):
 
 
 def test_advice_is_one_line_each_and_exits_with_1(command, file):
-    ended = command("message", "lint", file(MESSAGE))
-    assert ended == (1, "$.message.androidActionButtons[1]: the button has no label (no-label)\n", "")
+    result = command("message", "lint", file(MESSAGE))
+    assert result == (1, "$.message.androidActionButtons[1]: the button has no label (no-label)\n", "")
 
 
 def test_advice_is_printed_as_json_lines(command, file):
-    ended = command("message", "lint", file({**GOOD, "ttl": -1, "priorty": ""}), "--json")
-    assert [json.loads(line)["code"] for line in ended.out.splitlines()] == ["near-name", "negative-number"]
+    result = command("message", "lint", file({**GOOD, "ttl": -1, "priorty": ""}), "--json")
+    assert [json.loads(line)["code"] for line in result.out.splitlines()] == ["near-name", "negative-number"]
 
 
 def test_a_campaign_is_checked_too(command, file):
-    ended = command("message", "lint", file({"name": "x", "segment": {}, "message": GOOD}))
-    assert "$: without an externalId" in ended.out
+    result = command("message", "lint", file({"name": "x", "segment": {}, "message": GOOD}))
+    assert "$: without an externalId" in result.out
 
 
 def test_a_message_of_wrong_types_exits_with_2(command, file):
-    ended = command("message", "lint", file({"body": "Hi"}))
-    assert (ended.code, ended.out) == (2, "")
-    assert "$.message.body: Expected `object`, got `str`" in ended.err
+    result = command("message", "lint", file({"body": "Hi"}))
+    assert (result.code, result.out) == (2, "")
+    assert "$.message.body: Expected `object`, got `str`" in result.err
 
 
 def test_no_text_of_a_message_moves_the_cursor(command, file):
-    ended = command("message", "preview", file({"title": {"en": "\x1b[2Jx\u202ey\x9bz\nsecond"}}))
-    assert ended.out == "[en] no platform\n\ufffd[2Jx\ufffdy\ufffdz\nsecond\n"
+    result = command("message", "preview", file({"title": {"en": "\x1b[2Jx\u202ey\x9bz\nsecond"}}))
+    assert result.out == "[en] no platform\n\ufffd[2Jx\ufffdy\ufffdz\nsecond\n"
 
 
 def test_a_preview_shows_each_language(command, file):
@@ -91,19 +91,19 @@ def test_a_language_without_text_is_shown_as_such(command, file):
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_a_message_without_languages_prints_a_notice(command, file, words):
-    says = "the message has no text: title, subtitle and body name no language\n"
-    assert command("message", "preview", file({"ttl": 1}), *words) == (0, "", says)
+    notice = "the message has no text: title, subtitle and body name no language\n"
+    assert command("message", "preview", file({"ttl": 1}), *words) == (0, "", notice)
 
 
 def test_a_preview_of_one_language_as_json(command, file):
-    ended = command("message", "preview", file({"message": MESSAGE, "userIds": ["ann"]}), "--lang", "de", "--json")
-    content = json.loads(ended.out)
+    result = command("message", "preview", file({"message": MESSAGE, "userIds": ["ann"]}), "--lang", "de", "--json")
+    content = json.loads(result.out)
     assert (content["language"], content["title"], content["subtitle"]) == ("de", "Hallo du", "")
     assert content["buttons"] == ["Look", "Later"]
 
 
 @pytest.mark.parametrize(("content", "languages"), [(MESSAGE, "en, de"), ({}, "none"), ({"message": {}}, "none")])
 def test_a_missing_language_is_a_usage_error(command, file, content, languages):
-    ended = command("message", "preview", file(content), "--lang", "fr")
-    assert (ended.code, ended.out) == (2, "")
-    assert f"--lang must be a language of the message: {languages}" in ended.err
+    result = command("message", "preview", file(content), "--lang", "fr")
+    assert (result.code, result.out) == (2, "")
+    assert f"--lang must be a language of the message: {languages}" in result.err

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -57,8 +59,8 @@ def test_title_and_body_make_a_message_for_both_platforms(command, service):
 
 def test_a_message_file_is_sent_with_its_unknown_fields(command, service, file):
     content = {**MESSAGE, "addedLater": [1, None]}
-    ended = command("send", "ann", "bob", "ann", "--message", file(content), "--custom-fields", '{"a": 1}')
-    assert ended == (0, "accepted: 2 users\n", "")
+    result = command("send", "ann", "bob", "ann", "--message", file(content), "--custom-fields", '{"a": 1}')
+    assert result == (0, "accepted: 2 users\n", "")
     (push,) = service.pushes
     assert push.message == {"type": "MOBILE_PUSH", **content}
     assert (push.user_ids, push.custom_fields) == (("ann", "bob"), {"a": 1})
@@ -80,12 +82,18 @@ def test_an_id_after_two_dashes_may_start_with_a_dash(command, service):
     assert service.users() == {"-ann": 1, "--api-key": 1}
 
 
-@pytest.mark.parametrize("users", [["@ids.txt"], ["ann", "--", "@bob"]])
-def test_a_file_of_ids_is_refused_with_the_command_that_reads_it(command, service, users):
-    ended = command("send", "--title", "Hi", "--body", "There", *users)
-    assert (ended.code, ended.out, service.requests) == (2, "", 0)
-    assert "to read ids from a file: pushsdk broadcast ids.txt --message FILE --run FILE" in ended.err
-    assert not any(user.strip("@") in ended.err.replace("broadcast ids.txt", "") for user in users if "@" in user)
+def test_ids_are_read_from_files_and_standard_input(command, service, tmp_path, monkeypatch):
+    (tmp_path / "ids.txt").write_text("bob\ncid\n")
+    answers(monkeypatch, "dan", tty=False)
+    assert command("send", "ann", f"@{tmp_path / 'ids.txt'}", "-", "--title", "Hi") == (0, "accepted: 4 users\n", "")
+    assert service.users() == dict.fromkeys(["ann", "bob", "cid", "dan"], 1)
+
+
+def test_a_file_of_more_ids_than_a_request_takes_is_refused(command, service, tmp_path):
+    (tmp_path / "ids.txt").write_text("".join(f"{number}\n" for number in range(1001)))
+    result = command("send", f"@{tmp_path / 'ids.txt'}", "--title", "Hi")
+    assert (result.code, result.out, service.requests) == (2, "", 0)
+    assert "at most 1,000 ids: send them by pushsdk broadcast" in result.err
 
 
 def test_an_id_that_starts_with_an_at_sign_is_written_with_two(command, service):
@@ -94,22 +102,22 @@ def test_an_id_that_starts_with_an_at_sign_is_written_with_two(command, service)
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (map(str, range(1001)), "at most 1,000 ids: send them by pushsdk broadcast\n"),
         (["ann", "--base-url", "http://push.example"], "use https, or give --allow-insecure"),
     ],
 )
-def test_errors_name_options_instead_of_keyword_arguments(command, service, words, says):
-    ended = command("send", *words, "--title", "Hi", "--body", "There")
-    assert (ended.code, ended.out, service.requests) == (2, "", 0)
-    assert says in ended.err
-    assert not re.search(r"Batching|allow_insecure|[a-z]_[a-z]+=", ended.err)
+def test_errors_name_options_instead_of_keyword_arguments(command, service, words, message):
+    result = command("send", *words, "--title", "Hi", "--body", "There")
+    assert (result.code, result.out, service.requests) == (2, "", 0)
+    assert message in result.err
+    assert not re.search(r"Batching|allow_insecure|[a-z]_[a-z]+=", result.err)
 
 
 def test_the_result_is_printed_as_json(command, service):
-    ended = command(*SEND, "ann", "bob", "--json")
-    assert json.loads(ended.out) == {
+    result = command(*SEND, "ann", "bob", "--json")
+    assert json.loads(result.out) == {
         "outcome": "ACCEPTED",
         "users": {"ACCEPTED": 2},
         "duplicates": 1,
@@ -119,13 +127,77 @@ def test_the_result_is_printed_as_json(command, service):
 
 
 def test_advice_is_printed_and_the_message_is_sent(command, service, file):
-    ended = command("send", "ann", "--message", file({**MESSAGE, "priorty": "HIGH"}))
-    assert ended.err == "advice: $.message.priorty: unknown field, did you mean priority? (near-name)\n"
-    assert ended.code == 0
+    result = command("send", "ann", "--message", file({**MESSAGE, "ttl": -1}))
+    assert result.err.startswith("advice: $.message.ttl: ")
+    assert (result.code, service.accepted("ann")) == (0, 1)
 
 
 @pytest.mark.parametrize(
-    ("faults", "code", "outcome", "says"),
+    ("content", "advice"),
+    [
+        ({**MESSAGE, "priorty": "HIGH"}, "$.message.priorty: unknown field, did you mean priority? (near-name)"),
+        ({"title": {"en": "Hi"}}, "$.message: neither iosEnabled nor androidEnabled is true (no-platform)"),
+    ],
+)
+def test_a_misspelled_field_and_a_missing_platform_are_refused_unless_forced(command, service, file, content, advice):
+    words = ("send", "ann", "--message", file(content))
+    said = f"advice: {advice}\n"
+    assert command(*words) == (2, "", f"{said}pushsdk: nothing was sent: fix the message, or pass --force\n")
+    assert service.requests == 0
+    assert command(*words, "--force") == (0, "accepted: 1 user\n", said)
+
+
+def test_a_message_may_be_a_json_text(command, service):
+    assert command("send", "ann", "--message", json.dumps(MESSAGE)).code == 0
+    assert service.pushes[0].message == {"type": "MOBILE_PUSH", **MESSAGE}
+
+
+def test_an_error_in_a_json_text_names_the_option(command):
+    assert command("send", "ann", "--base-url", AWAY, "--message", '{"ttl": ""}', "--dry-run").err.startswith(
+        "pushsdk: --message: $.message.ttl: "
+    )
+
+
+def test_a_dry_run_prints_the_request_and_sends_nothing(command, service, monkeypatch):
+    monkeypatch.delenv("PUSHSDK_API_KEY")
+    result = command("send", "ann", "it's", "ann", "--title", "\u202eHi", "--dry-run")
+    assert (result.code, result.err, service.requests) == (0, "", 0)
+    assert service.api_key not in result.out
+    first, *others = shlex.split(result.out.replace("\\\n", ""))
+    assert first == "curl"
+    assert others[:3] == ["-X", "POST", f"{service.base_url}/v1/push"]
+    assert others[3:-1] == ["-H", "Api-Key: $PUSHSDK_API_KEY", "-H", "Content-Type: application/json", "--data-raw"]
+    assert json.loads(others[-1]) == {
+        "userIds": ["ann", "it's"],
+        "message": {"type": "MOBILE_PUSH", "iosEnabled": True, "androidEnabled": True, "title": {"en": "\u202eHi"}},
+    }
+
+
+def test_a_dry_run_of_a_campaign_prints_the_request(command, service, file):
+    result = command("campaign", "create", file(CAMPAIGN), "--dry-run")
+    assert (result.code, result.err, service.requests) == (0, "", 0)
+    words = shlex.split(result.out)
+    assert words[3] == f"{service.base_url}/v1/campaigns"
+    assert json.loads(words[-1])["name"] == "Spring"
+
+
+def test_what_the_service_answered_is_printed_and_does_not_steer_the_terminal(command, service):
+    service.faults = [Fault.status(400, body="no user \x1b[2J ann")]
+    result = command(*SEND, "--json")
+    assert "no user [2J ann" in result.err
+    assert json.loads(result.out)["body"] == "no user \x1b[2J ann"
+    assert "\x1b" not in result.out + result.err
+
+
+@pytest.mark.parametrize(("option", "level"), [("-v", logging.INFO), ("-vv", logging.DEBUG)])
+def test_verbose_commands_log(command, service, monkeypatch, option, level):
+    monkeypatch.setattr(logging.getLogger("pushsdk"), "level", logging.NOTSET)
+    assert command(*SEND, option).code == 0
+    assert logging.getLogger("pushsdk").level == level
+
+
+@pytest.mark.parametrize(
+    ("faults", "code", "outcome", "message"),
     [
         ([Fault.status(400)], 1, "REJECTED", "HTTP 400"),
         ([Fault.status(401)], 4, "REJECTED", "HTTP 401"),
@@ -134,20 +206,20 @@ def test_advice_is_printed_and_the_message_is_sent(command, service, file):
         ([Fault.reset_after()], 3, "UNKNOWN", "may have been"),
     ],
 )
-def test_the_exit_code_reports_the_outcome(command, service, faults, code, outcome, says):
+def test_the_exit_code_reports_the_outcome(command, service, faults, code, outcome, message):
     service.faults = faults
-    ended = command(*SEND, "--json", "--retry", "none")
-    assert ended.code == code
-    assert says in ended.err
-    content = json.loads(ended.out)
+    result = command(*SEND, "--json", "--retry", "none")
+    assert result.code == code
+    assert message in result.err
+    content = json.loads(result.out)
     assert (content["outcome"], content["users"]) == (outcome, {outcome: 1})
-    assert "ann" not in ended.out + ended.err
+    assert "ann" not in result.out + result.err
 
 
 def test_users_that_were_not_sent_exit_with_1(command, service):
-    ended = command(*SEND, "--base-url", "http://127.0.0.1:1", "--retry", "none")
-    assert (ended.code, ended.out) == (1, "")
-    assert ended.err.startswith("pushsdk: not sent: the connection could not be opened")
+    result = command(*SEND, "--base-url", "http://127.0.0.1:1", "--retry", "none")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("pushsdk: not sent: the connection could not be opened")
 
 
 def test_mixed_outcomes_exit_with_the_worst(command, service):
@@ -157,15 +229,15 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
         Fault.reset_after(user="cid" + "x" * 300),
     ]
     users = ["ann", *(f"{number:0300}" for number in range(40)), "cid" + "x" * 300]
-    ended = command("send", *users, "--title", "Hi", "--body", "x", "--json")
-    assert ended.code == 3
-    counts = json.loads(ended.out)["users"]
+    result = command("send", *users, "--title", "Hi", "--body", "x", "--json")
+    assert result.code == 3
+    counts = json.loads(result.out)["users"]
     assert counts.keys() == {"ACCEPTED", "REJECTED", "UNKNOWN"}
     assert sum(counts.values()) == len(users)
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (("send", "--title", "Hi"), "name at least one user"),
         (("send", "ann"), "pass the message either with --message FILE, or with --title and --body"),
@@ -178,20 +250,20 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
         (("send", *map(str, range(1001)), "--title", "Hi"), "at most 1,000 ids"),
         ((*SEND, "--api-key", "s3cret"), "--api-key is not an option"),
         ((*SEND, "--api-key=s3cret"), "--api-key is not an option"),
-        ((*SEND, "--message", "--ys"), "unknown option"),
+        ((*SEND, "--message", "--ys"), "--message requires an argument"),
         ((*SEND, "--retry", "often"), "--retry"),
     ],
 )
-def test_a_wrong_command_line_is_a_usage_error_and_sends_nothing(command, service, words, says):
-    ended = command(*words)
-    assert (ended.code, ended.out) == (2, "")
-    assert says in " ".join(ended.err.split())
-    assert "s3cret" not in ended.err
+def test_a_wrong_command_line_is_a_usage_error_and_sends_nothing(command, service, words, message):
+    result = command(*words)
+    assert (result.code, result.out) == (2, "")
+    assert message in " ".join(result.err.split())
+    assert "s3cret" not in result.err
     assert service.requests == 0
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         ("{", "file.json: not JSON"),
         ("[]", "file.json: must be a JSON object"),
@@ -202,18 +274,18 @@ def test_a_wrong_command_line_is_a_usage_error_and_sends_nothing(command, servic
         ('{"userIds": ["ann"]}', "must be a message, not a push request"),
     ],
 )
-def test_a_bad_message_file_is_an_error_with_the_json_path(command, service, file, content, says):
-    ended = command("send", "ann", "--message", file(content))
-    assert (ended.code, ended.out) == (2, "")
-    assert says in ended.err
+def test_a_bad_message_file_is_an_error_with_the_json_path(command, service, file, content, message):
+    result = command("send", "ann", "--message", file(content))
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err
     assert service.requests == 0
 
 
 def test_an_error_of_a_file_that_is_not_utf_8_does_not_quote_it(command, service, file):
     path = file("")
     path.write_bytes(b'{"title": {"en": "secr\xff"}}')
-    ended = command("send", "ann", "--message", path)
-    assert (ended.code, "secr" in ended.err) == (2, False)
+    result = command("send", "ann", "--message", path)
+    assert (result.code, "secr" in result.err) == (2, False)
 
 
 def test_a_file_that_is_too_large_is_refused(command, service, file, monkeypatch):
@@ -224,9 +296,9 @@ def test_a_file_that_is_too_large_is_refused(command, service, file, monkeypatch
 @pytest.mark.parametrize("setting", ["PUSHSDK_BASE_URL", "PUSHSDK_API_KEY"])
 def test_a_missing_setting_exits_with_4(command, service, monkeypatch, setting):
     monkeypatch.delenv(setting)
-    ended = command(*SEND)
-    assert (ended.code, ended.out) == (4, "")
-    assert setting in ended.err
+    result = command(*SEND)
+    assert (result.code, result.out) == (4, "")
+    assert setting in result.err
 
 
 # -- the question before sending -----------------------------------------------------------------------------------
@@ -235,33 +307,33 @@ def test_a_missing_setting_exits_with_4(command, service, monkeypatch, setting):
 @pytest.mark.parametrize("words", [SEND, ("campaign", "create", "-")])
 def test_without_a_terminal_sending_to_another_machine_needs_yes(command, service, monkeypatch, words):
     answers(monkeypatch, json.dumps(CAMPAIGN), tty=False)
-    ended = command(*words, "--base-url", AWAY)
-    assert (ended.code, ended.out) == (2, "")
-    assert "Can't ask without a terminal: pass --yes. Nothing was sent." in ended.err
+    result = command(*words, "--base-url", AWAY)
+    assert (result.code, result.out) == (2, "")
+    assert "Can't ask without a terminal: pass --yes. Nothing was sent." in result.err
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 1), (" YES ", 1), ("n", 1), ("", 1), ("yess", 1)])
 def test_on_a_terminal_a_request_is_sent_only_on_yes(command, service, monkeypatch, answer, code):
     answers(monkeypatch, answer)
-    ended = command(*SEND, "--base-url", AWAY, "--retry", "none", "--timeout", "5")
-    assert ended.code == code
-    assert ended.err.startswith(f"Push to 1 user at {AWAY}? [y/N] ")
+    result = command(*SEND, "--base-url", AWAY, "--retry", "none", "--timeout", "5")
+    assert result.code == code
+    assert result.err.startswith(f'Push "Hi" to 1 user at {AWAY}? [y/N] ')
     meant = answer.strip().lower() in ("y", "yes")
-    assert ("the host name could not be resolved" in ended.err) is meant
-    assert ("nothing was sent" in ended.err) is not meant
+    assert ("the host name could not be resolved" in result.err) is meant
+    assert ("nothing was sent" in result.err) is not meant
 
 
 def test_yes_skips_the_question(command, service):
-    ended = command(*SEND, "--base-url", AWAY, "--yes", "--retry", "none", "--timeout", "5")
-    assert "[y/N]" not in ended.err
-    assert "the host name could not be resolved" in ended.err
+    result = command(*SEND, "--base-url", AWAY, "--yes", "--retry", "none", "--timeout", "5")
+    assert "[y/N]" not in result.err
+    assert "the host name could not be resolved" in result.err
 
 
 def test_a_proxy_on_another_machine_asks_too(command, service, monkeypatch):
     answers(monkeypatch, "", tty=False)
-    ended = command(*SEND, "--proxy", "http://proxy.invalid:3128", "--allow-insecure")
-    assert (ended.code, service.requests) == (2, 0)
-    assert "pass --yes" in ended.err
+    result = command(*SEND, "--proxy", "http://proxy.invalid:3128", "--allow-insecure")
+    assert (result.code, service.requests) == (2, 0)
+    assert "pass --yes" in result.err
 
 
 def test_ctrl_c_at_the_question_exits_with_130():
@@ -271,13 +343,13 @@ def test_ctrl_c_at_the_question_exits_with_130():
         [*COMMAND, *SEND], stdin=follower, stdout=follower, stderr=follower, env=environment, start_new_session=True
     ) as process:
         os.close(follower)
-        said = b""
-        while b"[y/N]" not in said:
-            said += os.read(leader, 1000)
+        output = b""
+        while b"[y/N]" not in output:
+            output += os.read(leader, 1000)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     os.close(leader)
-    assert b"Traceback" not in said
+    assert b"Traceback" not in output
 
 
 # -- interrupted --------------------------------------------------------------------------------------------------
@@ -302,18 +374,18 @@ def test_a_closed_pipe_exits_with_141_without_a_traceback(service):
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        ended = subprocess.run([*COMMAND, *SEND], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+        result = subprocess.run([*COMMAND, *SEND], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
     finally:
         os.close(writer)
-    assert (ended.returncode, ended.stderr) == (141, b"")
+    assert (result.returncode, result.stderr) == (141, b"")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_of_the_output_is_an_error_without_a_traceback(service):
     with open("/dev/full", "w") as full:
-        ended = subprocess.run([*COMMAND, *SEND], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
-    says = b"pushsdk: can't write the output: the disk is full (a run file keeps its results)\n"
-    assert (ended.returncode, ended.stderr) == (4, says)
+        result = subprocess.run([*COMMAND, *SEND], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    message = b"pushsdk: can't write the output: the disk is full (a run file keeps its results)\n"
+    assert (result.returncode, result.stderr) == (4, message)
 
 
 def test_other_os_errors_are_raised(monkeypatch):
@@ -322,7 +394,7 @@ def test_other_os_errors_are_raised(monkeypatch):
     def fails(_words):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(cli, "_refuse_key", fails)
+    monkeypatch.setattr(cli, "_checked", fails)
     with pytest.raises(OSError, match="Input/output"):
         cli.main([])
 
@@ -332,12 +404,12 @@ def test_other_os_errors_are_raised(monkeypatch):
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_campaign_is_created_and_its_uuid_printed(command, service, file, as_json):
-    ended = command("campaign", "create", file(CAMPAIGN), *(["--json"] if as_json else []))
+    result = command("campaign", "create", file(CAMPAIGN), *(["--json"] if as_json else []))
     (campaign,) = service.campaigns
     assert (
-        ended == (0, json.dumps({"uuid": campaign.uuid}, separators=(",", ":")) + "\n", "")
+        result == (0, json.dumps({"uuid": campaign.uuid}, separators=(",", ":")) + "\n", "")
         if as_json
-        else (ended == (0, f"{campaign.uuid}\n", ""))
+        else (result == (0, f"{campaign.uuid}\n", ""))
     )
 
 
@@ -347,11 +419,11 @@ def test_a_campaign_is_created_and_its_uuid_printed(command, service, file, as_j
 )
 def test_the_exit_code_of_a_campaign_is_3_if_it_may_exist(command, service, file, faults, code):
     service.faults = faults
-    ended = command("campaign", "create", file(CAMPAIGN))
-    assert (ended.code, ended.out) == (code, "")
+    result = command("campaign", "create", file(CAMPAIGN))
+    assert (result.code, result.out) == (code, "")
 
 
 def test_a_message_is_not_a_campaign(command, service, file):
-    ended = command("campaign", "create", file(MESSAGE))
-    assert (ended.code, service.requests) == (2, 0)
-    assert "must be a campaign, with name, segment, schedule and message, not a message" in ended.err
+    result = command("campaign", "create", file(MESSAGE))
+    assert (result.code, service.requests) == (2, 0)
+    assert "must be a campaign, with name, segment, schedule and message, not a message" in result.err

@@ -38,15 +38,15 @@ def environ(tmp_path, **variables):
     return {"XDG_CONFIG_HOME": str(tmp_path / "home"), **variables}
 
 
-def settings_of(given=(), variables=()):
+def settings_of(options=(), variables=()):
     """Return the settings from these options and variables only."""
-    settings, problems = check(find(dict(given), dict(variables)))
+    settings, problems = check(find(dict(options), dict(variables)))
     assert problems == {}
     return settings
 
 
-def problems_of(given=(), variables=()):
-    settings, problems = check(find(dict(given), dict(variables)))
+def problems_of(options=(), variables=()):
+    settings, problems = check(find(dict(options), dict(variables)))
     assert settings is None
     return problems
 
@@ -65,30 +65,30 @@ def problems_of(given=(), variables=()):
 )
 def test_options_win_over_variables_and_variables_over_the_file(tmp_path, home, argument, variable, file, winner):
     home("" if file is None else f"timeout = {file}")
-    given = {} if argument is None else {"timeout": argument}
-    found = find(given, environ(tmp_path, **({} if variable is None else {"PUSHSDK_TIMEOUT": variable})))
+    options = {} if argument is None else {"timeout": argument}
+    settings = find(options, environ(tmp_path, **({} if variable is None else {"PUSHSDK_TIMEOUT": variable})))
     if winner is None:
-        assert "timeout" not in found
+        assert "timeout" not in settings
     else:
-        assert found["timeout"].value == winner[0]
-        assert found["timeout"].source.endswith(winner[1])
+        assert settings["timeout"].value == winner[0]
+        assert settings["timeout"].source.endswith(winner[1])
 
 
 @pytest.mark.parametrize(
     ("name", "text", "value", "of"),
     [
-        ("base_url", f"{URL}/", URL, lambda made: made["base_url"]),
-        ("timeout", "7.5", Timeout(total=7.5), lambda made: made["timeout"]),
-        ("attempt_timeout", "70", Timeout(attempt=70.0), lambda made: made["timeout"]),
-        ("retry", "at-least-once", RetryPolicy.at_least_once(), lambda made: made["retry"]),
-        ("retry", "collapsible", RetryPolicy.collapsible(), lambda made: made["retry"]),
-        ("retry", "none", RetryPolicy.none(), lambda made: made["retry"]),
-        ("retry", "safe", RetryPolicy.safe(), lambda made: made["retry"]),
-        ("in_flight", "3", 3, lambda made: made["limits"].in_flight),
-        ("rate", "100", 100, lambda made: made["rate"].users_per_second),
-        ("requests_per_second", "2", 2, lambda made: made["rate"].requests_per_second),
-        ("allow_insecure", "true", True, lambda made: made["allow_insecure"]),
-        ("proxy", "http://proxy.example:3128", "http://proxy.example:3128", lambda made: made["proxy"]),
+        ("base_url", f"{URL}/", URL, lambda settings: settings["base_url"]),
+        ("timeout", "7.5", Timeout(total=7.5), lambda settings: settings["timeout"]),
+        ("attempt_timeout", "20", Timeout(attempt=20.0), lambda settings: settings["timeout"]),
+        ("retry", "at-least-once", RetryPolicy.at_least_once(), lambda settings: settings["retry"]),
+        ("retry", "collapsible", RetryPolicy.collapsible(), lambda settings: settings["retry"]),
+        ("retry", "none", RetryPolicy.none(), lambda settings: settings["retry"]),
+        ("retry", "safe", RetryPolicy.safe(), lambda settings: settings["retry"]),
+        ("in_flight", "3", 3, lambda settings: settings["limits"].in_flight),
+        ("rate", "100", 100, lambda settings: settings["rate"].users_per_second),
+        ("requests_per_second", "2", 2, lambda settings: settings["rate"].requests_per_second),
+        ("allow_insecure", "true", True, lambda settings: settings["allow_insecure"]),
+        ("proxy", "http://proxy.example:3128", "http://proxy.example:3128", lambda settings: settings["proxy"]),
     ],
 )
 def test_every_setting_is_read_from_a_variable_and_from_the_file(tmp_path, home, name, text, value, of):
@@ -101,7 +101,7 @@ def test_every_setting_is_read_from_a_variable_and_from_the_file(tmp_path, home,
 
 
 def test_unset_settings_are_left_to_the_client():
-    made = settings_of({"base_url": URL}, {"PUSHSDK_API_KEY": SECRET})
+    settings = settings_of({"base_url": URL}, {"PUSHSDK_API_KEY": SECRET})
     unset = {
         "timeout": Timeout(),
         "retry": None,
@@ -109,8 +109,9 @@ def test_unset_settings_are_left_to_the_client():
         "rate": Rate(),
         "allow_insecure": False,
         "proxy": None,
+        "show_answers": True,
     }
-    assert made == {"base_url": URL, "api_key": SECRET, **unset}
+    assert settings == {"base_url": URL, "api_key": SECRET, **unset}
 
 
 def test_resolve_reads_the_environment_and_raises_the_first_problem(monkeypatch):
@@ -140,14 +141,58 @@ def test_a_missing_key_file_is_a_configuration_error(tmp_path):
         resolve({"base_url": URL, "api_key_file": tmp_path / "none"})
 
 
+# -- profiles ---------------------------------------------------------------------------------------------------------
+
+PROFILES = f"""
+base_url = "{URL}"
+timeout = 1
+[profiles.staging]
+timeout = 2
+"""
+
+
+def test_options_win_over_the_profile_and_the_profile_over_variables_and_the_rest_of_the_file(tmp_path, home):
+    home(PROFILES)
+    variables = environ(tmp_path, PUSHSDK_TIMEOUT="3")
+    assert find({"profile": "staging", "timeout": 4.0}, variables)["timeout"].value == 4.0
+    staging = find({"profile": "staging"}, variables)
+    assert (staging["timeout"].value, staging["base_url"].value) == (2, URL)
+    assert staging["timeout"].source.endswith("config.toml: profiles.staging.timeout")
+    assert find({}, variables)["timeout"].value == "3"
+    assert find({}, {**variables, "PUSHSDK_PROFILE": "staging"})["timeout"].value == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no profile has the name 'staging'; the settings file has none: add a table [profiles.NAME]"),
+        ("[profiles.qa]\ntimeout = 1", "the settings file has qa"),
+        ("profiles = 1", "profiles must be tables"),
+        ("profiles.staging = 1", "profiles must be tables"),
+        ("[profiles.staging]\ntimeut = 1", "unknown setting 'timeut'"),
+    ],
+)
+def test_a_wrong_profile_is_refused(tmp_path, home, text, says):
+    home(text)
+    with pytest.raises(ConfigurationError, match=says.replace("[", r"\[")):
+        find({"profile": "staging"}, environ(tmp_path))
+
+
+@POSIX
+def test_a_key_in_a_profile_is_private_too(tmp_path, home):
+    home(f'[profiles.staging]\napi_key = "{SECRET}"', 0o644)
+    with pytest.raises(ConfigurationError, match="only its owner may read"):
+        find({}, environ(tmp_path))
+
+
 # -- the settings file ------------------------------------------------------------------------------------------------
 
 
 def test_a_named_file_replaces_the_users_own(tmp_path, home):
     home("timeout = 1")
     other = home("timeout = 2", name="other.toml")
-    for given, variables in (({"config": other}, {}), ({}, {"PUSHSDK_CONFIG": str(other)})):
-        assert find(given, environ(tmp_path, **variables))["timeout"].value == 2
+    for options, variables in (({"config": other}, {}), ({}, {"PUSHSDK_CONFIG": str(other)})):
+        assert find(options, environ(tmp_path, **variables))["timeout"].value == 2
 
 
 def test_a_named_file_must_exist(tmp_path):
@@ -192,9 +237,9 @@ def test_a_command_ignores_hostile_files_in_the_working_directory(tmp_path, home
     for name in NAMES:
         home(HOSTILE, name=name)
     clean = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": "."}
-    command = [sys.executable, "-P", "-m", "pushsdk.cli", "send", "ann", "--title", "Hi", "--body", "Hi"]
-    ended = subprocess.run(command, cwd=tmp_path / "home", env=clean, capture_output=True, text=True, timeout=30)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "accepted: 1 user\n", "")
+    command = [sys.executable, "-P", "-m", "pushsdk", "send", "ann", "--title", "Hi", "--body", "Hi"]
+    result = subprocess.run(command, cwd=tmp_path / "home", env=clean, capture_output=True, text=True, timeout=30)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "accepted: 1 user\n", "")
     assert not (tmp_path / "home" / "ran").exists()
     assert service.accepted("ann") == 1
 
@@ -203,7 +248,7 @@ def test_a_command_ignores_hostile_files_in_the_working_directory(tmp_path, home
 
 
 @pytest.mark.parametrize(
-    ("given", "variables", "text"),
+    ("options", "variables", "text"),
     [
         ({"timeout": 0.0}, {}, "--timeout: must be a number of seconds greater than 0"),
         ({}, {"PUSHSDK_TIMEOUT": "nan"}, "PUSHSDK_TIMEOUT: must be a number of seconds"),
@@ -225,31 +270,32 @@ def test_a_command_ignores_hostile_files_in_the_working_directory(tmp_path, home
         ({"api_key_command": "true"}, {}, "--api-key-command: api_key must be 1 to 4096"),
     ],
 )
-def test_an_error_names_the_source(given, variables, text):
-    problems = problems_of(given, {"PUSHSDK_BASE_URL": URL, **variables})
+def test_an_error_names_the_source(options, variables, text):
+    problems = problems_of(options, {"PUSHSDK_BASE_URL": URL, **variables})
     assert any(problem.startswith(text) for problem in problems.values()), problems
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message_text"),
     [
         ("timeout = \n", r"not a TOML file \(at line 1"),
-        ("timeut = 1", "unknown setting 'timeut'; use base_url, timeout"),
+        ("timeut = 1", r"unknown setting 'timeut': did you mean timeout\?"),
+        ("xyz = 1", "unknown setting 'xyz'; use base_url, timeout"),
         ("\xff", "not a TOML file"),
         ("a = " + "[" * 5000, "not a TOML file"),
     ],
 )
-def test_a_bad_settings_file_is_refused(tmp_path, home, text, said):
+def test_a_bad_settings_file_is_refused(tmp_path, home, text, message_text):
     file = home("")
     file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(ConfigurationError, match=f"config.toml: {said}"):
+    with pytest.raises(ConfigurationError, match=f"config.toml: {message_text}"):
         find({}, environ(tmp_path))
 
 
 def test_a_value_of_a_wrong_type_is_an_error_with_file_and_name(tmp_path, home):
     home("timeout = true\nbase_url = 5")
     problems = problems_of(variables=environ(tmp_path, PUSHSDK_API_KEY=SECRET))
-    assert problems["timeout"].endswith("config.toml: timeout: must be a number of seconds greater than 0")
+    assert problems["timeout"].endswith("config.toml: timeout: must be a number of seconds greater than 0; got 'True'")
     assert problems["base_url"].endswith("config.toml: base_url: must be a URL")
 
 
@@ -317,21 +363,21 @@ def test_two_key_settings_in_one_source_are_refused(ways):
 
 def test_the_key_of_a_higher_source_wins_whatever_its_setting(tmp_path, home):
     home('api_key_file = "no such file"')
-    found = find({}, environ(tmp_path, PUSHSDK_API_KEY=SECRET))
-    assert found["api_key"].source == "PUSHSDK_API_KEY"
-    assert "api_key_file" not in found
-    found = find({"api_key_command": "true"}, environ(tmp_path, PUSHSDK_API_KEY=SECRET))
-    assert "api_key" not in found
+    settings = find({}, environ(tmp_path, PUSHSDK_API_KEY=SECRET))
+    assert settings["api_key"].source == "PUSHSDK_API_KEY"
+    assert "api_key_file" not in settings
+    settings = find({"api_key_command": "true"}, environ(tmp_path, PUSHSDK_API_KEY=SECRET))
+    assert "api_key" not in settings
 
 
 def test_no_text_shows_the_key_or_the_password_of_the_proxy(tmp_path, home):
-    made = settings_of({"base_url": URL, "proxy": "http://u:passw0rd@p.example"}, {"PUSHSDK_API_KEY": SECRET})
-    shown = repr(made) + repr(find({}, {"PUSHSDK_API_KEY": SECRET}))
+    settings = settings_of({"base_url": URL, "proxy": "http://u:passw0rd@p.example"}, {"PUSHSDK_API_KEY": SECRET})
+    text = repr(settings) + repr(find({}, {"PUSHSDK_API_KEY": SECRET}))
     for bad in (f"{SECRET} with spaces", SECRET * 1000):
-        shown += repr(problems_of({"base_url": URL}, {"PUSHSDK_API_KEY": bad}))
+        text += repr(problems_of({"base_url": URL}, {"PUSHSDK_API_KEY": bad}))
     home(f'api_key = "{SECRET}')
     with pytest.raises(ConfigurationError) as failed:
         find({}, environ(tmp_path))
-    shown += str(failed.value)
-    assert SECRET not in shown
-    assert "passw0rd" not in shown
+    text += str(failed.value)
+    assert SECRET not in text
+    assert "passw0rd" not in text

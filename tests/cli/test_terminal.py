@@ -41,7 +41,15 @@ def test_json_keeps_its_data():
 def folder(tmp_path, monkeypatch, service):
     """Files with hostile names, ids, texts and keys, and a service with hostile responses."""
     monkeypatch.chdir(tmp_path)
-    message = {"title": {EVIL: EVIL}, "body": {EVIL: ""}, "bigImageUrl": EVIL, EVIL: 1, "priorty": "", "ttl": -1}
+    message = {
+        "title": {EVIL: EVIL},
+        "body": {EVIL: ""},
+        "bigImageUrl": EVIL,
+        EVIL: 1,
+        "iosEnabled": True,
+        "priority": EVIL,
+        "ttl": -1,
+    }
     (tmp_path / "message.json").write_text(json.dumps(message))
     (tmp_path / "campaign.json").write_text(json.dumps({"name": "x", "segment": {}, "message": message}))
     (tmp_path / "ids.jsonl").write_text(json.dumps({"user_id": EVIL}))
@@ -86,12 +94,12 @@ BROADCAST = ("broadcast", "ids.jsonl", "--message", "message.json", "--run")
 )
 def test_no_command_prints_hostile_text(command, folder, words):
     assert command(*BROADCAST, EVIL, "--progress", "none", "--limit", "1").code == 0
-    ended = command(*words)
-    printed = ended.out + ended.err
-    assert printed.strip()
-    assert not set(printed) & (set(HOSTILE) - {"\n"})
+    result = command(*words)
+    output = result.out + result.err
+    assert output.strip()
+    assert not set(output) & (set(HOSTILE) - {"\n"})
     if words[1] != "preview":  # texts of a message may have several lines
-        assert "\nforged" not in printed
+        assert "\nforged" not in output
 
 
 @pytest.mark.parametrize(
@@ -112,8 +120,8 @@ def test_progress_does_not_print_hostile_text(mode, capsys, monkeypatch):
     monkeypatch.setattr(output, "Console", lambda **_: Console(stderr=True, force_terminal=True, color_system=None))
     with output.progress(mode) as tell:
         tell(Progress(stage="waiting", planned=1, not_sent=1, trouble=EVIL))
-    printed = capsys.readouterr().err
+    screen = capsys.readouterr().err
     drawn = {"\x1b", "\r"} if mode == "auto" else set()
-    assert "row" in printed
-    assert not set(printed) & (set(HOSTILE) - {"\n"} - drawn)
-    assert "\x1b[2Jb" not in printed
+    assert "row" in screen
+    assert not set(screen) & (set(HOSTILE) - {"\n"} - drawn)
+    assert "\x1b[2Jb" not in screen

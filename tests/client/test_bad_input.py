@@ -34,7 +34,7 @@ SURROGATE = "lone \ud800 surrogate"
 
 @pytest.fixture
 async def client() -> AsyncIterator[AsyncPushClient]:
-    """A client whose server must never hear of it."""
+    """A client that must send no request."""
     async with WireServer() as server:
         async with AsyncPushClient(server.base_url, "key", batching=Batching(max_users=10)) as client:
             yield client
@@ -85,9 +85,9 @@ async def some_ids() -> AsyncIterator[str]:
     ids=lambda value: repr(value).partition(" object at")[0],
 )
 async def test_user_ids_are_a_text_or_several(client: AsyncPushClient, user_ids: Any) -> None:
-    with pytest.raises(ValidationError, match=r"user_ids|\$\.userIds") as caught:
+    with pytest.raises(ValidationError, match=r"user_ids|\$\.userIds") as excinfo:
         await client.send(user_ids, HELLO)
-    assert caught.value.outcome is Outcome.NOT_SENT
+    assert excinfo.value.outcome is Outcome.NOT_SENT
 
 
 async def test_the_place_of_a_bad_user_id_is_named(client: AsyncPushClient) -> None:
@@ -130,7 +130,7 @@ async def test_what_a_generator_of_ids_raises_reaches_the_caller(client: AsyncPu
 # --- values that msgspec would change silently, or fail on ---
 
 
-class Text(str):
+class TextSubclass(str):
     """No bad value: a text is a text."""
 
 
@@ -221,16 +221,16 @@ async def test_a_surrogate_in_the_key_of_a_struct_is_refused(client: AsyncPushCl
 
 Wrap = Callable[[Any], MobilePush | CampaignRequest]
 PLACES: dict[type[msgspec.Struct], tuple[str, Wrap]] = {
-    MobilePush: ("$.message", lambda it: it),
-    ActionButton: ("$.message.androidActionButtons[0]", lambda it: MobilePush(android_action_buttons=[it])),
-    ActionCategory: ("$.message.actionCategory", lambda it: MobilePush(action_category=it)),
+    MobilePush: ("$.message", lambda x: x),
+    ActionButton: ("$.message.androidActionButtons[0]", lambda x: MobilePush(android_action_buttons=[x])),
+    ActionCategory: ("$.message.actionCategory", lambda x: MobilePush(action_category=x)),
     ActionComponent: (
         "$.message.actionCategory.actionComponents[0]",
-        lambda it: MobilePush(action_category=ActionCategory(action_components=[it])),
+        lambda x: MobilePush(action_category=ActionCategory(action_components=[x])),
     ),
-    CampaignRequest: ("$", lambda it: it),
-    Segment: ("$.segment", lambda it: CampaignRequest(segment=it)),
-    Schedule: ("$.schedule", lambda it: CampaignRequest(schedule=it)),
+    CampaignRequest: ("$", lambda x: x),
+    Segment: ("$.segment", lambda x: CampaignRequest(segment=x)),
+    Schedule: ("$.schedule", lambda x: CampaignRequest(schedule=x)),
 }
 FIELDS = [
     pytest.param(kind, name, wire_name, id=f"{kind.__name__}.{name}")
@@ -242,9 +242,9 @@ WRONG = (None, 1.5, b"x", object(), float("nan"))
 
 
 async def refused(client: AsyncPushClient, message: MobilePush | CampaignRequest) -> str:
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValidationError) as excinfo:
         await (client.send("u", message) if isinstance(message, MobilePush) else client.create_campaign(message))
-    return str(caught.value)
+    return str(excinfo.value)
 
 
 @pytest.mark.parametrize(("kind", "name", "wire_name"), FIELDS)
@@ -277,6 +277,8 @@ async def test_a_misspelt_keyword_stays_pythons_type_error(client: AsyncPushClie
 
 async def test_values_that_are_merely_unusual_are_no_bad_input() -> None:
     async with WireServer() as server, AsyncPushClient(server.base_url, "key") as client:
-        await client.send(Text("u"), {"at": [Text("t"), True, None, 0, -0.5, 2**64 - 1, nested(90)]}, custom_fields={})
+        await client.send(
+            TextSubclass("u"), {"at": [TextSubclass("t"), True, None, 0, -0.5, 2**64 - 1, nested(90)]}, custom_fields={}
+        )
     assert server.processed == {"u": 1}
     assert server.requests[0].document["customFields"] == {}

@@ -65,7 +65,7 @@ async def test_a_job_with_a_key_is_retried_until_every_reachable_user_is_accepte
     last = results.pop()
     assert isinstance(last, PartialError)
     assert list(last.outcomes.values()) == [Outcome.ACCEPTED, Outcome.ACCEPTED, Outcome.REJECTED]
-    assert [each.retry_after for each in results if isinstance(each, PartialError)] == [None, None, 70.0]
+    assert [result.retry_after for result in results if isinstance(result, PartialError)] == [None, None, 70.0]
     assert service.users() == dict.fromkeys(USERS[:2], 1)
 
 
@@ -85,7 +85,7 @@ async def test_a_call_without_an_accepted_user_is_retryable_with_or_without_a_ke
     service = singly({"user-1": [bad], "user-2": [FakeResponse.refused()], "user-3": [bad]})
     async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
         results = await delivered(client, key=key, times=1)
-    assert [each.retryable for each in results if isinstance(each, PushError)] == [True]
+    assert [result.retryable for result in results if isinstance(result, PushError)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -138,17 +138,17 @@ async def test_what_needs_a_person_may_not_be_repeated_and_is_sent_once_it_is_fi
 @pytest.mark.parametrize("timeout", [30.0, 0.001])
 @virtual
 async def test_a_broken_key_callable_is_called_again_by_a_later_call_only(timeout: float) -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def ask() -> str:
-        asked.append(1)
+        calls.append(1)
         raise LookupError
 
     client = FakeService().serve(AsyncPushClient("https://push.example/api", ask, timeout=timeout))
     async with client:
         (result,) = await delivered(client, key=None)
     assert isinstance(result, NotSentError)
-    assert len(asked) == len(result.attempts) == (4 if timeout > 1 else 1)
+    assert len(calls) == len(result.attempts) == (4 if timeout > 1 else 1)
 
 
 @virtual

@@ -28,7 +28,7 @@ KEY = "sk-live.4711"
 
 
 @pytest.mark.parametrize(
-    ("given_url", "taken"),
+    ("given_url", "expected"),
     [
         ("https://push.example", "https://push.example"),
         ("https://push.example/", "https://push.example"),
@@ -45,8 +45,8 @@ KEY = "sk-live.4711"
         ("https://push.example/@home", "https://push.example/@home"),
     ],
 )
-def test_a_base_url_is_taken_without_its_trailing_slash(given_url, taken):
-    assert check_base_url(given_url, allow_insecure=False) == taken
+def test_a_base_url_is_taken_without_its_trailing_slash(given_url, expected):
+    assert check_base_url(given_url, allow_insecure=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_no_base_url_names_the_environment_variable():
 def test_no_text_makes_the_check_raise_anything_but_its_own_error(text):
     for url in (text, f"https://{text}", f"https://push.example/{text}", f"https://push.example:{text}"):
         try:
-            taken = check_base_url(url, allow_insecure=False)
+            result = check_base_url(url, allow_insecure=False)
         except ConfigurationError:
             continue
-        assert taken.lower().startswith(("https://", "http://"))
-        assert taken.isascii()
-        assert taken.isprintable()
+        assert result.lower().startswith(("https://", "http://"))
+        assert result.isascii()
+        assert result.isprintable()
 
 
 @pytest.mark.parametrize("word", ["hunter2", "tenant-77"])
@@ -158,9 +158,9 @@ def test_a_refused_url_is_not_quoted(word):
         f"ftp://{word}",
         f"http://{word}",
     ):
-        with pytest.raises(ConfigurationError) as caught:
+        with pytest.raises(ConfigurationError) as excinfo:
             check_base_url(url, allow_insecure=False)
-        assert word not in f"{caught.value!r} {caught.value}"
+        assert word not in f"{excinfo.value!r} {excinfo.value}"
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_a_key_of_visible_ascii_is_taken_as_it_is(key):
     ],
 )
 def test_any_other_key_is_refused_and_never_quoted(key):
-    with pytest.raises(ConfigurationError, match="api_key must be 1 to 4096 visible ASCII characters") as caught:
+    with pytest.raises(ConfigurationError, match="api_key must be 1 to 4096 visible ASCII characters") as excinfo:
         check_key(key)
-    assert "X-Evil" not in f"{caught.value!r} {caught.value}"
+    assert "X-Evil" not in f"{excinfo.value!r} {excinfo.value}"
 
 
 def test_a_key_is_sent_unchanged_and_never_shown():
@@ -223,8 +223,8 @@ def test_a_key_is_sent_unchanged_and_never_shown():
     assert str.encode(key) == KEY.encode()
     assert len(key) == len(KEY)
     assert key == KEY
-    shown = [repr(key), repr({"Api-Key": key}), f"{key!r}", f"{[key]}"]
-    assert not any(KEY in text for text in shown)
+    texts = [repr(key), repr({"Api-Key": key}), f"{key!r}", f"{[key]}"]
+    assert not any(KEY in text for text in texts)
 
 
 def test_a_traceback_with_locals_shows_no_sealed_key():
@@ -232,9 +232,9 @@ def test_a_traceback_with_locals_shows_no_sealed_key():
     try:
         raise RuntimeError
     except RuntimeError as error:
-        told = "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
-    assert f"api_key = {api_key!r}" in told
-    assert KEY not in told
+        text = "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+    assert f"api_key = {api_key!r}" in text
+    assert KEY not in text
 
 
 def test_a_callable_and_none_are_not_redacted_and_other_types_become_a_str_that_every_check_rejects():
@@ -250,17 +250,17 @@ def test_a_callable_and_none_are_not_redacted_and_other_types_become_a_str_that_
 
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_key_is_neither_pickled_nor_copied(copied):
-    with pytest.raises(TypeError, match="an Api-Key is not pickled") as caught:
+    with pytest.raises(TypeError, match="an Api-Key is not pickled") as excinfo:
         copied(check_key(KEY))
-    assert KEY not in str(caught.value)
+    assert KEY not in str(excinfo.value)
 
 
 @pytest.mark.parametrize("end", ["/v1", "/v1/", "/v1/push", "/v1/push/", "/v1/campaigns", "/v1//"])
 @pytest.mark.parametrize("prefix", ["", "/external/api"])
 def test_a_base_url_that_goes_on_behind_the_prefix_is_refused(prefix, end):
-    with pytest.raises(ConfigurationError, match=r"^base_url must end before /v1: the client adds /v1/push") as caught:
+    with pytest.raises(ConfigurationError, match=r"^base_url must end before /v1: the client adds /v1/push") as excinfo:
         check_base_url(f"https://push.example{prefix}{end}", allow_insecure=False)
-    assert "example" not in str(caught.value)
+    assert "example" not in str(excinfo.value)
 
 
 @pytest.mark.parametrize("path", ["/v10", "/v1/api", "/apiv1", "/v1/pushes", "/push", "/V1"])
@@ -273,9 +273,9 @@ def test_a_prefix_that_only_looks_like_the_version_is_kept(path):
 
 @pytest.mark.parametrize("headers", [None, {}, {"X-Team": "growth"}, {"x-empty": "", "User-Agent": "a b\tc"}])
 def test_headers_are_copied(headers):
-    taken = check_headers(headers)
-    assert taken == (headers or {})
-    assert taken is not headers
+    result = check_headers(headers)
+    assert result == (headers or {})
+    assert result is not headers
 
 
 @pytest.mark.parametrize(
@@ -300,9 +300,9 @@ def test_a_header_name_is_a_token(name):
 
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\n", "\r", "a\x00", "ä", None, 7, b"a", "a\x7f"])
 def test_a_header_value_is_printable_ascii_and_never_quoted(value):
-    with pytest.raises(ConfigurationError, match="the value of X-Team must be printable ASCII text") as caught:
+    with pytest.raises(ConfigurationError, match="the value of X-Team must be printable ASCII text") as excinfo:
         check_headers({"X-Team": value})
-    assert "X-Evil" not in str(caught.value)
+    assert "X-Evil" not in str(excinfo.value)
 
 
 # -- the proxy --------------------------------------------------------------------------------------------------
@@ -334,9 +334,9 @@ def test_the_scheme_of_plain_http_is_read_in_any_case():
 
 
 def test_a_refused_proxy_is_not_quoted():
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError) as excinfo:
         check_proxy("socks5://user:hunter2@proxy.example", base_url="https://push.example", allow_insecure=False)
-    assert "hunter2" not in f"{caught.value!r} {caught.value}"
+    assert "hunter2" not in f"{excinfo.value!r} {excinfo.value}"
 
 
 def test_nothing_but_a_port_stands_behind_the_bracket_of_an_address():

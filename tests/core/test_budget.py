@@ -23,9 +23,9 @@ def test_a_new_budget_is_full():
 
 def test_a_retry_costs_five_and_a_first_try_success_gives_one_back():
     budget = RetryBudget()
-    told = [(budget.spend(), budget.tokens), (budget.spend(), budget.tokens)]
+    results = [(budget.spend(), budget.tokens), (budget.spend(), budget.tokens)]
     budget.refund()
-    assert told == [(True, 495), (True, 490)]
+    assert results == [(True, 495), (True, 490)]
     assert budget.tokens == 491
 
 

@@ -18,7 +18,7 @@ def attempt(outcome: Outcome, status: int | None = None, *, retryable: bool = Fa
 
 
 def verdict(*attempts: Attempt, failure: Failure | None = None, shared: bool = False) -> Verdict:
-    outcome = max((each.outcome for each in attempts), key=[Outcome.NOT_SENT, *Outcome][::-1].index)
+    outcome = max((attempt.outcome for attempt in attempts), key=[Outcome.NOT_SENT, *Outcome][::-1].index)
     return Verdict(outcome=outcome, attempts=attempts, status=attempts[-1].status, failure=failure, shared=shared)
 
 
@@ -57,13 +57,13 @@ FIRST = [
 ]
 
 
-@pytest.mark.parametrize(("given", "step", "status"), FIRST)
-def test_what_follows_a_first_verdict(given: Verdict, step: Step, status: UserStatus) -> None:
-    assert decide(given, split_on=SPLIT_ON) == Decision(step, status)
+@pytest.mark.parametrize(("verdict", "step", "status"), FIRST)
+def test_what_follows_a_first_verdict(verdict: Verdict, step: Step, status: UserStatus) -> None:
+    assert decide(verdict, split_on=SPLIT_ON) == Decision(step, status)
 
 
 @pytest.mark.parametrize(
-    ("given", "step", "state"),
+    ("verdict", "step", "state"),
     [
         (TAKEN, Step.SETTLE, ACCEPTED),
         (THROTTLED, Step.RETRY, UNKNOWN),
@@ -75,8 +75,8 @@ def test_what_follows_a_first_verdict(given: Verdict, step: Step, status: UserSt
         (BAD_CERTIFICATE, Step.STOP, UNKNOWN),
     ],
 )
-def test_a_doubt_stays_until_an_acceptance(given: Verdict, step: Step, state: UserState) -> None:
-    decision = decide(given, in_doubt=True, resends=1, split_on=SPLIT_ON)
+def test_a_doubt_stays_until_an_acceptance(verdict: Verdict, step: Step, state: UserState) -> None:
+    decision = decide(verdict, in_doubt=True, resends=1, split_on=SPLIT_ON)
     assert (decision.step, decision.status.state) == (step, state)
 
 
@@ -98,16 +98,16 @@ def test_a_request_too_large_that_can_not_be_split_leaves_its_users_pending() ->
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
-    [(given, step is Step.RETRY) for given, step, _ in FIRST if given is not CLOSED]
+    ("verdict", "expected"),
+    [(verdict, step is Step.RETRY) for verdict, step, _ in FIRST if verdict is not CLOSED]
     + [(CLOSED, True), (Verdict(outcome=Outcome.REJECTED, status=404), False)],
 )
-def test_what_is_retryable_is_retried_but_by_a_client_that_is_closed(given: Verdict, expected: bool) -> None:
-    assert is_retryable(given) is expected
+def test_what_is_retryable_is_retried_but_by_a_client_that_is_closed(verdict: Verdict, expected: bool) -> None:
+    assert is_retryable(verdict) is expected
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("verdict", "words"),
     [
         (rejected(401), "HTTP 401: the service does not accept the Api-Key"),
         (rejected(403), "HTTP 403: the Api-Key is not allowed"),
@@ -116,8 +116,8 @@ def test_what_is_retryable_is_retried_but_by_a_client_that_is_closed(given: Verd
         (BAD_CERTIFICATE, "no answer: no request would succeed"),
     ],
 )
-def test_why_a_run_stops_says_what_to_fix(given: Verdict, words: str) -> None:
-    assert stop_reason(given).startswith(words)
+def test_why_a_run_stops_says_what_to_fix(verdict: Verdict, words: str) -> None:
+    assert stop_reason(verdict).startswith(words)
 
 
 def test_every_state_has_an_outcome() -> None:

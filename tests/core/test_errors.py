@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
+import pushsdk
 from pushsdk._core import errors
 from pushsdk._core.error_mapping import error_for, partial_error, recorded_error, retryable
 from pushsdk._core.errors import (
@@ -29,21 +30,25 @@ from pushsdk._core.errors import (
     UnexpectedResponseError,
     ValidationError,
 )
-from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
+from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH, Target
+from pushsdk._core.outcome import Answered, Attempt, Failure, Headers, Outcome, Verdict
 
 ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
 SECRETS = ("user-4711", "sk-live.0815", "Dear Ada", "/private/path", "token=abc")
-KINDS = [getattr(errors, name) for name in errors.__all__]
+TARGET = Target(PUSH, "https://push.example/api")
+KINDS = [getattr(errors, name) for name in pushsdk.__all__ if name.endswith("Error")]
 
 
-def tried(outcome: Outcome, status: int | None = None, reason: str = "", **more) -> Attempt:
+def tried(outcome: Outcome, status: int | None = None, reason: str = "", **options) -> Attempt:
     reason = reason or (f"HTTP {status}" if status else str(Failure.RESET))
-    return Attempt(outcome=outcome, status=status, reason=reason, **more)
+    return Attempt(outcome=outcome, status=status, reason=reason, **options)
 
 
-def refused(status: int, **more) -> Verdict:
-    attempt = tried(REJECTED, status, retryable=status in (408, 425, 429, 503), retry_after=more.get("retry_after"))
-    return Verdict(outcome=REJECTED, attempts=(attempt,), status=status, **more)
+def refused(status: int, **options) -> Verdict:
+    answer = {name: options.pop(name) for name in ("headers", "body") if name in options}
+    retryable = status in (408, 425, 429, 503)
+    attempt = tried(REJECTED, status, retryable=retryable, retry_after=options.get("retry_after"), **answer)
+    return Verdict(outcome=REJECTED, attempts=(attempt,), status=status, **options)
 
 
 # -- the tree ---------------------------------------------------------------------------------------------------
@@ -52,7 +57,7 @@ def refused(status: int, **more) -> Verdict:
 @pytest.mark.parametrize(
     ("kind", "parents", "outcome"),
     [
-        (PushError, (Exception,), NOT_SENT),
+        (PushError, (Answered, Exception), NOT_SENT),
         (ConfigurationError, (PushError,), NOT_SENT),
         (ValidationError, (PushError, ValueError), NOT_SENT),
         (NotSentError, (PushError,), NOT_SENT),
@@ -74,9 +79,9 @@ def test_each_error_has_its_place_in_the_tree_and_its_outcome(kind, parents, out
     assert (str(error), error.outcome, error.attempts, error.user_ids) == ("why", outcome, (), ())
 
 
-def test_the_tree_holds_every_error_of_the_module():
+def test_every_error_of_the_module_is_public():
     defined = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
-    assert defined == set(errors.__all__)
+    assert defined == {kind.__name__ for kind in KINDS}
 
 
 FIELDS = {
@@ -99,11 +104,11 @@ def full(kind: type[PushError]) -> PushError:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "again", [copy.copy, copy.deepcopy, *(lambda e, p=p: pickle.loads(pickle.dumps(e, p)) for p in range(6))]
+    "decode", [copy.copy, copy.deepcopy, *(lambda e, p=p: pickle.loads(pickle.dumps(e, p)) for p in range(6))]
 )
-def test_every_error_survives_pickling_with_all_it_knows(kind, again):
+def test_every_error_survives_pickling_with_all_it_knows(kind, decode):
     error = full(kind)
-    back = again(error)
+    back = decode(error)
     assert type(back) is kind
     assert (back.args, str(back), vars(back)) == (error.args, str(error), vars(error))
     assert back.outcome is UNKNOWN
@@ -112,8 +117,8 @@ def test_every_error_survives_pickling_with_all_it_knows(kind, again):
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_error_shows_user_ids(kind):
     error = full(kind)
-    shown = f"{error} {error!r} {error.args}"
-    assert not any(word in shown for word in ("4711", "slow down", "spring-1"))
+    text = f"{error} {error!r} {error.args}"
+    assert not any(word in text for word in ("4711", "slow down", "spring-1"))
 
 
 # -- rejected ---------------------------------------------------------------------------------------------------
@@ -161,22 +166,18 @@ def test_a_rate_limit_without_retry_after_says_so():
 def test_a_throttled_call_says_why_it_was_not_retried(failure):
     error = error_for(refused(429, retry_after=90.0, failure=failure))
     assert error.retry_after == 90.0
-    assert str(error) == f"rejected: HTTP 429; not retried: {failure}"
+    assert str(error) == f"rejected: HTTP 429 Too Many Requests; not retried: {failure}"
 
 
 def test_a_rejection_followed_by_a_failed_connection_keeps_its_status():
     attempts = (tried(REJECTED, 429), tried(NOT_SENT, reason=str(Failure.REFUSED)))
     error = error_for(Verdict(outcome=REJECTED, attempts=attempts, failure=Failure.REFUSED))
     assert (type(error), error.status, error.body) == (RateLimitedError, 429, b"")
-    assert str(error) == "rejected: HTTP 429 (2 attempts)"
-
-
-def test_the_body_is_kept_up_to_4_kib():
-    assert error_for(refused(400, body=b"x" * 9000)).body == b"x" * 4096
+    assert str(error) == "rejected: HTTP 429 Too Many Requests (2 attempts)"
 
 
 def test_the_headers_are_found_in_any_case_and_pickled_without_the_http_library():
-    theirs = CIMultiDict([("X-Trace", "1"), ("Set-Cookie", "a"), ("set-cookie", "b")])
+    theirs = Headers(CIMultiDict([("X-Trace", "1"), ("Set-Cookie", "a"), ("set-cookie", "b")]))
     error = error_for(refused(400, headers=theirs))
     data = pickle.dumps(error)
     for headers in (error.headers, pickle.loads(data).headers):
@@ -188,12 +189,54 @@ def test_the_headers_are_found_in_any_case_and_pickled_without_the_http_library(
     assert b"multidict" not in data
 
 
+# -- what the service answered ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", [REJECTED, UNKNOWN])
+def test_an_error_has_the_answer_of_the_attempt_that_decided(outcome):
+    answer = tried(outcome, 400, headers=Headers({"X-Request-ID": "r-1"}), body=b'{"error":\n "no such\x1b[2J field"}')
+    later = tried(NOT_SENT, reason=str(Failure.REFUSED), body=b"never")
+    error = error_for(Verdict(outcome=outcome, attempts=(answer, later)))
+    assert (error.status, error.headers["x-request-id"], error.request_id) == (400, "r-1", "r-1")
+    assert error.body.startswith(b'{"error":')
+    assert error.answer == '{"error": "no such [2J field"}'
+
+
+def test_an_error_without_an_answer_has_none():
+    error = error_for(Verdict(outcome=NOT_SENT, attempts=(tried(NOT_SENT),)))
+    assert (error.status, error.headers, error.body, error.answer, error.request_id) == (None, {}, b"", "", None)
+
+
+def test_a_text_names_the_request_and_quotes_the_answer_if_asked_to():
+    verdict = refused(400, body=b"unknown field")
+    assert str(error_for(verdict, target=TARGET)) == (
+        "rejected: HTTP 400 Bad Request (POST https://push.example/api/v1/push). The answer is in .body; with "
+        "PUSHSDK_SHOW_ANSWERS=1 it is shown here"
+    )
+    shown = Target(PUSH, "http://localhost:80", shows_answers=True)
+    assert (
+        str(error_for(verdict, target=shown))
+        == "rejected: HTTP 400 Bad Request (POST http://localhost:80/v1/push): unknown field"
+    )
+
+
+def test_a_partial_error_has_the_answer_of_its_worst_outcome():
+    users = ("a",), refused(400, body=b"unknown user")
+    error = partial_error("ab", [part(ACCEPTED, "b"), users])
+    assert (error.status, error.answer) == (400, "unknown user")
+
+
+def test_a_partial_error_of_recorded_outcomes_has_no_answer():
+    recorded = ("a",), Verdict(outcome=REJECTED, status=400, recorded=True)
+    assert partial_error("ab", [part(ACCEPTED, "b"), recorded]).status is None
+
+
 # -- redirects --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
 @pytest.mark.parametrize(
-    ("location", "told"),
+    ("location", "host"),
     [
         ("https://elsewhere.example/private/path?token=abc#x", " to elsewhere.example:"),
         ("https://user:word@elsewhere.example:8443/", " to elsewhere.example:"),
@@ -205,9 +248,9 @@ def test_the_headers_are_found_in_any_case_and_pickled_without_the_http_library(
         ("https://\u202eevil.example/", ", a redirect:"),
     ],
 )
-def test_a_redirect_names_only_the_other_host(status, location, told):
+def test_a_redirect_names_only_the_other_host(status, location, host):
     text = str(error_for(refused(status, headers={"Location": location})))
-    assert told in text
+    assert host in text
     assert "set base_url" in text
     assert not any(word in text for word in ("private", "token", "word", "8443", "\x1b"))
 
@@ -218,7 +261,7 @@ def test_a_redirect_without_a_location_is_called_a_redirect():
 
 def test_a_location_without_a_redirect_is_not_shown():
     text = str(error_for(refused(400, headers={"Location": "https://elsewhere.example"})))
-    assert text == "rejected: HTTP 400"
+    assert text == "rejected: HTTP 400 Bad Request"
 
 
 # -- unknown and not sent ---------------------------------------------------------------------------------------
@@ -228,14 +271,18 @@ def test_an_unknown_outcome_warns_of_a_second_push():
     error = error_for(Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 502),), status=502))
     assert type(error) is OutcomeUnknownError
     assert (error.status, error.external_id) == (502, None)
-    assert str(error) == ("outcome unknown: HTTP 502; it may have been enqueued, so sending it again may push twice")
+    assert str(error) == (
+        "outcome unknown: HTTP 502 Bad Gateway; it may have been enqueued, so sending it again may push twice"
+    )
 
 
 def test_an_unknown_campaign_advises_a_look_up_without_showing_the_id():
-    error = error_for(Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 502),), status=502), external_id="spring-1")
+    verdict = Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 502),), status=502)
+    error = error_for(verdict, target=Target(CREATE_CAMPAIGN, "https://push.example"), external_id="spring-1")
     assert (error.status, error.external_id) == (502, "spring-1")
     assert str(error) == (
-        "outcome unknown: HTTP 502; it may have been created: look its externalId up before you create it again"
+        "outcome unknown: HTTP 502 Bad Gateway (POST https://push.example/v1/campaigns); it may have been created: "
+        "look it up, by its externalId if it has one, before you create it again; see: pushsdk docs outcomes"
     )
 
 
@@ -274,11 +321,11 @@ def test_a_call_that_was_never_sent_names_the_reason(failure, kind):
 
 
 def test_a_failed_connection_that_was_not_retried_names_both_reasons():
-    last = tried(NOT_SENT, reason="the connection could not be opened (ClientConnectorError)")
+    last = tried(NOT_SENT, reason="the connection could not be opened: Connection refused")
     error = error_for(Verdict(outcome=NOT_SENT, attempts=(last, last), failure=Failure.BUDGET))
     assert str(error) == (
-        "not sent: the connection could not be opened (ClientConnectorError); "
-        "not retried: the retry budget is used up (2 attempts)"
+        "not sent: the connection could not be opened: Connection refused (2 attempts); "
+        "not retried: the retry budget is used up"
     )
 
 
@@ -295,20 +342,17 @@ def test_a_reason_is_named_once():
     st.lists(st.tuples(st.sampled_from([REJECTED, NOT_SENT, UNKNOWN]), st.integers(300, 599)), max_size=4),
 )
 def test_every_verdict_has_an_error_of_its_outcome_that_quotes_nothing_of_the_answer(outcome, failure, several):
-    attempts = tuple(tried(ended, status) for ended, status in [*several, (outcome, 400)])
-    verdict = Verdict(
-        outcome=outcome,
-        attempts=attempts,
-        status=attempts[-1].status,
-        headers={"Location": "/private/path?token=abc", "X-Echo": "sk-live.0815"},
-        body=b"Dear Ada, user-4711",
-        failure=failure,
-    )
-    error = error_for(verdict, user_ids=("user-4711",), external_id="user-4711")
+    answer = {
+        "headers": {"Location": "/private/path?token=abc", "X-Echo": "sk-live.0815"},
+        "body": b"Dear Ada, user-4711",
+    }
+    attempts = tuple(tried(end, status, **answer) for end, status in [*several, (outcome, 400)])
+    verdict = Verdict(outcome=outcome, attempts=attempts, status=attempts[-1].status, failure=failure)
+    error = error_for(verdict, target=TARGET, user_ids=("user-4711",), external_id="user-4711")
     assert error.outcome is outcome
     assert error.attempts == attempts
-    shown = f"{error} {error!r} {error.args}"
-    assert not any(secret in shown for secret in SECRETS)
+    text = f"{error} {error!r} {error.args}"
+    assert not any(secret in text for secret in SECRETS)
     assert error_for(verdict) is not error_for(verdict)
 
 
@@ -326,11 +370,14 @@ def test_users_with_different_outcomes_are_listed_in_the_order_of_the_call():
     assert (error.users(ACCEPTED), error.users(REJECTED), error.users(UNKNOWN)) == (("a", "c"), ("b", "d"), ())
     assert error.user_ids == ("a", "b", "c", "d")
     assert [attempt.started for attempt in error.attempts] == [0.0, 2.0]
-    assert str(error) == "the call's users ended differently: 2 ACCEPTED, 2 REJECTED; see .outcomes"
+    assert str(error) == (
+        "the call's users ended differently: 2 ACCEPTED, 2 REJECTED; see .outcomes. "
+        "For example: rejected: HTTP 400 Bad Request"
+    )
 
 
 @pytest.mark.parametrize(
-    ("ended", "worst"),
+    ("end", "worst"),
     [
         ((ACCEPTED, REJECTED), REJECTED),
         ((ACCEPTED, NOT_SENT, REJECTED), NOT_SENT),
@@ -338,9 +385,9 @@ def test_users_with_different_outcomes_are_listed_in_the_order_of_the_call():
         ((ACCEPTED, UNKNOWN), UNKNOWN),
     ],
 )
-def test_a_partial_errors_outcome_is_the_worst(ended, worst):
-    users = "abcd"[: len(ended)]
-    error = partial_error(users, [part(outcome, user) for outcome, user in zip(ended, users, strict=True)])
+def test_a_partial_errors_outcome_is_the_worst(end, worst):
+    users = "abcd"[: len(end)]
+    error = partial_error(users, [part(outcome, user) for outcome, user in zip(end, users, strict=True)])
     assert error.outcome is worst
     assert pickle.loads(pickle.dumps(error)).outcomes == error.outcomes
 
@@ -356,7 +403,7 @@ BAD, TOO_LARGE, LOST = tried(REJECTED, 400), tried(REJECTED, 413), tried(UNKNOWN
 def verdict(*attempts: Attempt, failure: Failure | None = None) -> Verdict:
     last = attempts[-1]
     return Verdict(
-        outcome=max((each.outcome for each in attempts), key=[NOT_SENT, REJECTED, UNKNOWN, ACCEPTED].index),
+        outcome=max((attempt.outcome for attempt in attempts), key=[NOT_SENT, REJECTED, UNKNOWN, ACCEPTED].index),
         attempts=attempts,
         status=last.status,
         retry_after=last.retry_after,
@@ -376,7 +423,7 @@ def test_only_not_sent_and_throttled_calls_are_retryable(kind):
         ([UNSENT], None, True),
         ([tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], Failure.CERTIFICATE, False),
         ([TOO_EARLY, tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], None, False),
-        ([tried(NOT_SENT, reason=f"{Failure.CREDENTIALS} (OSError)", retryable=True)], Failure.BUDGET, False),
+        ([tried(NOT_SENT, reason=f"{Failure.CREDENTIALS}: OSError", retryable=True)], Failure.BUDGET, False),
         ([tried(NOT_SENT, reason=str(Failure.CLOSED), retryable=True)], Failure.CLOSED, True),
         ([THROTTLED], Failure.PAUSED, True),
         ([TOO_EARLY], None, True),
@@ -421,14 +468,40 @@ ACCEPTED_ONE = tried(ACCEPTED, 204)
 )
 def test_a_partial_call_is_retryable_if_that_pushes_no_user_twice(attempts, plain, with_a_key):
     users = "abc"[: len(attempts)]
-    error = partial_error(users, [((user,), verdict(each)) for user, each in zip(users, attempts, strict=True)])
-    again = pickle.loads(pickle.dumps(error))
-    assert (error.retryable, error._open) == (again.retryable, again._open) == (plain, with_a_key)
+    error = partial_error(users, [((user,), verdict(user_id)) for user, user_id in zip(users, attempts, strict=True)])
+    copy = pickle.loads(pickle.dumps(error))
+    assert (error.retryable, error._open) == (copy.retryable, copy._open) == (plain, with_a_key)
 
 
 def test_a_partial_call_has_the_longest_retry_after_of_its_retryable_parts():
     refused_for_good = verdict(tried(REJECTED, 400, retry_after=900.0))
     parts = [verdict(THROTTLED), verdict(tried(REJECTED, 429, retryable=True, retry_after=7.0)), refused_for_good]
-    told = [*parts, verdict(UNSENT), verdict(ACCEPTED_ONE)]
-    assert partial_error("abcde", list(zip(zip("abcde", strict=True), told, strict=True))).retry_after == 70.0
+    verdicts = [*parts, verdict(UNSENT), verdict(ACCEPTED_ONE)]
+    assert partial_error("abcde", list(zip(zip("abcde", strict=True), verdicts, strict=True))).retry_after == 70.0
     assert partial_error("ab", [(("a",), refused_for_good), (("b",), verdict(UNSENT))]).retry_after is None
+
+
+# -- jobs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "options", "seconds"),
+    [
+        (None, {}, 10.0),
+        (None, {"default": 2.0}, 2.0),
+        (30.0, {}, 30.0),
+        (86400.0, {}, 600.0),
+        (30.0, {"max_delay": 20.0}, 20.0),
+    ],
+)
+def test_the_delay_of_a_job_is_what_the_service_asked_for_or_the_default(retry_after, options, seconds):
+    error = NotSentError()
+    error.retry_after = retry_after
+    assert error.retry_delay(**options) == seconds
+
+
+def test_the_delay_of_a_job_that_no_retry_helps_is_the_error_itself():
+    error = OutcomeUnknownError()
+    with pytest.raises(OutcomeUnknownError) as caught:
+        error.retry_delay()
+    assert caught.value is error

@@ -1,11 +1,11 @@
-"""Idempotency keys: the fingerprint of a payload, and the positions of its users."""
+"""Idempotency keys: the fingerprint of a payload."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk._core.idempotency import Payload, by_position, fingerprint_of
+from pushsdk._core.idempotency import Payload, fingerprint_of
 
 PARTS = st.sampled_from([b"", b"a", b"1:a", b"aa", b"-"])
 PAYLOADS = st.lists(st.tuples(PARTS, PARTS, st.none() | PARTS), max_size=2)
@@ -21,8 +21,3 @@ def test_parts_of_a_payload_do_not_run_together() -> None:
     one, two = [(b"a", b"", None)], [(b"", b"a", None)]
     assert fingerprint_of("job", "https://a", one) != fingerprint_of("job", "https://a", two)
     assert fingerprint_of("job", "https://ab", one) != fingerprint_of("jobhttps://a", "b", one)
-
-
-def test_the_order_of_the_users_gives_them_no_other_position() -> None:
-    assert by_position(("b", "a", "c")) == by_position(("c", "b", "a")) == ("a", "b", "c")
-    assert by_position(("b",)) == ("b",)

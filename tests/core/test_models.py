@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import copy
+import inspect
 import pickle
 
 import msgspec
@@ -66,8 +68,8 @@ def test_a_repr_names_the_type_and_its_set_fields_only():
     ],
 )
 def test_no_text_and_no_user_id_is_in_any_repr(value):
-    shown = f"{value!r} {value!s} {value} {[value]} {value.__rich_repr__()}"
-    assert SECRET not in shown
+    text = f"{value!r} {value!s} {value} {[value]} {value.__rich_repr__()}"
+    assert SECRET not in text
 
 
 def test_the_repr_of_a_created_campaign_shows_its_uuid():
@@ -117,3 +119,39 @@ def test_a_message_survives_pickle_copy_and_replace():
 )
 def test_a_path_shows_indexes_and_names_and_hides_what_is_no_name(path, text):
     assert show_path(path) == text
+
+
+def test_replace_returns_a_copy_with_other_values():
+    message = models.MobilePush(title={"en": "Hello"}, ttl=60)
+    assert message.replace(ttl=UNSET, ios_enabled=True) == models.MobilePush(title={"en": "Hello"}, ios_enabled=True)
+    assert message.ttl == 60
+
+
+def test_to_dict_returns_the_fields_on_the_wire():
+    message = models.MobilePush(title={"en": "Hello"}, android_action_buttons=[models.ActionButton(label="Open")])
+    buttons = [{"label": "Open"}]
+    assert message.to_dict() == {"type": "MOBILE_PUSH", "title": {"en": "Hello"}, "androidActionButtons": buttons}
+
+
+@pytest.mark.parametrize(
+    ("typed", "model"),
+    [
+        (models.MobilePushDict, models.MobilePush),
+        (models.CampaignDict, models.CampaignRequest),
+        (models._ActionButtonDict, models.ActionButton),
+        (models._ActionCategoryDict, models.ActionCategory),
+        (models._ActionComponentDict, models.ActionComponent),
+        (models._SegmentDict, models.Segment),
+        (models._ScheduleDict, models.Schedule),
+    ],
+)
+def test_a_typed_dict_has_the_fields_of_its_model(typed, model):
+    assert tuple(typed.__annotations__) == model.__struct_encode_fields__
+
+
+def test_every_field_is_documented():
+    tree = ast.parse(inspect.getsource(models))
+    for kind in [node for node in tree.body if isinstance(node, ast.ClassDef) and hasattr(node, "bases")]:
+        if [base.id for base in kind.bases if isinstance(base, ast.Name)] == ["Model"]:
+            fields = [number for number, node in enumerate(kind.body) if isinstance(node, ast.AnnAssign)]
+            assert all(isinstance(kind.body[number + 1], ast.Expr) for number in fields), kind.name

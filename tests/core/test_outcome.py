@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 from hypothesis import given
@@ -25,21 +26,21 @@ ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outc
 outcomes = st.sampled_from(Outcome)
 
 
-def evidence(**known) -> Evidence:
-    left = Evidence()
-    for name, value in known.items():
-        setattr(left, name, value)
-    return left
+def evidence(**fields) -> Evidence:
+    proof = Evidence()
+    for name, value in fields.items():
+        setattr(proof, name, value)
+    return proof
 
 
-def answered(status: int, **known) -> Evidence:
+def answered(status: int, **fields) -> Evidence:
     """Return the evidence of a response to a request that a real transport had written whole."""
     whole = {"touched": True, "started_writing": True, "written": True, "body": b""}
-    return evidence(**{**whole, "status": status, **known})
+    return evidence(**{**whole, "status": status, **fields})
 
 
-def judged(left: Evidence, *, statuses=None, retry_on=RETRYABLE) -> Attempt:
-    return judge(left, statuses=statuses or {}, retry_on=retry_on, started=7.0, seconds=0.5)
+def judged(evidence: Evidence, *, statuses=None, retry_on=RETRYABLE, key=None) -> Attempt:
+    return judge(evidence, statuses=statuses or {}, retry_on=retry_on, started=7.0, seconds=0.5, key=key)
 
 
 def read(status: int, *, retry_after: float | None = None, statuses=None, retry_on=RETRYABLE):
@@ -91,7 +92,7 @@ def test_the_statuses_retried_by_default_come_from_the_table():
 
 
 @pytest.mark.parametrize(
-    ("told", "status", "retry_on", "expected"),
+    ("outcome", "status", "retry_on", "expected"),
     [
         ({500: REJECTED}, 500, RETRYABLE, (REJECTED, False)),
         ({500: REJECTED}, 500, frozenset({500}), (REJECTED, True)),
@@ -104,8 +105,8 @@ def test_the_statuses_retried_by_default_come_from_the_table():
         ({}, 204, frozenset({204}), (ACCEPTED, False)),
     ],
 )
-def test_statuses_of_the_policy_override_the_table(told, status, retry_on, expected):
-    assert read(status, statuses=told, retry_on=retry_on) == expected
+def test_statuses_of_the_policy_override_the_table(outcome, status, retry_on, expected):
+    assert read(status, statuses=outcome, retry_on=retry_on) == expected
 
 
 # -- the evidence of one attempt --------------------------------------------------------------------------------
@@ -133,11 +134,11 @@ def test_a_2xx_for_a_request_written_whole_is_accepted(status):
     ],
 )
 def test_a_2xx_is_accepted_only_if_its_body_is_json_or_empty(kind, body, outcome):
-    left = answered(200, headers={} if kind is None else {"Content-Type": kind}, body=body)
-    attempt = judged(left)
+    evidence = answered(200, headers={} if kind is None else {"Content-Type": kind}, body=body)
+    attempt = judged(evidence)
     assert (attempt.outcome, "is base_url right?" in attempt.reason) == (outcome, outcome is UNKNOWN)
-    assert judged(left, statuses={200: ACCEPTED}).outcome is ACCEPTED
-    assert judged(answered(204, headers=left.headers, body=body)).outcome is ACCEPTED
+    assert judged(evidence, statuses={200: ACCEPTED}).outcome is ACCEPTED
+    assert judged(answered(204, headers=evidence.headers, body=body)).outcome is ACCEPTED
 
 
 def test_the_words_for_a_login_page_name_html_and_no_other_text_of_the_server():
@@ -147,10 +148,10 @@ def test_the_words_for_a_login_page_name_html_and_no_other_text_of_the_server():
     assert other.reason == "HTTP 202 with a body that is not JSON: is base_url right?"
 
 
-@pytest.mark.parametrize("told", [{}, {409: ACCEPTED}])
+@pytest.mark.parametrize("outcome", [{}, {409: ACCEPTED}])
 @pytest.mark.parametrize("status", [200, 204])
-def test_a_2xx_for_a_request_not_written_whole_is_unknown(status, told):
-    assert judged(answered(status, written=False), statuses=told).outcome is UNKNOWN
+def test_a_2xx_for_a_request_not_written_whole_is_unknown(status, outcome):
+    assert judged(answered(status, written=False), statuses=outcome).outcome is UNKNOWN
 
 
 def test_a_status_overridden_to_accepted_needs_the_whole_request_too():
@@ -183,8 +184,8 @@ def test_a_mock_above_the_socket_is_believed_in_its_status(status, outcome):
 
 @pytest.mark.parametrize("failure", list(Failure))
 def test_after_the_first_byte_no_failure_proves_anything(failure):
-    begun = evidence(touched=True, started_writing=True, failure=failure)
-    assert (judged(begun).outcome, judged(begun).retryable) == (UNKNOWN, False)
+    started = evidence(touched=True, started_writing=True, failure=failure)
+    assert (judged(started).outcome, judged(started).retryable) == (UNKNOWN, False)
 
 
 @pytest.mark.parametrize("failure", list(Failure))
@@ -208,7 +209,7 @@ def test_nothing_known_is_unknown():
 
 def test_the_reason_names_the_failure_and_the_exceptions_class():
     broken = evidence(touched=True, started_writing=True, failure=Failure.RESET, reason="ClientOSError")
-    assert judged(broken).reason == "the connection broke (ClientOSError)"
+    assert judged(broken).reason == "the connection broke: ClientOSError"
 
 
 def test_an_attempt_carries_the_retry_after_of_its_answer():
@@ -216,10 +217,10 @@ def test_an_attempt_carries_the_retry_after_of_its_answer():
 
 
 def test_the_repr_of_evidence_quotes_nothing_of_the_answer():
-    shown = repr(answered(302, headers={"Location": "x"}, body=b"Dear Ada"))
-    assert "302" in shown
-    assert "Location" not in shown
-    assert "Dear" not in shown
+    text = repr(answered(302, headers={"Location": "x"}, body=b"Dear Ada"))
+    assert "302" in text
+    assert "Location" not in text
+    assert "Dear" not in text
 
 
 @given(
@@ -258,8 +259,8 @@ def test_the_join_does_not_depend_on_the_order(several, random):
 
 
 @given(st.lists(outcomes, min_size=1), st.lists(outcomes, min_size=1))
-def test_the_join_does_not_depend_on_the_grouping(left, right):
-    assert join([join(left), join(right)]) is join([*left, *right])
+def test_the_join_does_not_depend_on_the_grouping(evidence, right):
+    assert join([join(evidence), join(right)]) is join([*evidence, *right])
 
 
 @given(st.lists(outcomes))
@@ -272,17 +273,49 @@ def test_one_unknown_attempt_makes_the_request_unknown_unless_it_was_accepted(ot
     assert join([UNKNOWN, *others]) is UNKNOWN
 
 
+# -- what the service answered ------------------------------------------------------------------------------------
+
+
+def test_an_attempt_has_the_first_4_kib_of_the_body():
+    assert judged(answered(400, body=b"x" * 9000)).body == b"x" * 4096
+
+
+def test_an_accepted_push_keeps_no_answer():
+    attempt = judged(answered(200, headers={"Content-Type": "application/json", "X-Request-Id": "r-1"}))
+    assert (attempt.headers, attempt.body, attempt.answer, attempt.request_id) == ({}, b"", "", None)
+
+
+@pytest.mark.parametrize("key", ["sk-live.0815", 'a"b\\c/d', "k" * 4096])
+def test_the_key_is_redacted_in_what_the_service_answered(key):
+    echoes = [key.encode(), json.dumps({"key": key}).encode(), b"cut off: " + key.encode()[:-1]]
+    for body in echoes:
+        attempt = judged(answered(401, headers={"X-Echo": f"<{key}>", "X-Id": "1"}, body=body), key=key)
+        assert key[:-1] not in f"{attempt.body.decode()} {attempt.body.decode('unicode_escape')}"
+        assert b"***" in attempt.body
+        assert attempt.headers == {"X-Echo": "<***>", "X-Id": "1"}
+
+
+def test_a_key_of_a_few_letters_blanks_out_no_text():
+    assert judged(answered(401, body=b"unknown key"), key="key").body == b"unknown key"
+
+
+def test_the_repr_of_an_attempt_shows_nothing_that_the_service_wrote():
+    attempt = judged(answered(400, headers={"X": "Dear Ada"}, body=b"Dear Ada"))
+    assert repr(attempt) == "Attempt(REJECTED, HTTP 400, 0.500 s)"
+    assert attempt.__rich_repr__() == [("outcome", REJECTED), ("reason", "HTTP 400"), ("seconds", 0.5)]
+    assert attempt.answer == "Dear Ada"
+
+
 def tried(*several: Outcome) -> list[Attempt]:
     return [Attempt(outcome=outcome, started=float(number)) for number, outcome in enumerate(several)]
 
 
 def test_a_verdict_joins_all_attempts_and_has_the_last_response():
-    left = answered(429, headers={"Retry-After": "2"}, retry_after=2.0, body=b"slow down")
-    verdict = verdict_of(tried(UNKNOWN, REJECTED), left)
+    evidence = answered(429, retry_after=2.0)
+    verdict = verdict_of(tried(UNKNOWN, REJECTED), evidence)
     assert verdict.outcome is UNKNOWN
     assert [attempt.started for attempt in verdict.attempts] == [0.0, 1.0]
-    assert (verdict.status, verdict.headers, verdict.body) == (429, {"Retry-After": "2"}, b"slow down")
-    assert (verdict.retry_after, verdict.failure) == (2.0, None)
+    assert (verdict.status, verdict.retry_after, verdict.failure) == (429, 2.0, None)
 
 
 def test_the_verdict_on_one_attempt_has_its_outcome():
@@ -295,6 +328,6 @@ def test_a_verdict_on_no_attempt_is_not_sent_for_the_reason_given():
 
 
 def test_a_failure_of_the_client_overrides_the_failure_of_the_last_attempt():
-    left = evidence(touched=True, failure=Failure.REFUSED)
-    assert verdict_of(tried(NOT_SENT), left).failure is Failure.REFUSED
-    assert verdict_of(tried(NOT_SENT), left, Failure.BUDGET).failure is Failure.BUDGET
+    proof = evidence(touched=True, failure=Failure.REFUSED)
+    assert verdict_of(tried(NOT_SENT), proof).failure is Failure.REFUSED
+    assert verdict_of(tried(NOT_SENT), proof, Failure.BUDGET).failure is Failure.BUDGET

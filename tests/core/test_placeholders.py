@@ -65,29 +65,33 @@ def test_a_fallback_that_is_no_text_is_refused():
 
 
 def test_a_refusal_does_not_show_the_text():
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValidationError) as excinfo:
         placeholder("name", "Jane's")
-    assert "Jane" not in str(caught.value)
+    assert "Jane" not in str(excinfo.value)
 
 
 @given(st.text(), st.text())
 def test_every_placeholder_that_can_be_made_is_found(name, fallback):
     try:
-        made = placeholder(name, fallback)
+        tag = placeholder(name, fallback)
     except ValidationError:
         return
-    text = f"a {made} b"
-    assert find_placeholders(text) == [Placeholder(name=name, fallback=fallback, start=2, end=2 + len(made))]
+    text = f"a {tag} b"
+    assert find_placeholders(text) == [Placeholder(name=name, fallback=fallback, start=2, end=2 + len(tag))]
     assert render(text, {}) == f"a {fallback} b"
-    assert not has_malformed_placeholder(made)
+    assert not has_malformed_placeholder(tag)
 
 
 def test_all_placeholders_are_found_in_order_with_their_places():
     text = "Hi {{ first | 'you' }}, {{last|'dear {x}'}}{{ a b | '' }}"
-    found = find_placeholders(text)
-    assert [(each.name, each.fallback) for each in found] == [("first", "you"), ("last", "dear {x}"), ("a b", "")]
-    assert [text[each.start : each.end][:2] for each in found] == ["{{"] * 3
-    assert [text[each.start : each.end][-2:] for each in found] == ["}}"] * 3
+    placeholders = find_placeholders(text)
+    assert [(placeholder.name, placeholder.fallback) for placeholder in placeholders] == [
+        ("first", "you"),
+        ("last", "dear {x}"),
+        ("a b", ""),
+    ]
+    assert [text[placeholder.start : placeholder.end][:2] for placeholder in placeholders] == ["{{"] * 3
+    assert [text[placeholder.start : placeholder.end][-2:] for placeholder in placeholders] == ["}}"] * 3
 
 
 @pytest.mark.parametrize("text", MALFORMED)

@@ -16,7 +16,7 @@ from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, judge
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 
 ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
-NO_NUMBERS = [0, -1, -0.5, math.nan, math.inf, -math.inf, True, "1", None, 1j]
+NO_NUMBERS = [0, -1, -0.5, math.nan, math.inf, -math.inf, True, False, "1", b"1", [1], None, 1j]
 THROTTLED = Attempt(outcome=REJECTED, status=429, retryable=True)
 BROKEN = Attempt(outcome=NOT_SENT, retryable=True)
 
@@ -27,7 +27,7 @@ BROKEN = Attempt(outcome=NOT_SENT, retryable=True)
 @pytest.mark.parametrize("value", NO_NUMBERS)
 @pytest.mark.parametrize("name", ["initial_delay", "max_delay", "throttle_delay", "max_retry_after"])
 def test_a_wait_of_the_policy_is_a_number_above_0(name, value):
-    with pytest.raises(ConfigurationError, match=rf"RetryPolicy\.{name} must be a number greater than 0"):
+    with pytest.raises(ConfigurationError, match=rf"RetryPolicy\.{name} must be a number of seconds greater than 0"):
         RetryPolicy(**{name: value})
 
 
@@ -38,7 +38,6 @@ def test_a_wait_of_the_policy_is_a_number_above_0(name, value):
         (RetryPolicy, "max_attempts"),
         (Batching, "max_users"),
         (Batching, "max_bytes"),
-        (Limits, "in_flight"),
         (Limits, "queued_users"),
         (Limits, "queued_bytes"),
     ],
@@ -46,6 +45,13 @@ def test_a_wait_of_the_policy_is_a_number_above_0(name, value):
 def test_a_count_is_a_whole_number_from_1(kind, name, value):
     with pytest.raises(ConfigurationError, match=rf"{kind.__name__}\.{name} must be a whole number, 1 or more"):
         kind(**{name: value})
+
+
+@pytest.mark.parametrize("value", [0, *(value for value in NO_NUMBERS if value is not None), 1.0, 2.5])
+def test_the_cap_on_requests_in_flight_is_a_whole_number_from_1_or_none(value):
+    assert (Limits(in_flight=1).in_flight, Limits(in_flight=None).in_flight) == (1, None)
+    with pytest.raises(ConfigurationError, match=r"Limits\.in_flight must be a whole number, 1 or more"):
+        Limits(in_flight=value)
 
 
 @pytest.mark.parametrize("value", [value for value in NO_NUMBERS if value is not None])
@@ -62,7 +68,7 @@ def test_a_count_is_a_whole_number_from_1(kind, name, value):
 def test_a_limit_that_may_be_off_is_none_or_a_number_above_0(kind, name, value):
     assert getattr(kind(**{name: None}), name) is None
     assert getattr(kind(**{name: 1}), name) == 1
-    with pytest.raises(ConfigurationError, match=rf"{kind.__name__}\.{name} must be a number greater than 0"):
+    with pytest.raises(ConfigurationError, match=rf"{kind.__name__}\.{name} must be a number.* greater than 0"):
         kind(**{name: value})
 
 
@@ -74,7 +80,7 @@ def test_the_linger_is_a_number_from_0(value):
         Batching(linger=value)
 
 
-@pytest.mark.parametrize("value", [[413], 413, None, {"413"}, {True}, {413.0}])
+@pytest.mark.parametrize("value", [[413], 413, "413", None, {"413"}, {True}, {413.0}])
 def test_retry_on_and_split_on_are_sets_of_whole_numbers(value):
     with pytest.raises(ConfigurationError, match=r"Batching\.split_on must be a set of HTTP statuses"):
         Batching(split_on=value)
@@ -118,14 +124,14 @@ def test_a_reading_given_as_text_is_refused_or_means_the_outcome():
         policy = RetryPolicy(statuses={429: "UNKNOWN"})
     except ConfigurationError:
         return
-    left = Evidence()
-    left.status = 429
-    attempt = judge(left, statuses=policy.statuses, retry_on=policy.retry_on, started=0.0, seconds=0.0)
+    evidence = Evidence()
+    evidence.status = 429
+    attempt = judge(evidence, statuses=policy.statuses, retry_on=policy.retry_on, started=0.0, seconds=0.0)
     assert attempt.outcome is UNKNOWN
     assert not policy.should_retry(attempt, collapsible=False)
 
 
-@pytest.mark.parametrize("value", [None, [500], 500])
+@pytest.mark.parametrize("value", [None, [500], {500}, "500", 500])
 def test_a_reading_of_statuses_that_is_no_mapping_is_a_configuration_error(value):
     with pytest.raises(ConfigurationError):
         RetryPolicy(statuses=value)
@@ -152,7 +158,7 @@ def test_the_defaults_are_those_of_aws_and_grpc():
     assert (policy.retry_on, policy.statuses, policy.unknown) == (RETRYABLE, {}, "raise")
     assert Timeout() == Timeout(total=30.0, attempt=10.0, connect=5.0)
     assert Batching() == Batching(linger=0.0, max_users=1000, max_bytes=2**20, split_on={413, 400, 422})
-    assert Limits() == Limits(in_flight=64, queued_users=100_000, queued_bytes=64 * 2**20, when_full="wait")
+    assert Limits() == Limits(in_flight=None, queued_users=100_000, queued_bytes=64 * 2**20, when_full="wait")
     assert Rate() == Rate(requests_per_second=None, users_per_second=None)
 
 
@@ -291,9 +297,9 @@ def test_the_longest_wait_doubles_up_to_the_cap_and_starts_at_a_second_after_a_t
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_retry_after_is_a_minimum_with_jitter_on_top(status):
-    asked = Attempt(outcome=REJECTED, status=status, retryable=True, retry_after=7.0)
-    assert RetryPolicy().backoff(1, asked, 0.0) == 7.0
-    assert RetryPolicy().backoff(1, asked, 1.0) == pytest.approx(7.1)
+    attempt = Attempt(outcome=REJECTED, status=status, retryable=True, retry_after=7.0)
+    assert RetryPolicy().backoff(1, attempt, 0.0) == 7.0
+    assert RetryPolicy().backoff(1, attempt, 1.0) == pytest.approx(7.1)
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Results, events and counters: plain values whose repr shows no user id."""
+"""Results, events and counters: plain values that show no user id in their repr."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def test_a_value_pickles_and_is_frozen(value):
 
 @by_name
 def test_no_value_shows_a_user_id(value):
-    shown = f"{value} {value!r} {[value]}"
+    text = f"{value} {value!r} {[value]}"
     if hasattr(value, "__rich_repr__"):
-        shown += repr(value.__rich_repr__())
-    assert not any(user in shown for user in ("ada", "bob", "cy'", "di'"))
+        text += repr(value.__rich_repr__())
+    assert not any(user in text for user in ("ada", "bob", "cy'", "di'"))
 
 
 @by_name

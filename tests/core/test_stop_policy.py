@@ -160,7 +160,7 @@ def test_one_gateway_error_in_twenty_and_one_stale_id_in_three_stop_nothing():
 
 def is_too_much(stretch: list[tuple[Outcome, int]], after: int) -> bool:
     total = sum(users for _, users in stretch)
-    failed = {kind: sum(users for ended, users in stretch if ended is kind) for kind in Outcome}
+    failed = {kind: sum(users for outcome, users in stretch if outcome is kind) for kind in Outcome}
     return (
         len(stretch) >= 20 and total >= after and (failed[REJECTED] >= 0.5 * total or failed[UNKNOWN] >= 0.25 * total)
     )
@@ -178,7 +178,9 @@ def test_a_share_stops_the_run_only_if_some_stretch_of_the_run_has_that_share(sc
     else:
         last = script[-40:]
         assert not (
-            len(last) == 40 and sum(u for _, u in script[-20:]) >= after and all(ended is REJECTED for ended, _ in last)
+            len(last) == 40
+            and sum(u for _, u in script[-20:]) >= after
+            and all(outcome is REJECTED for outcome, _ in last)
         )
 
 

@@ -161,17 +161,17 @@ def test_a_field_goes_out_under_its_name_and_in_its_type(model, name, kind):
 def test_a_wrong_type_is_refused_by_its_path(model, name, kind):
     path = travel(model())[1]
     for wrong in WRONG[kind]:
-        with pytest.raises(ValidationError, match=r"^\$") as caught:
+        with pytest.raises(ValidationError, match=r"^\$") as excinfo:
             travel(model(**{snake(name): wrong}))
-        assert str(caught.value).startswith(f"{path}.{name}")
+        assert str(excinfo.value).startswith(f"{path}.{name}")
 
 
 @pytest.mark.parametrize(("model", "name", "kind"), SENT_ROWS)
 def test_none_in_a_field_is_refused_with_the_advice_to_leave_it_out(model, name, kind):
     path = travel(model())[1]
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValidationError) as excinfo:
         travel(model(**{snake(name): None}))
-    assert str(caught.value) == f"{path}.{name}: None can't be sent; leave the field out"
+    assert str(excinfo.value) == f"{path}.{name}: None can't be sent; leave the field out"
 
 
 @pytest.mark.parametrize(
@@ -192,27 +192,21 @@ def test_none_in_a_field_is_refused_with_the_advice_to_leave_it_out(model, name,
     ],
 )
 def test_an_error_names_the_path_and_the_rule(message, text):
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValidationError) as excinfo:
         encode_message(message)
-    assert str(caught.value).startswith(text)
-
-
-@pytest.mark.parametrize("request_", [None, "{}", [], MobilePush()])
-def test_a_campaign_is_a_struct_or_a_mapping(request_):
-    with pytest.raises(ValidationError, match=r"^\$: expected CampaignRequest or a mapping"):
-        encode_campaign(request_)
+    assert str(excinfo.value).startswith(text)
 
 
 class Plain(enum.Enum):
     A = "x"
 
 
-class Text(enum.StrEnum):
+class TextEnum(enum.StrEnum):
     A = "x"
 
 
-class Odd(str, enum.Enum):  # noqa: UP042 - a StrEnum refuses to be this odd
-    """A str whose value, which msgspec would encode, differs from its text."""
+class OddEnum(str, enum.Enum):  # noqa: UP042 - a StrEnum refuses to be this odd
+    """A str with a value, which msgspec would encode, that differs from its text."""
 
     def __new__(cls, text):
         self = str.__new__(cls, text)
@@ -356,7 +350,7 @@ def test_the_known_messages_are_bounded_in_number_and_size():
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (Text.A, "x"), (Odd.A, "x"), (SubText("x"), "x"), ("ü€😀", "ü€😀"), ("\0\u2028", "\0\u2028"),
+        (TextEnum.A, "x"), (OddEnum.A, "x"), (SubText("x"), "x"), ("ü€😀", "ü€😀"), ("\0\u2028", "\0\u2028"),
         (Number.ONE, 1), (2**64 - 1, 2**64 - 1), (-(2**63), -(2**63)), (1.5, 1.5), (SubFloat(1.5), 1.5),
         (True, True), (None, None), ((1, (2,)), [1, [2]]), ([], []), ({}, {}), ({SubText("a"): 1}, {"a": 1}),
         (collections.OrderedDict(a=1), {"a": 1}), (types.MappingProxyType({"a": [1]}), {"a": [1]}),
@@ -371,7 +365,7 @@ def test_what_json_has_is_taken_and_subclasses_as_their_text_or_number(value, ex
     assert json.loads(encode_message({"a": value})) == body
 
 
-@pytest.mark.parametrize("text", [Text.A, Odd.A, SubText("x")])
+@pytest.mark.parametrize("text", [TextEnum.A, OddEnum.A, SubText("x")])
 def test_a_subclass_of_str_is_its_text_in_a_struct_too(text):
     for _ in range(2):
         assert json.loads(encode_message(MobilePush(collapse_id=text, title={text: text}))) == {
@@ -407,9 +401,9 @@ def test_a_mapping_goes_out_as_it_is():
 )
 def test_a_mappings_types_are_checked_like_a_structs(message, words):
     for encode, at in ((encode_message, message), (encode_campaign, {"message": message})):
-        with pytest.raises(ValidationError, match=words) as caught:
+        with pytest.raises(ValidationError, match=words) as excinfo:
             encode(at)
-        assert "user-1" not in str(caught.value)
+        assert "user-1" not in str(excinfo.value)
 
 
 def test_a_campaigns_own_fields_are_checked_in_a_mapping_too():
@@ -458,7 +452,9 @@ def test_custom_fields_come_back_as_they_went(fields):
     assert encode_message(fields) == encode_custom_fields(fields)
 
 
-ANYTHING = st.sampled_from([*NOT_JSON, *(value for kind in SAMPLES.values() for value, _ in kind), *TEXTUAL, Text.A])
+ANYTHING = st.sampled_from(
+    [*NOT_JSON, *(value for kind in SAMPLES.values() for value, _ in kind), *TEXTUAL, TextEnum.A]
+)
 
 
 @given(st.sampled_from(MobilePush.__struct_fields__), ANYTHING | st.dictionaries(st.text(), ANYTHING))
@@ -480,19 +476,13 @@ def test_no_custom_fields_and_empty_ones_are_two_things():
     assert encode_custom_fields({}) == b"{}"
 
 
-@pytest.mark.parametrize("bad", [[], "{}", 1, [("a", 1)]])
-def test_custom_fields_are_a_mapping(bad):
-    with pytest.raises(ValidationError, match=r"^\$\.customFields: expected a mapping"):
-        encode_custom_fields(bad)
-
-
 @pytest.mark.parametrize(
     ("user_ids", "expected"),
     [
         (["a"], b'["a"]'),
         (("a", 'q"\\\n', "ü"), '["a","q\\"\\\\\\n","ü"]'.encode()),
         ([], b"[]"),
-        ([Text.A, SubText("s"), Odd.A], b'["x","s","x"]'),
+        ([TextEnum.A, SubText("s"), OddEnum.A], b'["x","s","x"]'),
         (collections.deque(["a"]), b'["a"]'),
         (collections.UserList(["a"]), b'["a"]'),
     ],
@@ -533,14 +523,12 @@ SECRET = "jane-roe"
         lambda: encode_message(MobilePush(title={f"{SECRET}!": b"x"})),
         lambda: encode_message({"a": f"{SECRET}\ud800"}),
         lambda: encode_custom_fields({"a": {SECRET: 1, 2: SECRET}}),
-        lambda: decode_campaign_created(b'{"uuid":"jane-roe'),
-        lambda: decode_campaign_created(b'{"uuid":"jane-roe\xff"}'),
     ],
 )
 def test_no_error_shows_a_value(refused):
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError) as excinfo:
         refused()
-    error = caught.value
+    error = excinfo.value
     assert SECRET not in f"{error!r} {error.args} {vars(error)}"
     assert error.__suppress_context__ or error.__context__ is None
 
@@ -597,6 +585,5 @@ def test_a_created_campaign_is_read_and_later_fields_are_ignored():
     ],
     ids=lambda body: body[:12],
 )  # fmt: skip
-def test_an_answer_without_a_readable_uuid_is_a_value_error(body):
-    with pytest.raises(ValueError):
-        decode_campaign_created(body)
+def test_an_answer_without_a_readable_uuid_is_no_created_campaign(body):
+    assert decode_campaign_created(body) is None

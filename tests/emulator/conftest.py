@@ -17,7 +17,7 @@ from pushsdk.emulator import Emulator
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}}
 
 
-class Wire:
+class EmulatorClient:
     """Sends requests to one emulator. A header of None leaves it out."""
 
     def __init__(self, emulator: Emulator) -> None:
@@ -85,8 +85,8 @@ async def emulator() -> AsyncIterator[Emulator]:
 
 
 @pytest.fixture
-def wire(emulator: Emulator) -> Wire:
-    return Wire(emulator)
+def wire(emulator: Emulator) -> EmulatorClient:
+    return EmulatorClient(emulator)
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ def running() -> Callable[..., Any]:
     """``async with running(faults=[...]) as wire``: an emulator with these arguments, `Wire.emulator`."""
 
     @asynccontextmanager
-    async def run(**options: Any) -> AsyncIterator[Wire]:
+    async def run(**options: Any) -> AsyncIterator[EmulatorClient]:
         async with Emulator(**options) as started:
-            yield Wire(started)
+            yield EmulatorClient(started)
 
     return run
 

@@ -28,11 +28,11 @@ async def test_a_slow_body_is_refused(running, monkeypatch):
 # Connections
 
 
-@pytest.mark.parametrize("begun", [b"", b"POST /ext", b"GET /_emulator/v1/health HTTP/1.1\r\nHost: "])
-async def test_a_slow_head_ends_the_connection(running, monkeypatch, begun):
+@pytest.mark.parametrize("data", [b"", b"POST /ext", b"GET /_emulator/v1/health HTTP/1.1\r\nHost: "])
+async def test_a_slow_head_ends_the_connection(running, monkeypatch, data):
     monkeypatch.setattr(server, "_IDLE_SECONDS", 0.02)
     async with running() as wire, asyncio.timeout(60):
-        assert await wire.bytes(begun) == b""
+        assert await wire.bytes(data) == b""
 
 
 # Campaigns
@@ -79,10 +79,10 @@ async def test_strict_refuses_large_messages(running):
 
 
 async def test_closing_does_not_wait_for_readers(running, until, monkeypatch):
-    go_on, asked, waited = threading.Event(), [], []
+    go_on, arrival, waited = threading.Event(), [], []
 
     def held(*_, **__):
-        asked.append(1)
+        arrival.append(1)
         if not go_on.wait(15):
             waited.append(1)
         raise RuntimeError("it is too late to tell this")
@@ -91,7 +91,7 @@ async def test_closing_does_not_wait_for_readers(running, until, monkeypatch):
         async with running() as wire:
             monkeypatch.setattr(wire.emulator._store, "received", held)
             waiting = [asyncio.ensure_future(wire.bytes(_users(wire))) for _ in range(20)]
-            await until(lambda: asked and len(wire.emulator._service.lost) == 20)
+            await until(lambda: arrival and len(wire.emulator._service.lost) == 20)
         answers = await asyncio.gather(*waiting, return_exceptions=True)
         assert all(answer == b"" or isinstance(answer, ConnectionError) for answer in answers)
     assert waited == []

@@ -24,19 +24,19 @@ NOW = 1_800_000_000.0
 SEGMENT = {"query": "SELECT * FROM users", "primaryKey": "user_id"}
 
 
-class Run:
+class SegmentRun:
     """One run of a segment, which pauses until the gate opens or it is stopped."""
 
     def __init__(self, tables: HeldTables, stopping: Callable[[], bool]) -> None:
         self._tables = tables
         self._stopping = stopping
-        self.result: SegmentResult
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> tuple[SegmentResult, Iterator[list[tuple[str, dict[str, object]]]]]:
         self._tables.entered += 1
         self._tables.inside += 1
         self._tables.most = max(self._tables.most, self._tables.inside)
-        return self
+        counts = {"users": 2, "rows": 2, "duplicates": 0, "refused": 0, "first_refused": None, **self._tables.found}
+        return SegmentResult(**counts), iter(self)
 
     def __exit__(self, *_: object) -> None:
         self._tables.inside -= 1
@@ -49,11 +49,6 @@ class Run:
         if self._tables.error is not None:
             raise SegmentError(self._tables.error)
         yield [("bob", {})]
-        self.result = SegmentResult(users=2, rows=2, duplicates=0, refused=0, first_refused=None)
-        for name, value in self._tables.found.items():
-            self.result = SegmentResult(
-                **{**{field: getattr(self.result, field) for field in SegmentResult.__struct_fields__}, name: value}
-            )
 
 
 class HeldTables:
@@ -69,12 +64,12 @@ class HeldTables:
         self.most = 0
         self.asked: list[tuple[str, str]] = []
 
-    def run(self, query: str, primary_key: str, *, stopping: Callable[[], bool]) -> Run:
+    def run(self, query: str, primary_key: str, *, stopping: Callable[[], bool]) -> SegmentRun:
         self.asked.append((query, primary_key))
-        return Run(self, stopping)
+        return SegmentRun(self, stopping)
 
 
-class Rig:
+class CampaignRig:
     """Campaigns over a store, with a fake clock."""
 
     def __init__(self, path: Path, tables: HeldTables | None, **bounds: Any) -> None:
@@ -88,10 +83,14 @@ class Rig:
             self.store,
             tables,  # type: ignore[arg-type]
             now=lambda: NOW + self.ahead,
-            changed=lambda inbox, uuid: self.changed.append(uuid),
-            reached=lambda inbox, users: self.reached.append((inbox, users)),
+            changed=self._change,
         )
         self._count = 0
+
+    def _change(self, inbox: int, uuid: str, users: int) -> None:
+        self.changed.append(uuid)
+        if users:
+            self.reached.append((inbox, users))
 
     def accept(self, **body: Any) -> Campaign:
         """Accept a campaign as the service does: read, store, add."""
@@ -103,20 +102,20 @@ class Rig:
         )
         self.store.write([entry])
         stored = self[campaign]
-        self.campaigns.add(self.box.id, stored)
+        self.campaigns.start_due()
         return stored
 
     def __getitem__(self, campaign: Campaign) -> Campaign:
-        found = self.store.campaign(self.box, campaign.uuid)
-        assert found is not None
-        return found
+        entry = self.store.campaign(self.box, campaign.uuid)
+        assert entry is not None
+        return entry
 
     def advance(self, seconds: float) -> None:
         self.ahead += seconds
         self.campaigns.start_due()
 
     def recipients(self, campaign: Campaign) -> dict[str, Any]:
-        return dict(self.store.recipients(campaign))
+        return {recipient.user_id: recipient.fields for recipient in self.store.recipients(campaign)}
 
     async def ended(self) -> None:
         """Wait until no campaign runs."""
@@ -141,10 +140,10 @@ def tables() -> HeldTables:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path, tables: HeldTables) -> AsyncIterator[Rig]:
-    made = Rig(tmp_path / "store", tables)
-    yield made
-    await made.close()
+async def rig(tmp_path: Path, tables: HeldTables) -> AsyncIterator[CampaignRig]:
+    campaign_rig = CampaignRig(tmp_path / "store", tables)
+    yield campaign_rig
+    await campaign_rig.close()
 
 
 # Starts
@@ -152,10 +151,10 @@ async def rig(tmp_path: Path, tables: HeldTables) -> AsyncIterator[Rig]:
 
 async def test_a_campaign_that_starts_now_runs_at_once(rig, tables):
     campaign = rig.accept(schedule={"type": "START_NOW"}, name="Spring", externalId="x")
-    ended = await rig.done(campaign)
-    assert (ended.state, ended.users, ended.error) == ("done", 2, None)
-    assert (ended.name, ended.external_id, ended.started, ended.finished) == ("Spring", "x", NOW, NOW)
-    assert rig.recipients(ended) == {"ann": {"city": "Berlin"}, "bob": {}}
+    end = await rig.done(campaign)
+    assert (end.state, end.users, end.error) == ("done", 2, None)
+    assert (end.name, end.external_id, end.started, end.finished) == ("Spring", "x", NOW, NOW)
+    assert rig.recipients(end) == {"ann": {"city": "Berlin"}, "bob": {}}
     assert tables.asked == [(SEGMENT["query"], "user_id")]
     assert rig.changed == [campaign.uuid] * 2
     assert rig.reached == [(rig.box.id, 2)]
@@ -173,16 +172,16 @@ async def test_a_later_campaign_waits_for_the_clock(rig, tables, unit):
     await rig.ended()
     assert (rig[campaign].state, tables.entered) == ("waiting", 0)
     rig.advance(1)
-    ended = await rig.done(campaign)
-    assert (ended.state, ended.started) == ("done", NOW + 3600)
+    end = await rig.done(campaign)
+    assert (end.state, end.started) == ("done", NOW + 3600)
 
 
 async def test_a_later_campaign_starts_by_itself_when_due(rig):
     loop = asyncio.get_running_loop()
-    began = loop.time()
-    rig.campaigns._now = lambda: NOW + loop.time() - began
+    start = loop.time()
+    rig.campaigns._now = lambda: NOW + loop.time() - start
     campaign = rig.accept(schedule={"startTs": int((NOW + 1) * 1000)})
-    rig.campaigns._now = lambda: NOW + 0.95 + loop.time() - began  # almost a second has passed
+    rig.campaigns._now = lambda: NOW + 0.95 + loop.time() - start  # almost a second has passed
     rig.campaigns.start_due()
     async with asyncio.timeout(60):
         while rig[campaign].state != "done":
@@ -201,15 +200,15 @@ async def test_waiting_campaigns_start_in_order_with_one_timer(rig, tables, monk
     starts = [(number * 7919) % 300 for number in range(300)]
     for start in starts:
         rig.accept(schedule={"startTs": int(NOW) + 10 + start})
-    begun = []
-    monkeypatch.setattr(rig.campaigns, "_begin", lambda inbox, uuid, by_hand: begun.append(uuid))
+    calls = {}
+    monkeypatch.setattr(rig.campaigns, "_begin", lambda inbox, uuid, by_hand: calls.setdefault(uuid))
     assert len([timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]) == 1
     rig.advance(10 + 149)
-    assert len(begun) == 150
+    assert len(calls) == 150
     rig.advance(150)
-    assert len(begun) == 300
-    known = {campaign.uuid: campaign.start for campaign in rig.store.campaigns(rig.box)}
-    assert [known[uuid] for uuid in begun] == sorted(known.values())
+    assert len(calls) == 300
+    times = {campaign.uuid: campaign.start for campaign in rig.store.campaigns(rig.box)}
+    assert [times[uuid] for uuid in calls] == sorted(times.values())
 
 
 async def test_a_waiting_campaign_is_started_by_hand(rig):
@@ -245,10 +244,10 @@ async def test_two_campaigns_run_at_a_time(rig, tables, until):
     tables.gate.clear()
     started = [rig.accept() for _ in range(4)]
     await until(lambda: tables.inside == 2)
-    assert [rig[each].state for each in started] == ["running", "running", "waiting", "waiting"]
+    assert [rig[start].state for start in started] == ["running", "running", "waiting", "waiting"]
     tables.gate.set()
     await rig.ended()
-    assert [rig[each].state for each in started] == ["done"] * 4
+    assert [rig[start].state for start in started] == ["done"] * 4
     assert (tables.entered, tables.most) == (4, 2)
 
 
@@ -268,29 +267,29 @@ async def test_a_campaign_without_a_query_does_not_run_and_says_why(rig, tables,
 
 
 async def test_without_tables_no_campaign_runs(tmp_path, tables):
-    rig = Rig(tmp_path / "store", None)
+    rig = CampaignRig(tmp_path / "store", None)
     campaign = await rig.done(rig.accept())
     assert campaign.state == "not run"
     assert "folder of audience tables" in (campaign.error or "")
     with pytest.raises(ValueError, match="folder of audience tables"):
         rig.campaigns.start(rig.box.id, campaign)
     await rig.close()
-    rig = Rig(tmp_path / "store", tables)
-    rig.campaigns.resume()
+    rig = CampaignRig(tmp_path / "store", tables)
+    rig.campaigns.start_due()
     await rig.ended()
     assert (rig[campaign].state, tables.entered) == ("not run", 0)
     rig.campaigns.start(rig.box.id, rig[campaign])
-    ended = await rig.done(campaign)
-    assert (ended.state, ended.error) == ("done", None)
+    end = await rig.done(campaign)
+    assert (end.state, end.error) == ("done", None)
     await rig.close()
 
 
 async def test_a_failed_campaign_says_why_and_has_no_recipients(rig, tables):
     tables.error = "no such table: users"
-    ended = await rig.done(rig.accept())
-    assert (ended.state, ended.error, ended.users, ended.finished) == ("failed", "no such table: users", None, NOW)
-    assert rig.recipients(ended) == {}
-    assert rig.reached == [(rig.box.id, 0)]
+    end = await rig.done(rig.accept())
+    assert (end.state, end.error, end.users, end.finished) == ("failed", "no such table: users", None, NOW)
+    assert rig.recipients(end) == {}
+    assert rig.reached == []
 
 
 async def test_a_failed_campaign_can_be_started_again(rig, tables):
@@ -299,9 +298,9 @@ async def test_a_failed_campaign_can_be_started_again(rig, tables):
     tables.error = None
     running = rig.campaigns.start(rig.box.id, campaign)
     assert (running.state, running.error) == ("running", None)
-    ended = await rig.done(campaign)
-    assert (ended.state, ended.error, ended.users) == ("done", None, 2)
-    assert len(rig.recipients(ended)) == 2
+    end = await rig.done(campaign)
+    assert (end.state, end.error, end.users) == ("done", None, 2)
+    assert len(rig.recipients(end)) == 2
 
 
 async def test_a_running_or_finished_campaign_is_not_started_again(rig, tables, until):
@@ -313,17 +312,17 @@ async def test_a_running_or_finished_campaign_is_not_started_again(rig, tables, 
     with pytest.raises(ValueError, match="running"):
         rig.campaigns.start(rig.box.id, rig[campaign])
     tables.gate.set()
-    ended = await rig.done(campaign)
+    end = await rig.done(campaign)
     with pytest.raises(ValueError, match="done"):
-        rig.campaigns.start(rig.box.id, ended)
+        rig.campaigns.start(rig.box.id, end)
     assert tables.entered == 1
 
 
 async def test_skipped_rows_are_reported(rig, tables):
     tables.found = {"refused": 2, "first_refused": "row 3: empty", "duplicates": 5}
-    ended = await rig.done(rig.accept())
-    assert ended.state == "done"
-    assert ended.error == "2 rows have no user id, the first is row 3: empty; 5 rows repeat a user of an earlier row"
+    end = await rig.done(rig.accept())
+    assert end.state == "done"
+    assert end.error == "2 rows have no user id, the first is row 3: empty; 5 rows repeat a user of an earlier row"
 
 
 # Deleted campaigns
@@ -338,7 +337,7 @@ async def test_a_campaign_deleted_while_waiting_never_runs(rig, tables):
 
 
 async def test_a_campaign_evicted_while_waiting_never_runs(tmp_path, tables):
-    rig = Rig(tmp_path / "store", tables, keep=1)
+    rig = CampaignRig(tmp_path / "store", tables, keep=1)
     first, second = (rig.accept(schedule={"startTs": int(NOW) + 60}) for _ in range(2))
     rig.advance(60)
     assert (await rig.done(second)).state == "done"
@@ -386,7 +385,7 @@ async def test_a_campaign_deleted_while_it_waits_for_a_slot_never_runs(rig, tabl
 
 
 async def test_closing_stops_segments_and_the_next_process_restarts_them(tmp_path, tables, until):
-    rig = Rig(tmp_path / "store", tables)
+    rig = CampaignRig(tmp_path / "store", tables)
     tables.gate.clear()
     started = [rig.accept() for _ in range(4)]
     later = rig.accept(schedule={"startTs": int(NOW) + 60})
@@ -395,12 +394,12 @@ async def test_closing_stops_segments_and_the_next_process_restarts_them(tmp_pat
     assert tables.inside == 0
     assert rig.campaigns._running == {}
     tables.gate.set()
-    rig = Rig(tmp_path / "store", tables)
-    assert sorted(rig[each].state for each in started) == ["running", "running", "waiting", "waiting"]
-    rig.campaigns.resume()
+    rig = CampaignRig(tmp_path / "store", tables)
+    assert sorted(rig[start].state for start in started) == ["running", "running", "waiting", "waiting"]
+    rig.campaigns.start_due()
     await rig.ended()
-    assert [rig[each].state for each in started] == ["done"] * 4
-    assert all(sorted(rig.recipients(each)) == ["ann", "bob"] for each in started)
+    assert [rig[start].state for start in started] == ["done"] * 4
+    assert all(sorted(rig.recipients(start)) == ["ann", "bob"] for start in started)
     assert rig[later].state == "waiting"
     rig.advance(60)
     assert (await rig.done(later)).state == "done"
@@ -408,17 +407,17 @@ async def test_closing_stops_segments_and_the_next_process_restarts_them(tmp_pat
 
 
 async def test_a_restarted_campaign_fails_without_tables(tmp_path, tables, until):
-    rig = Rig(tmp_path / "store", tables)
+    rig = CampaignRig(tmp_path / "store", tables)
     tables.gate.clear()
     campaign = rig.accept()
     await until(lambda: tables.inside == 1)
     await rig.close()
-    rig = Rig(tmp_path / "store", None)
-    rig.campaigns.resume()
-    ended = await rig.done(campaign)
-    assert ended.state == "failed"
-    assert "folder of audience tables" in (ended.error or "")
-    assert rig.recipients(ended) == {}
+    rig = CampaignRig(tmp_path / "store", None)
+    rig.campaigns.start_due()
+    end = await rig.done(campaign)
+    assert end.state == "failed"
+    assert "folder of audience tables" in (end.error or "")
+    assert rig.recipients(end) == {}
     await rig.close()
 
 
@@ -438,8 +437,8 @@ async def test_a_disk_full_of_recipients_is_a_failure(rig, monkeypatch):
         raise StoreError("the disk is full")
 
     monkeypatch.setattr(rig.store, "deliver", full)
-    ended = await rig.done(rig.accept())
-    assert (ended.state, ended.error) == ("failed", "the disk is full")
+    end = await rig.done(rig.accept())
+    assert (end.state, end.error) == ("failed", "the disk is full")
 
 
 async def test_a_disk_that_stays_full_leaves_the_campaign_to_the_next_process(rig, monkeypatch):
@@ -486,9 +485,9 @@ async def created(api: Api, segment: dict[str, str], **body: Any) -> str:
 async def at_its_end(api: Api, uuid: str, *states: str) -> Any:
     async with api.events() as events:
         await events.until("hello")
-        while (found := await api.get(f"/campaigns/{uuid}"))["state"] not in states:
+        while (campaign := await api.get(f"/campaigns/{uuid}"))["state"] not in states:
             await events.until("campaign")
-    return found
+    return campaign
 
 
 async def test_recipients_see_their_own_row_in_the_message(running, audience):
@@ -503,15 +502,15 @@ async def test_recipients_see_their_own_row_in_the_message(running, audience):
             {"user_id": "eve", "fields": {"first_name": "Eve"}},
         ]
         page = await api.get(f"/campaigns/{uuid}?limit=1&after=ann")
-        assert [each["user_id"] for each in page["recipients"]] == ["eve"]
-        assert [each["uuid"] for each in await api.get("/campaigns")] == [uuid]
+        assert [recipient["user_id"] for recipient in page["recipients"]] == ["eve"]
+        assert [campaign["uuid"] for campaign in await api.get("/campaigns")] == [uuid]
         ann = await api.user("ann")
         assert (ann["accepted"], ann["campaigns"]) == (0, 1)
         assert ann["pushes"][0]["custom_fields"] == {"first_name": "Ann"}
         assert ann["devices"]["ios"][0]["fields"] == {"first_name": "Ann"}
         assert (await api.user("bob"))["pushes"] == []
-        (found,) = (await api.get("/requests?search=user:eve"))["requests"]
-        assert found["campaign"] == uuid
+        (entry,) = (await api.get("/requests?search=user:eve"))["requests"]
+        assert entry["campaign"] == uuid
         # Both recipients count against the quota.
         assert [(await wire.push("x")).status for _ in range(2)] == [204, 429]
 
@@ -527,7 +526,7 @@ async def test_an_invalid_query_says_why_and_can_be_started_again(running, audie
         started = await api.done("POST", f"/campaigns/{uuid}/start", {})
         assert started["state"] == "running"
         campaign = await at_its_end(api, uuid, "done")
-        assert [each["user_id"] for each in campaign["recipients"]] == ["zoe"]
+        assert [recipient["user_id"] for recipient in campaign["recipients"]] == ["zoe"]
         status, error = await api.refused("POST", f"/campaigns/{uuid}/start", {})
         assert status == 409
         assert "done" in error

@@ -7,6 +7,7 @@ import json
 import time
 from urllib.parse import quote
 
+import aiohttp
 import pytest
 from support.control_api import Api
 
@@ -51,10 +52,10 @@ async def test_health_and_readiness_need_no_key(api):
 
 
 async def test_it_is_not_ready_if_the_store_is_full(api, emulator, monkeypatch):
-    def full() -> None:
+    def full(records: object) -> None:
         raise StoreError("the disk is full: free some space")
 
-    monkeypatch.setattr(emulator._store, "check", full)
+    monkeypatch.setattr(emulator._store, "write", full)
     assert await api.refused("GET", "/ready") == (507, "the disk is full: free some space")
     assert (await api.get("/health"))["status"] == "ok"
 
@@ -115,10 +116,10 @@ async def test_inboxes_are_listed_with_what_is_in_them(api, wire):
 
 async def test_an_inbox_has_a_label_or_a_number(api, wire):
     await wire.push("ann")
-    assert [each["label"] for each in await api.get("/inboxes")] == ["Inbox 1"]
+    assert [inbox["label"] for inbox in await api.get("/inboxes")] == ["Inbox 1"]
     await api.done("PUT", "/label", {"label": "Mine <b>"})
     await api.done("POST", "/reset", {})
-    assert [each["label"] for each in await api.get("/inboxes")] == ["Mine <b>"]
+    assert [inbox["label"] for inbox in await api.get("/inboxes")] == ["Mine <b>"]
 
 
 # Paths, queries, bodies
@@ -145,7 +146,7 @@ async def test_an_inbox_has_a_label_or_a_number(api, wire):
         ("GET", "/campaigns/7", 404, "uuid"),
         ("GET", "/campaigns/%00", 404, "uuid"),
         ("DELETE", "/health", 405, "GET"),
-        ("OPTIONS", "/requests", 405, "GET or DELETE"),
+        ("OPTIONS", "/requests", 405, "GET or POST or DELETE"),
         ("HEAD", "/users", 405, "GET"),
         ("TRACE", "/users", 405, "GET"),
         ("DELETE", "/reset", 405, "POST"),
@@ -180,7 +181,7 @@ async def test_an_invalid_path_or_query_says_why(api, wire, method, path, status
 
 
 async def test_a_wrong_method_gets_the_right_ones(api):
-    assert (await api.ask("POST", "/requests", {})).headers["allow"] == "GET, DELETE"
+    assert (await api.ask("PUT", "/requests", {})).headers["allow"] == "GET, POST, DELETE"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ async def test_a_wrong_method_gets_the_right_ones(api):
         ("PUT", "/label", {"label": "x" * 201}, "$.label"),
         ("PUT", "/label", {"label": ""}, "$.label"),
         ("PUT", "/label", {"label": "x", "more": 1}, "more"),
-        ("PUT", "/faults", b'{"faults":[{"headers":' + b"[" * 100_000, "nested too deeply"),
+        ("POST", "/lint", b'{"body":{"x":' + b"[" * 100_000, "nested too deeply"),
         ("PUT", "/label", b'{"more":' * 5000, "unknown field"),
         ("POST", "/clock", {"advance": -1}, "$.advance"),
         ("POST", "/clock", {"advance": 1e12}, "$.advance"),
@@ -202,9 +203,9 @@ async def test_a_wrong_method_gets_the_right_ones(api):
         ("PUT", "/faults", {}, "either"),
         ("PUT", "/faults", {"faults": [], "preset": "flaky"}, "either"),
         ("PUT", "/faults", {"preset": "x"}, "flaky"),
-        ("PUT", "/faults", {"faults": [{"fault": "x"}]}, "$[0]"),
+        ("PUT", "/faults", {"faults": [{"fault": "x"}]}, "$.faults[0]"),
         ("PUT", "/faults", {"faults": [{"fault": "status"}]}, "code"),
-        ("PUT", "/faults", {"faults": [{"fault": "status", "code": 1}]}, "$[0].code"),
+        ("PUT", "/faults", {"faults": [{"fault": "status", "code": 1}]}, "$.faults[0].code"),
         ("PUT", "/faults", {"faults": [{"fault": "hang", "name": "a"}] * 2}, "must be unique"),
         (
             "PUT",
@@ -279,8 +280,8 @@ async def test_any_user_id_is_found_by_its_path_and_by_search(api, wire, user_id
     await wire.push("ann", user_id)
     user = await api.user(user_id)
     assert (user["user_id"], user["accepted"], len(user["pushes"])) == (user_id, 1, 1)
-    found = await api.get(f"/users?search={quote(user_id, safe='')}")
-    assert {"user_id": user_id, "accepted": 1, "same": 1} in found["users"]
+    page = await api.get(f"/users?search={quote(user_id, safe='')}")
+    assert {"user_id": user_id, "accepted": 1, "same": 1} in page["users"]
     line = quote('user:"' + user_id.replace("\\", "\\\\").replace('"', '\\"') + '"', safe="")
     assert len((await api.get(f"/requests?search={line}"))["requests"]) == 1
 
@@ -300,20 +301,20 @@ async def test_a_user_has_pushes_oldest_first_and_notifications(api, wire):
     assert (first["times"], first["message"], first["custom_fields"]) == (2, MESSAGE, {"a": [1]})
     assert (second["times"], second["custom_fields"], second["campaign"]) == (1, None, None)
     assert first["id"] < second["id"]
-    shown = {name: [each["message"]["title"]["en"] for each in there] for name, there in user["devices"].items()}
-    assert shown == {"ios": ["Hello"], "android": ["Hello", "2"]}
+    rules = {name: [card["message"]["title"]["en"] for card in cards] for name, cards in user["devices"].items()}
+    assert rules == {"ios": ["Hello"], "android": ["Hello", "2"]}
 
 
 async def test_users_are_paged_by_their_ids(api, wire):
     names = [f"u{number:02}" for number in range(10)]
     await wire.push(*names)
-    seen, after = [], ""
+    pages, after = [], ""
     while after is not None:
         page = await api.get(f"/users?limit=3&after={after}")
         assert len(page["users"]) <= 3
-        seen += [each["user_id"] for each in page["users"]]
+        pages += [user["user_id"] for user in page["users"]]
         after = page["next"]
-    assert seen == names
+    assert pages == names
 
 
 async def test_a_full_last_page_has_no_next(api, wire):
@@ -325,8 +326,8 @@ async def test_a_full_last_page_has_no_next(api, wire):
 async def test_users_are_searched_literally(api, wire):
     await wire.push("ann", "a_n", "a%n", "ANN")
     for search in ("a_n", "a%n", "ann", "ANN"):
-        found = await api.get(f"/users?search={quote(search)}")
-        assert [each["user_id"] for each in found["users"]] == [search]
+        page = await api.get(f"/users?search={quote(search)}")
+        assert [user["user_id"] for user in page["users"]] == [search]
 
 
 async def test_duplicates_are_users_with_the_same_push_twice(api, wire):
@@ -345,28 +346,29 @@ async def test_duplicates_are_users_with_the_same_push_twice(api, wire):
 async def test_requests_are_paged_newest_first(api, wire):
     for number in range(7):
         await wire.push(f"u{number}")
-    seen, query = [], ""
+    pages, query = [], ""
     while query is not None:
         page = await api.get(f"/requests?limit=3{query}")
-        seen += [each["first_user"] for each in page["requests"]]
+        pages += [request["first_user"] for request in page["requests"]]
         query = None if page["next"] is None else f"&before={page['next']}"
-    assert seen == [f"u{number}" for number in reversed(range(7))]
+    assert pages == [f"u{number}" for number in reversed(range(7))]
 
 
 async def test_requests_after_an_id_are_newer(api, wire):
     for number in range(3):
         await wire.push(f"u{number}")
     newest, middle, _ = (await api.get("/requests"))["requests"]
-    found = (await api.get(f"/requests?after={middle['id']}"))["requests"]
-    assert [each["id"] for each in found] == [newest["id"]]
+    requests = (await api.get(f"/requests?after={middle['id']}"))["requests"]
+    assert [request["id"] for request in requests] == [newest["id"]]
 
 
 async def test_a_summary_has_the_request_and_its_result(api, wire):
     await wire.send({"userIds": ["ann", "bob"], "message": {**MESSAGE, "collapseId": "c", "iosEnabled": False}})
-    (found,) = (await api.get("/requests"))["requests"]
-    assert abs(found.pop("time") - time.time()) < 600
-    assert found.pop("bytes") > 50
-    assert found == {
+    (requests,) = (await api.get("/requests"))["requests"]
+    assert abs(requests.pop("time") - time.time()) < 600
+    assert requests.pop("bytes") > 50
+    assert requests.pop("inbox") == (await api.get("/service"))["inbox"]
+    assert requests == {
         "id": 1,
         "endpoint": "push",
         "status": 204,
@@ -412,12 +414,12 @@ async def test_requests_are_searched(api, wire, search, count):
 async def test_one_request_is_shown_whole(api, wire):
     sent = {"userIds": ["ann"], "message": {"title": {"en": "Hi {{ name | 'you' }}"}}, "customFields": {"name": "Ann"}}
     await wire.send(sent)
-    found = await api.get("/requests/1")
-    assert found["body"] == json.loads(found["text"]) == sent
-    assert (found["user_ids"], found["placeholders"]) == (["ann"], ["name"])
-    assert "curl" in found["curl"]
-    assert "AsyncPushClient" in found["python"]
-    assert all(set(each) == {"path", "code", "message"} for each in found["lint"])
+    requests = await api.get("/requests/1")
+    assert requests["body"] == json.loads(requests["text"]) == sent
+    assert requests["user_ids"] == ["ann"]
+    assert "curl" in requests["curl"]
+    assert "AsyncPushClient" in requests["python"]
+    assert all(set(finding) == {"path", "code", "message"} for finding in requests["lint"])
 
 
 async def test_one_request_is_deleted_and_the_counts_stay(api, wire, emulator):
@@ -425,7 +427,7 @@ async def test_one_request_is_deleted_and_the_counts_stay(api, wire, emulator):
     await wire.push("ann")
     assert await api.done("DELETE", "/requests/1") == {"deleted": 1, "counts": "kept"}
     assert (await api.done("DELETE", "/requests/1"))["deleted"] == 0
-    assert [each["id"] for each in (await api.get("/requests"))["requests"]] == [2]
+    assert [request["id"] for request in (await api.get("/requests"))["requests"]] == [2]
     assert emulator.accepted("ann") == (await api.user("ann"))["accepted"] == 2
 
 
@@ -433,7 +435,7 @@ async def test_the_requests_of_a_search_are_deleted(api, wire):
     await wire.push("ann")
     await wire.push("bob")
     assert (await api.done("DELETE", "/requests?search=user:ann"))["deleted"] == 1
-    assert [each["first_user"] for each in (await api.get("/requests"))["requests"]] == ["bob"]
+    assert [request["first_user"] for request in (await api.get("/requests"))["requests"]] == ["bob"]
 
 
 async def test_all_requests_are_deleted_with_all(api, wire):
@@ -449,15 +451,15 @@ async def test_all_requests_are_deleted_with_all(api, wire):
 
 async def test_presets_are_listed_and_taken_by_name(api, wire):
     presets = await api.get("/presets", Api_Key=None)
-    assert "flaky" in [each["name"] for each in presets]
-    for each in presets:
-        assert set(each["explained"]) == {rule["name"] for rule in each["faults"]}
-        answer = await api.done("PUT", "/faults", {"preset": each["name"], "seed": 7})
-        assert [rule["name"] for rule in answer["faults"]] == list(each["explained"])
+    assert "flaky" in [preset["name"] for preset in presets]
+    for preset in presets:
+        assert set(preset["explained"]) == {rule["name"] for rule in preset["faults"]}
+        answer = await api.done("PUT", "/faults", {"preset": preset["name"], "seed": 7})
+        assert [rule["name"] for rule in answer["faults"]] == list(preset["explained"])
         assert answer["seed"] == 7
-        shown = [{key: rule[key] for key in rule if key not in ("enabled", "hits")} for rule in answer["faults"]]
-        assert shown == each["faults"]
-        assert await api.done("PUT", "/faults", {"faults": each["faults"], "seed": 7}) == answer
+        rules = [{key: rule[key] for key in rule if key not in ("enabled", "hits")} for rule in answer["faults"]]
+        assert rules == preset["faults"]
+        assert await api.done("PUT", "/faults", {"faults": preset["faults"], "seed": 7}) == answer
 
 
 async def test_rules_act_count_and_can_be_disabled(api, wire):
@@ -530,9 +532,9 @@ async def test_the_clock_is_set_forward(api, wire):
 
 async def test_a_push_expires_when_the_clock_is_set_forward(api, wire):
     await wire.send({"userIds": ["ann"], "message": {**MESSAGE, "ttl": 60}})
-    assert {each["state"] for each in (await api.user("ann"))["devices"]["ios"]} == {"delivered"}
+    assert {device["state"] for device in (await api.user("ann"))["devices"]["ios"]} == {"delivered"}
     await api.done("POST", "/clock", {"advance": 61})
-    assert {each["state"] for each in (await api.user("ann"))["devices"]["ios"]} == {"expired"}
+    assert {device["state"] for device in (await api.user("ann"))["devices"]["ios"]} == {"expired"}
 
 
 async def test_a_reset_forgets_the_inbox_and_keeps_its_rules(api, wire):
@@ -546,8 +548,8 @@ async def test_a_reset_forgets_the_inbox_and_keeps_its_rules(api, wire):
     (rule,) = (await api.get("/faults"))["faults"]
     assert (rule["first"], rule["hits"]) == (1, 0)
     assert [(await wire.push("ann")).status for _ in range(3)] == [503, 204, 429]
-    (again,) = await api.get("/inboxes")
-    assert (again["inbox"], again["requests"]) == (inbox["inbox"], 3)
+    (inboxes,) = await api.get("/inboxes")
+    assert (inboxes["inbox"], inboxes["requests"]) == (inbox["inbox"], 3)
 
 
 # Requests that reached no inbox
@@ -558,22 +560,22 @@ async def test_requests_that_reached_no_inbox_are_listed_newest_first(api, wire)
     await wire.push("ann", Api_Key=None)
     await wire.push("ann", Content_Type="text/plain")
     await api.raw("POST", "/somewhere", {})
-    found = await api.get("/unmatched", Api_Key=None)
-    assert [(each["method"], each["path"], each["status"]) for each in found] == [
+    requests = await api.get("/unmatched", Api_Key=None)
+    assert [(request["method"], request["path"], request["status"]) for request in requests] == [
         ("POST", "/somewhere", 404),
         ("POST", "/external/api/v1/push", 415),
         ("POST", "/external/api/v1/push", 401),
         ("POST", "/external/api/v1/pushes", 404),
     ]
-    assert "/external/api/v1/push" in found[-1]["error"]
+    assert "/external/api/v1/push" in requests[-1]["error"]
 
 
 async def test_strange_paths_that_reached_no_inbox_can_be_listed(api):
     for path in ("/%ff", "/%00%ed%a0%80", "/" + "x" * 5000):
         await api.raw("POST", path, {})
-    found = await api.get("/unmatched")
-    assert len(found) == 3
-    assert all(len(each["path"]) <= 200 for each in found)
+    requests = await api.get("/unmatched")
+    assert len(requests) == 3
+    assert all(len(request["path"]) <= 200 for request in requests)
 
 
 # Deep and large values
@@ -602,7 +604,7 @@ async def test_a_response_nested_too_deeply_is_a_500(api, monkeypatch):
     value: list[object] = []
     for _ in range(100_000):
         value = [value]
-    monkeypatch.setattr("pushsdk.emulator.control.views.presets", lambda: value)
+    monkeypatch.setattr("pushsdk.emulator.control.handlers.PRESETS", {"deep": value})
     assert await api.refused("GET", "/presets") == (500, "a value in the response is nested too deeply to be shown")
     while value:
         value = value.pop()
@@ -634,3 +636,110 @@ async def test_rules_of_the_emulator_never_act_on_control_routes(running):
     async with running(faults=[Fault.status(500)]) as wire:
         assert (await Api(wire.emulator).get("/users"))["users"] == []
         assert wire.emulator._inboxes.rules.hits() == Rules([Fault.status(500)]).hits()
+
+
+# Before and after a request is sent
+
+
+async def test_the_page_learns_the_key_of_the_emulator(api, wire, emulator):
+    assert await api.get("/service") == {"api_key": emulator.api_key, "inbox": ""}
+    await wire.push("ann")
+    assert (await api.get("/service"))["inbox"] == emulator._store.find(emulator.api_key).name
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "codes"),
+    [
+        ({"userIds": ["ann"], "message": {"iosEnabled": True, "title": {"en": "x"}}}, None, []),
+        ({"userIds": ["ann"], "message": {"titel": 1}}, None, ["near-name", "no-platform", "no-text"]),
+        ({"userIds": []}, "`$.userIds`", []),
+        ({"userIds": ["ann"], "message": {"x": "x" * 70_000}}, None, ["large"]),
+    ],
+)
+async def test_a_request_is_checked_without_being_sent(api, emulator, body, error, codes):
+    result = await api.done("POST", "/lint", {"body": body})
+    assert (error or "None") in str(result["error"])
+    assert [advice["code"] for advice in result["lint"]] == codes
+    assert emulator.requests == 0
+
+
+async def test_requests_are_downloaded_as_json_lines(api, wire, emulator):
+    await wire.push("ann")
+    await wire.bytes(wire.head(1) + b"{")
+    url = f"{emulator.url}/_emulator/v1/export?search="
+    async with (
+        aiohttp.ClientSession(headers={"Api-Key": emulator.api_key}) as session,
+        session.get(url) as response,
+    ):
+        assert response.content_type == "application/jsonl"
+        broken, accepted = map(json.loads, (await response.text()).splitlines())
+    assert (broken["status"], broken["body"]) == (400, "{")
+    assert (accepted["status"], accepted["body"]["userIds"]) == (204, ["ann"])
+
+
+async def test_a_request_is_sent_into_an_inbox_without_its_key(api, wire, emulator):
+    await wire.push("ann")
+    (inbox,) = await api.get("/inboxes", Api_Key=None)
+    path = f"/requests?inbox={inbox['inbox']}"
+    result = await api.done("POST", path, {"userIds": ["ben"], "message": MESSAGE}, Api_Key=None)
+    assert result == {"id": 2, "status": 204, "accepted": True, "body": ""}
+    assert emulator.users() == {"ann": 1, "ben": 1}
+    result = await api.done("POST", path, {"userIds": []}, Api_Key=None)
+    assert (result["id"], result["status"], "`$.userIds`" in result["body"]) == (3, 400, True)
+    result = await api.done("POST", f"{path}&endpoint=campaigns", {"name": "Spring"}, Api_Key=None)
+    assert (result["status"], emulator.campaigns[0].uuid in result["body"]) == (200, True)
+
+
+async def test_a_request_from_the_page_meets_the_faults_of_its_inbox(api, emulator):
+    body = {"userIds": ["ann"], "message": MESSAGE}
+    emulator.inbox().faults = [Fault.status(503, body="later", first=1)]
+    assert await api.done("POST", "/requests", body) == {"id": 1, "status": 503, "accepted": False, "body": "later"}
+    for fault, accepted in ((Fault.reset_after(), True), (Fault.hang(), False), (Fault.truncated(), True)):
+        emulator.inbox().faults = [fault]  # the page's own connection is not cut
+        result = await api.done("POST", "/requests", body)
+        assert (result["status"], result["accepted"]) == (emulator.inbox().requests()[-1].status, accepted)
+    assert emulator.accepted("ann") == 2
+
+
+async def test_a_request_from_the_page_that_is_too_large_is_refused(running):
+    async with running(max_body=100) as wire:
+        result = await Api(wire.emulator).done("POST", "/requests", b'"%b"' % (b"x" * 100))
+    assert (result["id"], result["status"], "100 bytes" in result["body"]) == (0, 413, True)
+
+
+async def test_requests_of_all_inboxes_are_read_at_once(api, wire, emulator):
+    await wire.push("ann")
+    await wire.push("ann", Api_Key="another")
+    await wire.push("ben", Api_Key="another")
+    names = [inbox["inbox"] for inbox in await api.get("/inboxes", Api_Key=None)]  # the latest first
+    requests = (await api.get("/requests?inbox=*", Api_Key=None))["requests"]
+    assert [(request["id"], request["inbox"]) for request in requests] == [(3, names[0]), (2, names[0]), (1, names[1])]
+    found = await api.get("/requests?inbox=*&search=user:ann", Api_Key=None)
+    assert [request["id"] for request in found["requests"]] == [2, 1]
+    assert (await api.get("/requests/2?inbox=*", Api_Key=None))["inbox"] == names[0]
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{emulator.url}/_emulator/v1/export?inbox=*") as response,
+    ):
+        lines = (await response.text()).splitlines()
+    assert [json.loads(line)["inbox"] for line in lines] == [names[0], names[0], names[1]]
+
+
+async def test_a_stream_of_all_inboxes_has_the_requests_of_each(api, wire):
+    async with api.events("?inbox=*", Api_Key=None) as events:
+        await events.until("hello")
+        await wire.push("ann")
+        assert (await events.until("request"))[-1].data["id"] == 1
+        await wire.push("ben", Api_Key="another")
+        assert (await events.until("request"))[-1].data["id"] == 2
+
+
+async def test_only_requests_are_read_over_all_inboxes(api):
+    for method, path, body in (
+        ("GET", "/users", None),
+        ("PUT", "/faults", {}),
+        ("DELETE", "/requests/1", None),
+        ("POST", "/requests", {}),
+        ("POST", "/reset", {}),
+    ):
+        assert (await api.refused(method, f"{path}?inbox=*", body, Api_Key=None))[0] == 404

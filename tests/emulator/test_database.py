@@ -135,7 +135,7 @@ def damaged(path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "why"),
+    ("spoil", "reason"),
     [
         (lambda path: path.write_text("hello"), "it is no emulator store, or it is damaged; name another file"),
         (lambda path: path.write_bytes(b"x" * 5000), "it is no emulator store, or it is damaged; name another file"),
@@ -146,13 +146,13 @@ def damaged(path):
         (damaged, "can't be used as a store: .*; name another file"),
     ],
 )
-def test_a_file_that_is_not_a_store_of_this_version_is_left_unchanged(tmp_path, spoil, why):
+def test_a_file_that_is_not_a_store_of_this_version_is_left_unchanged(tmp_path, spoil, reason):
     path = tmp_path / "kept"
     spoil(path)
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=why) as caught:
+    with pytest.raises(StoreError, match=reason) as excinfo:
         Database(path)
-    assert str(path) in str(caught.value)
+    assert str(path) in str(excinfo.value)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["kept"]
 
@@ -186,10 +186,10 @@ def test_a_missing_folder_is_an_error(tmp_path, path):
 def test_a_folder_that_can_not_be_written_is_an_error(tmp_path, monkeypatch):
     real = os.open
 
-    def refuse(path, *rest):
+    def refuse(path, *arguments):
         if Path(path).name == "kept":
             raise PermissionError(13, "Permission denied")
-        return real(path, *rest)
+        return real(path, *arguments)
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(StoreError, match="Permission denied; name another file"):
@@ -205,7 +205,7 @@ def test_a_folder_without_write_ahead_logs_is_an_error(tmp_path, monkeypatch):
             return super().execute("SELECT 'delete'" if query == "PRAGMA journal_mode = WAL" else query, *values)
 
     connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: connect(*given, factory=Without, **named))
+    monkeypatch.setattr(sqlite3, "connect", lambda *value, **named: connect(*value, factory=Without, **named))
     with pytest.raises(StoreError, match="allows no write-ahead log, only delete; name another file"):
         Database(tmp_path / "kept")
 
@@ -340,7 +340,7 @@ def test_after_close_a_store_can_be_read_and_nothing_stays_open(tmp_path):
     db = Database(tmp_path / "kept")
     with db.reading() as connection:
         db.close()
-        assert connection.execute(COUNT).fetchone() == (1,)
+        assert tuple(connection.execute(COUNT).fetchone()) == (1,)
     with pytest.raises(StoreError, match="has ended: its store can only be read"):
         add_inbox(db)
     assert (read(db), db._idle) == (1, [])

@@ -14,19 +14,19 @@ from pushsdk.emulator.inboxes import Event, EventLog
 def test_events_are_returned_from_a_mark_on():
     events = EventLog()
     assert (events.mark, events.since(0)) == (0, [])
-    events.publish("request", first=3, last=5)
-    events.publish("campaign", name="uuid")
-    assert events.since(0) == [Event(1, "request", 3, 5), Event(2, "campaign", name="uuid")]
-    assert (events.since(1), events.since(2)) == ([Event(2, "campaign", name="uuid")], [])
+    events.publish("request", id=3)
+    events.publish("campaign", uuid="uuid")
+    assert events.since(0) == [Event(1, "request", id=3), Event(2, "campaign", uuid="uuid")]
+    assert (events.since(1), events.since(2)) == ([Event(2, "campaign", uuid="uuid")], [])
 
 
-@pytest.mark.parametrize(("mark", "known"), [(0, False), (1, False), (2, True), (5, True)])
-def test_a_reader_too_far_behind_gets_none(monkeypatch, mark, known):
+@pytest.mark.parametrize(("mark", "position"), [(0, False), (1, False), (2, True), (5, True)])
+def test_a_reader_too_far_behind_gets_none(monkeypatch, mark, position):
     monkeypatch.setattr(inboxes, "_MAX_EVENTS", 3)
     events = EventLog()
     for _ in range(5):
         events.publish("reset")
-    assert (events.since(mark) is not None) is known
+    assert (events.since(mark) is not None) is position
 
 
 async def test_a_late_waiter_does_not_wait():
@@ -90,17 +90,17 @@ def test_marks_from_several_threads_are_consecutive():
 
 async def test_no_event_of_another_thread_is_missed():
     events = EventLog()
-    told = threading.Semaphore(0)
+    permits = threading.Semaphore(0)
 
     def publish():
         for _ in range(300):
             events.publish("faults")
-            told.acquire()
+            permits.acquire()
 
     thread = threading.Thread(target=publish)
     thread.start()
     async with asyncio.timeout(60):
         for mark in range(300):
             await events.changed(mark)
-            told.release()
+            permits.release()
     thread.join()

@@ -56,8 +56,8 @@ def test_first_bounds_the_requests_that_chance_chooses_from():
 
 def test_chance_is_the_same_for_the_same_seed():
     fault = Fault.reset_after(probability=0.5)
-    once, again, other = (acted(fault, [SMALL] * 64, seed=seed) for seed in (1, 1, 2))
-    assert once == again != other
+    once, third, other = (acted(fault, [SMALL] * 64, seed=seed) for seed in (1, 1, 2))
+    assert once == third != other
 
 
 def test_an_appended_rule_does_not_change_earlier_draws():
@@ -88,7 +88,12 @@ def test_a_disabled_rule_does_not_act_and_hides_nothing():
     rules = Rules([Fault.delay(1, name="slow"), Fault.hang(name="hung"), reset])
     rules.enable("slow", False)
     rules.enable("hung", False)
-    assert rules.enabled() == {"slow": False, "hung": False, "3: reset_before": True}
+    enabled = {name: rule.enabled for name, rule in rules.rules.items()}
+    assert enabled == {
+        "slow": False,
+        "hung": False,
+        "3: reset_before": True,
+    }
     verdict = rules.decide(*SMALL)
     assert (verdict.delay, verdict.fault) == (0.0, reset)
 
@@ -107,11 +112,11 @@ def test_a_disabled_rule_draws_nothing():
     fault = Fault.reset_after(probability=0.5, name="reset")
     always, paused = Rules([fault]), Rules([fault])
     expected = [always.decide(*SMALL) for _ in range(32)]
-    told = [paused.decide(*SMALL) for _ in range(16)]
+    decisions = [paused.decide(*SMALL) for _ in range(16)]
     paused.enable("reset", False)
     assert all(paused.decide(*SMALL).fault is None for _ in range(7))
     paused.enable("reset", True)
-    assert told + [paused.decide(*SMALL) for _ in range(16)] == expected
+    assert decisions + [paused.decide(*SMALL) for _ in range(16)] == expected
 
 
 @pytest.mark.parametrize(
@@ -145,7 +150,8 @@ def test_each_fault_says_whether_the_request_is_accepted(fault, accepts):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Fault(), "needs an action"),
+        (lambda: Fault(fault="status"), "status needs code"),
+        (lambda: Fault(fault="hang", seconds=1.0), "seconds is no argument of hang: leave it out"),
         (lambda: Fault.status(99), r"\$.code"),
         (lambda: Fault.status("429"), r"\$.code"),
         (lambda: Fault.status(429, headers={"Retry-After": 1}), r"\$.headers"),
@@ -178,7 +184,7 @@ def test_a_value_that_is_not_a_fault_is_refused():
 
 
 def test_rules_are_read_from_json():
-    every = [
+    rules = [
         Fault.status(429, headers={"Retry-After": "1"}, body="{}", first=3, name="throttle"),
         Fault.delay(0.5, user="ann"),
         Fault.reset_before(endpoint="push"),
@@ -203,7 +209,7 @@ def test_rules_are_read_from_json():
             {"fault": "truncated", "at": "body", "more_than_users": 1, "more_than_bytes": 2},
         ]
     )
-    assert load_faults(text) == every
+    assert load_faults(text) == rules
 
 
 def test_a_status_in_json_accepts_as_in_python():

@@ -96,17 +96,17 @@ async def test_a_hang_sends_nothing_until_the_client_disconnects(wire, emulator,
 
 
 @pytest.mark.parametrize(
-    ("at", "seen"),
+    ("at", "size"),
     [
         ("status", b"HTTP/1.1 20"),
         ("headers", b"HTTP/1.1 200 OK\r\nContent-Type: application/js"),
         ("body", b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 47\r\n\r\n{"uuid": "'),
     ],
 )
-async def test_a_truncated_response_ends_at_its_place(wire, emulator, at, seen):
+async def test_a_truncated_response_ends_at_its_place(wire, emulator, at, size):
     emulator.faults = [Fault.truncated(at=at)]
     body = b'{"userIds":["ann"],"message":{}}'
-    assert await wire.bytes(wire.head(len(body)) + body) == seen
+    assert await wire.bytes(wire.head(len(body)) + body) == size
     assert emulator.accepted("ann") == 1
 
 

@@ -15,9 +15,9 @@ BODY = json.dumps({"userIds": ["ann"], "message": {}}).encode()
 
 async def begun(wire, connection, until):
     """A request with its head and half of its body received."""
-    seen = wire.emulator.requests
+    count = wire.emulator.requests
     connection.write(wire.head(len(BODY)) + BODY[:-5])
-    await until(lambda: wire.emulator.requests > seen)
+    await until(lambda: wire.emulator.requests > count)
 
 
 async def test_the_list_is_bounded_and_the_counts_are_not(running):
@@ -101,17 +101,17 @@ async def test_another_thread_can_set_and_read_an_inbox(wire, emulator):
         inbox.limits = ServiceLimits(max_users=1)
         inbox.faults = [Fault.status(500, first=1, name="once")]
         sent = [asyncio.run_coroutine_threadsafe(wire.push(*users, Api_Key="theirs"), loop) for users in ("a", "b")]
-        statuses = sorted(each.result(60).status for each in sent)
+        statuses = sorted(call.result(60).status for call in sent)
         too_many = asyncio.run_coroutine_threadsafe(wire.push("a", "b", Api_Key="theirs"), loop).result(60)
-        told = inbox.hits(), sum(inbox.users().values()), len(inbox.pushes), inbox.duplicates(), inbox.campaigns
+        totals = inbox.hits(), sum(inbox.users().values()), len(inbox.pushes), inbox.duplicates(), inbox.campaigns
         inbox.forget()
         emulator.advance(1)
-        return statuses, too_many.status, told, inbox.users(), inbox.hits(), inbox.limits, inbox.faults
+        return statuses, too_many.status, totals, inbox.users(), inbox.hits(), inbox.limits, inbox.faults
 
     loop = asyncio.get_running_loop()
-    statuses, too_many, told, *after = await asyncio.to_thread(work)
+    statuses, too_many, totals, *after = await asyncio.to_thread(work)
     assert (statuses, too_many) == ([204, 500], 413)
-    assert told == ({"once": 1}, 1, 1, {}, ())
+    assert totals == ({"once": 1}, 1, 1, {}, ())
     assert after == [{}, {"once": 0}, ServiceLimits(max_users=1), (Fault.status(500, first=1, name="once"),)]
     assert emulator._service.ahead == 1
 
@@ -120,18 +120,18 @@ async def test_reads_from_threads_agree_while_the_loop_writes(wire, emulator):
     inbox, done = emulator.inbox(), asyncio.Event()
 
     def look():
-        seen = []
+        count = []
         while not done.is_set():
             pushes = len(inbox.pushes)
-            seen += [pushes, inbox.accepted("ann")]  # accepted is read later
-        return seen
+            count += [pushes, inbox.accepted("ann")]  # accepted is read later
+        return count
 
     looks = [asyncio.create_task(asyncio.to_thread(look)) for _ in range(2)]
     for _ in range(20):
         await asyncio.gather(*(wire.push("ann") for _ in range(5)))
     done.set()
-    for seen in await asyncio.gather(*looks):
-        assert seen == sorted(seen)
+    for count in await asyncio.gather(*looks):
+        assert count == sorted(count)
     assert (inbox.accepted("ann"), len(inbox.pushes)) == (100, 100)
 
 
@@ -238,7 +238,7 @@ async def test_a_failed_start_is_rolled_back(tmp_path, running, monkeypatch):
     def fail(self):
         raise StoreError("damaged")
 
-    monkeypatch.setattr(Campaigns, "resume", fail)
+    monkeypatch.setattr(Campaigns, "start_due", fail)
     with pytest.raises(StoreError, match="damaged"):
         await Emulator(store=tmp_path / "kept").__aenter__()
     monkeypatch.undo()

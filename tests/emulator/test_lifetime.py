@@ -47,11 +47,11 @@ def test_each_emulator_has_its_own_or_the_given_key():
 
 
 async def test_a_port_in_use_is_an_error(wire):
-    taken = Emulator(port=wire.port)
+    second = Emulator(port=wire.port)
     with pytest.raises(OSError, match="in use"):
-        await taken.__aenter__()
+        await second.__aenter__()
     with pytest.raises(RuntimeError):
-        _ = taken.base_url
+        _ = second.base_url
 
 
 async def test_a_named_store_is_kept(running, tmp_path):
@@ -90,8 +90,10 @@ async def test_closing_does_not_wait_for_clients(running, until):
             socks = [socket.create_connection(("127.0.0.1", wire.port)) for _ in sent]
             for sock, part in zip(socks, sent, strict=True):
                 sock.sendall(part)
-            there = wire.emulator._service.lost
-            await until(lambda: len(there) == 4 and any(each.transport.get_write_buffer_size() for each in there))
+            handlers = wire.emulator._service.lost
+            await until(
+                lambda: len(handlers) == 4 and any(handler.transport.get_write_buffer_size() for handler in handlers)
+            )
     for sock in socks:
         with suppress(ConnectionResetError):
             while sock.recv(1 << 20):

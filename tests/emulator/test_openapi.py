@@ -39,11 +39,11 @@ def references(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         if "$ref" in value:
             yield value["$ref"]
-        for each in value.values():
-            yield from references(each)
+        for part in value.values():
+            yield from references(part)
     elif isinstance(value, list):
-        for each in value:
-            yield from references(each)
+        for part in value:
+            yield from references(part)
 
 
 async def test_the_document_is_served(emulator: Emulator):
@@ -73,9 +73,9 @@ def test_every_operation_is_well_formed():
         assert method in METHODS
         assert set(operation) <= {"operationId", "summary", "parameters", "requestBody", "responses", "security"}
         names.append(operation["operationId"])
-        in_path = [each["name"] for each in operation["parameters"] if each["in"] == "path"]
+        in_path = [parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "path"]
         assert in_path == re.findall(r"\{(\w+)\}", path)
-        keys = [(each["name"], each["in"]) for each in operation["parameters"]]
+        keys = [(parameter["name"], parameter["in"]) for parameter in operation["parameters"]]
         assert len(set(keys)) == len(keys)
         for parameter in operation["parameters"]:
             assert set(parameter) <= {"name", "in", "required", "schema"}
@@ -89,10 +89,10 @@ def test_every_operation_is_well_formed():
 
 def test_every_reference_has_a_schema():
     doc = document()
-    found = set(references(doc))
-    assert found
-    for each in found:
-        assert each.removeprefix("#/components/schemas/") in doc["components"]["schemas"], each
+    names = set(references(doc))
+    assert names
+    for name in names:
+        assert name.removeprefix("#/components/schemas/") in doc["components"]["schemas"], name
 
 
 def test_every_schema_uses_known_keywords_only():
@@ -103,8 +103,8 @@ def test_every_schema_uses_known_keywords_only():
         for name in ("items", "additionalProperties"):
             if isinstance(schema.get(name), dict):
                 below.append(schema[name])
-        for each in below:
-            check(each)
+        for path in below:
+            check(path)
 
     doc = document()
     for schema in doc["components"]["schemas"].values():
@@ -115,8 +115,8 @@ def test_every_schema_uses_known_keywords_only():
 
 
 def test_the_document_has_exactly_the_routes_of_the_table():
-    there = {(path.removeprefix(ROOT), method.upper()) for path, method, _ in operations(document())}
-    assert there == {(route.path, route.method) for route in ROUTES}
+    routes = {(path.removeprefix(ROOT), method.upper()) for path, method, _ in operations(document())}
+    assert routes == {(route.path, route.method) for route in ROUTES}
 
 
 def test_every_route_has_a_handler_and_every_handler_a_route():
@@ -148,8 +148,10 @@ def test_a_route_with_a_body_says_which():
     ],
 )
 def test_security_matches_the_emulator(name, token, ways):
-    (found,) = [each["security"] for *_, each in operations(document(token=token)) if each["operationId"] == name]
-    assert found == ways
+    (schemes,) = [
+        operation["security"] for *_, operation in operations(document(token=token)) if operation["operationId"] == name
+    ]
+    assert schemes == ways
 
 
 async def test_an_emulator_with_a_token_says_so(running):
@@ -161,12 +163,12 @@ async def test_an_emulator_with_a_token_says_so(running):
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
 def test_a_route_is_found_by_its_method_and_path(route):
     raw = re.sub(r"\{\w+\}", "a%2Fb%25", route.path)
-    found, names = find(f"{ROOT}{raw}")[route.method]
-    assert found is route
+    operation, names = find(f"{ROOT}{raw}")[route.method]
+    assert operation is route
     assert set(names.values()) <= {"a/b%"}
 
 
 def test_scoped_routes_take_the_name_of_an_inbox():
     for route in ROUTES:
         operation = document()["paths"][f"{ROOT}{route.path}"][route.method.lower()]
-        assert ("inbox" in [each["name"] for each in operation["parameters"]]) == route.scoped
+        assert ("inbox" in [parameter["name"] for parameter in operation["parameters"]]) == route.scoped

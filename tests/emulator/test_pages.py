@@ -14,7 +14,8 @@ STRICT = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
-FILES = sorted(file.name for file in (files("pushsdk.emulator") / "web").iterdir() if not file.name.startswith("__"))
+PAGE_FILES = (file.name for file in (files("pushsdk.emulator") / "web").iterdir())
+FILES = sorted(name for name in PAGE_FILES if not name.startswith("__") and not name.endswith(".py"))
 
 ELSEWHERE = [
     *("/nothing", "/main.js/", "//main.js", "/./main.js", "/main.js%00", "/MAIN.JS", "/main", "/.", "/.."),
@@ -71,11 +72,11 @@ async def test_images_widen_nothing_else(api):
 
 @pytest.mark.parametrize("name", ["/", "/main.js", "/nothing"])
 async def test_head_says_the_same_without_the_body(api, name):
-    got, head = await api.raw("GET", name), await api.raw("HEAD", name)
-    assert (head.status, head.body) == (got.status, b"")
+    response, head = await api.raw("GET", name), await api.raw("HEAD", name)
+    assert (head.status, head.body) == (response.status, b"")
     changing = {"date"}
     assert {key: value for key, value in head.headers.items() if key not in changing} == {
-        key: value for key, value in got.headers.items() if key not in changing
+        key: value for key, value in response.headers.items() if key not in changing
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk.emulator import shapes
+from pushsdk._core import models
 from pushsdk.emulator.phones import PushView, notifications
 
 BUTTON = {"label": "Buy", "url": "app://buy", "clickAction": "DEEP_LINKING", "keyVals": {"k": "b"}}
@@ -126,8 +126,8 @@ def changed(path, value):
 
 
 def test_the_table_has_every_field_of_the_message_and_of_what_is_in_it():
-    places = {"": shapes.Message, "androidActionButtons.0.": shapes.Button, "actionCategory.": shapes.Category}
-    places["actionCategory.actionComponents.0."] = shapes.Component
+    places = {"": models.MobilePush, "androidActionButtons.0.": models.ActionButton}
+    places |= {"actionCategory.": models.ActionCategory, "actionCategory.actionComponents.0.": models.ActionComponent}
     every = {place + name for place, shape in places.items() for name in shape.__struct_encode_fields__}
     assert {path for path, _, _ in FIELDS} == every
 
@@ -249,8 +249,8 @@ def test_a_push_for_the_other_platform_replaces_nothing():
         (60, 160, "expired"),
         (0, 100, "expired"),
         (-5, 100, "expired"),
-        (10**400, 1e11, "delivered"),
-        (-(10**400), 100, "expired"),
+        (2**62, 1e11, "delivered"),
+        (-(2**62), 100, "expired"),
     ],
 )
 def test_a_notification_is_shown_until_its_ttl_has_passed(ttl, now, state):

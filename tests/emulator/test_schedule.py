@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pushsdk.emulator.campaigns.lifecycle import Start, start_of
+from pushsdk.emulator.campaigns.lifecycle import start_of
 
 NOW = 1_795_255_200.0  # 2026-11-21 10:00 UTC
 YEARS = 10 * 366 * 86_400
@@ -26,7 +26,7 @@ BY_HAND = "waits until it is started by hand"
     ],
 )
 def test_without_a_time_the_type_decides(type_, start_ts, at, reading):
-    assert start_of(type_, start_ts, NOW) == Start(at, reading)
+    assert start_of(type_, start_ts, NOW) == (at, reading)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_without_a_time_the_type_decides(type_, start_ts, at, reading):
     ],
 )
 def test_the_unit_of_a_time_is_inferred_from_its_size(type_, start_ts, at, reading):
-    assert start_of(type_, start_ts, NOW) == Start(at, reading)
+    assert start_of(type_, start_ts, NOW) == (at, reading)
 
 
 @pytest.mark.parametrize("type_", ["START_NOW", "AT", None])
@@ -63,16 +63,16 @@ def test_the_unit_of_a_time_is_inferred_from_its_size(type_, start_ts, at, readi
     ],
 )
 def test_an_implausible_time_waits_to_be_started_by_hand(type_, start_ts, text):
-    start = start_of(type_, start_ts, NOW)
-    assert start.at is None
-    assert text in start.reading
-    assert start.reading.endswith(BY_HAND)
+    start, reading = start_of(type_, start_ts, NOW)
+    assert start is None
+    assert text in reading
+    assert reading.endswith(BY_HAND)
 
 
 @given(st.none() | st.text(), st.none() | st.integers(), st.floats(0, 4e9))
 @example("AT", 10**11 - 1, 0.0)
 @example("AT", 253_402_300_800_000, 4e9)
 def test_any_schedule_can_be_read_and_never_starts_in_the_past(type_, start_ts, now):
-    start = start_of(type_, start_ts, now)
-    assert start.at is None or now <= start.at <= now + YEARS + 1
-    assert start.reading
+    start, reading = start_of(type_, start_ts, now)
+    assert start is None or now <= start <= now + YEARS + 1
+    assert reading

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 
 import msgspec
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pushsdk.emulator.store.search import Search, folded, parse
+from pushsdk.emulator.store.search import Search, parse
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_users_are_left_to_the_store(line, users):
 
 
 @pytest.mark.parametrize(
-    ("line", "rest"),
+    ("line", "ignored"),
     [
         ("user: title: body: lang: campaign: status: is:", ""),
         ('user:""', ""),
@@ -64,9 +63,9 @@ def test_users_are_left_to_the_store(line, users):
         ("y" * 2001, "y" * 2000),
     ],
 )
-def test_a_partially_ignored_line_is_partial(line, rest):
-    assert not parse(rest).partial
-    assert parse(line) == msgspec.structs.replace(parse(rest), partial=True)
+def test_a_partially_ignored_line_is_partial(line, ignored):
+    assert not parse(ignored).partial
+    assert parse(line) == msgspec.structs.replace(parse(ignored), partial=True)
 
 
 @pytest.mark.parametrize("line", ["is:accepted", "x is:Refused", "is:failed is:push"])
@@ -106,14 +105,15 @@ def found():
     db.execute("CREATE TABLE campaigns(uuid TEXT, inbox INTEGER, request INTEGER, name TEXT)")
     for *fields, title, text, langs in ROWS:
         db.execute(
-            "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [*fields, folded(title), folded(text), langs]
+            "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [*fields, title.casefold(), text.casefold(), langs],
         )
     db.executemany("INSERT INTO campaigns VALUES (?, ?, ?, ?)", CAMPAIGNS)
 
     def find(line):
         search = parse(line)
-        where = f"inbox = 1 AND ({search.condition or '1'})"
-        rows = db.execute(f"SELECT id FROM requests WHERE {where} ORDER BY id", search.values)
+        condition = f"inbox = 1 AND ({search.condition or '1'})"
+        rows = db.execute(f"SELECT id FROM requests WHERE {condition} ORDER BY id", search.values)
         return [row[0] for row in rows]
 
     yield find
@@ -210,22 +210,21 @@ def test_no_line_fails(found, line):
 @given(st.sampled_from(["user", "title", "body", "campaign"]), st.text(min_size=1, max_size=50))
 def test_any_value_can_be_said_in_quotes(prefix, value):
     value = value.encode("utf-8", "replace").decode()
-    said = value.replace("\\", "\\\\").replace('"', '\\"')
+    word = value.replace("\\", "\\\\").replace('"', '\\"')
     if prefix == "user":
-        assert parse(f'user:"{said}"').users == (value,)
+        assert parse(f'user:"{word}"').users == (value,)
     else:
-        (*_, pattern) = parse(f'{prefix}:"{said}"').values
-        text = value.replace("\0", "\ufffd") if prefix == "campaign" else folded(value)
-        assert re.sub(r"\\(.)", r"\1", pattern, flags=re.DOTALL) == f"%{text}%"
+        (*_, text) = parse(f'{prefix}:"{word}"').values
+        assert text == (value if prefix == "campaign" else value.casefold())
 
 
 @given(st.text(min_size=1, max_size=20), st.text(max_size=5), st.text(max_size=5))
 def test_a_text_is_found_by_any_of_its_parts_in_any_case(part, before, after):
-    part, before, after = (each.encode("utf-8", "replace").decode() for each in (part, before, after))
-    said = part.upper().lower().replace("\\", "\\\\").replace('"', '\\"')
-    search = parse(f'title:"{said}"')
+    part, before, after = (piece.encode("utf-8", "replace").decode() for piece in (part, before, after))
+    text = part.upper().lower().replace("\\", "\\\\").replace('"', '\\"')
+    search = parse(f'title:"{text}"')
     db = sqlite3.connect(":memory:")
-    title = folded(f"{before}{part.upper().lower()}{after}")
+    title = f"{before}{part.upper().lower()}{after}".casefold()
     row = db.execute(f"SELECT {search.condition} FROM (SELECT ? AS title) AS requests", (*search.values, title))
-    assert row.fetchone() == (1,)
+    assert row.fetchone()[0]
     db.close()

@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 from pushsdk._audience.distinct import Row
 from pushsdk.emulator.campaigns.segment import (
     SegmentError,
-    SegmentFailure,
     SegmentJob,
     SegmentResult,
-    SegmentRun,
     Tables,
+    read_rows,
     run,
     segment_available,
 )
@@ -38,38 +37,38 @@ def made(folder: Path, name: str, content: str | bytes = USERS) -> Path:
 
 
 def parquet(path: Path, sql: str) -> Path:
-    with duckdb.connect() as made:
+    with duckdb.connect() as db:
         name = str(path).replace("'", "''")
-        made.execute(f"COPY ({sql}) TO '{name}' (FORMAT parquet)")
+        db.execute(f"COPY ({sql}) TO '{name}' (FORMAT parquet)")
     return path
 
 
 def found(folder: Path, query: str, key: str = "user_id", /, **options: Any) -> tuple[list[Row], SegmentResult]:
     """Return the result of a query that runs in a process."""
-    with Tables(folder).run(query, key, **options) as run:
-        return [row for batch in run for row in batch], run.result
+    with Tables(folder).run(query, key, **options) as (result, batches):
+        return [row for batch in batches for row in batch], result
 
 
 def told(folder: Path, query: str, key: str = "user_id", /, **options: Any) -> str:
-    with pytest.raises(SegmentError) as caught:
+    with pytest.raises(SegmentError) as excinfo:
         found(folder, query, key, **options)
-    return str(caught.value)
+    return str(excinfo.value)
 
 
 def names_of(tables: Tables) -> list[str]:
-    return [table.name for table in tables.find().values()]
+    return [table.name for table in tables.find()]
 
 
 def result_of(
     folder: Path, query: str, key: str = "user_id", max_rows: int = 1_000_000
-) -> tuple[SegmentResult | SegmentFailure, list[list[Row]]]:
+) -> tuple[SegmentResult, list[list[Row]]]:
     """Return the answer and the rows of the child, without a process."""
     with tempfile.TemporaryDirectory() as private:
         answer = run(SegmentJob(Tables(folder).find(), query, key, max_rows), Path(private))
-        return answer, list(SegmentRun(answer, Path(private) / "rows")) if isinstance(answer, SegmentResult) else []
+        return answer, list(read_rows(Path(private) / "rows"))
 
 
-def answer_of(folder: Path, query: str, key: str = "user_id", **options: Any) -> SegmentResult | SegmentFailure:
+def answer_of(folder: Path, query: str, key: str = "user_id", **options: Any) -> SegmentResult:
     return result_of(folder, query, key, **options)[0]
 
 
@@ -78,9 +77,9 @@ def rows_of(folder: Path, query: str, key: str = "user_id") -> list[Row]:
 
 
 def failed(folder: Path, query: str, key: str = "user_id", **options: Any) -> str:
-    answer = answer_of(folder, query, key, **options)
-    assert isinstance(answer, SegmentFailure)
-    return answer.error
+    with pytest.raises(SegmentError) as excinfo:
+        answer_of(folder, query, key, **options)
+    return str(excinfo.value)
 
 
 @pytest.fixture
@@ -103,9 +102,9 @@ def test_files_of_the_known_kinds_are_tables_named_after_their_stems(tmp_path: P
 
 def test_a_link_within_the_folder_is_a_table(tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
-    for each in (inside, outside):
-        each.mkdir()
-        made(each, "users.csv")
+    for folder in (inside, outside):
+        folder.mkdir()
+        made(folder, "users.csv")
     (inside / "same.csv").symlink_to(inside / "users.csv")
     (inside / "out.csv").symlink_to(outside / "users.csv")
     (inside / "up.csv").symlink_to("../outside/users.csv")
@@ -240,7 +239,8 @@ def test_a_damaged_file_affects_only_queries_that_name_it(folder: Path) -> None:
 def test_a_missing_file_is_reported(folder: Path) -> None:
     job = SegmentJob(Tables(folder).find(), "FROM users", "user_id")
     (folder / "users.csv").unlink()
-    assert run(job, folder) == SegmentFailure("the table users can't be read: No such file or directory")
+    with pytest.raises(SegmentError, match="the table users can't be read: No such file or directory"):
+        run(job, folder)
 
 
 # -- results --------------------------------------------------------------------------------------------------------
@@ -323,15 +323,13 @@ def test_a_missing_column_is_reported_with_all_names(folder: Path) -> None:
     assert failed(folder, "SELECT lang FROM users").endswith("only lang; name one with primaryKey")
 
 
-def test_a_missing_table_is_reported_with_all_names(folder: Path, tmp_path: Path) -> None:
-    text = "there is no table 'usres', only users; did you mean users?"
-    assert failed(folder, "FROM usres") == text
+def test_a_missing_table_is_reported_with_all_names(folder: Path) -> None:
+    assert failed(folder, "FROM usres") == (
+        "the query: Catalog Error: Table with name usres does not exist! The tables are users"
+    )
     empty = folder / "empty"
     empty.mkdir()
-    assert failed(empty, "FROM users") == "there is no table 'users', only an empty folder"
-    for at in range(30):
-        made(empty, f"t{at:02}.csv")
-    assert failed(empty, "FROM users").endswith("t18, t19 and 10 more")
+    assert failed(empty, "FROM users").endswith("does not exist! The tables are none")
 
 
 def test_a_value_without_a_json_form_is_reported_by_its_column(tmp_path: Path) -> None:
@@ -354,12 +352,6 @@ def test_a_row_that_is_too_long_is_an_error(tmp_path: Path) -> None:
     assert len(rows_of(tmp_path, query.format(200000))) == 1
 
 
-def test_long_rows_come_in_smaller_batches(tmp_path: Path) -> None:
-    query = "SELECT i AS user_id, repeat('a', {}) AS x FROM range(900) t(i)"
-    assert [len(batch) for batch in result_of(tmp_path, query.format(1))[1]] == [900]
-    assert max(len(batch) for batch in result_of(tmp_path, query.format(100_000))[1]) <= 3
-
-
 def test_a_user_is_found_once_across_batches(tmp_path: Path) -> None:
     query = "SELECT i // 700 AS user_id, i AS n FROM range(1400) t(i)"
     assert result_of(tmp_path, query) == (SegmentResult(2, 1400, 1398, 0, None), [[("0", {"n": 0}), ("1", {"n": 700})]])
@@ -367,7 +359,7 @@ def test_a_user_is_found_once_across_batches(tmp_path: Path) -> None:
 
 def test_ids_of_any_characters_are_found_once(tmp_path: Path) -> None:
     ids = ["last", "\U00010000\U00010000", "\uffff", "é", "a\0", "a", "a\0", "a", "zz"]
-    lines = [json.dumps({"user_id": each, "n": at}) for at, each in enumerate(ids)]
+    lines = [json.dumps({"user_id": user, "n": at}) for at, user in enumerate(ids)]
     made(tmp_path, "t.jsonl", "\n".join(lines))
     users = [(user, fields["n"]) for user, fields in rows_of(tmp_path, "FROM t")]
     assert sorted(users) == sorted((user, ids.index(user)) for user in set(ids))
@@ -376,15 +368,15 @@ def test_ids_of_any_characters_are_found_once(tmp_path: Path) -> None:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=2), max_size=12))
 def test_the_result_equals_a_plain_loop_over_the_rows(tmp_path: Path, ids: list[str | None]) -> None:
-    lines = [json.dumps({"user_id": each, "n": at}) for at, each in enumerate(ids)]
+    lines = [json.dumps({"user_id": user, "n": at}) for at, user in enumerate(ids)]
     made(tmp_path, "t.jsonl", "\n".join([*lines, json.dumps({"user_id": "last", "n": -1})]))
     first: dict[str, int] = {}
-    for at, each in enumerate(ids):
-        if each:
-            first.setdefault(each, at)
+    for at, user_id in enumerate(ids):
+        if user_id:
+            first.setdefault(user_id, at)
     first.setdefault("last", -1)
     answer, batches = result_of(tmp_path, "SELECT user_id::VARCHAR AS user_id, n FROM t")
-    refused = sum(not each for each in ids)
+    refused = sum(not user for user in ids)
     assert isinstance(answer, SegmentResult)
     assert (answer.rows, answer.refused) == (len(ids) + 1, refused)
     assert (answer.users, answer.duplicates) == (len(first), len(ids) + 1 - refused - len(first))
@@ -397,8 +389,9 @@ def test_the_result_equals_a_plain_loop_over_the_rows(tmp_path: Path, ids: list[
 
 def test_a_run_can_be_abandoned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    with Tables(folder).run("SELECT i AS user_id FROM range(300000) t(i)", "user_id") as run:
-        next(iter(run))
+    with Tables(folder).run("SELECT i AS user_id FROM range(300000) t(i)", "user_id") as (_, batches):
+        next(batches)
+        batches.close()
     assert list(folder.iterdir()) == [folder / "users.csv"]
 
 

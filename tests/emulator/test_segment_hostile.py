@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from pushsdk.emulator.campaigns import segment
-from pushsdk.emulator.campaigns.segment import SegmentError, SegmentFailure, SegmentJob, Tables, run
+from pushsdk.emulator.campaigns.segment import SegmentError, SegmentJob, Tables, run
 
 SECRET = "sekret"
 GOOD = "SELECT user_id FROM users"
@@ -44,11 +44,10 @@ def everything(folder: Path) -> dict[Path, bytes]:
 def failed(folder: Path, query: str) -> str:
     """Return the error of the query; asserts that no file has changed."""
     before = everything(folder)
-    with tempfile.TemporaryDirectory() as private:
-        answer = run(SegmentJob(Tables(folder).find(), query, "user_id", 1000), Path(private))
+    with tempfile.TemporaryDirectory() as private, pytest.raises(SegmentError) as excinfo:
+        run(SegmentJob(Tables(folder).find(), query, "user_id", 1000), Path(private))
     assert everything(folder) == before
-    assert isinstance(answer, SegmentFailure)
-    return checked(answer.error)
+    return checked(str(excinfo.value))
 
 
 def checked(text: str) -> str:
@@ -122,8 +121,7 @@ def test_anything_but_one_select_is_refused(folder: Path, statement: str) -> Non
 )
 def test_a_select_that_does_more_than_read_is_refused(folder: Path, query: str) -> None:
     text = failed(folder, query.format(outside=folder.parent, tables=folder))
-    older = ("the query: Parser Error: ", "the query: it fails on a value")  # parse errors
-    assert text.startswith(("the query must be one SELECT statement that only reads tables", *older))
+    assert text.startswith(("the query: ", "the query is not one SELECT statement"))
 
 
 # -- data outside the tables -----------------------------------------------------------------------------------------
@@ -172,19 +170,11 @@ HIDDEN = [
 @pytest.mark.parametrize("query", OUTSIDE + HIDDEN)
 def test_only_tables_are_read(folder: Path, query: str) -> None:
     text = failed(folder, query.format(outside=folder.parent, tables=folder))
-    assert text.startswith(("there is no table", "the query: "))
-
-
-@pytest.mark.parametrize("query", OUTSIDE)
-def test_the_engine_itself_reads_no_file(folder: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "_named_tables", lambda db, job: list(job.tables.values()))
-    text = failed(folder, query.format(outside=folder.parent, tables=folder))
     assert text.startswith("the query: ")
 
 
 @pytest.mark.parametrize("path", ["{tables}/users.csv", "{outside}/outside.csv", "{outside}/new.csv", "rows"])
-def test_the_engine_itself_writes_no_file(folder: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "_named_tables", lambda db, job: list(job.tables.values()))
+def test_a_query_writes_no_file(folder: Path, path: str) -> None:
     to = path.format(outside=folder.parent, tables=folder)
     assert failed(folder, f"WITH x AS (COPY users TO '{to}') FROM users").startswith("the query: ")
 
@@ -247,8 +237,8 @@ def test_nothing_about_the_engine_leaks(folder: Path, query: str) -> None:
 )
 def test_readable_engine_facts_are_harmless(folder: Path, query: str) -> None:
     before = everything(folder)
-    with Tables(folder).run(query, "user_id") as run:
-        rows = list(run)
+    with Tables(folder).run(query, "user_id") as (_, batches):
+        rows = list(batches)
     assert everything(folder) == before
     assert tempfile.gettempdir() not in repr(rows)
 
@@ -307,9 +297,9 @@ BOMBS = {
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_is_an_error_in_time(folder: Path, private: Path, bomb: str) -> None:
     run = Tables(folder).run(BOMBS[bomb], "user_id", timeout=1.0, max_rows=10_000)
-    with pytest.raises(SegmentError) as caught, run:
+    with pytest.raises(SegmentError) as excinfo, run:
         pass
-    checked(str(caught.value))
+    checked(str(excinfo.value))
     assert list(private.glob("pushsdk-*")) == []
 
 
@@ -318,8 +308,8 @@ def test_after_bombs_the_next_query_works(folder: Path) -> None:
     for bomb in ("prefix operators", "too many rows", "a long text"):
         with pytest.raises(SegmentError), tables.run(BOMBS[bomb], "user_id", max_rows=10_000):
             pass
-    with tables.run(GOOD, "user_id") as run:
-        assert list(run) == [[("1", {})]]
+    with tables.run(GOOD, "user_id") as (_, batches):
+        assert list(batches) == [[("1", {})]]
 
 
 @pytest.mark.parametrize("error", [MemoryError, RecursionError])
@@ -329,7 +319,7 @@ def test_a_query_too_large_for_python_is_reported(
     def fails(*args: object, **options: object) -> None:
         raise error(SECRET)
 
-    monkeypatch.setattr(segment, "_named_tables", fails)
+    monkeypatch.setattr(segment, "_load", fails)
     assert failed(folder, GOOD) == "the query is too large or too deep: make it simpler"
 
 
@@ -370,5 +360,5 @@ def test_an_orphaned_process_ends_by_itself(folder: Path, tmp_path: Path) -> Non
     job = SegmentJob(Tables(folder).find(), ENDLESS, "user_id", 10**12, seconds=0)
     (tmp_path / "job").write_bytes(msgspec.json.encode(job))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run((*segment._COMMAND, str(tmp_path)), env=environment, check=False, timeout=60)
-    assert ended.returncode == -signal.SIGALRM
+    result = subprocess.run((*segment._COMMAND, str(tmp_path)), env=environment, check=False, timeout=60)
+    assert result.returncode == -signal.SIGALRM

@@ -100,7 +100,7 @@ def test_a_program_names_the_content_and_sends_it():
 
 
 def test_more_users_than_a_client_merges_are_still_one_request():
-    at_most, over = (encoded({"userIds": [str(each) for each in range(n)], "message": {}}) for n in (1000, 1001))
+    at_most, over = (encoded({"userIds": [str(number) for number in range(n)], "message": {}}) for n in (1000, 1001))
     assert "Batching" not in python("push", at_most)
     assert "AsyncPushClient(batching=Batching(max_users=1001))" in python("push", over)
 
@@ -153,11 +153,11 @@ def shell(command, *, setup=FAKE, **environment):
 
 def arrived(body):
     """Return the stdin and the arguments that curl gets."""
-    made = shell(
+    command = shell(
         curl("push", body), PUSHSDK_BASE_URL="http://x/y z", PUSHSDK_API_KEY="it's $KEY", PATH=os.environ["PATH"]
     )
-    assert made.returncode == 0
-    return made.stdout, made.stderr.decode().splitlines()
+    assert command.returncode == 0
+    return command.stdout, command.stderr.decode().splitlines()
 
 
 def test_the_command_has_address_and_headers():
@@ -258,5 +258,5 @@ async def test_curl_runs_the_command(emulator, endpoint, body, status):
         PATH=os.environ["PATH"],
     )
     assert answer.stdout.splitlines()[0].split()[1] == str(status).encode()
-    kept = [json.loads(each.body) for each in (*emulator.pushes, *emulator.campaigns)]
-    assert kept == ([json.loads(body)] if status < 300 else [])
+    bodies = [json.loads(request.body) for request in (*emulator.pushes, *emulator.campaigns)]
+    assert bodies == ([json.loads(body)] if status < 300 else [])

@@ -6,11 +6,13 @@ import sqlite3
 import threading
 from contextlib import contextmanager
 
+import msgspec
 import pytest
-from support.store_entries import campaign, push, put, refused
+from support.store_entries import campaign, duplicates, push, put, refused, users
 
 from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import NO_INBOX, Store
+from pushsdk.emulator.store.records import Recipient
 from pushsdk.emulator.store.search import parse
 
 
@@ -57,23 +59,23 @@ def rows(tmp_path, table):
 def test_every_id_of_every_accepted_push_counts(store, box):
     put(store, push(box, "ann", "bob", "ann"), push(box, "ann"))
     put(store, push(box, "bob", "eve"))
-    assert store.users(box) == {"ann": 3, "bob": 2, "eve": 1}
-    assert store.duplicates(box) == {"ann": 3, "bob": 2}
+    assert users(store, box) == {"ann": 3, "bob": 2, "eve": 1}
+    assert duplicates(store, box) == {"ann": 3, "bob": 2}
     assert [store.accepted(box, user) for user in ("ann", "bob", "eve", "zoe")] == [3, 2, 1, 0]
 
 
 def test_a_refused_request_is_listed_and_not_counted(store, box):
     entry = refused(box, fault="outage")
     put(store, entry)
-    (shown,) = store.requests(box)
-    assert (shown.status, shown.error, shown.fault, shown.accepted) == (400, "no", "outage", False)
-    assert (store.users(box), store.pushes(box)) == ({}, ())
+    (requests,) = store.requests(box)
+    assert (requests.status, requests.error, requests.fault, requests.accepted) == (400, "no", "outage", False)
+    assert (users(store, box), store.pushes(box)) == ({}, ())
 
 
 def test_inboxes_share_nothing(store, box):
     other = store.inbox("other")
     put(store, push(box, "ann"), push(other, "ann", "bob"))
-    assert (store.users(box), store.users(other)) == ({"ann": 1}, {"ann": 1, "bob": 1})
+    assert (users(store, box), users(store, other)) == ({"ann": 1}, {"ann": 1, "bob": 1})
     assert store.totals() == {"users": 3, "duplicates": 0, "pushes": 2, "campaigns": 0}
     assert store.request(box, store.requests(other)[0].id) is None
 
@@ -87,7 +89,7 @@ def test_users_are_paged_by_id(store, box):
 @pytest.mark.parametrize("user", ["\0", "a\0b", "O'Hara", "%", "😀", "é", "e\u0301", "x" * 10_000])
 def test_any_id_equals_only_itself(store, box, user):
     put(store, push(box, user, f"{user}2"))
-    assert store.users(box) == {user: 1, f"{user}2": 1}
+    assert users(store, box) == {user: 1, f"{user}2": 1}
     assert store.accepted(box, user) == 1
 
 
@@ -100,7 +102,7 @@ def test_the_key_is_not_in_the_file(make, tmp_path):
 
 def test_an_unknown_inbox_is_empty(store):
     assert store.find("unknown") is NO_INBOX
-    assert (store.users(NO_INBOX), store.pushes(NO_INBOX), store.requests(NO_INBOX)) == ({}, (), [])
+    assert (users(store, NO_INBOX), store.pushes(NO_INBOX), store.requests(NO_INBOX)) == ({}, (), [])
     assert store.inboxes() == []
 
 
@@ -111,7 +113,7 @@ def test_inboxes_are_listed_with_the_last_request_first(store):
     quiet, first, second = (store.inbox(key) for key in "abc")
     put(store, push(second, "ann", time=1.0), push(second, "ann", time=2.0), push(first, "ann", time=3.0))
     store.label(first, "nightly")
-    assert [(each.inbox, each.label, each.requests, each.last) for each in store.inboxes()] == [
+    assert [(inbox.inbox, inbox.label, inbox.requests, inbox.last) for inbox in store.inboxes()] == [
         (first.name, "nightly", 1, 3.0),
         (second.name, "Inbox 3", 2, 2.0),
         (quiet.name, "Inbox 1", 0, None),
@@ -129,27 +131,27 @@ def test_a_request_is_returned_with_its_body(store, box):
 
 def test_new_requests_are_counted_by_the_search(store, box):
     first, second, third = put(store, push(box, "ann"), refused(box), push(box, "bob"))
-    assert store.count_new(box, parse("is:accepted"), 0) == (2, third)
-    assert store.count_new(box, parse("is:accepted"), second) == (1, third)
-    assert store.count_new(box, parse(""), third) == (0, third)
-    assert store.count_new(store.inbox("other"), parse(""), 0) == (0, 0)
+    assert store.count(box, parse("is:accepted"), 0) == 2
+    assert store.count(box, parse("is:accepted"), second) == 1
+    assert store.count(box, parse(""), third) == 0
+    assert store.count(store.inbox("other"), parse(""), 0) == 0
     assert first < second < third
 
 
 def test_a_user_is_searched_in_pushes_and_campaigns(store, box):
-    pushed, _, made = put(store, push(box, "ann"), push(box, "bob"), campaign(box, "c1"))
+    pushed, _, entries = put(store, push(box, "ann"), push(box, "bob"), campaign(box, "c1"))
     store.deliver(store.campaign(box, "c1"), [("ann", {})])
-    assert ids(store, box, "user:ann") == [pushed, made]
+    assert ids(store, box, "user:ann") == [pushed, entries]
 
 
 def test_a_users_newest_pushes_are_returned_oldest_first(store, box):
     numbers = put(store, *(push(box, "ann", "ann", time=float(number)) for number in range(5)), campaign(box, "c1"))
     store.deliver(store.campaign(box, "c1"), [("ann", {"name": "Ann"})])
-    accepted, got = store.delivered(box, "ann", limit=3)
+    accepted, pushes = store.delivered(box, "ann", limit=3)
     assert accepted == 10
-    assert [(each.id, each.times) for each in got] == [(number, 2) for number in numbers[2:5]]
-    _, got = store.delivered(box, "ann")
-    assert [(each.id, each.campaign, each.fields) for each in got if each.campaign] == [
+    assert [(push.id, push.times) for push in pushes] == [(number, 2) for number in numbers[2:5]]
+    _, pushes = store.delivered(box, "ann")
+    assert [(push.id, push.campaign, push.fields) for push in pushes if push.campaign] == [
         (numbers[5], "c1", {"name": "Ann"})
     ]
 
@@ -160,7 +162,7 @@ def test_a_users_newest_pushes_are_returned_oldest_first(store, box):
 def test_a_deleted_request_leaves_the_list_and_not_the_counts(store, box):
     first, second = put(store, push(box, "ann"), push(box, "bob", title="bye"))
     assert store.delete(box, parse("title:bye")) == 1
-    assert (ids(store, box), store.users(box)) == ([first], {"ann": 1, "bob": 1})
+    assert (ids(store, box), users(store, box)) == ([first], {"ann": 1, "bob": 1})
     assert store.delete(box, only=second) == 0
     assert store.delete(box, only=first) == 1
     assert (store.pushes(box), store.delivered(box, "ann")) == ((), (1, []))
@@ -181,7 +183,7 @@ def test_the_oldest_requests_beyond_the_bound_are_dropped(make):
     put(store, push(other, "zoe"))
     numbers = put(store, *(push(box, f"u{number}") for number in range(5)))
     assert ids(store, box) == numbers[-2:]
-    assert len(store.users(box)) == 5
+    assert len(users(store, box)) == 5
     assert ids(store, other) == [1]
     (last,) = put(store, refused(box))
     assert ids(store, box) == [numbers[-1], last]
@@ -191,17 +193,17 @@ def test_zero_requests_can_be_kept(make):
     store = make(keep=0)
     box = store.inbox("key")
     assert put(store, push(box, "ann")) == [1]
-    assert (store.pushes(box), store.users(box)) == ((), {"ann": 1})
+    assert (store.pushes(box), users(store, box)) == ((), {"ann": 1})
 
 
 def test_the_largest_inbox_is_trimmed_first(make):
     store = make(max_bytes=1000)
     small, large = store.inbox("small"), store.inbox("large")
     put(store, *(push(small, "ann", body=b"s" * 100) for _ in range(3)))
-    kept = put(store, *(push(large, "bob", body=b"l" * 100) for _ in range(7)))
+    entries = put(store, *(push(large, "bob", body=b"l" * 100) for _ in range(7)))
     assert len(ids(store, large)) == 7
     put(store, push(small, "ann", body=b"s" * 100))
-    assert ids(store, large) == kept[2:]  # a hundredth more than necessary
+    assert ids(store, large) == entries[2:]  # a hundredth more than necessary
     assert len(ids(store, small)) == 4
     put(store, push(small, "ann", body=b"s" * 2000))
     assert ids(store, small) == []
@@ -215,7 +217,7 @@ def test_old_requests_are_dropped_by_the_next_write(make):
     put(store, push(box, "ann", time=100.0), push(other, "bob", time=101.0), push(box, "ann", time=105.0))
     put(store, push(box, "eve", time=111.0))
     assert (ids(store, box), ids(store, other)) == ([3, 4], [2])
-    assert store.users(box) == {"ann": 2, "eve": 1}
+    assert users(store, box) == {"ann": 2, "eve": 1}
 
 
 def test_all_bounds_at_once_agree_with_the_counts(make):
@@ -223,12 +225,12 @@ def test_all_bounds_at_once_agree_with_the_counts(make):
     boxes = [store.inbox(key) for key in "ab"]
     for number in range(60):
         put(store, *(push(box, "ann", time=float(number), body=b"x" * (number * 7 % 90)) for box in boxes))
-        there = [store.requests(box) for box in boxes]
-        kept = {each.inbox: each.requests for each in store.inboxes()}
-        assert [kept[box.name] for box in boxes] == [len(requests) for requests in there]
-        size = sum(request.bytes for requests in there for request in requests)
+        listed = [store.requests(box) for box in boxes]
+        counts = {inbox.inbox: inbox.requests for inbox in store.inboxes()}
+        assert [counts[box.name] for box in boxes] == [len(requests) for requests in listed]
+        size = sum(request.bytes for requests in listed for request in requests)
         assert size <= 500
-        assert all(len(requests) <= 3 for requests in there)
+        assert all(len(requests) <= 3 for requests in listed)
 
 
 @pytest.mark.parametrize("bounds", [{"keep": -1}, {"max_bytes": -1}, {"max_age": -0.1}])
@@ -245,24 +247,24 @@ def test_a_reset_is_immediate_and_keeps_name_and_label(store, box):
     store.label(box, "mine")
     new = store.reset(box)
     assert (new.name, store.find("key"), store.inbox("key")) == (box.name, new, new)
-    assert (store.users(new), store.requests(new), store.totals()["pushes"]) == ({}, [], 0)
-    assert [(each.inbox, each.label, each.requests) for each in store.inboxes()] == [(new.name, "mine", 0)]
+    assert (users(store, new), store.requests(new), store.totals()["pushes"]) == ({}, [], 0)
+    assert [(inbox.inbox, inbox.label, inbox.requests) for inbox in store.inboxes()] == [(new.name, "mine", 0)]
     put(store, push(new, "bob"))
-    assert store.users(new) == {"bob": 1}
+    assert users(store, new) == {"bob": 1}
 
 
 def test_the_inbox_of_before_a_reset_is_empty(store, box):
     put(store, push(box, "ann"), campaign(box, "c1"))
     store.reset(box)
-    assert (store.users(box), store.pushes(box), store.campaigns(box), store.campaign(box, "c1")) == ({}, (), (), None)
-    assert (store.accepted(box, "ann"), store.count_new(box, parse(""), 0), store.delete(box)) == (0, (0, 0), 0)
+    assert (users(store, box), store.pushes(box), store.campaigns(box), store.campaign(box, "c1")) == ({}, (), (), None)
+    assert (store.accepted(box, "ann"), store.count(box, parse(""), 0), store.delete(box)) == (0, 0, 0)
     assert store.unfinished() == []
 
 
 def test_a_request_in_flight_during_a_reset_is_not_stored(store, box, tmp_path):
     new = store.reset(box)
     assert put(store, push(box, "ann"), push(new, "bob")) == [0, 1]
-    assert store.users(new) == {"bob": 1}
+    assert users(store, new) == {"bob": 1}
     assert (rows(tmp_path, "requests"), rows(tmp_path, "received")) == (1, 1)
 
 
@@ -270,7 +272,7 @@ def test_a_second_reset_with_the_inbox_of_before_the_first_does_nothing(store, b
     new = store.reset(box)
     put(store, push(new, "ann"))
     assert store.reset(box) == new
-    assert store.users(new) == {"ann": 1}
+    assert users(store, new) == {"ann": 1}
 
 
 def test_a_failed_reset_changes_nothing(store, box, monkeypatch):
@@ -288,7 +290,7 @@ def test_a_failed_reset_changes_nothing(store, box, monkeypatch):
         store.reset(box)
     monkeypatch.undo()
     put(store, push(store.inbox("key"), "ann"))
-    assert (store.find("key"), store.users(box), len(store.pushes(box))) == (box, {"ann": 2}, 2)
+    assert (store.find("key"), users(store, box), len(store.pushes(box))) == (box, {"ann": 2}, 2)
 
 
 def test_a_reset_deletes_all_of_its_inbox_and_nothing_else(store, box, tmp_path):
@@ -298,7 +300,7 @@ def test_a_reset_deletes_all_of_its_inbox_and_nothing_else(store, box, tmp_path)
     store.reset(box)
     tables = ("inboxes", "requests", "received", "campaigns", "recipients")
     assert [rows(tmp_path, table) for table in tables] == [2, 1, 1, 0, 0]
-    assert store.users(other) == {"ann": 1}
+    assert users(store, other) == {"ann": 1}
 
 
 # Campaigns
@@ -306,13 +308,13 @@ def test_a_reset_deletes_all_of_its_inbox_and_nothing_else(store, box, tmp_path)
 
 def test_a_campaign_has_its_last_state(store, box):
     put(store, campaign(box, "c1", state="not run"))
-    (made,) = store.campaigns(box)
-    assert (made.uuid, made.state, made.id, made.request) == ("c1", "not run", 1, {"name": "Spring"})
+    (entry,) = store.campaigns(box)
+    assert (entry.uuid, entry.state, entry.id, entry.request) == ("c1", "not run", 1, {"name": "Spring"})
     assert store.unfinished() == []
-    put(store, campaign(box, "c2"))
-    ((inbox, waiting),) = store.unfinished()
-    store.update(type(waiting)(**{**{f: getattr(waiting, f) for f in waiting.__struct_fields__}, "state": "done"}))
-    assert (inbox, store.campaign(box, "c2").state, store.unfinished()) == (box.id, "done", [])
+    put(store, campaign(box, "c2", start=5.0))
+    assert store.unfinished() == [(box.id, "c2", "waiting", 5.0)]
+    store.update(msgspec.structs.replace(store.campaign(box, "c2"), state="done"))
+    assert (store.campaign(box, "c2").state, store.unfinished()) == ("done", [])
     assert store.campaign(store.inbox("other"), "c2") is None
 
 
@@ -325,29 +327,29 @@ def test_the_reason_for_not_running_a_campaign_is_stored(store, box):
 
 def test_recipients_are_paged_by_id(store, box):
     put(store, campaign(box, "c1"))
-    made = store.campaign(box, "c1")
-    assert store.deliver(made, [("bob", {"n": 2}), ("ann", {"n": 1})])
-    assert store.deliver(made, [("eve", {"n": 3})])
-    assert store.recipients(made, limit=2) == [("ann", {"n": 1}), ("bob", {"n": 2})]
-    assert store.recipients(made, after="bob") == [("eve", {"n": 3})]
+    entry = store.campaign(box, "c1")
+    assert store.deliver(entry, [("bob", {"n": 2}), ("ann", {"n": 1})])
+    assert store.deliver(entry, [("eve", {"n": 3})])
+    assert store.recipients(entry, limit=2) == [Recipient("ann", {"n": 1}), Recipient("bob", {"n": 2})]
+    assert store.recipients(entry, after="bob") == [Recipient("eve", {"n": 3})]
 
 
 def test_a_restarted_campaign_has_no_recipients(store, box):
     put(store, campaign(box, "c1"), campaign(box, "c2"))
     first, second = store.campaigns(box)
-    for made in (first, second):
-        store.deliver(made, [(f"u{number}", {}) for number in range(4)])
+    for entry in (first, second):
+        store.deliver(entry, [(f"u{number}", {}) for number in range(4)])
     store.withdraw(first)
     assert (store.recipients(first), len(store.recipients(second))) == ([], 4)
 
 
-@pytest.mark.parametrize("gone", ["deleted", "reset"])
-def test_a_deleted_campaign_gets_no_recipients(store, box, gone, tmp_path):
+@pytest.mark.parametrize("removal", ["deleted", "reset"])
+def test_a_deleted_campaign_gets_no_recipients(store, box, removal, tmp_path):
     put(store, campaign(box, "c1"))
-    made = store.campaign(box, "c1")
-    store.deliver(made, [("ann", {})])
-    store.delete(box) if gone == "deleted" else store.reset(box)
-    assert store.deliver(made, [("bob", {})]) is False
+    entry = store.campaign(box, "c1")
+    store.deliver(entry, [("ann", {})])
+    store.delete(box) if removal == "deleted" else store.reset(box)
+    assert store.deliver(entry, [("bob", {})]) is False
     assert rows(tmp_path, "recipients") == 0
 
 
@@ -367,13 +369,13 @@ def test_a_reopened_file_is_complete(make):
     store = make()
     box = store.inbox("key")
     store.label(box, "mine")
-    put(store, push(box, "ann", "bob"), push(box, "ann", "eve"), campaign(box, "c1"))
+    put(store, push(box, "ann", "bob"), push(box, "ann", "eve"), campaign(box, "c1", start=5.0))
     store.deliver(store.campaign(box, "c1"), [("ann", {})])
     store = make(keep=4)
     assert store.find("key") == box
-    assert store.users(box) == {"ann": 2, "bob": 1, "eve": 1}
+    assert users(store, box) == {"ann": 2, "bob": 1, "eve": 1}
     assert [push.user_ids for push in store.pushes(box)] == [("ann", "bob"), ("ann", "eve")]
-    assert (store.unfinished()[0][1].uuid, store.inboxes()[0].label) == ("c1", "mine")
+    assert (store.unfinished()[0][1], store.inboxes()[0].label) == ("c1", "mine")
     assert put(store, push(box, "ann"), push(box, "ann")) == [4, 5]
     assert (ids(store, box), store.accepted(box, "ann")) == ([2, 3, 4, 5], 4)
     assert store.totals() == {"users": 3, "duplicates": 1, "pushes": 3, "campaigns": 1}
@@ -391,10 +393,10 @@ def test_ids_are_never_reused_even_after_a_reset(make):
 def test_check_leaves_no_trace(make):
     store = make()
     store.inbox("key")
-    store.check()
+    store.write(())
     store.close()
     with pytest.raises(StoreError, match="can only be read"):
-        store.check()
+        store.write(())
 
 
 def test_an_unused_store_creates_no_file(make, tmp_path):
@@ -410,10 +412,10 @@ def test_counts_and_list_are_one_snapshot(store, box):
 
     def look():
         while not done.is_set() or not looks:
-            accepted, got = store.delivered(box, "ann")
+            accepted, pushes = store.delivered(box, "ann")
             looks.append(accepted)
-            if accepted != sum(each.times for each in got):
-                wrong.append((accepted, len(got)))
+            if accepted != sum(push.times for push in pushes):
+                wrong.append((accepted, len(pushes)))
 
     threads = [threading.Thread(target=look) for _ in range(3)]
     for thread in threads:
@@ -427,11 +429,11 @@ def test_counts_and_list_are_one_snapshot(store, box):
 
 
 def test_a_reader_sees_an_inbox_whole_or_empty_while_it_is_reset(store):
-    done, seen = threading.Event(), set()
+    done, sizes = threading.Event(), set()
 
     def look():
         while not done.is_set():
-            seen.add(len(store.users(store.find("key"))))
+            sizes.add(len(users(store, store.find("key"))))
 
     store.inbox("key")
     thread = threading.Thread(target=look)
@@ -441,7 +443,7 @@ def test_a_reader_sees_an_inbox_whole_or_empty_while_it_is_reset(store):
         store.reset(store.inbox("key"))
     done.set()
     thread.join()
-    assert seen <= {0, 5}
+    assert sizes <= {0, 5}
 
 
 def test_two_threads_get_the_same_new_inbox(store):

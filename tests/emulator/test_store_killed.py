@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.store_entries import users
 
 from pushsdk.emulator.store.queries import Store
 from pushsdk.emulator.store.search import parse
@@ -26,7 +27,7 @@ asyncio.run(main())
 """
 
 
-async def send_until_it_dies(port, number, answered, begun):
+async def send_until_it_dies(port, number, responses, starts):
     """Send requests on one connection; return the users of each, twice the first, and the answered ones."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     count = 0
@@ -38,11 +39,11 @@ async def send_until_it_dies(port, number, answered, begun):
                 f"POST /external/api/v1/push HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nApi-Key: key\r\n"
                 f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
             )
-            begun.update(users)
+            starts.update(users)
             writer.write(head.encode() + body)
             if not (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204"):
                 raise AssertionError("refused")
-            answered.update(users)
+            responses.update(users)
             count += 1
     except (ConnectionError, asyncio.IncompleteReadError):
         return
@@ -52,7 +53,7 @@ async def send_until_it_dies(port, number, answered, begun):
 
 @pytest.mark.parametrize("requests", [1, 40, 400])
 async def test_every_answered_request_survives_a_kill(tmp_path, requests, until):
-    answered, begun = Counter(), Counter()
+    responses, starts = Counter(), Counter()
     for _ in range(2):  # the second process continues with the same file
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", SERVE, str(tmp_path / "kept")),
@@ -60,16 +61,16 @@ async def test_every_answered_request_survives_a_kill(tmp_path, requests, until)
             stdout=asyncio.subprocess.PIPE,
         )
         port = int(await process.stdout.readline())
-        enough = answered.total() + 3 * requests
-        senders = [asyncio.create_task(send_until_it_dies(port, each, answered, begun)) for each in range(8)]
-        await until(lambda enough=enough: answered.total() >= enough)
+        enough = responses.total() + 3 * requests
+        senders = [asyncio.create_task(send_until_it_dies(port, number, responses, starts)) for number in range(8)]
+        await until(lambda enough=enough: responses.total() >= enough)
         process.kill()
         await asyncio.gather(*senders)
         await process.wait()
     store = Store(tmp_path / "kept")
     box = store.find("key")
-    counted = Counter(store.users(box))
-    assert answered <= counted <= begun
+    counted = Counter(users(store, box))
+    assert responses <= counted <= starts
     listed = Counter(user for push in store.pushes(box) for user in push.user_ids)
     assert listed == counted
     assert all(store.accepted(box, user) == count for user, count in counted.items())

@@ -10,9 +10,10 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from support.store_entries import campaign, push, refused
+from support.store_entries import campaign, duplicates, push, refused, users
 
 from pushsdk.emulator.store.queries import Store
+from pushsdk.emulator.store.records import Recipient
 from pushsdk.emulator.store.search import parse
 
 KEYS = st.sampled_from("abc")
@@ -29,7 +30,7 @@ class Inboxes(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
         self.contents: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-        self.listed: dict[str, list[tuple[int, tuple[str, ...]]]] = defaultdict(list)  # ids, and users where accepted
+        self.listed: dict[str, list[tuple[int, tuple[str, ...]]]] = defaultdict(list)  # ids, and users if accepted
         self.former = []  # inboxes from before a reset
         self.last = 0
         self.open()
@@ -44,19 +45,19 @@ class Inboxes(RuleBasedStateMachine):
     @rule(groups=st.lists(st.tuples(KEYS, USERS, KINDS), max_size=5))
     def write(self, groups):
         entries = []
-        for key, users, kind in groups:
+        for key, user_ids, kind in groups:
             box = self.store.inbox(key)
             self.last += 1
             is_push = kind in {"push", "other"}
             if is_push:
-                entries.append(push(box, *users, digest=kind == "push"))
-                self.counts[key].update(users)
-                self.contents[key].update((user, kind) for user in users)
+                entries.append(push(box, *user_ids, digest=kind == "push"))
+                self.counts[key].update(user_ids)
+                self.contents[key].update((user, kind) for user in user_ids)
             elif kind == "refused":
                 entries.append(refused(box))
             else:
                 entries.append(campaign(box, f"c{self.last}"))
-            self.listed[key].append((self.last, tuple(users) if is_push else ()))
+            self.listed[key].append((self.last, tuple(user_ids) if is_push else ()))
             self.listed[key] = self.listed[key][-KEEP:]
         first = self.last - len(entries) + 1
         self.store.write(entries)
@@ -71,25 +72,25 @@ class Inboxes(RuleBasedStateMachine):
 
     @rule(key=KEYS, user=USERS)
     def deliver(self, key, user):
-        for made in self.store.campaigns(self.store.find(key))[-1:]:
-            self.store.withdraw(made)
-            assert self.store.deliver(made, [(user[0], {})])
-            assert self.store.recipients(made) == [(user[0], {})]
-            self.store.withdraw(made)
+        for latest in self.store.campaigns(self.store.find(key))[-1:]:
+            self.store.withdraw(latest)
+            assert self.store.deliver(latest, [(user[0], {})])
+            assert self.store.recipients(latest) == [Recipient(user[0], {})]
+            self.store.withdraw(latest)
 
     @rule(key=KEYS, at=st.integers(0, KEEP))
     def delete_one(self, key, at):
         number = self.listed[key][at][0] if at < len(self.listed[key]) else self.last + 1
-        there = [row for row in self.listed[key] if row[0] != number]
-        assert self.store.delete(self.store.find(key), only=number) == len(self.listed[key]) - len(there)
-        self.listed[key] = there
+        rows = [row for row in self.listed[key] if row[0] != number]
+        assert self.store.delete(self.store.find(key), only=number) == len(self.listed[key]) - len(rows)
+        self.listed[key] = rows
 
     @rule(key=KEYS, user=st.sampled_from(["ann", "é"]))
     def delete_found(self, key, user):
-        there = [row for row in self.listed[key] if user not in row[1]]
+        rows = [row for row in self.listed[key] if user not in row[1]]
         deleted = self.store.delete(self.store.find(key), parse(f"user:{user}"))
-        assert deleted == len(self.listed[key]) - len(there)
-        self.listed[key] = there
+        assert deleted == len(self.listed[key]) - len(rows)
+        self.listed[key] = rows
 
     @rule(key=KEYS)
     def reset(self, key):
@@ -109,15 +110,17 @@ class Inboxes(RuleBasedStateMachine):
     def agrees(self):
         for key in "abc":
             box = self.store.find(key)
-            assert self.store.users(box) == self.counts[key]
+            assert users(self.store, box) == self.counts[key]
             contents = self.contents[key]
             same = {user: max(contents[user, "push"], contents[user, "other"]) for user in self.counts[key]}
-            assert self.store.duplicates(box) == {user: times for user, times in same.items() if times > 1}
-            assert [each.id for each in self.store.requests(box, forward=True)] == [row[0] for row in self.listed[key]]
-            accepted, got = self.store.delivered(box, "ann")
+            assert duplicates(self.store, box) == {user: times for user, times in same.items() if times > 1}
+            assert [request.id for request in self.store.requests(box, forward=True)] == [
+                row[0] for row in self.listed[key]
+            ]
+            accepted, pushes = self.store.delivered(box, "ann")
             assert accepted == self.counts[key]["ann"]
-            kept = [(number, users.count("ann")) for number, users in self.listed[key] if "ann" in users]
-            assert [(each.id, each.times) for each in got] == kept
+            expected = [(number, users.count("ann")) for number, users in self.listed[key] if "ann" in users]
+            assert [(push.id, push.times) for push in pushes] == expected
         assert self.store.totals()["users"] == sum(len(counts) for counts in self.counts.values())
 
 

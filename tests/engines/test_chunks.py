@@ -22,37 +22,37 @@ def batch(ids: list[str | None], rows: list[int] | None = None, fields: list[str
 
 
 def chunks(batches: list[pa.RecordBatch], max_users: int = 3) -> list[dict]:
-    return [row for each in cut(batches, max_users=max_users, prefix="7-") for row in each.to_pylist()]
+    return [row for chunk in cut(batches, max_users=max_users, prefix="7-") for row in chunk.to_pylist()]
 
 
 @given(st.integers(0, 60), st.sets(st.integers(0, 60)), st.integers(1, 9))
 def test_every_user_is_in_one_chunk_however_the_batches_are_cut(users: int, cuts: set[int], max_users: int) -> None:
     ids = [f"user-{number}" for number in range(users)]
-    bounds = sorted({0, users, *(each for each in cuts if each <= users)})
-    made = chunks([batch(ids[start:stop]) for start, stop in pairwise(bounds)], max_users)
-    assert [user for chunk in made for user in chunk["user_ids"]] == ids
-    assert all(len(chunk["user_ids"]) == max_users for chunk in made[:-1])
-    assert all(1 <= len(chunk["user_ids"]) <= max_users for chunk in made)
-    assert [chunk["rows"] for chunk in made] == [len(chunk["user_ids"]) for chunk in made]
-    assert [chunk["chunk_id"] for chunk in made] == [f"7-{number:06}" for number in range(len(made))]
+    bounds = sorted({0, users, *(chunk for chunk in cuts if chunk <= users)})
+    cut_chunks = chunks([batch(ids[start:stop]) for start, stop in pairwise(bounds)], max_users)
+    assert [user for chunk in cut_chunks for user in chunk["user_ids"]] == ids
+    assert all(len(chunk["user_ids"]) == max_users for chunk in cut_chunks[:-1])
+    assert all(1 <= len(chunk["user_ids"]) <= max_users for chunk in cut_chunks)
+    assert [chunk["rows"] for chunk in cut_chunks] == [len(chunk["user_ids"]) for chunk in cut_chunks]
+    assert [chunk["chunk_id"] for chunk in cut_chunks] == [f"7-{number:06}" for number in range(len(cut_chunks))]
 
 
 def test_what_each_row_fills_stays_with_its_user() -> None:
     ids = [f"user-{number}" for number in range(7)]
     first, last = batch(ids[:4], fields=ids[:4]), batch(ids[4:], fields=ids[4:])
-    made = chunks([first, last])
-    assert all(chunk["fields"] == chunk["user_ids"] for chunk in made)
-    assert [user for chunk in made for user in chunk["user_ids"]] == ids
+    cut_chunks = chunks([first, last])
+    assert all(chunk["fields"] == chunk["user_ids"] for chunk in cut_chunks)
+    assert [user for chunk in cut_chunks for user in chunk["user_ids"]] == ids
 
 
 def test_the_rows_of_the_source_are_counted() -> None:
-    made = chunks([batch(["a", "b"], [2, 1]), batch(["c", "d"], [5, 1])])
-    assert [chunk["rows"] for chunk in made] == [8, 1]
+    cut_chunks = chunks([batch(["a", "b"], [2, 1]), batch(["c", "d"], [5, 1])])
+    assert [chunk["rows"] for chunk in cut_chunks] == [8, 1]
 
 
 def test_rows_without_an_id_are_counted_and_in_no_chunk() -> None:
-    made = chunks([batch([None, "a", ""], [4, 1, 2]), batch([None, "b"], [1, 1])])
-    assert [(chunk["chunk_id"], chunk["user_ids"], chunk["rows"]) for chunk in made] == [
+    cut_chunks = chunks([batch([None, "a", ""], [4, 1, 2]), batch([None, "b"], [1, 1])])
+    assert [(chunk["chunk_id"], chunk["user_ids"], chunk["rows"]) for chunk in cut_chunks] == [
         ("7-000000", ["a", "b"], 2),
         (NULL, [], 5),
         (EMPTY, [], 2),
@@ -60,17 +60,17 @@ def test_rows_without_an_id_are_counted_and_in_no_chunk() -> None:
 
 
 def test_rows_that_all_lack_an_id_make_no_chunk() -> None:
-    made = chunks([batch([None], [3], fields=["{}"])])
-    assert made == [{"chunk_id": NULL, "user_ids": [], "fields": [], "rows": 3}]
+    cut_chunks = chunks([batch([None], [3], fields=["{}"])])
+    assert cut_chunks == [{"chunk_id": NULL, "user_ids": [], "fields": [], "rows": 3}]
 
 
 @pytest.mark.parametrize("personal", [False, True])
 def test_the_output_has_the_schema(personal: bool) -> None:
-    given = batch(["a", "b", ""], fields=["{}"] * 3 if personal else None)
-    large = given.cast(
-        pa.schema([(name, pa.large_string() if name != "rows" else pa.int64()) for name in given.schema.names])
+    source = batch(["a", "b", ""], fields=["{}"] * 3 if personal else None)
+    large = source.cast(
+        pa.schema([(name, pa.large_string() if name != "rows" else pa.int64()) for name in source.schema.names])
     )
-    for each in (given, large):
-        made = list(cut([each], max_users=2, prefix=""))
-        assert len(made) == 2
-        assert all(batch.schema.equals(chunk_schema(personal=personal)) for batch in made)
+    for each in (source, large):
+        result = list(cut([each], max_users=2, prefix=""))
+        assert len(result) == 2
+        assert all(batch.schema.equals(chunk_schema(personal=personal)) for batch in result)

@@ -13,14 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pushsdk import Batching, ClaimStoreError, ConfigurationError, Outcome, RunFileError
+from pushsdk import ClaimStoreError, ConfigurationError, Outcome, RunFileError
 from pushsdk._core.idempotency import digest_of as digest_of_key
 from pushsdk._io.files import lock
 from pushsdk.claims import DirectoryClaims, MemoryClaims
 from pushsdk.spark import SparkReport, read_report
-from pushsdk.spark._claims import call_store, has_sentinel, plant_sentinel
-from pushsdk.spark._folder import Manifest, RunFolder, SendingSummary, digest_of, mismatch, uri
-from pushsdk.spark._preflight import PushOptions
+from pushsdk.spark._folder import Manifest, RunFolder, call_store, has_sentinel, plant_sentinel, uri
+from pushsdk.spark._preflight import digest_of, mismatch
 from pushsdk.spark._tasks import SendPartition
 
 DAY = 86400.0
@@ -41,7 +40,11 @@ MANIFEST = Manifest(
     claim_ttl=2 * 86400.0,
     version="0.1.0",
 )
-WANTED = {name: getattr(MANIFEST, name) for name in ("kind", "digest", "base_url", "primary_key", "claims")}
+
+
+def wanted(*, days: float = 0.0, **fields: str) -> Manifest:
+    """Return the run that is asked for ``days`` after the plan."""
+    return msgspec.structs.replace(MANIFEST, created=MANIFEST.created + days * DAY, claim_ttl=3 * DAY, **fields)
 
 
 @pytest.fixture
@@ -54,17 +57,17 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    "given", ["s3a://bucket/run", "hdfs://name/run", "dbfs:/run", "file:///run", "abfss://a@b/run"]
+    "value", ["s3a://bucket/run", "hdfs://name/run", "dbfs:/run", "file:///run", "abfss://a@b/run"]
 )
-def test_a_uri_is_an_error(given: str) -> None:
+def test_a_uri_is_an_error(value: str) -> None:
     with pytest.raises(ConfigurationError, match="not a URI"):
-        RunFolder(given)
+        RunFolder(value)
 
 
-@pytest.mark.parametrize("given", ["", None, 7, b"run"])
-def test_a_value_that_is_not_a_path_is_an_error(given: object) -> None:
+@pytest.mark.parametrize("value", ["", None, 7, b"run"])
+def test_a_value_that_is_not_a_path_is_an_error(value: object) -> None:
     with pytest.raises(ConfigurationError, match="path of a directory"):
-        RunFolder(given)  # type: ignore[arg-type]
+        RunFolder(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["a*", "a?", "[a]", "{a}", "a,b", "a:b", "a\\b", "a\nb"])
@@ -80,12 +83,12 @@ def test_spark_gets_the_path_of_a_file_as_it_stands() -> None:
 def test_it_is_for_its_owner_only(folder: RunFolder) -> None:
     with folder.locked():
         plan, outcomes = folder.new_plan("f00d"), folder.new_outcomes()
-        folder.new_claims()
+        folder.claims.mkdir(mode=0o700)
         folder.seal(MANIFEST)
-        folder.conclude(outcomes, SendingSummary())
-        made = list(folder.path.rglob("*"))
-        assert {plan, outcomes, folder.claims} <= set(made)
-        assert [path for path in [folder.path, *made] if mode(path) != (0o700 if path.is_dir() else 0o600)] == []
+        folder.conclude(outcomes, SparkReport())
+        paths = list(folder.path.rglob("*"))
+        assert {plan, outcomes, folder.claims} <= set(paths)
+        assert [path for path in [folder.path, *paths] if mode(path) != (0o700 if path.is_dir() else 0o600)] == []
 
 
 def test_one_run_at_a_time(folder: RunFolder) -> None:
@@ -151,10 +154,10 @@ def test_a_folder_that_can_not_be_written_is_an_error(folder: RunFolder) -> None
 
 def test_the_rest_of_an_earlier_plan_is_removed(folder: RunFolder) -> None:
     folder.path.mkdir()
-    left = folder.new_plan("1") / "part"
-    left.touch()
+    path = folder.new_plan("1") / "part"
+    path.touch()
     assert folder.new_plan("2").is_dir()
-    assert not left.exists()
+    assert not path.exists()
     folder.drop_plans()
     assert not (folder.path / "plan").exists()
 
@@ -167,36 +170,27 @@ def test_each_sending_has_its_own_outcomes(folder: RunFolder) -> None:
         folder.check_unsealed()
 
 
-def test_the_last_complete_outcomes_count(folder: RunFolder) -> None:
+def test_the_last_sending_counts_if_it_has_concluded(folder: RunFolder) -> None:
     folder.path.mkdir()
-    assert folder.concluded() is None
-    first, second, _ = (folder.new_outcomes() for _ in range(3))
-    assert folder.concluded() is None
-    folder.conclude(first, SendingSummary(accepted=1))
-    folder.conclude(second, SendingSummary(accepted=2))
-    assert folder.concluded() == (second, SendingSummary(accepted=2))
-
-
-def test_a_later_sending_that_did_not_conclude_is_noticed(folder: RunFolder) -> None:
-    folder.path.mkdir()
-    assert not folder.is_underway()
-    first = folder.new_outcomes()
-    assert folder.is_underway()
-    folder.conclude(first, SendingSummary(not_sent=1))
-    assert not folder.is_underway()
-    folder.seal(MANIFEST)
-    assert read_report(folder.path).not_sent == 1
+    assert folder.concluded(MANIFEST) is None
+    first, second = (folder.new_outcomes() for _ in range(2))
+    folder.conclude(first, SparkReport(accepted=1))
+    assert folder.concluded(MANIFEST) is None
+    folder.conclude(second, SparkReport(accepted=2))
+    report = folder.concluded(MANIFEST)
+    assert report is not None
+    assert (report.accepted, report.planned, report.file) == (2, MANIFEST.users, str(second))
     folder.new_outcomes()
-    assert folder.is_underway()
+    assert folder.concluded(MANIFEST) is None
 
 
 def test_users_are_unknown_if_their_outcomes_can_not_be_concluded(folder: RunFolder) -> None:
     folder.path.mkdir()
     outcomes = folder.new_outcomes()
     outcomes.with_suffix(".json").mkdir()
-    with pytest.raises(RunFileError, match="can't be written") as caught:
-        folder.conclude(outcomes, SendingSummary())
-    assert caught.value.outcome is Outcome.UNKNOWN
+    with pytest.raises(RunFileError, match="can't be written") as excinfo:
+        folder.conclude(outcomes, SparkReport())
+    assert excinfo.value.outcome is Outcome.UNKNOWN
 
 
 def test_a_store_is_recognized_by_the_sentinel(tmp_path: Path) -> None:
@@ -209,9 +203,7 @@ def test_a_store_is_recognized_by_the_sentinel(tmp_path: Path) -> None:
 def test_an_executor_with_other_claims_is_an_error(folder: RunFolder, tmp_path: Path) -> None:
     folder.path.mkdir()
     folder.seal(MANIFEST)
-    sending = PushOptions(
-        base_url="https://push.example", claims=partial(DirectoryClaims, tmp_path / "others"), batching=Batching()
-    )
+    sending = {"base_url": "https://push.example", "claims": partial(DirectoryClaims, tmp_path / "others")}
     sender = SendPartition(str(folder.path), "f00d", {"title": {"en": "Hello"}}, None, None, sending)
     with pytest.raises(ConfigurationError, match="does not see the claims that the driver made"):
         next(sender([]))
@@ -260,19 +252,19 @@ def test_a_store_that_does_not_close_is_logged_with_the_kind_of_error(
 
 
 def test_the_same_run_is_resumed() -> None:
-    assert mismatch(MANIFEST, WANTED, claim_ttl=3 * DAY, now=MANIFEST.created + DAY) is None
+    assert mismatch(MANIFEST, wanted(days=1.0)) is None
 
 
-@pytest.mark.parametrize("name", WANTED)
+@pytest.mark.parametrize("name", ["kind", "digest", "base_url", "primary_key", "claims"])
 def test_another_run_is_not_resumed(name: str) -> None:
-    why = mismatch(MANIFEST, WANTED | {name: "another"}, claim_ttl=DAY, now=MANIFEST.created)
-    assert why is not None
-    assert name in why.replace(" ", "_").replace("claim_store", "claims").replace("message", "digest message")
+    reason = mismatch(MANIFEST, wanted(**{name: "another"}))
+    assert reason is not None
+    assert name in reason.replace(" ", "_").replace("claim_store", "claims").replace("message", "digest message")
 
 
 def test_a_run_whose_claims_may_expire_is_not_resumed() -> None:
-    why = mismatch(MANIFEST, WANTED, claim_ttl=3 * DAY, now=MANIFEST.created + 1.1 * DAY)
-    assert why == (
+    reason = mismatch(MANIFEST, wanted(days=1.1))
+    assert reason == (
         "the run was planned 1.1 days ago, over half of the 2.0 that its claims are kept. Nothing is sent: claims that "
         "expire would have users pushed twice. Plan a new run"
     )
@@ -324,7 +316,7 @@ def concluded(folder: RunFolder) -> SparkReport:
             outcomes / f"part-{number}.parquet",
         )
     (outcomes / "_SUCCESS").touch()
-    folder.conclude(outcomes, SendingSummary(accepted=1, unknown=1, not_sent=1, seconds=2.5, tasks=4, stopped="paused"))
+    folder.conclude(outcomes, SparkReport(accepted=1, unknown=1, not_sent=1, seconds=2.5, tasks=4, stopped="paused"))
     return read_report(folder.path)
 
 

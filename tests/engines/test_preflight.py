@@ -24,18 +24,19 @@ from pushsdk import (
 from pushsdk._core.policy import Share
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import MAX_CLAIM_TTL
-from pushsdk.spark._preflight import BroadcastSpec, check_spark, checked_claims, checked_options
+from pushsdk.spark._folder import RunFolder
+from pushsdk.spark._preflight import check_spark, checked_claims, checked_fields, checked_options, divided, of_task
 
 KEY = "a-key-that-nobody-may-see"
 URL = "https://push.example/api"
 
 
-def sending(**given: Any) -> Any:
-    return checked_options(**{"base_url": URL, "claims": MemoryClaims, **given})
+def sending(**value: Any) -> Any:
+    return checked_options(**{"base_url": URL, "claims": MemoryClaims, **value})
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "text"),
     [
         ({"api_key": KEY}, "api_key must be a callable here"),
         ({"api_key": 7}, "api_key must be a callable"),
@@ -52,9 +53,9 @@ def sending(**given: Any) -> Any:
         ({"proxy": "ftp://proxy"}, "proxy"),
     ],
 )
-def test_an_option_that_no_executor_could_use_is_an_error(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said) as error:
-        sending(**given)
+def test_an_option_that_no_executor_could_use_is_an_error(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text) as error:
+        sending(**options)
     assert KEY not in str(error.value)
 
 
@@ -66,14 +67,14 @@ def test_an_option_that_executors_do_not_have_is_named(name: str) -> None:
 
 def test_base_url_defaults_to_the_environment_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUSHSDK_BASE_URL", "https://elsewhere.example/")
-    assert sending(base_url=None).base_url == "https://elsewhere.example"
+    assert sending(base_url=None)["base_url"] == "https://elsewhere.example"
     monkeypatch.delenv("PUSHSDK_BASE_URL")
     with pytest.raises(ConfigurationError, match="base_url"):
         sending(base_url=None)
 
 
 def test_every_option_reaches_the_executor() -> None:
-    given = {
+    options = {
         "retry": RetryPolicy.none(),
         "timeout": Timeout(total=1.0),
         "batching": Batching(max_users=50),
@@ -85,22 +86,21 @@ def test_every_option_reaches_the_executor() -> None:
         "claims": dict,
         "api_key": len,
     }
-    made = sending(**given)
-    assert made.of_task(3) == {"base_url": URL, **given}
-    assert pickle.loads(pickle.dumps(made)) == made
-    assert repr(made) == "PushOptions('https://push.example/api')"
+    settings = sending(**options)
+    assert settings == of_task(settings, 3) == {"base_url": URL, **options}
+    assert pickle.loads(pickle.dumps(settings)) == settings
 
 
 def test_the_rate_is_divided_among_the_tasks() -> None:
-    made = sending(rate=Rate(requests_per_second=100.0, users_per_second=None)).divided(8, 1000)
-    assert made.of_task(0)["rate"] == Share(requests_per_second=12.5, count=8)
-    assert pickle.loads(pickle.dumps(made)).of_task(3)["rate"] == Share(requests_per_second=12.5, index=3, count=8)
-    assert "rate" not in sending().divided(8, 1000).of_task(0)
+    settings = divided(sending(rate=Rate(requests_per_second=100.0, users_per_second=None)), 8, 1000)
+    assert of_task(settings, 0)["rate"] == Share(requests_per_second=12.5, count=8)
+    assert of_task(pickle.loads(pickle.dumps(settings)), 3)["rate"] == Share(requests_per_second=12.5, index=3, count=8)
+    assert "rate" not in of_task(divided(sending(), 8, 1000), 0)
 
 
 def test_larger_chunks_of_an_earlier_plan_are_still_sent() -> None:
-    assert sending(batching=Batching(max_users=10)).divided(1, 1000).batching.max_users == 1000
-    assert sending().divided(1, 100).batching.max_users == Batching().max_users
+    assert divided(sending(batching=Batching(max_users=10)), 1, 1000)["batching"].max_users == 1000
+    assert divided(sending(), 1, 100)["batching"].max_users == Batching().max_users
 
 
 # -- Spark ----------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ KEY_SETTING = "spark.executorEnv.PUSHSDK_API_KEY"
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "text"),
     [
         ({"spark.speculation": "True"}, r"Set spark\.speculation=false"),
         ({KEY_SETTING: KEY}, "event logs"),
@@ -135,12 +135,12 @@ KEY_SETTING = "spark.executorEnv.PUSHSDK_API_KEY"
         ({"spark.master": "local[2]", "spark.speculation": "true"}, "speculation"),
     ],
 )
-def test_settings_that_send_twice_or_show_the_key_are_errors(settings: dict[str, str], said: str | None) -> None:
+def test_settings_that_send_twice_or_show_the_key_are_errors(settings: dict[str, str], text: str | None) -> None:
     session: Any = Session(settings)
-    if said is None:
+    if text is None:
         check_spark(session, MemoryClaims)
         return
-    with pytest.raises(ConfigurationError, match=said) as error:
+    with pytest.raises(ConfigurationError, match=text) as error:
         check_spark(session, MemoryClaims)
     assert KEY not in str(error.value)
 
@@ -165,33 +165,33 @@ def test_claims_of_one_machine_are_an_error_on_a_cluster(tmp_path: Path) -> None
 
 
 def test_claims_are_kept_in_the_run_s_folder_for_a_year(tmp_path: Path) -> None:
-    make, kind, ttl = checked_claims(None, tmp_path)
+    make, kind, ttl = checked_claims(None, RunFolder(tmp_path))
     store = pickle.loads(pickle.dumps(make))()
     assert isinstance(store, DirectoryClaims)
-    assert repr(store) == f"DirectoryClaims({str(tmp_path)!r})"
+    assert repr(store) == f"DirectoryClaims({str(tmp_path / 'claims')!r})"
     assert (store.claim_ttl, ttl, kind) == (MAX_CLAIM_TTL, MAX_CLAIM_TTL, "DirectoryClaims of the run")
     assert store.timeout == 30.0
 
 
 def test_another_store_is_identified_by_its_kind(tmp_path: Path) -> None:
     make = partial(SqliteClaims, tmp_path / "claims.db", claim_ttl=86400.0)
-    assert checked_claims(make, tmp_path) == (make, "SqliteClaims", 86400.0)
+    assert checked_claims(make, RunFolder(tmp_path)) == (make, "SqliteClaims", 86400.0)
     with pytest.raises(ConfigurationError, match="claim_ttl must be a day or more here"):
-        checked_claims(partial(SqliteClaims, tmp_path / "claims.db", claim_ttl=86399.0), tmp_path)
+        checked_claims(partial(SqliteClaims, tmp_path / "claims.db", claim_ttl=86399.0), RunFolder(tmp_path))
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("value", "text"),
     [
         (MemoryClaims(), "claims must be a function"),
-        (dict, "must return a claim store"),
+        (dict, "must be a claim store"),
         (MemoryClaims, "MemoryClaims ends with its process"),
         (ClaimStore, None),
     ],
 )
-def test_a_value_that_is_not_a_claim_store_is_an_error(given: Any, said: str | None, tmp_path: Path) -> None:
-    with pytest.raises(TypeError if said is None else ConfigurationError, match=said):
-        checked_claims(given, tmp_path)
+def test_a_value_that_is_not_a_claim_store_is_an_error(value: Any, text: str | None, tmp_path: Path) -> None:
+    with pytest.raises(TypeError if text is None else ConfigurationError, match=text):
+        checked_claims(value, RunFolder(tmp_path))
 
 
 # -- fields ---------------------------------------------------------------------------------------------------------
@@ -213,11 +213,11 @@ COLUMNS = ["user_id", "town", "name", "age"]
 def test_the_fields_are_those_named_or_those_of_the_placeholders(
     personal: str | None, fields: Any, wanted: tuple[str, ...]
 ) -> None:
-    assert BroadcastSpec(MESSAGE, None, personal, fields, "user_id").checked_fields(COLUMNS) == wanted
+    assert checked_fields(MESSAGE, personal, fields, COLUMNS) == wanted
 
 
 @pytest.mark.parametrize(
-    ("personal", "fields", "said"),
+    ("personal", "fields", "text"),
     [
         ("text", None, "personal must be"),
         (None, ["age"], "fields needs personal="),
@@ -228,23 +228,16 @@ def test_the_fields_are_those_named_or_those_of_the_placeholders(
         ("placeholders", ["age", "age"], "each once"),
     ],
 )
-def test_wrong_fields_are_an_error(personal: Any, fields: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
-        BroadcastSpec(MESSAGE, None, personal, fields, "user_id").checked_fields(COLUMNS)
+def test_wrong_fields_are_an_error(personal: Any, fields: Any, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        checked_fields(MESSAGE, personal, fields, COLUMNS)
 
 
 def test_placeholders_that_name_no_column_are_an_error() -> None:
     with pytest.raises(ConfigurationError, match="no placeholder of the message names a column"):
-        BroadcastSpec({"title": {"en": "Hello"}}, None, "placeholders", None, "user_id").checked_fields(COLUMNS)
+        checked_fields({"title": {"en": "Hello"}}, "placeholders", None, COLUMNS)
 
 
 def test_a_value_that_is_not_a_message_is_an_error() -> None:
     with pytest.raises(ValidationError, match="message"):
-        BroadcastSpec(7, None, "placeholders", None, "user_id").checked_fields(COLUMNS)
-
-
-def test_the_repr_of_a_spec_shows_no_text() -> None:
-    assert (
-        repr(BroadcastSpec(MESSAGE, {"a": "secret"}, "placeholders", None, "user_id"))
-        == "BroadcastSpec('placeholders')"
-    )
+        checked_fields(7, "placeholders", None, COLUMNS)

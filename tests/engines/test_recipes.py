@@ -1,4 +1,4 @@
-"""The README's programs for Ray, Dask and Spark: a worker is killed, and no push is lost or doubled."""
+"""The guide's programs for Ray, Dask and Spark: a worker is killed, and no push is lost or doubled."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ USERS = 20_000
 SMALLER = {"1000": "50", "run=": "limits=Limits(in_flight=4), run=", "import Audience": "import Audience, Limits"}
 
 
-@pytest.mark.parametrize(("engine", "victims"), [("dask", "spawn_main"), ("ray", "ray::push")])
-def test_a_worker_is_killed(engine: str, victims: str, service: Oracle, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("engine", "name", "victims"),
+    [("dask", "dask_broadcast.py", "spawn_main"), ("ray", "ray_broadcast.py", "ray::push")],
+)
+def test_a_worker_is_killed(engine: str, name: str, victims: str, service: Oracle, tmp_path: Path) -> None:
     installed(engine)
     # So some requests are always in flight; the service accepts them even after their client has died.
     service.begin([Fault.delay(0.5, every=8, name="slow"), Fault.delay(0.05, name="all")])
-    program = recipe(f"{engine}_broadcast.py", tmp_path, service, users=USERS, changed=SMALLER)
+    program = recipe(name, tmp_path, service, users=USERS, changed=SMALLER)
     ran(program, tmp_path, service, victims=victims, after=100)
     pushed, outcomes = service.users(), outcomes_of(tmp_path)
     assert set(pushed.values()) == {1}

@@ -35,8 +35,6 @@ from pushsdk.claims import DirectoryClaims
 from pushsdk.emulator import Fault
 from pushsdk.spark import SparkReport, _run, broadcast, read_report
 from pushsdk.spark._folder import RunFolder
-from pushsdk.spark._freeze import count
-from pushsdk.spark._preflight import PushOptions
 from pushsdk.spark._tasks import ChunkPartition, SendPartition, chunk_schema
 
 if TYPE_CHECKING:
@@ -61,8 +59,8 @@ def spark(_oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture
 def audience(spark: SparkSession) -> Audience:
     def made(users: int = USERS, **columns: str) -> DataFrame:
-        shown = [f"{sql} AS `{name}`" for name, sql in columns.items()]
-        return spark.range(users).selectExpr("concat('user-', id) AS user_id", *shown)
+        fields = [f"{sql} AS `{name}`" for name, sql in columns.items()]
+        return spark.range(users).selectExpr("concat('user-', id) AS user_id", *fields)
 
     return made
 
@@ -181,9 +179,9 @@ def test_the_frame_is_evaluated_once_whatever_its_owner_does_with_it(
     assert df.distinct().count() == USERS
     report = send(df, HELLO)
     assert evaluated.value == 2 * USERS
-    again = send(df, HELLO)
+    second = send(df, HELLO)
     assert evaluated.value == 2 * USERS
-    assert again == report
+    assert second == report
     assert service.users() == names()
 
 
@@ -208,8 +206,8 @@ def test_lost_responses_and_throttles_double_and_lose_no_user(audience: Audience
     assert {outcomes[user] for user in outcomes.keys() - pushed.keys()} <= {Outcome.UNKNOWN}
     assert (report.accepted + report.unknown, report.not_sent) == (USERS, 0)
     service.begin()
-    again = send(audience(), HELLO)
-    assert (again.accepted, again.unknown) == (report.accepted, report.unknown)
+    second = send(audience(), HELLO)
+    assert (second.accepted, second.unknown) == (report.accepted, report.unknown)
     assert service.requests == 0
 
 
@@ -221,7 +219,7 @@ def test_a_rejected_key_stops_the_sending_and_the_next_call_sends_the_rest(
     assert (report.not_sent, report.accepted) == (USERS, 0)
     assert report.stopped is not None
     assert "401" in report.stopped
-    with pytest.raises(BroadcastError, match="2000 NOT_SENT"):
+    with pytest.raises(BroadcastError, match="2,000 NOT_SENT"):
         report.raise_for_failures()
     service.begin()
     assert send(audience(), HELLO, tasks=5).accepted == USERS
@@ -232,7 +230,7 @@ def test_a_rejected_key_stops_the_sending_and_the_next_call_sends_the_rest(
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "output"),
     [
         ({"message": {"title": {"en": "Bye"}}}, "another message"),
         ({"custom_fields": {}}, "another message"),
@@ -243,17 +241,17 @@ def test_a_rejected_key_stops_the_sending_and_the_next_call_sends_the_rest(
     ],
 )
 def test_a_run_of_something_else_is_refused(
-    audience: Audience, send: Any, service: Oracle, changed: dict[str, Any], said: str
+    audience: Audience, send: Any, service: Oracle, changed: dict[str, Any], output: str
 ) -> None:
     df = audience(10, other="id")
     send(df, HELLO)
-    with pytest.raises(RunFileError, match=said):
+    with pytest.raises(RunFileError, match=output):
         send(df, **{"message": HELLO, **changed})
     assert service.requests == 1
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "output"),
     [
         (["CAST(NULL AS STRING) AS user_id"], r"7 rows have no user id \(NULL\) in 'user_id'"),
         (["'' AS user_id"], "7 rows have an empty user id"),
@@ -265,9 +263,9 @@ def test_a_run_of_something_else_is_refused(
     ],
 )
 def test_a_row_without_an_id_is_an_error_before_anything_is_sent(
-    spark: SparkSession, send: Any, service: Oracle, tmp_path: Path, sql: list[str], said: str
+    spark: SparkSession, send: Any, service: Oracle, tmp_path: Path, sql: list[str], output: str
 ) -> None:
-    with pytest.raises(ValidationError, match=said):
+    with pytest.raises(ValidationError, match=output):
         send(spark.range(7).selectExpr(*sql), HELLO)
     assert service.requests == 0
     assert not (tmp_path / "run" / "plan").exists()
@@ -322,16 +320,16 @@ def _no_claims(driver: int, folder: Path) -> DirectoryClaims:
 def test_a_failed_job_names_the_cause_and_the_fix(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path
 ) -> None:
-    with pytest.raises(BroadcastError) as caught:
+    with pytest.raises(BroadcastError) as excinfo:
         send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path))
     assert re.search(
         r"the job failed \(.*claim store failed \(FileNotFoundError\).*\): call broadcast with the same arguments to "
         "send the rest, no user is pushed twice$",
-        str(caught.value),
+        str(excinfo.value),
     )
-    assert caught.value.outcome is Outcome.UNKNOWN
-    assert type(caught.value.__cause__).__module__.startswith("pyspark.")
-    assert "user-" not in str(caught.value)
+    assert excinfo.value.outcome is Outcome.UNKNOWN
+    assert type(excinfo.value.__cause__).__module__.startswith("pyspark.")
+    assert "user-" not in str(excinfo.value)
     with pytest.raises(RunFileError, match="no sending came to its end"):
         read_report(tmp_path / "run")
     (tmp_path / "no").mkdir()
@@ -360,21 +358,21 @@ def test_a_job_that_fails_in_the_middle_can_be_reported_and_resumed(
         patch.setattr(
             _run, "SendPartition", type("Ends", (_run.SendPartition,), {"__call__": ends, "__module__": "__main__"})
         )
-        with pytest.raises(BroadcastError) as caught:
+        with pytest.raises(BroadcastError) as excinfo:
             send(audience(many), HELLO, tasks=1)
-    assert str(caught.value) == (
+    assert str(excinfo.value) == (
         f"{tmp_path / 'run'}: the job failed (its cause says why): call broadcast with the same arguments to send the "
         "rest, no user is pushed twice; pushsdk.spark.read_report(run_dir) tells the outcomes so far"
     )
-    assert "enough" in str(caught.value.__cause__)
+    assert "enough" in str(excinfo.value.__cause__)
     # A worker may still be at its end.
     before = service.users()
     report = read_report(tmp_path / "run")
-    known = {row.user_id: row.outcome for row in report.rows()}
-    assert known.keys() == names(many).keys()
+    outcomes = {row.user_id: row.outcome for row in report.rows()}
+    assert outcomes.keys() == names(many).keys()
     assert report.accepted > 0
     assert report.not_sent > 0
-    assert {known[user] for user in before} <= {Outcome.ACCEPTED, Outcome.UNKNOWN}
+    assert {outcomes[user] for user in before} <= {Outcome.ACCEPTED, Outcome.UNKNOWN}
     assert {row.user_id for row in report.rows(Outcome.ACCEPTED)} <= service.users().keys()
     assert (report.in_use, report.rejected) == (False, 0)
     assert "call broadcast with the same arguments" in str(report.stopped)
@@ -387,7 +385,7 @@ def test_outcomes_that_can_not_be_counted_fail_the_job(
     audience: Audience, send: Any, service: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(_run, "hashes", lambda: 1 / 0)
+        patch.setattr(_run, "_report", lambda *_, **__: 1 / 0)
         with pytest.raises(BroadcastError, match="its cause says why"):
             send(audience(10), HELLO)
     assert send(audience(10), HELLO).accepted == 10
@@ -417,20 +415,20 @@ def test_executors_without_the_package_are_an_error(
     def freeze(*_: Any, **__: Any) -> None:
         raise RuntimeError("Traceback ...\n  import x\nModuleNotFoundError: No module named 'pushsdk'\n\n\tat java")
 
-    monkeypatch.setattr(_run, "freeze", freeze)
+    monkeypatch.setattr(_run, "_freeze", freeze)
     with pytest.raises(RunFileError, match=r"the executors' Python has no pushsdk: .*PYSPARK_PYTHON.*nothing was sent"):
         send(audience(10), HELLO)
 
 
-@pytest.mark.parametrize("kept", [[0, 2, 3], [0, 0, 2, 3]], ids=["one is lost", "another is there twice"])
+@pytest.mark.parametrize("sizes", [[0, 2, 3], [0, 0, 2, 3]], ids=["one is lost", "another is there twice"])
 def test_outcomes_that_are_not_of_each_user_once_are_an_error(
-    audience: Audience, send: Any, service: Oracle, kept: list[int]
+    audience: Audience, send: Any, service: Oracle, sizes: list[int]
 ) -> None:
     from pushsdk.spark import _run
 
     def some(self: Any, batches: Any) -> Any:
         for batch in _run.SendPartition.__call__(self, batches):
-            yield batch.take([*kept, *range(4, len(batch))])
+            yield batch.take([*sizes, *range(4, len(batch))])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
@@ -447,7 +445,7 @@ def test_outcomes_that_are_not_of_each_user_once_are_an_error(
 
 def test_a_task_checks_the_folder_first(service: Oracle, tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pydict({"user_id": ["a", "b"], "rows": pa.array([1, 1], pa.int64())})
-    assert [chunk["chunk_id"] for each in ChunkPartition(str(tmp_path), 1)([rows]) for chunk in each.to_pylist()] == [
+    assert [chunk["chunk_id"] for part in ChunkPartition(str(tmp_path), 1)([rows]) for chunk in part.to_pylist()] == [
         "00000-000000",
         "00000-000001",
     ]
@@ -455,22 +453,22 @@ def test_a_task_checks_the_folder_first(service: Oracle, tmp_path: Path) -> None
         next(ChunkPartition(str(tmp_path / "elsewhere"), 1)([rows]))
 
 
-@pytest.mark.parametrize("left", ["nothing", "a folder", "a folder in it"])
+@pytest.mark.parametrize("claims_address", ["nothing", "a folder", "a folder in it"])
 def test_a_run_whose_claims_were_removed_is_not_resumed(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path, left: str
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path, claims_address: str
 ) -> None:
     service.fail([Fault.status(401)])
     assert send(audience(), HELLO).not_sent == USERS
     service.fail([])
     claims = tmp_path / "run" / "claims"
     shutil.rmtree(claims)
-    if left != "nothing":
-        (claims / "00" if left == "a folder in it" else claims).mkdir(parents=True)
+    if claims_address != "nothing":
+        (claims / "00" if claims_address == "a folder in it" else claims).mkdir(parents=True)
     with pytest.raises((RunFileError, ConfigurationError), match=r"its claims are gone|holds other files"):
         send(audience(), HELLO)
     assert service.users() == {}
-    # It can be put back where it was.
-    assert claims.exists() is (left != "nothing")
+    # The moved file can be put back.
+    assert claims.exists() is (claims_address != "nothing")
 
 
 def test_a_complete_run_is_reported_without_its_claims(
@@ -488,7 +486,7 @@ def test_a_run_is_not_resumed_with_another_store(
     service.fail([Fault.status(401)])
     assert send(audience(), HELLO, claims=partial(DirectoryClaims, tmp_path / "one")).not_sent == USERS
     service.fail([])
-    with pytest.raises(RunFileError, match="or claims= makes another store: nothing is sent"):
+    with pytest.raises(RunFileError, match="or claims= makes another store, so nothing was sent"):
         send(audience(), HELLO, claims=partial(DirectoryClaims, tmp_path / "two"))
     assert service.users() == {}
 
@@ -498,9 +496,7 @@ def test_a_task_checks_the_run_of_the_folder(audience: Audience, send: Any, serv
     folder = RunFolder(tmp_path / "run")
     manifest = folder.manifest()
     assert manifest is not None
-    sending = PushOptions(
-        base_url=service.base_url, claims=partial(DirectoryClaims, folder.claims), batching=Batching()
-    )
+    sending = {"base_url": service.base_url, "claims": partial(DirectoryClaims, folder.claims)}
     sender = SendPartition(str(folder.path), manifest.run, HELLO, None, None, sending)
     plan = ds.dataset(folder.plan(manifest.run), format="parquet").to_table().to_batches()
     rows = [row for batch in sender(plan) for row in batch.to_pylist()]
@@ -515,7 +511,7 @@ def test_a_plan_that_does_not_read_as_it_was_written_is_not_sealed(spark: SparkS
     rows = [{"chunk_id": "1", "user_ids": [name], "rows": 1} for name in "ab"]
     pq.write_table(pa.Table.from_pylist(rows, chunk_schema(personal=False)), tmp_path / "part.parquet")
     with pytest.raises(RunFileError, match="does not read as it was written"):
-        count(spark, RunFolder(tmp_path), tmp_path, primary_key="user_id")
+        _run.count(spark, RunFolder(tmp_path), tmp_path, primary_key="user_id")
 
 
 def test_the_chunks_are_spread_over_the_tasks(audience: Audience, send: Any, tmp_path: Path) -> None:
@@ -528,8 +524,9 @@ def test_each_task_knows_which_part_of_the_rate_is_its_own(
 ) -> None:
     def noted(self: Any, batches: Any) -> Any:
         from pushsdk.spark import _tasks
+        from pushsdk.spark._preflight import of_task
 
-        rate = self.options.of_task(_tasks._task_number())["rate"]
+        rate = of_task(self.options, _tasks._task_number())["rate"]
         (tmp_path / f"rate-{rate.index}").write_text(f"{rate.users_per_second} of {rate.count}")
         yield from _run.SendPartition.__call__(self, batches)
 
@@ -558,10 +555,10 @@ def test_the_key_is_in_no_file(
     key = service.api_key.encode()
     events = Path(spark.sparkContext.getConf().get("spark.eventLog.dir").removeprefix("file://"))
     local = Path(spark.sparkContext.getConf().get("spark.local.dir"))
-    looked = [path for folder in (tmp_path, events, local) for path in folder.rglob("*") if path.is_file()]
-    assert {"manifest.json"} < {path.name for path in looked}
-    assert any(path.is_relative_to(events) for path in looked)
-    assert [path for path in looked if key in path.read_bytes()] == []
-    said = "".join(capfd.readouterr())
-    assert service.api_key not in said
-    assert "user-1" not in said
+    files = [path for folder in (tmp_path, events, local) for path in folder.rglob("*") if path.is_file()]
+    assert {"manifest.json"} < {path.name for path in files}
+    assert any(path.is_relative_to(events) for path in files)
+    assert [path for path in files if key in path.read_bytes()] == []
+    output = "".join(capfd.readouterr())
+    assert service.api_key not in output
+    assert "user-1" not in output

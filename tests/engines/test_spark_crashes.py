@@ -67,16 +67,16 @@ def meanwhile(work: Callable[[], SparkReport], service: Oracle, happens: Callabl
 
 def python_workers() -> list[int]:
     """Not the daemon that they are forks of."""
-    found = processes("pyspark.daemon")
-    return [pid for pid in found if int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) in found]
+    pids = processes("pyspark.daemon")
+    return [pid for pid in pids if int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) in pids]
 
 
 def kill_an_executor(notes: Path) -> None:
     """One that sends, with its Python, as the end of its machine would: that would still end what it has on its way."""
     sending = {int(pid) for pid in notes.read_text().split()}
-    found = {executor: processes("pyspark.daemon", executor) for executor in processes("CoarseGrainedExecutorBackend")}
-    executor = next(executor for executor, workers in found.items() if sending & set(workers))
-    kill([executor, *found[executor]])
+    pids = {executor: processes("pyspark.daemon", executor) for executor in processes("CoarseGrainedExecutorBackend")}
+    executor = next(executor for executor, workers in pids.items() if sending & set(workers))
+    kill([executor, *pids[executor]])
 
 
 @pytest.mark.parametrize("faults", [[SLOW], ROUGH], ids=["calm", "rough"])
@@ -92,8 +92,8 @@ def test_each_has_his_own_message_and_the_python_of_the_executors_is_killed(serv
     # Longer than a claim takes: requests are in flight at every kill.
     service.begin([Fault.delay(0.1)])
     with spark_session("local[2,4]", tmp_path) as spark:
-        given = {"personal": "custom_fields", "fields": ["number"], **CALM}
-        work: Any = partial(broadcast, audience(spark, 1_000), MESSAGE, tmp_path / "run", **given)
+        options = {"personal": "custom_fields", "fields": ["number"], **CALM}
+        work: Any = partial(broadcast, audience(spark, 1_000), MESSAGE, tmp_path / "run", **options)
         report = meanwhile(work, service, lambda: kill(python_workers()))
         # Of a chunk that was not settled, of each of its users.
         judge(report, service, unknown=2 * 4 * 50, users=1_000)
@@ -223,7 +223,7 @@ def test_speculation_is_an_error_and_doubles_no_user_if_forced(service: Oracle, 
             work()
         assert service.requests == 0
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(inner, "check_spark", lambda *_: None)
+            patch.setattr(inner.preflight, "check_spark", lambda *_: None)
             work = partial(work, claims=partial(_noted, notes, tmp_path / "claims"))
             report = meanwhile(work, service, lambda: _until_speculated(service, notes))
         assert report.accepted + report.unknown == USERS

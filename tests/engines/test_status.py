@@ -25,8 +25,7 @@ from pushsdk.arrow._chunks import claim_key
 from pushsdk.claims import Claim, DirectoryClaims
 from pushsdk.emulator import Fault
 from pushsdk.spark import SparkReport, read_report
-from pushsdk.spark._claims import call_store, plant_sentinel
-from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, SendingSummary
+from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, call_store, plant_sentinel
 
 USERS, SIZE, RUN = 60, 10, "f00d"
 MESSAGE = {"title": {"en": "Hello"}}
@@ -50,7 +49,7 @@ MANIFEST = Manifest(
 
 
 class Run:
-    """A sealed run, whose plan is in two files."""
+    """A sealed run with a plan in two files."""
 
     def __init__(self, path: Path) -> None:
         self.folder = RunFolder(path)
@@ -62,17 +61,17 @@ class Run:
             {"chunk_id": f"{at:05}", "user_ids": ids[at : at + SIZE], "fields": ['{"a": 1}'] * SIZE}
             for at in range(0, USERS, SIZE)
         ]
-        for part, some in enumerate((self.chunks[:3], self.chunks[3:])):
-            pq.write_table(pa.Table.from_pylist(some, plan_schema(True)), plan / f"part-{part}.parquet")
-        self.folder.new_claims()
+        for part, chunks in enumerate((self.chunks[:3], self.chunks[3:])):
+            pq.write_table(pa.Table.from_pylist(chunks, plan_schema(True)), plan / f"part-{part}.parquet")
+        self.folder.claims.mkdir(mode=0o700)
         plant_sentinel(self.claims, RUN)
         self.folder.seal(MANIFEST)
         self.folder.new_outcomes()
 
-    def send(self, chunks: int, **given: Any) -> Counter[str]:
+    def send(self, chunks: int, **value: Any) -> Counter[str]:
         """To the first of them, as a task does that is not heard of any more."""
         plan = pa.RecordBatch.from_pylist(self.chunks[:chunks], plan_schema(True))
-        batches = push_batches([plan], MESSAGE, run=RUN, claims=self.claims, **given)
+        batches = push_batches([plan], MESSAGE, run=RUN, claims=self.claims, **value)
         return Counter(outcome for batch in batches for outcome in batch.column("outcome").to_pylist())
 
     def put(self, chunk: int, record: bytes) -> None:
@@ -101,10 +100,10 @@ def test_after_a_failed_job_the_report_shows_the_claims(run: Run, service: Oracl
     assert len(rows) == USERS
     assert [(rows[name].outcome, rows[name].status, rows[name].reason) for name in ("user-5", "user-15")] == [
         (Outcome.REJECTED, 404, "HTTP 404"),
-        (Outcome.UNKNOWN, None, "the connection broke (ClientOSError)"),
+        (Outcome.UNKNOWN, None, "the connection broke: Connection reset by peer"),
     ]
     assert (rows["user-59"].outcome, rows["user-59"].reason) == (Outcome.NOT_SENT, "not sent so far")
-    # Who was pushed is accepted, or it is unknown.
+    # A pushed user is accepted or unknown.
     accepted = {row.user_id for row in report.rows(Outcome.ACCEPTED)}
     assert {rows[name].reason for name in accepted} == {""}
     assert service.users() == dict.fromkeys(accepted | {f"user-{number}" for number in range(10, 20)}, 1)
@@ -133,7 +132,7 @@ def test_a_report_during_the_sending_is_in_use(run: Run, service: Oracle) -> Non
 
 
 def test_a_failed_later_sending_replaces_the_report_of_the_one_before(run: Run, service: Oracle) -> None:
-    run.folder.conclude(run.folder.path / "outcomes" / "0001", SendingSummary(not_sent=USERS))
+    run.folder.conclude(run.folder.path / "outcomes" / "0001", SparkReport(not_sent=USERS))
     assert read_report(run.folder.path).file
     run.folder.new_outcomes()
     run.send(6)
@@ -143,14 +142,14 @@ def test_a_failed_later_sending_replaces_the_report_of_the_one_before(run: Run, 
 def test_a_sending_that_concludes_during_the_report_is_not_taken_for_the_one_before(
     run: Run, service: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run.folder.conclude(run.folder.path / "outcomes" / "0001", SendingSummary(not_sent=USERS))
+    run.folder.conclude(run.folder.path / "outcomes" / "0001", SparkReport(not_sent=USERS))
     later, concluded = run.folder.new_outcomes(), RunFolder.concluded
     run.send(6)
 
-    def ends_then(folder: RunFolder) -> Any:
-        found = concluded(folder)
-        run.folder.conclude(later, SendingSummary(accepted=USERS))
-        return found
+    def ends_then(folder: RunFolder, manifest: Manifest) -> Any:
+        status = concluded(folder, manifest)
+        run.folder.conclude(later, SparkReport(accepted=USERS))
+        return status
 
     monkeypatch.setattr(RunFolder, "concluded", ends_then)
     assert counts(read_report(run.folder.path)) == (USERS, 0, 0, 0)
@@ -162,15 +161,15 @@ def test_a_file_is_not_a_run(tmp_path: Path) -> None:
         read_report(tmp_path / "file")
 
 
-@pytest.mark.parametrize("left", [(), ("pushsdk-claims",)], ids=["all", "the claims"])
-def test_missing_claims_are_an_error_and_are_not_created(run: Run, left: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("entries", [(), ("pushsdk-claims",)], ids=["all", "the claims"])
+def test_missing_claims_are_an_error_and_are_not_created(run: Run, entries: tuple[str, ...]) -> None:
     shutil.rmtree(run.folder.claims)
-    if left:
+    if entries:
         run.folder.claims.mkdir()
-    with pytest.raises(RunFileError, match="its claims are gone: which users were pushed is unknown") as caught:
+    with pytest.raises(RunFileError, match="its claims are gone, so which users were pushed is unknown") as excinfo:
         read_report(run.folder.path)
-    assert caught.value.outcome is Outcome.UNKNOWN
-    assert run.folder.claims.exists() is bool(left)
+    assert excinfo.value.outcome is Outcome.UNKNOWN
+    assert run.folder.claims.exists() is bool(entries)
 
 
 def test_outcomes_in_another_claim_store_are_not_guessed(run: Run) -> None:
@@ -183,9 +182,9 @@ def test_a_damaged_plan_is_an_error(run: Run) -> None:
     part = run.folder.plan(RUN) / "part-1.parquet"
     data = part.read_bytes()
     part.write_bytes(data[:-9])
-    with pytest.raises(RunFileError, match="its plan can't be read") as caught:
+    with pytest.raises(RunFileError, match="its plan can't be read") as excinfo:
         read_report(run.folder.path)
-    assert caught.value.outcome is Outcome.UNKNOWN
+    assert excinfo.value.outcome is Outcome.UNKNOWN
     part.unlink()
     with pytest.raises(RunFileError, match="files of its plan are missing"):
         read_report(run.folder.path)
@@ -203,9 +202,9 @@ def test_a_claim_with_another_content_is_an_error(run: Run, record: bytes) -> No
     run.put(2, record)
     with pytest.raises(
         RunFileError, match=r"claims can't be read: .* holds something else than it was given"
-    ) as caught:
+    ) as excinfo:
         read_report(run.folder.path)
-    assert caught.value.outcome is Outcome.UNKNOWN
+    assert excinfo.value.outcome is Outcome.UNKNOWN
 
 
 def test_without_arrow_the_extra_is_named_by_an_unfinished_run_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,8 +32,8 @@ OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own s
 async def abandoned_by(client: AsyncPushClient, events: list[Event]) -> dict[str, Outcome]:
     """Return the abandoned users with their outcomes; events and report must agree."""
     report = await client.aclose()
-    outcomes = {user: each.outcome for each in events if isinstance(each, SendAbandoned) for user in each.user_ids}
-    assert outcomes == {user: each.outcome for each in report.abandoned for user in each.user_ids}
+    outcomes = {user: event.outcome for event in events if isinstance(event, SendAbandoned) for user in event.user_ids}
+    assert outcomes == {user: event.outcome for event in report.abandoned for user in event.user_ids}
     return outcomes
 
 
@@ -51,11 +51,11 @@ async def test_cancelled_while_connecting_is_not_sent(trouble: object, injected:
     host = "localhost" if trouble is no_name else None
     async with (
         WireServer(tls=wire_tls.good() if trouble is no_handshake else None) as server,
-        trouble(server) as arrived,
+        trouble(server) as arrival,
         client_of(server, injected=injected, host=host, on_event=events.append) as client,
     ):
         call = asyncio.create_task(client.send("user", HELLO))
-        await arrived.wait()
+        await arrival.wait()
         await cancelled(call)
         assert await abandoned_by(client, events) == {"user": Outcome.NOT_SENT}
     assert server.processed == {}
@@ -65,13 +65,13 @@ async def test_cancelled_while_connecting_is_not_sent(trouble: object, injected:
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 async def test_cancelled_while_waiting_is_unknown(injected: bool, tls: bool) -> None:
     events: list[Event] = []
-    arrived, silent = reached(take, hold)
+    arrival, silent = reached(take, hold)
     async with (
         WireServer(when(always, silent), tls=wire_tls.good() if tls else None) as server,
         client_of(server, injected=injected, on_event=events.append) as client,
     ):
         call = asyncio.create_task(client.send("user", HELLO))
-        await arrived.wait()
+        await arrival.wait()
         await cancelled(call)
         assert await abandoned_by(client, events) == {"user": Outcome.UNKNOWN}
     assert server.processed == {"user": 1}
@@ -80,14 +80,14 @@ async def test_cancelled_while_waiting_is_unknown(injected: bool, tls: bool) -> 
 @OWN_OR_INJECTED
 async def test_cancelled_while_writing_is_unknown(injected: bool) -> None:
     events: list[Event] = []
-    arrived = asyncio.Event()
-    script = when(always, step(say_when(arrived), never_read))
+    arrival = asyncio.Event()
+    script = when(always, step(say_when(arrival), never_read))
     async with (
         WireServer(script) as server,
         client_of(server, injected=injected, on_event=events.append) as client,
     ):
         call = asyncio.create_task(client.send("user", ENORMOUS))
-        await arrived.wait()
+        await arrival.wait()
         await cancelled(call)
         assert await abandoned_by(client, events) == {"user": Outcome.UNKNOWN}
     assert (server.begun, server.processed) == (1, {})
@@ -96,17 +96,17 @@ async def test_cancelled_while_writing_is_unknown(injected: bool) -> None:
 @OWN_OR_INJECTED
 async def test_cancelled_while_reading_the_body_is_accepted(injected: bool) -> None:
     events: list[Event] = []
-    answered, stalling = reached(take, send(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), hold)
+    arrival, stalling = reached(take, send(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), hold)
     async with (
         WireServer(when(always, stalling)) as server,
         client_of(server, injected=injected, on_event=events.append) as client,
     ):
         call = asyncio.create_task(client.create_campaign(CampaignRequest(name="spring")))
-        await answered.wait()
+        await arrival.wait()
         for _ in range(10):
             await asyncio.sleep(0)
         await cancelled(call)
-    assert [each.attempt.outcome for each in events if isinstance(each, AttemptEnded)] == [Outcome.ACCEPTED]
+    assert [event.attempt.outcome for event in events if isinstance(event, AttemptEnded)] == [Outcome.ACCEPTED]
     assert server.processed == {"spring": 1}
 
 
@@ -120,7 +120,7 @@ async def test_a_cancellation_at_any_turn_of_the_loop_is_judged_rightly(
     injected: bool, retry: RetryPolicy, warm: bool
 ) -> None:
     events: list[Event] = []
-    ended: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     async with WireServer() as server:
         async with client_of(server, injected=injected, retry=retry, on_event=events.append) as client:
             for turns in TURNS:
@@ -133,11 +133,13 @@ async def test_a_cancellation_at_any_turn_of_the_loop_is_judged_rightly(
                 if turns != TURNS[-1]:
                     call.cancel()
                 with suppress(asyncio.CancelledError):
-                    ended[user] = (await call).outcome
-            ended |= await abandoned_by(client, events)
+                    outcomes[user] = (await call).outcome
+            outcomes |= await abandoned_by(client, events)
         await server.quiet()
-    assert ended.keys() == {f"user-{turns}" for turns in TURNS}
-    pushed = {outcome: {server.processed[user] for user in ended if ended[user] is outcome} for outcome in Outcome}
+    assert outcomes.keys() == {f"user-{turns}" for turns in TURNS}
+    pushed = {
+        outcome: {server.processed[user] for user in outcomes if outcomes[user] is outcome} for outcome in Outcome
+    }
     assert pushed[Outcome.ACCEPTED] == {1}
     assert pushed[Outcome.NOT_SENT] == {0}
     assert pushed[Outcome.UNKNOWN] <= {0, 1}
@@ -145,18 +147,18 @@ async def test_a_cancellation_at_any_turn_of_the_loop_is_judged_rightly(
 
 async def test_one_caller_of_a_shared_request_may_be_cancelled_without_the_others() -> None:
     events: list[Event] = []
-    ledger, arrived, release = Ledger(), asyncio.Event(), asyncio.Event()
+    ledger, arrival, release = Ledger(), asyncio.Event(), asyncio.Event()
 
     async def held_back(wire: Wire) -> None:
         await release.wait()
         wire.process()
         await wire.send(b"HTTP/1.1 204 No Content\r\n\r\n")
 
-    script = when(always, step(read_request, say_when(arrived), held_back))
+    script = when(always, step(read_request, say_when(arrival), held_back))
     async with WireServer(script) as server, client_of(server, on_event=events.append) as client:
         leaver = asyncio.create_task(client.send("leaver", HELLO))
         others = [asyncio.create_task(ledger.ask(client, f"user-{n}", alone=False)) for n in range(3)]
-        await arrived.wait()
+        await arrival.wait()
         await cancelled(leaver)
         release.set()
         await asyncio.gather(*others)

@@ -53,10 +53,10 @@ async def test_out_of_time_before_there_is_a_connection_is_not_sent(injected: bo
 
 @OWN_OR_INJECTED
 async def test_closing_the_client_in_flight_leaves_it_open(injected: bool) -> None:
-    arrived, silent = reached(take, hold)
+    arrival, silent = reached(take, hold)
     async with WireServer(when(always, silent)) as server, client_of(server, injected=injected) as client:
         call = asyncio.create_task(client.send("user", HELLO))
-        await arrived.wait()
+        await arrival.wait()
         report = await client.aclose(drain=0)
         with pytest.raises(OutcomeUnknownError):
             await call
@@ -64,14 +64,14 @@ async def test_closing_the_client_in_flight_leaves_it_open(injected: bool) -> No
 
 
 async def test_closing_the_injected_session_in_flight_leaves_it_open() -> None:
-    arrived, silent = reached(take, hold)
+    arrival, silent = reached(take, hold)
     async with (
         WireServer(when(always, silent)) as server,
         aiohttp.ClientSession() as session,
         client_of(server, session=session) as client,
     ):
         call = asyncio.create_task(client.send("user", HELLO))
-        await arrived.wait()
+        await arrival.wait()
         await session.close()
         with pytest.raises(OutcomeUnknownError):
             await call
@@ -85,6 +85,6 @@ async def test_nothing_is_sent_on_a_session_that_was_closed_before() -> None:
         client_of(server, session=session) as client,
     ):
         await session.close()
-        with pytest.raises(ClientClosedError) as caught:
+        with pytest.raises(ClientClosedError) as excinfo:
             await client.send("user", HELLO)
-    assert (len(caught.value.attempts), server.connections, caught.value.retryable) == (1, 0, False)
+    assert (len(excinfo.value.attempts), server.connections, excinfo.value.retryable) == (1, 0, False)

@@ -10,7 +10,7 @@ from support.wire_case import Case
 from support.wire_cases import MAJOR
 from support.wire_faults import When, first, only
 from support.wire_judge import Ledger
-from support.wire_rig import AFTER, AMONG, Rig, rigged
+from support.wire_rig import AFTER, AMONG, WireRig, rigged
 
 from pushsdk import Limits, Outcome
 
@@ -18,7 +18,7 @@ EVERY_MAJOR = pytest.mark.parametrize("case", MAJOR, ids=lambda case: case.name)
 HUNDRED, LANES = 100, 8
 
 
-async def ask_all(rig: Rig, case: Case, users: list[str], *, alone: bool = True) -> Ledger:
+async def ask_all(rig: WireRig, case: Case, users: list[str], *, alone: bool = True) -> Ledger:
     """Ask for all of them at once."""
     ledger = Ledger()
     asks = (ledger.ask(rig.client, user, campaign=case.campaign, alone=alone) for user in users)
@@ -28,11 +28,11 @@ async def ask_all(rig: Rig, case: Case, users: list[str], *, alone: bool = True)
 
 def afflicted(ledger: Ledger, case: Case) -> int:
     """Return the number of calls that failed; each must have failed as the table says."""
-    strange = [each for each in ledger.endings.values() if each.outcome is not Outcome.ACCEPTED or each.error]
-    # Where something hangs, the client's patience is short, and a busy machine may try it beside the fault too.
+    strange = [ending for ending in ledger.endings.values() if ending.outcome is not Outcome.ACCEPTED or ending.error]
+    # If something hangs, the client's timeout is short, and on a busy machine it may expire without the fault too.
     others = {Outcome.UNKNOWN} if case.hangs else set()
-    assert {each.outcome for each in strange} <= {case.outcome} | others
-    assert case.hangs or {type(each.error) for each in strange} <= {case.error}
+    assert {ending.outcome for ending in strange} <= {case.outcome} | others
+    assert case.hangs or {type(ending.error) for ending in strange} <= {case.error}
     return len(strange)
 
 
@@ -84,5 +84,5 @@ async def test_callers_of_a_shared_request_share_its_outcome(case: Case) -> None
     count = afflicted(ledger, case)
     if not case.campaign:
         assert count in ({0} if case.splits else [len(users) * hit for hit in range(2) if hit in hits(case)])
-    errors = [id(each.error) for each in ledger.endings.values() if each.error]
+    errors = [id(ending.error) for ending in ledger.endings.values() if ending.error]
     assert len(set(errors)) == len(errors), "each caller has an error of its own"

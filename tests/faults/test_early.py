@@ -21,11 +21,11 @@ from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome, OutcomeU
 from pushsdk._io import fast_post
 
 OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
-EARLY = pytest.mark.parametrize("said", [response(204), response(503), b""], ids=["204", "503", "EOF"])
+EARLY = pytest.mark.parametrize("early_bytes", [response(204), response(503), b""], ids=["204", "503", "EOF"])
 
 
 @contextmanager
-def hasty(said: bytes) -> Iterator[tuple[tuple[str, int], list[socket.socket]]]:
+def hasty(early_bytes: bytes) -> Iterator[tuple[tuple[str, int], list[socket.socket]]]:
     """A server that answers, or ends, each connection as soon as it is there; its address, and its connections."""
     listener, wires = socket.create_server(("127.0.0.1", 0)), list[socket.socket]()
     connect = aiohttp.TCPConnector._create_connection
@@ -35,7 +35,7 @@ def hasty(said: bytes) -> Iterator[tuple[tuple[str, int], list[socket.socket]]]:
         if protocol.transport.get_extra_info("peername") == listener.getsockname():
             wire, _ = listener.accept()
             wires.append(wire)
-            _ = wire.send(said) if said else wire.shutdown(socket.SHUT_WR)
+            _ = wire.send(early_bytes) if early_bytes else wire.shutdown(socket.SHUT_WR)
         return protocol
 
     aiohttp.TCPConnector._create_connection = connecting
@@ -59,9 +59,9 @@ def read_from(wire: socket.socket) -> bytes:
 
 @OWN_OR_INJECTED
 @EARLY
-async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(said: bytes, injected: bool) -> None:
+async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(early_bytes: bytes, injected: bool) -> None:
     ledger = Ledger()
-    with hasty(said) as (address, wires):
+    with hasty(early_bytes) as (address, wires):
         async with WireServer() as server, client_of(server, injected=injected, retry=RetryPolicy.none()) as client:
             with detoured(server, address, only(0)):
                 ending = await ledger.ask(client, "user")
@@ -76,15 +76,15 @@ async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(said: bytes
 @EARLY
 @pytest.mark.parametrize(("policy", "connections"), [(RetryPolicy.none(), 2), (QUICK, 4)], ids=["none", "safe"])
 async def test_a_service_that_always_answers_too_early_is_left_to_the_policy(
-    said: bytes, injected: bool, policy: RetryPolicy, connections: int
+    early_bytes: bytes, injected: bool, policy: RetryPolicy, connections: int
 ) -> None:
-    with hasty(said) as (address, wires):
+    with hasty(early_bytes) as (address, wires):
         async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
-            with detoured(server, address, always), pytest.raises(NotSentError) as caught:
+            with detoured(server, address, always), pytest.raises(NotSentError) as excinfo:
                 await client.send("user", HELLO)
         assert [read_from(wire) for wire in wires] == [b""] * connections
-    assert caught.value.retryable
-    assert len(caught.value.attempts) == policy.max_attempts
+    assert excinfo.value.retryable
+    assert len(excinfo.value.attempts) == policy.max_attempts
 
 
 async def answer_unread(requests: tuple[bool, ...], *, injected: bool = False) -> None:

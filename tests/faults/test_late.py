@@ -16,7 +16,7 @@ from support.wire_judge import HELLO, Ledger
 from support.wire_rig import client_of
 from support.wire_server import Wire, WireServer
 
-from pushsdk import Batching, Outcome, OutcomeUnknownError, Timeout
+from pushsdk import Batching, Limits, Outcome, OutcomeUnknownError, Timeout
 
 OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 LONG = 3600.0
@@ -53,10 +53,10 @@ async def test_what_has_no_answer_ends_though_the_process_is_late_again_and_agai
 
 
 async def test_a_drain_that_ends_late_takes_in_what_was_answered() -> None:
-    arrived, silent = reached(take, hold)
+    arrival, silent = reached(take, hold)
     async with WireServer(when(always, silent)) as server, client_of(server, timeout=Timeout(total=None)) as client:
         call = asyncio.create_task(client.send("user", HELLO))
-        await arrived.wait()
+        await arrival.wait()
         closing = asyncio.create_task(client.aclose(drain=1.0))
         await asyncio.sleep(0)
         (wire,) = server.open_wires
@@ -67,23 +67,23 @@ async def test_a_drain_that_ends_late_takes_in_what_was_answered() -> None:
 
 
 async def test_a_run_whose_loop_is_blocked_is_accepted_and_not_stopped(tmp_path: Path) -> None:
-    users = [f"user-{number}" for number in range(640)]
-    taken = 0
+    users = [f"user-{number}" for number in range(160)]
+    accepted = 0
 
     async def answer_all(wire: Wire) -> None:
-        nonlocal taken
-        taken += 1
-        if taken % 64 == 0:
-            for each in server.open_wires:
-                await send(response(204))(each)
+        nonlocal accepted
+        accepted += 1
+        if accepted % 4 == 0:
+            for opened in server.open_wires:
+                await send(response(204))(opened)
             await stall(wire)
 
     async with (
         WireServer(when(always, step(take, answer_all))) as server,
-        client_of(server, batching=Batching(max_users=10)) as client,
+        client_of(server, batching=Batching(max_users=10), limits=Limits(in_flight=4)) as client,
     ):
         report = await client.broadcast(users, HELLO, run=tmp_path / "run")
-    assert (report.accepted, report.stopped, len(server.processed)) == (640, None, 640)
+    assert (report.accepted, report.stopped, len(server.processed)) == (160, None, 160)
 
 
 CLIENT = """
@@ -99,7 +99,7 @@ async def main():
             except PushError as error:
                 return error.outcome
             return receipt.outcome
-        print(*await asyncio.gather(*map(send, range(20))))
+        print(*await asyncio.gather(*map(send, range(4))))
 
 asyncio.run(main())
 """
@@ -108,12 +108,12 @@ asyncio.run(main())
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped on Windows")
 async def test_a_process_that_is_stopped_for_longer_than_its_timeouts_takes_in_its_answers() -> None:
     all_taken, answer = asyncio.Event(), asyncio.Event()
-    taken = 0
+    accepted = 0
 
     async def answer_at_last(wire: Wire) -> None:
-        nonlocal taken
-        taken += 1
-        if taken == 20:
+        nonlocal accepted
+        accepted += 1
+        if accepted == 4:
             all_taken.set()
         await answer.wait()
 
@@ -126,6 +126,6 @@ async def test_a_process_that_is_stopped_for_longer_than_its_timeouts_takes_in_i
         answer.set()
         await asyncio.sleep(0.6)
         child.send_signal(signal.SIGCONT)
-        said, _ = await child.communicate()
-    assert Counter(said.split()) == {b"ACCEPTED": 20}
+        output, _ = await child.communicate()
+    assert Counter(output.split()) == {b"ACCEPTED": 4}
     assert set(server.processed.values()) == {1}

@@ -90,7 +90,7 @@ async def test_the_client_is_well_again_when_the_fault_is_over(case: Case, injec
     users = [f"user-{n}" for n in range(hits + 2)]
     async with rigged(case, first(hits), patience=AFTER, injected=injected) as rig:
         for number, user in enumerate(users):
-            # Whom the fault is over for has all the time of the world.
+            # After the fault, a generous timeout: a slow machine must not fail the test.
             timeout = None if number < hits else CALM
             await ledger.ask(rig.client, user, campaign=case.campaign, timeout=timeout)
     ledger.judge(rig.server, users)

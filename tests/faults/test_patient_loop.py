@@ -54,25 +54,25 @@ async def test_async_tests_run_on_it() -> None:
 
 async def test_a_wait_lasts_as_long_as_was_said() -> None:
     real = patient_loop.time.monotonic
-    started, began = real(), now()
+    started, start = real(), now()
     await asyncio.sleep(5 * SLICE)
-    assert now() - began >= 5 * SLICE
+    assert now() - start >= 5 * SLICE
     assert real() - started >= 5 * SLICE - 0.001
 
 
 async def test_a_stall_in_a_turn_counts_next_to_nothing(machine: Machine) -> None:
     await asyncio.sleep(0)
-    began = now()
+    start = now()
     machine.stalled += 9.0
     await asyncio.sleep(0)
-    assert now() - began <= 3 * TURN
+    assert now() - start <= 3 * TURN
 
 
 async def test_a_stall_in_a_wait_makes_it_no_shorter_on_the_clock_and_no_longer(machine: Machine) -> None:
     await asyncio.sleep(0)
-    began, machine.oversleeps = now(), 2.0
+    start, machine.oversleeps = now(), 2.0
     await asyncio.sleep(3 * SLICE)
-    assert 3 * SLICE <= now() - began < 4 * SLICE
+    assert 3 * SLICE <= now() - start < 4 * SLICE
 
 
 async def test_what_came_while_the_machine_stood_still_is_met_before_a_timer_strikes(
@@ -115,9 +115,9 @@ async def test_a_stall_in_a_long_wait_counts_a_slice_at_most(
         receiving = asyncio.ensure_future(loop.sock_recv(left, 1))
         await asyncio.sleep(0)
         right.send(b"x")
-        began, machine.oversleeps = now(), 90.0
+        start, machine.oversleeps = now(), 90.0
         await receiving
-    assert now() - began < 2 * SLICE
+    assert now() - start < 2 * SLICE
 
 
 async def test_a_timer_strikes_though_the_loop_is_never_idle() -> None:
@@ -129,8 +129,8 @@ async def test_a_timer_strikes_though_the_loop_is_never_idle() -> None:
 
 async def test_another_thread_wakes_it_in_the_middle_of_a_wait() -> None:
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
-    began = now()
+    start = now()
     await asyncio.to_thread(loop.call_soon_threadsafe, woken.set)
     async with asyncio.timeout(60):
         await woken.wait()
-    assert now() - began < 30
+    assert now() - start < 30

@@ -54,9 +54,9 @@ async def one_lane(server: WireServer, queue: Queue) -> AsyncIterator[tuple[Asyn
 
 async def test_no_place_in_the_pool_is_not_sent() -> None:
     async with WireServer(when(always, HELD)) as server, one_lane(server, Queue(1)) as (client, _):
-        with pytest.raises(NotSentError) as caught:
+        with pytest.raises(NotSentError) as excinfo:
             await client.send("user", HELLO)
-    assert len(caught.value.attempts) == QUICK.max_attempts
+    assert len(excinfo.value.attempts) == QUICK.max_attempts
     assert server.processed == {"holder": 1}
 
 

@@ -73,11 +73,11 @@ async def push_group(client: AsyncPushClient, ledger: Ledger, group: list[str]) 
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_calls_of_shared_requests_get_the_true_outcome_of_each_user(seed: int) -> None:
-    draw, ledger, left, groups = random.Random(seed), Ledger(), list(USERS), []
-    while left:
+    draw, ledger, waiting, groups = random.Random(seed), Ledger(), list(USERS), []
+    while waiting:
         size = draw.randint(1, 6)
-        groups.append(left[:size])
-        left = left[size:]
+        groups.append(waiting[:size])
+        waiting = waiting[size:]
     async with (
         bad_weather(seed + 20) as server,
         client_of(server, retry=QUICK, timeout=WEATHERED, limits=Limits(in_flight=2)) as client,

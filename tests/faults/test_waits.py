@@ -40,12 +40,12 @@ class Stopwatch:
 async def test_a_wait_that_the_call_has_no_time_for_ends_it_at_once(status: int, header: object) -> None:
     value = http_date(3600) if header == "date" else header
     async with throttling(status, value) as server, client_of(server, timeout=SHORT) as client:
-        with Stopwatch() as watch, pytest.raises(RateLimitedError) as caught:
+        with Stopwatch() as watch, pytest.raises(RateLimitedError) as excinfo:
             await client.send("user", HELLO)
     assert watch.seconds < AT_ONCE
-    assert (caught.value.outcome, caught.value.status, len(caught.value.attempts)) == (Outcome.REJECTED, status, 1)
+    assert (excinfo.value.outcome, excinfo.value.status, len(excinfo.value.attempts)) == (Outcome.REJECTED, status, 1)
     # A date is compared with the wall clock, which runs on while the machine stands still.
-    assert caught.value.retry_after == pytest.approx(
+    assert excinfo.value.retry_after == pytest.approx(
         3600 if header == "date" else header, abs=60 if header == "date" else 0
     )
     assert (server.begun, server.processed) == (1, {})
@@ -58,18 +58,18 @@ async def test_a_wait_above_the_policys_limit_ends_the_call_at_once(header: int)
         throttling(429, header) as server,
         client_of(server, retry=policy, timeout=Timeout(total=9.0)) as client,
     ):
-        with Stopwatch() as watch, pytest.raises(RateLimitedError) as caught:
+        with Stopwatch() as watch, pytest.raises(RateLimitedError) as excinfo:
             await client.send("user", HELLO)
     assert watch.seconds < AT_ONCE
-    assert (caught.value.retry_after, server.begun) == (header, 1)
+    assert (excinfo.value.retry_after, server.begun) == (header, 1)
 
 
 async def test_the_service_is_given_the_second_it_asked_for() -> None:
     async def push(status: int) -> tuple[float, dict[str, int]]:
         async with throttling(status, 1, first(1)) as server, client_of(server, timeout=Timeout(total=9.0)) as client:
             await client.send("user", HELLO)
-        asked, asked_again = server.requests
-        return asked_again.at - asked.at, dict(server.processed)
+        throttled, retried = server.requests
+        return retried.at - throttled.at, dict(server.processed)
 
     for waited, processed in await asyncio.gather(push(429), push(503)):
         assert waited >= 1.0
@@ -80,10 +80,10 @@ async def test_the_whole_client_waits_and_fails_calls_that_cannot() -> None:
     async with throttling(429, 30, first(1)) as server, client_of(server, timeout=SHORT) as client:
         with pytest.raises(RateLimitedError):
             await client.send("first", HELLO)
-        with Stopwatch() as watch, pytest.raises(NotSentError) as caught:
+        with Stopwatch() as watch, pytest.raises(NotSentError) as excinfo:
             await client.send("second", HELLO)
     assert watch.seconds < AT_ONCE
-    assert caught.value.retry_after == pytest.approx(30, abs=1)
+    assert excinfo.value.retry_after == pytest.approx(30, abs=1)
     assert (server.begun, server.processed) == (1, {})
 
 
@@ -109,6 +109,7 @@ async def test_an_outage_is_not_stormed() -> None:
     async with throttling(429, 0) as server, client_of(server, retry=QUICK) as client:
         await asyncio.gather(*(ledger.ask(client, user) for user in users))
     ledger.judge(server, users)
-    assert ledger.count == {Outcome.REJECTED: len(users)}
-    # 500 tokens at 5 each: a hundred repeats for the whole client, and then none.
-    assert server.begun == len(users) + 100
+    # What the client still holds back at a call's deadline was never sent.
+    assert set(ledger.count) <= {Outcome.REJECTED, Outcome.NOT_SENT}
+    # 500 tokens at 5 each: a hundred repeats for the whole client at most.
+    assert server.begun <= len(users) + 100

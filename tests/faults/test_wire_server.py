@@ -61,7 +61,7 @@ async def test_a_good_server_keeps_true_books() -> None:
     assert (server.connections, server.begun, len(server.requests)) == (1, 3, 3)
     assert server.requests[0].path == "/ext/api/v1/push"
     assert server.api_keys == {"key"}
-    assert server.bytes_received == sum(len(each.head) + len(each.body) for each in server.requests)
+    assert server.bytes_received == sum(len(request.head) + len(request.body) for request in server.requests)
 
 
 async def test_a_good_server_creates_campaigns_over_tls() -> None:
@@ -86,10 +86,10 @@ BREAKS: dict[str, tuple[Step, type[Exception], int, int]] = {
 }
 
 
-@pytest.mark.parametrize("what", BREAKS)
+@pytest.mark.parametrize("name", BREAKS)
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
-async def test_a_break_is_seen_by_the_client_and_kept_in_the_books(what: str, tls: bool) -> None:
-    does, error, whole, processed = BREAKS[what]
+async def test_a_break_is_seen_by_the_client_and_kept_in_the_books(name: str, tls: bool) -> None:
+    does, error, whole, processed = BREAKS[name]
     context = wire_tls.good() if tls else None
     async with WireServer(when(always, does), tls=context) as server, aiohttp.ClientSession() as session:
         with pytest.raises(error):
@@ -108,9 +108,9 @@ async def test_a_connection_can_end_on_accept(ending: object) -> None:
     assert not server.requests
 
 
-@pytest.mark.parametrize("what", [*UNREADABLE, *HIDDEN])
-async def test_an_unreadable_answer_looks_like_a_false_400_or_a_timeout(what: str) -> None:
-    script = when(always, answering({**UNREADABLE, **HIDDEN}[what], processed=True))
+@pytest.mark.parametrize("name", [*UNREADABLE, *HIDDEN])
+async def test_an_unreadable_answer_looks_like_a_false_400_or_a_timeout(name: str) -> None:
+    script = when(always, answering({**UNREADABLE, **HIDDEN}[name], processed=True))
     async with WireServer(script) as server, aiohttp.ClientSession() as session:
         with pytest.raises((aiohttp.ClientResponseError, TimeoutError)):
             await push(session, server, timeout=TIGHT)
@@ -133,10 +133,10 @@ def test_a_mixed_script_is_the_same_for_the_same_seed() -> None:
 LOOKUPS = [("fail", aiohttp.ClientConnectorDNSError), ("hang", TimeoutError)]
 
 
-@pytest.mark.parametrize(("how", "error"), LOOKUPS)
-async def test_a_lookup_can_fail_or_hang_and_then_work(how: str, error: type[Exception]) -> None:
+@pytest.mark.parametrize(("mode", "error"), LOOKUPS)
+async def test_a_lookup_can_fail_or_hang_and_then_work(mode: str, error: type[Exception]) -> None:
     async with WireServer() as server, aiohttp.ClientSession() as session:
-        with lookups(how, only(0), hang=0.15):
+        with lookups(mode, only(0), hang=0.15):
             base = server.base_url.replace("127.0.0.1", "push.test")
             with pytest.raises(error):
                 await push(session, server, base=base, timeout=TIGHT)
@@ -185,14 +185,14 @@ async def test_a_mistake_in_a_script_is_not_swallowed() -> None:
 
 
 async def test_leaving_ends_every_connection_at_once() -> None:
-    arrived = asyncio.Event()
+    arrival = asyncio.Event()
 
     async def note(_wire: object) -> None:
-        arrived.set()
+        arrival.set()
 
     async with aiohttp.ClientSession() as session:
         async with WireServer(when(always, step(note, hold))) as server:
             pending = asyncio.create_task(push(session, server))
-            await arrived.wait()
+            await arrival.wait()
         with pytest.raises(aiohttp.ClientConnectionError):
             await pending

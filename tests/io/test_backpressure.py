@@ -32,9 +32,9 @@ async def test_a_full_queue_raises_at_once_if_configured() -> None:
         await turns()
         tasks.append(start(client.send(["b", "c"], OTHER)))
         await turns()
-        with pytest.raises(QueueFullError) as caught:
+        with pytest.raises(QueueFullError) as excinfo:
             await client.send("d", OTHER)
-        assert (caught.value.outcome, caught.value.user_ids) == (Outcome.NOT_SENT, ("d",))
+        assert (excinfo.value.outcome, excinfo.value.user_ids) == (Outcome.NOT_SENT, ("d",))
         await asyncio.gather(*tasks)
         assert isinstance(await client.send("d", OTHER), Receipt)
     assert service.processed["d"] == 1
@@ -126,8 +126,8 @@ async def test_a_dedupe_key_of_another_payload_after_the_wait_for_room_leaves_no
         await client.send("z", MESSAGE, idempotency_key="job")
         tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
         await turns()
-        again, other = [start(client.send("z", text, idempotency_key="job")) for text in (MESSAGE, OTHER)]
-        assert (await again).already_accepted == 1
+        later_calls, other = [start(client.send("z", text, idempotency_key="job")) for text in (MESSAGE, OTHER)]
+        assert (await later_calls).already_accepted == 1
         assert isinstance(await outcome_of(other), ValidationError)
         await asyncio.gather(*tasks)
         await client.flush()
@@ -246,13 +246,13 @@ async def test_a_call_that_was_let_in_while_the_client_closes_and_lingers_is_end
 @virtual
 async def test_an_observer_remembers_the_caller_from_before_the_wait_for_room() -> None:
     async with client_of(FakeService(), limits=Limits(in_flight=1, queued_users=1)) as client:
-        coalescer, seen = client._engine.queue, list[float]()
+        coalescer, times = client._engine.queue, list[float]()
         tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
         await turns()
-        coalescer._observer = SimpleNamespace(caller=lambda at: seen.append(at) or at, dequeued=lambda *_: None)
+        coalescer._observer = SimpleNamespace(caller=lambda at: times.append(at) or at, dequeued=lambda *_: None)
         tasks.append(start(client.send("c", titled(0))))
         await asyncio.gather(*tasks)
-    assert len(seen) == 1
+    assert len(times) == 1
 
 
 @virtual
@@ -277,9 +277,9 @@ async def test_a_call_that_waits_for_admission_behind_a_patient_one_ends_when_th
         before = now()
         error = await outcome_of(start(client.send("impatient", {"title": {"en": "y"}}, timeout=5.0)))
         assert isinstance(error, NotSentError)
-        ended, told = now(), error.retry_after
+        end, delay = now(), error.retry_after
         await asyncio.gather(*tasks)
-    assert (ended, told) == pytest.approx((before + 0.1, 20.0))
+    assert (end, delay) == pytest.approx((before + 0.1, 20.0))
 
 
 @virtual
@@ -291,9 +291,9 @@ async def test_a_call_that_comes_to_a_full_queue_during_a_pause_too_long_for_it_
         before = now()
         error = await outcome_of(start(client.send("impatient", MESSAGE, timeout=5.0)))
         assert isinstance(error, NotSentError)
-        ended, told = now(), error.retry_after
+        end, delay = now(), error.retry_after
         await asyncio.gather(*tasks)
-    assert (ended, told) == pytest.approx((before, 19.0 + LATENCY))
+    assert (end, delay) == pytest.approx((before, 19.0 + LATENCY))
 
 
 @virtual
@@ -305,9 +305,9 @@ async def test_a_call_that_comes_in_a_pause_too_long_for_it_does_not_linger() ->
         before = now()
         error = await outcome_of(start(client.send("impatient", MESSAGE, timeout=5.0)))
         assert isinstance(error, NotSentError)
-        ended, told = now(), error.retry_after
+        end, delay = now(), error.retry_after
         await patient
-    assert (ended, told) == pytest.approx((before, 19.5 + LATENCY))
+    assert (end, delay) == pytest.approx((before, 19.5 + LATENCY))
 
 
 @virtual
@@ -319,9 +319,9 @@ async def test_calls_that_gave_up_waiting_for_room_are_forgotten() -> None:
         short = start(client.send("c", OTHER, timeout=5.0))
         await turns()
         for _ in range(3):
-            gone = [start(client.send(f"gone-{number}", OTHER)) for number in range(600)]
+            expired = [start(client.send(f"gone-{number}", OTHER)) for number in range(600)]
             await turns()
-            for task in gone:
+            for task in expired:
                 task.cancel()
             await turns()
         before = now()

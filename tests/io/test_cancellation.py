@@ -28,14 +28,14 @@ OTHER = {"title": {"en": "Other"}}
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
 
-def abandoned(told: list[Event]) -> dict[str, Outcome]:
+def abandoned(events: list[Event]) -> dict[str, Outcome]:
     """Return the outcome that SendAbandoned reported for each user; every user is reported once."""
-    ended: dict[str, Outcome] = {}
-    for event in told:
+    outcomes: dict[str, Outcome] = {}
+    for event in events:
         if isinstance(event, SendAbandoned):
-            assert not ended.keys() & set(event.user_ids), "a user was told of twice"
-            ended |= dict.fromkeys(event.user_ids, event.outcome)
-    return ended
+            assert not outcomes.keys() & set(event.user_ids), "a user was told of twice"
+            outcomes |= dict.fromkeys(event.user_ids, event.outcome)
+    return outcomes
 
 
 async def cancel(task: asyncio.Task[object]) -> None:
@@ -55,27 +55,29 @@ def at_most_ten(request: Request) -> object:
 
 @virtual
 async def test_a_call_cancelled_before_the_flush_removes_its_users_and_is_reported_once() -> None:
-    service, told = FakeService(), list[Event]()
-    async with client_of(service, batching=Batching(linger=1.0), on_event=told.append) as client:
+    service, events = FakeService(), list[Event]()
+    async with client_of(service, batching=Batching(linger=1.0), on_event=events.append) as client:
         task = start(client.send("a", MESSAGE))
         await turns()
         await cancel(task)
         assert idle(client)
         assert client.stats().abandoned == 1
-        assert abandoned(told) == {"a": Outcome.NOT_SENT}
+        assert abandoned(events) == {"a": Outcome.NOT_SENT}
     assert service.requests == []
 
 
 @virtual
 async def test_a_cancelled_call_that_was_split_tells_the_truth_about_the_half_that_was_accepted() -> None:
-    service, told = FakeService(answer(413), answer(), hang()), list[Event]()
-    async with client_of(service, on_event=told.append) as client:
+    service, events = FakeService(answer(413), answer(), hang()), list[Event]()
+    async with client_of(service, on_event=events.append) as client:
         task = start(client.send(MANY, MESSAGE))
         await asyncio.sleep(1.0)
         await cancel(task)
         assert idle(client)
     assert sum(service.processed.values()) == 20
-    assert abandoned(told) == {user: Outcome.ACCEPTED if service.processed[user] else Outcome.UNKNOWN for user in MANY}
+    assert abandoned(events) == {
+        user: Outcome.ACCEPTED if service.processed[user] else Outcome.UNKNOWN for user in MANY
+    }
 
 
 @virtual
@@ -98,7 +100,7 @@ async def test_a_call_sent_in_pieces_and_cancelled_before_they_start_gives_its_p
         await learn(client)
         before = len(service.requests)
         task = start(client.send(MANY, MESSAGE))
-        # One turn to look who comes along, one to start: the pieces have their tasks, which did not run yet.
+        # One turn to collect the batch, one to start: the parts have their tasks, which did not run yet.
         await turns(2)
         assert len(service.requests) == before
         await cancel(task)
@@ -133,29 +135,29 @@ SCENES: dict[str, tuple[dict[str, object], list[Behaviour]]] = {
 async def test_a_call_cancelled_at_any_moment_leaves_nothing_and_is_reported_correctly(scene: str, which: int) -> None:
     settings, script = SCENES[scene]
     for moment in range(30):
-        service, told = FakeService(*script), list[Event]()
+        service, events = FakeService(*script), list[Event]()
         options = {name: value(service) if value is key_of else value for name, value in settings.items()}
-        async with client_of(service, on_event=told.append, **options) as client:
+        async with client_of(service, on_event=events.append, **options) as client:
             calls = [["a"], MANY[:7], ["c"]]
             tasks = [start(client.send(users, MESSAGE)) for users in calls]
             await turns(min(moment, 9))
             await asyncio.sleep(max(0, moment - 9) * 0.0051)
             tasks[which].cancel()
-            ended = [await outcome_of(task) for task in tasks]
+            outcomes = [await outcome_of(task) for task in tasks]
             await client.flush()
             await turns()
             assert idle(client), f"cancelled at moment {moment}"
-            ends = abandoned(told)
-            for users, end in zip(calls, ended, strict=True):
+            ends = abandoned(events)
+            for users, end in zip(calls, outcomes, strict=True):
                 for user in users:
                     if isinstance(end, asyncio.CancelledError):
                         outcome = ends[user]
                     else:
                         outcome = end.outcomes[user] if isinstance(end, PartialError) else end.outcome
-                    taken = service.processed[user]
+                    count = service.processed[user]
                     assert (
-                        taken
-                        == {Outcome.ACCEPTED: 1, Outcome.REJECTED: 0, Outcome.NOT_SENT: 0}.get(outcome, taken)
+                        count
+                        == {Outcome.ACCEPTED: 1, Outcome.REJECTED: 0, Outcome.NOT_SENT: 0}.get(outcome, count)
                         <= 1
                     )
 
@@ -167,13 +169,13 @@ async def test_a_call_cancelled_while_its_answer_is_read_ended_as_its_status_say
         request.respond(401)
         await asyncio.get_running_loop().create_future()
 
-    told = list[Event]()
-    async with client_of(FakeService(slow_body), on_event=told.append) as client:
+    events = list[Event]()
+    async with client_of(FakeService(slow_body), on_event=events.append) as client:
         task = start(client.send("a", MESSAGE))
         await turns()
         await cancel(task)
         assert idle(client)
-    assert abandoned(told) == {"a": Outcome.REJECTED}
+    assert abandoned(events) == {"a": Outcome.REJECTED}
 
 
 @virtual
@@ -199,12 +201,12 @@ async def test_whatever_becomes_of_a_send_its_task_can_be_collected(calls: int, 
             for task in tasks:
                 task.cancel()
         await asyncio.wait(tasks)
-        kept = [weakref.ref(task) for task in tasks]
+        references = [weakref.ref(task) for task in tasks]
         tasks.clear()
         task = None
         await asyncio.sleep(2.0)
         gc.collect()
-        assert [reference() for reference in kept] == [None] * calls
+        assert [reference() for reference in references] == [None] * calls
 
 
 @virtual
@@ -238,8 +240,8 @@ async def test_who_is_cancelled_as_its_batch_gets_a_place_does_not_give_that_awa
 
 @virtual
 async def test_a_cancelled_call_that_a_close_finds_in_the_queue_is_reported_once() -> None:
-    service, told = FakeService(then=hang()), []
-    client = client_of(service, limits=Limits(in_flight=1), on_event=told.append)
+    service, events = FakeService(then=hang()), []
+    client = client_of(service, limits=Limits(in_flight=1), on_event=events.append)
     busy = start(client.send("a", MESSAGE))
     await turns()
     queued = start(client.send("b", OTHER))
@@ -249,6 +251,6 @@ async def test_a_cancelled_call_that_a_close_finds_in_the_queue_is_reported_once
     client._engine.queue.close()
     report = await client.aclose(drain=0.0)
     assert isinstance(await outcome_of(queued), asyncio.CancelledError)
-    assert [event.user_ids for event in told if isinstance(event, SendAbandoned)] == [("b",)]
+    assert [event.user_ids for event in events if isinstance(event, SendAbandoned)] == [("b",)]
     assert [event.outcome for event in report.abandoned] == [Outcome.NOT_SENT]
     await asyncio.gather(busy, return_exceptions=True)

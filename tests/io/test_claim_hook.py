@@ -17,7 +17,7 @@ from pushsdk._core.address import HeaderSecret
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Evidence, Failure, Outcome, judge
 from pushsdk._io.fast_post import Claim
-from pushsdk._io.transport import AiohttpTransport
+from pushsdk._io.transport import AiohttpTransport, TransportSettings
 
 KEY = HeaderSecret("key")
 BODY = b'{"userIds":["a","b"],"message":{}}'
@@ -55,9 +55,7 @@ async def transport(request: pytest.FixtureRequest, server: WireServer) -> Async
 
 
 def transport_to(base_url: str, session: aiohttp.ClientSession | None = None) -> AiohttpTransport:
-    return AiohttpTransport(
-        base_url, headers={}, key=KEY, session=session, limit=4, keepalive=4.0, ssl=True, proxy=None
-    )
+    return AiohttpTransport(TransportSettings(base_url=base_url, session=session), key=KEY, limit=4)
 
 
 async def post(transport: AiohttpTransport, claim: Claim | None, evidence: Evidence | None = None) -> Evidence:

@@ -201,8 +201,8 @@ async def test_each_waiter_gets_its_own_exception() -> None:
 @pytest.mark.parametrize("linger", [0.0, 1.0])
 @virtual
 async def test_a_caller_cancelled_before_the_flush_takes_only_its_own_users_out(linger: float) -> None:
-    service, told = FakeService(), list[Any]()
-    async with client_of(service, batching=Batching(linger=linger), on_event=told.append) as client:
+    service, events = FakeService(), list[Any]()
+    async with client_of(service, batching=Batching(linger=linger), on_event=events.append) as client:
         tasks = [start(client.send(user, MESSAGE)) for user in "abc"]
         await turns(1)
         tasks[0].cancel()
@@ -210,13 +210,13 @@ async def test_a_caller_cancelled_before_the_flush_takes_only_its_own_users_out(
     assert isinstance(results[0], asyncio.CancelledError)
     assert [type(result) for result in results[1:]] == [Receipt, Receipt]
     assert service.sent == [("b", "c")]
-    assert [event.user_ids for event in told if isinstance(event, SendAbandoned)] == [("a",)]
+    assert [event.user_ids for event in events if isinstance(event, SendAbandoned)] == [("a",)]
 
 
 @virtual
 async def test_a_caller_cancelled_on_a_shared_request_only_stops_waiting() -> None:
-    service, told = FakeService(answer(after=1.0)), list[Any]()
-    async with client_of(service, on_event=told.append) as client:
+    service, events = FakeService(answer(after=1.0)), list[Any]()
+    async with client_of(service, on_event=events.append) as client:
         tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
         await asyncio.sleep(0.1)
         tasks[0].cancel()
@@ -225,7 +225,7 @@ async def test_a_caller_cancelled_on_a_shared_request_only_stops_waiting() -> No
         assert isinstance(await outcome_of(tasks[1]), Receipt)
         assert idle(client)
     assert service.processed == {"a": 1, "b": 1}
-    abandoned = [event for event in told if isinstance(event, SendAbandoned)]
+    abandoned = [event for event in events if isinstance(event, SendAbandoned)]
     assert [(event.user_ids, event.outcome.value) for event in abandoned] == [(("a",), "ACCEPTED")]
 
 
@@ -273,4 +273,4 @@ async def test_batches_that_waited_for_a_slot_leave_no_object_behind() -> None:
             *(client.send(user, {"title": {"en": f"Hello {number % 3}"}}) for number, user in enumerate("abcdefgh"))
         )
     gc.collect()
-    assert not [thing for thing in gc.get_objects() if isinstance(thing, QueuedBatch)]
+    assert not [item for item in gc.get_objects() if isinstance(item, QueuedBatch)]

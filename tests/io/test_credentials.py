@@ -95,13 +95,13 @@ async def test_a_callable_that_gives_no_key_makes_the_call_not_sent_without_show
 ) -> None:
     service = FakeService()
     async with client_of(service, api_key=source) as client:
-        with pytest.raises(NotSentError) as caught:
+        with pytest.raises(NotSentError) as excinfo:
             await client.send("a", MESSAGE)
         assert idle(client)
     assert service.requests == []
-    assert len(caught.value.attempts) == 4
-    assert reason in str(caught.value)
-    assert "must-not-show" not in f"{caught.value!r}{caught.value.__cause__!r}{caught.value.__context__!r}"
+    assert len(excinfo.value.attempts) == 4
+    assert reason in str(excinfo.value)
+    assert "must-not-show" not in f"{excinfo.value!r}{excinfo.value.__cause__!r}{excinfo.value.__context__!r}"
 
 
 @pytest.mark.parametrize("patience", [Timeout(total=1.0), Timeout(total=1.0, attempt=0.3)])
@@ -119,12 +119,12 @@ async def test_a_callable_that_hangs_makes_the_call_not_sent_within_the_deadline
 @virtual
 async def test_a_callable_that_hangs_is_ended_by_the_close_and_by_a_cancellation() -> None:
     client = client_of(FakeService(), api_key=hangs)
-    ended, cancelled = start(client.send("a", MESSAGE)), start(client.send("b", {"title": {"en": "x"}}))
+    closed_call, cancelled = start(client.send("a", MESSAGE)), start(client.send("b", {"title": {"en": "x"}}))
     await turns()
     cancelled.cancel()
     assert isinstance(await outcome_of(cancelled), asyncio.CancelledError)
     report = await client.aclose(drain=0.0)
-    assert isinstance(await outcome_of(ended), NotSentError)
+    assert isinstance(await outcome_of(closed_call), NotSentError)
     assert (report.not_sent, report.abandoned[0].outcome) == (("a",), Outcome.NOT_SENT)
 
 
@@ -149,10 +149,10 @@ async def test_a_401_after_which_there_is_no_key_any_more_is_rejected() -> None:
 
 @virtual
 async def test_a_401_after_which_the_callable_hangs_is_rejected_at_the_deadline() -> None:
-    asked = itertools.count()
+    calls = itertools.count()
 
     async def key() -> str:
-        return "key" if next(asked) == 0 else await hangs()
+        return "key" if next(calls) == 0 else await hangs()
 
     service = FakeService(then=answer(401))
     async with client_of(service, api_key=key) as client:
@@ -168,11 +168,11 @@ async def test_a_rotated_key_is_free_of_attempts_and_budget_and_is_used_once() -
     keys = (f"key-{number}" for number in itertools.count())
     service = FakeService(answer(401), hang())
     async with client_of(service, api_key=lambda: next(keys), retry=NONE) as client:
-        with pytest.raises(OutcomeUnknownError) as caught:
+        with pytest.raises(OutcomeUnknownError) as excinfo:
             await client.send("a", MESSAGE)
         assert client.stats().retry_tokens == 500
         assert isinstance(await client.send("b", MESSAGE), Receipt)
-    assert [attempt.status for attempt in caught.value.attempts] == [401, None]
+    assert [attempt.status for attempt in excinfo.value.attempts] == [401, None]
 
 
 def test_credentials_are_not_shown_and_not_pickled() -> None:
@@ -182,9 +182,3 @@ def test_credentials_are_not_shown_and_not_pickled() -> None:
         pickle.dumps(credentials)
     with pytest.raises(ConfigurationError):
         Credentials("")
-
-
-@virtual
-async def test_a_fixed_key_is_what_is_asked_for() -> None:
-    credentials = Credentials("secret-key")
-    assert await credentials.ask() is credentials.fixed

@@ -131,8 +131,8 @@ async def test_without_a_total_there_is_no_deadline() -> None:
 
 @virtual
 async def test_a_shared_request_runs_until_the_latest_deadline_of_its_callers() -> None:
-    service, told = FakeService(answer(after=2.0), hang()), list[Event]()
-    async with client_of(service, limits=Limits(in_flight=1), timeout=1.5, on_event=told.append) as client:
+    service, events = FakeService(answer(after=2.0), hang()), list[Event]()
+    async with client_of(service, limits=Limits(in_flight=1), timeout=1.5, on_event=events.append) as client:
         busy = start(client.send("busy", OTHER, timeout=5.0))
         await asyncio.sleep(1.0)
         early = start(client.send("early", MESSAGE))
@@ -146,14 +146,14 @@ async def test_a_shared_request_runs_until_the_latest_deadline_of_its_callers() 
         assert before + 1.5 <= now() <= before + 1.5 + GRACE
         await busy
         assert idle(client)
-    ended = [(event.user_ids, event.outcome) for event in told if isinstance(event, SendAbandoned)]
-    assert (("early",), Outcome.UNKNOWN) in ended
+    deadline = [(event.user_ids, event.outcome) for event in events if isinstance(event, SendAbandoned)]
+    assert (("early",), Outcome.UNKNOWN) in deadline
 
 
 @virtual
 async def test_an_expired_call_is_unknown_and_its_end_is_reported_later() -> None:
-    service, told = FakeService(answer(after=0.5), answer(after=1.9)), list[Event]()
-    async with client_of(service, limits=Limits(in_flight=1), timeout=2.2, on_event=told.append) as client:
+    service, events = FakeService(answer(after=0.5), answer(after=1.9)), list[Event]()
+    async with client_of(service, limits=Limits(in_flight=1), timeout=2.2, on_event=events.append) as client:
         busy = start(client.send("busy", OTHER, timeout=5.0))
         await turns()
         early = start(client.send(["early", "bird"], MESSAGE))
@@ -163,19 +163,19 @@ async def test_an_expired_call_is_unknown_and_its_end_is_reported_later() -> Non
         assert (type(error), error.user_ids) == (OutcomeUnknownError, ("early", "bird"))
         assert isinstance(await outcome_of(later), Receipt)
         await busy
-    ended = [(event.user_ids, event.outcome) for event in told if isinstance(event, SendAbandoned)]
-    assert ended == [(("early", "bird"), Outcome.ACCEPTED)]
+    deadline = [(event.user_ids, event.outcome) for event in events if isinstance(event, SendAbandoned)]
+    assert deadline == [(("early", "bird"), Outcome.ACCEPTED)]
 
 
 @virtual
 async def test_calls_of_a_shared_request_that_ends_at_their_deadline_get_its_outcome() -> None:
-    service, told = FakeService(then=hang(connecting=True)), list[Event]()
-    async with client_of(service, on_event=told.append) as client:
+    service, events = FakeService(then=hang(connecting=True)), list[Event]()
+    async with client_of(service, on_event=events.append) as client:
         tasks = [start(client.send(user, MESSAGE, timeout=1.0)) for user in "ab"]
         errors = [await outcome_of(task) for task in tasks]
     assert [error.outcome for error in errors] == [Outcome.NOT_SENT] * 2
     assert [len(error.attempts) for error in errors] == [1, 1]
-    assert not any(isinstance(event, SendAbandoned) for event in told)
+    assert not any(isinstance(event, SendAbandoned) for event in events)
 
 
 @virtual
@@ -186,9 +186,9 @@ async def test_calls_of_a_shared_request_with_nearly_equal_deadlines_get_its_out
         for number in range(20):
             tasks.append(start(client.send(f"user-{number}", MESSAGE)))
             await asyncio.sleep(0.00019)
-        ended = asyncio.get_running_loop().time() + 1.0
+        deadline = asyncio.get_running_loop().time() + 1.0
         errors = [await outcome_of(task) for task in tasks]
-        assert asyncio.get_running_loop().time() <= ended + GRACE
+        assert asyncio.get_running_loop().time() <= deadline + GRACE
     assert [error.outcome for error in errors] == [Outcome.NOT_SENT] * 20
 
 

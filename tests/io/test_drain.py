@@ -97,8 +97,10 @@ async def test_pieces_of_a_split_that_have_not_left_do_not_leave_after_the_close
     assert asyncio.get_running_loop().time() == before
     assert len(service.requests) == 5
     assert (len(report.unknown), len(report.rejected)) == (4, 4)
-    ended = [type(await outcome_of(task)) for task in tasks]
-    assert sorted(kind.__name__ for kind in ended) == [OutcomeUnknownError.__name__] * 4 + [RejectedError.__name__] * 4
+    outcomes = [type(await outcome_of(task)) for task in tasks]
+    assert (
+        sorted(kind.__name__ for kind in outcomes) == [OutcomeUnknownError.__name__] * 4 + [RejectedError.__name__] * 4
+    )
 
 
 @virtual
@@ -129,8 +131,8 @@ async def test_what_ends_within_the_drain_is_reported_as_it_ended() -> None:
     await turns()
     report = await client.aclose(drain=1.0)
     assert (report.accepted, report.rejected, report.not_sent, report.unknown) == (("a",), ("b",), (), ("c",))
-    ended = [type(await outcome_of(task)).__name__ for task in tasks]
-    assert ended == ["Receipt", "AuthenticationError", "OutcomeUnknownError"]
+    outcomes = [type(await outcome_of(task)).__name__ for task in tasks]
+    assert outcomes == ["Receipt", "AuthenticationError", "OutcomeUnknownError"]
 
 
 @virtual

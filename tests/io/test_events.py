@@ -26,12 +26,12 @@ from pushsdk import (
 
 @virtual
 async def test_attempts_retries_and_pauses_are_reported_in_order() -> None:
-    told = list[Any]()
+    events = list[Any]()
     service = FakeService(answer(429, {"Retry-After": "2"}))
-    async with client_of(service, on_event=told.append) as client:
+    async with client_of(service, on_event=events.append) as client:
         await client.send(["a", "b"], MESSAGE)
-    assert [type(event) for event in told] == [ClientPaused, AttemptEnded, RetryScheduled, AttemptEnded]
-    paused, first, retry, second = told
+    assert [type(event) for event in events] == [ClientPaused, AttemptEnded, RetryScheduled, AttemptEnded]
+    paused, first, retry, second = events
     assert paused.seconds == 2.0
     assert (first.endpoint, first.users, first.number, first.attempt.status) == ("push", 2, 1, 429)
     assert (retry.number, retry.attempt) == (1, first.attempt)
@@ -41,42 +41,42 @@ async def test_attempts_retries_and_pauses_are_reported_in_order() -> None:
 
 @virtual
 async def test_a_retry_after_of_zero_is_no_pause() -> None:
-    told = list[Any]()
-    async with client_of(FakeService(answer(429, {"Retry-After": "0"})), on_event=told.append) as client:
+    events = list[Any]()
+    async with client_of(FakeService(answer(429, {"Retry-After": "0"})), on_event=events.append) as client:
         await client.send("a", MESSAGE)
-    assert not any(isinstance(event, ClientPaused) for event in told)
+    assert not any(isinstance(event, ClientPaused) for event in events)
 
 
 @virtual
 async def test_the_attempts_of_a_campaign_are_reported_as_such() -> None:
-    told = list[Any]()
+    events = list[Any]()
     body = b'{"uuid": "11111111-2222-3333-4444-555555555555"}'
-    async with client_of(FakeService(answer(200, body=body)), on_event=told.append) as client:
+    async with client_of(FakeService(answer(200, body=body)), on_event=events.append) as client:
         await client.create_campaign(CampaignRequest(external_id="spring"))
-    assert [(event.endpoint, event.users) for event in told] == [("campaigns", 0)]
+    assert [(event.endpoint, event.users) for event in events] == [("campaigns", 0)]
 
 
 @virtual
 async def test_a_split_is_reported_with_the_status_and_the_number_of_calls() -> None:
-    told = list[Any]()
-    async with client_of(FakeService(answer(422)), on_event=told.append) as client:
+    events = list[Any]()
+    async with client_of(FakeService(answer(422)), on_event=events.append) as client:
         await asyncio.gather(client.send(["a", "b"], MESSAGE), client.send("c", MESSAGE))
-    splits = [event for event in told if isinstance(event, RequestSplit)]
+    splits = [event for event in events if isinstance(event, RequestSplit)]
     assert [(event.status, event.users, event.calls) for event in splits] == [(422, 3, 2)]
 
 
 @virtual
 async def test_events_hold_ids_only_if_they_are_about_users_and_never_texts() -> None:
-    told = list[Any]()
+    events = list[Any]()
     service = FakeService(answer(422, {"Retry-After": "1"}, b"user-name"), refused(), hang())
-    async with client_of(service, on_event=told.append, timeout=1.0) as client:
+    async with client_of(service, on_event=events.append, timeout=1.0) as client:
         tasks = [start(client.send(user, MESSAGE)) for user in ("user-name", "user-other")]
         await asyncio.sleep(0.5)
         for task in tasks:
             task.cancel()
         await asyncio.sleep(1.0)
-    assert any(isinstance(event, SendAbandoned) for event in told)
-    assert not any("user-" in repr(event) or "Hello" in repr(event) for event in told)
+    assert any(isinstance(event, SendAbandoned) for event in events)
+    assert not any("user-" in repr(event) or "Hello" in repr(event) for event in events)
 
 
 @pytest.mark.parametrize("behaviour", [answer(), answer(429, {"Retry-After": "1"}), answer(413), answer(400)])

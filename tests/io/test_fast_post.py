@@ -1,4 +1,4 @@
-"""The exchange on aiohttp's connections: the same on the wire as aiohttp's own request, and only where it is safe."""
+"""The exchange on aiohttp's connections: the same as aiohttp's own request on the wire, and used only if safe."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io import fast_post
 from pushsdk._io.fast_post import WHOLE_BODY_LIMIT, FastPost, RawResponse, RequestHead
-from pushsdk._io.transport import AiohttpTransport
+from pushsdk._io.transport import AiohttpTransport, TransportSettings
 
 KEY = HeaderSecret("s3cr3t")
 BODY = b'{"userIds":["u"],"message":{}}'
@@ -42,16 +42,8 @@ async def server() -> AsyncIterator[WireServer]:
 def transport_of(
     server: WireServer | SimpleNamespace, *, key: HeaderSecret | None = KEY, proxy: str | None = None
 ) -> AiohttpTransport:
-    return AiohttpTransport(
-        server.base_url,
-        headers={"X-Team": "growth"},
-        key=key,
-        session=None,
-        limit=4,
-        keepalive=4.0,
-        ssl=True,
-        proxy=proxy,
-    )
+    settings = TransportSettings(base_url=server.base_url, headers={"X-Team": "growth"}, proxy=proxy)
+    return AiohttpTransport(settings, key=key, limit=4)
 
 
 class Watched:
@@ -129,20 +121,20 @@ async def test_an_attempt_is_current_only_if_aiohttp_sends_it(
 async def test_it_makes_no_task_and_leaves_in_one_write(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
     transport = transport_of(server)
     await post(transport)
-    before, seen, write = asyncio.all_tasks(), [], RequestHead.write
+    before, writes, write = asyncio.all_tasks(), [], RequestHead.write
 
-    class Recorder:
+    class TransportRecorder:
         def __init__(self, transport: Any) -> None:
             self.transport = transport
 
         def write(self, data: bytes) -> None:
-            seen.append((data, asyncio.all_tasks()))
+            writes.append((data, asyncio.all_tasks()))
             self.transport.write(data)
 
-    monkeypatch.setattr(RequestHead, "write", lambda self, to, body: write(self, Recorder(to), body))
+    monkeypatch.setattr(RequestHead, "write", lambda self, to, body: write(self, TransportRecorder(to), body))
     assert (await post(transport)).status == 204
     await transport.close()
-    ((data, tasks),) = seen
+    ((data, tasks),) = writes
     assert data.endswith(b"\r\n\r\n" + BODY)
     assert tasks == before
 
@@ -183,10 +175,10 @@ async def test_a_session_whose_own_request_is_replaced_is_heeded(server: WireSer
 
 async def test_tracing_an_open_session_sees_its_requests(server: WireServer, exchanged: list[int]) -> None:
     transport = transport_of(server)
-    told: list[object] = []
+    events: list[object] = []
 
     async def note(*about: object) -> None:
-        told.append(about)
+        events.append(about)
 
     config = aiohttp.TraceConfig()
     config.on_request_end.append(note)
@@ -194,7 +186,7 @@ async def test_tracing_an_open_session_sees_its_requests(server: WireServer, exc
     transport._session.trace_configs.append(config)
     assert (await post(transport)).status == 204
     await transport.close()
-    assert (len(told), exchanged) == (1, [])
+    assert (len(events), exchanged) == (1, [])
 
 
 @pytest.mark.parametrize("function", ["_REQUEST", "_SEND", "_START"])
@@ -207,12 +199,12 @@ async def test_what_was_laid_hands_on_before_is_left_alone(monkeypatch: pytest.M
             assert FastPost.over(session) is None
 
 
-class Request(aiohttp.ClientRequest):
-    """Somebody's own."""
+class CustomRequest(aiohttp.ClientRequest):
+    """A class of the application."""
 
 
 class Response(aiohttp.ClientResponse):
-    """Somebody's own."""
+    """A class of the application."""
 
 
 async def middleware(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -223,7 +215,7 @@ async def middleware(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
     "options",
     [
         {"middlewares": (middleware,)},
-        {"request_class": Request},
+        {"request_class": CustomRequest},
         {"response_class": Response},
         {"trace_configs": [aiohttp.TraceConfig()]},
         {"headers": {"X-Added": "1"}},
@@ -280,8 +272,8 @@ async def test_a_mock_that_comes_and_goes_is_heeded_meanwhile(server: WireServer
     assert (await post(transport)).touched
     with mocked() as mock:
         mock.post(f"{server.base_url}/v1/push", status=204)
-        told = await post(transport)
-        assert (told.status, told.touched) == (204, False)
+        evidence = await post(transport)
+        assert (evidence.status, evidence.touched) == (204, False)
     assert (await post(transport)).touched
     await transport.close()
     assert len(server.requests) == 2
@@ -305,10 +297,10 @@ async def test_what_only_says_that_an_answer_is_to_come_is_none() -> None:
     script = when(always, step(take, send(early), send(response(429, b"later", Retry_After="7"))))
     async with WireServer(script) as server:
         transport = transport_of(server)
-        told = await post(transport)
+        evidence = await post(transport)
         await post(transport)
         await transport.close()
-    assert (told.status, told.body, told.headers["Retry-After"]) == (429, b"later", "7")
+    assert (evidence.status, evidence.body, evidence.headers["Retry-After"]) == (429, b"later", "7")
     assert server.connections == 1
 
 
@@ -328,46 +320,46 @@ async def test_a_connection_that_is_still_being_written_is_not_reused(
     assert (await post(transport)).status == 204
     with monkeypatch.context() as patch:
         patch.setattr(ResponseHandler, "writing_paused", True)
-        told = await post(transport)
-    assert (told.status, told.reused, told.started_writing) == (None, True, False)
+        evidence = await post(transport)
+    assert (evidence.status, evidence.reused, evidence.started_writing) == (None, True, False)
     assert (await post(transport)).status == 204
     await transport.close()
     assert (len(server.requests), server.connections) == (2, 2)
 
 
-@pytest.mark.parametrize("said", [b"220 hello\r\n", response(204), response(503)], ids=["garbage", "204", "503"])
+@pytest.mark.parametrize("early_bytes", [b"220 hello\r\n", response(204), response(503)], ids=["garbage", "204", "503"])
 async def test_what_was_said_before_the_request_is_no_answer_to_it(
-    said: bytes, monkeypatch: pytest.MonkeyPatch
+    early_bytes: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = aiohttp.TCPConnector._create_connection
 
     async def heard(self: aiohttp.TCPConnector, *args: Any) -> Any:
         # As happens over TLS 1.2 and on uvloop: data comes before whoever waits for the connection has woken.
         protocol: Any = await connect(self, *args)
-        while not protocol._tail:  # noqa: ASYNC110 - it tells nobody
+        while not protocol._tail:  # noqa: ASYNC110 - the server sets no event
             await asyncio.sleep(0)
         return protocol
 
     monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", heard)
-    got, gone = bytearray(), asyncio.Event()
+    received, closed = bytearray(), asyncio.Event()
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(said)
+        writer.write(early_bytes)
         while data := await reader.read(65536):
-            got.extend(data)
+            received.extend(data)
         writer.close()
         await writer.wait_closed()
-        gone.set()
+        closed.set()
 
     service = await asyncio.start_server(speak, "127.0.0.1", 0)
     address = SimpleNamespace(base_url=f"http://127.0.0.1:{service.sockets[0].getsockname()[1]}")
     transport = transport_of(address)
-    told = await post(transport)
+    evidence = await post(transport)
     await transport.close()
-    await gone.wait()
+    await closed.wait()
     service.close()
     await service.wait_closed()
-    assert (bytes(got), told.status, told.started_writing, told.reused) == (b"", None, False, False)
+    assert (bytes(received), evidence.status, evidence.started_writing, evidence.reused) == (b"", None, False, False)
 
 
 async def test_an_answer_that_cannot_be_read_does_not_keep_the_body() -> None:
@@ -398,7 +390,7 @@ async def test_a_request_head_is_never_shown() -> None:
 @pytest.mark.parametrize("text", ["a\r\nX-Other: b", "a\nb", "a\0b"])
 async def test_no_header_brings_another_along(server: WireServer, text: str) -> None:
     transport = transport_of(server)
-    told = await post(transport, span=Watched({"traceparent": text}))
+    evidence = await post(transport, span=Watched({"traceparent": text}))
     await transport.close()
-    assert (told.touched, told.started_writing, told.status) == (True, False, None)
+    assert (evidence.touched, evidence.started_writing, evidence.status) == (True, False, None)
     assert server.begun == 0

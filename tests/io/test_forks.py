@@ -44,8 +44,8 @@ def test_actions_are_called_in_the_child_while_their_owner_exists() -> None:
 
 
 def test_without_forks_there_is_nothing_to_register() -> None:
-    ended = run_program("import os; del os.register_at_fork; from pushsdk._io import forks; print(forks.in_child)")
-    assert (ended.code, ended.err) == (0, "")
+    result = run_program("import os; del os.register_at_fork; from pushsdk._io import forks; print(forks.in_child)")
+    assert (result.code, result.err) == (0, "")
 
 
 # A thread has changed more pages than it may keep in memory, and has not committed yet.
@@ -67,18 +67,18 @@ WRITING = """
         from pushsdk._runs.run_file.file import RunFile, RunFilePath
         place = RunFilePath(path, write=True)
         assert place.make()
-        file = RunFile.create(place, durable=False)
+        file = RunFile.create(place, lambda db: None, durable=False)
         file.commit(lambda db: db.execute("CREATE TABLE first(a)"), outcome=Outcome.NOT_SENT)
         return file, lambda: file.commit(write, outcome=Outcome.NOT_SENT)
 
     def claims():
-        from pushsdk.claims.sqlite import _ClaimsFile
-        file = _ClaimsFile(path, durable=False, timeout=5.0)
+        from pushsdk.claims import SqliteClaims
+        db = SqliteClaims(path)._opened()
         def commit():
-            file._db.execute("BEGIN IMMEDIATE")
-            write(file._db)
-            file._db.execute("COMMIT")
-        return file, commit
+            db.execute("BEGIN IMMEDIATE")
+            write(db)
+            db.execute("COMMIT")
+        return db, commit
 
     def emulator():
         from pushsdk.emulator.store.database import Database
@@ -152,5 +152,5 @@ FIRST_SENDS = """
 def test_the_first_send_imports_nothing_as_a_fork_may_come_in_the_middle_of_it(
     kind: str, scheme: str, outcome: str
 ) -> None:
-    ended = run_program(FIRST_SENDS, kind, scheme, options=())
-    assert ended == (0, f"{outcome} {outcome} []\n", "")
+    result = run_program(FIRST_SENDS, kind, scheme, options=())
+    assert result == (0, f"{outcome} {outcome} []\n", "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import pairwise
 
 import pytest
 from support.fake_service import (
@@ -22,7 +21,6 @@ from support.throttling import Bucket
 from support.virtual_time import turns, virtual
 
 from pushsdk import NotSentError, Outcome, Rate, RetryPolicy, Timeout
-from pushsdk._core.rate_limit import RateLimiter
 
 
 def now() -> float:
@@ -31,13 +29,6 @@ def now() -> float:
 
 def titled(number: int) -> dict[str, dict[str, str]]:
     return {"title": {"en": f"number {number}"}}
-
-
-async def throttled_down_to(gate: RateLimiter, most: float) -> None:
-    """One throttle a second, until the rate is no higher."""
-    while (gate.rate(now()) or most + 1) > most:
-        await asyncio.sleep(1.0)
-        gate.throttled(now(), now())
 
 
 @virtual
@@ -110,42 +101,25 @@ async def test_a_pause_moves_what_the_rate_had_scheduled() -> None:
 
 
 @virtual
-async def test_a_client_that_was_throttled_spaces_its_requests_out_until_it_is_free_again() -> None:
-    service = FakeService()
-    async with client_of(service) as client:
-        gate = client._engine.rate_limiter
-        await throttled_down_to(gate, 24.0)
-        rate, count = gate.rate(now()), len(service.requests)
-        await asyncio.gather(*(client.send("a", titled(number)) for number in range(9)))
-        starts = [request.started for request in service.requests[count:]]
-        assert [after - at for at, after in pairwise(starts)] == pytest.approx([1 / rate] * 8, abs=0.011)
-        await asyncio.sleep(30.0)
-        before, count = now(), len(service.requests)
-        await asyncio.gather(*(client.send("a", titled(number)) for number in range(9)))
-        assert [request.started for request in service.requests[count:]] == [before] * 9
+async def test_a_client_of_which_nothing_is_accepted_tries_once_a_second_and_is_as_before_soon_after() -> None:
+    end = now() + 60.0
+    service = FakeService(then=lambda request: answer(429) if now() < end else answer(after=0.05))
+    retry = RetryPolicy.safe(max_attempts=10**6, throttle_delay=0.01, max_delay=0.01)
+    async with client_of(service, timeout=Timeout(total=None), retry=retry) as client:
+        client._engine.sender.budget.tokens = 10**9
+        await asyncio.gather(*(client.send("a", titled(number)) for number in range(3000)))
+        late = sum(end - 20.0 <= request.started < end for request in service.requests)
+        assert 10 <= late <= 40
+        assert now() < end + 40.0
         assert idle(client)
-
-
-@virtual
-async def test_sends_of_one_message_merge_while_the_rate_delays_them() -> None:
-    service = FakeService()
-    async with client_of(service) as client:
-        await throttled_down_to(client._engine.rate_limiter, 16.0)
-        await client.send("first", MESSAGE)
-        sends = []
-        for number in range(100):
-            sends.append(start(client.send(f"user-{number}", MESSAGE)))
-            await asyncio.sleep(0.02)
-        await asyncio.gather(*sends)
-    assert len(service.requests) <= 40
 
 
 def limited(bucket: Bucket) -> FakeService:
     """A service that throttles what is over this rate."""
 
     def decide(request: Request) -> Behaviour:
-        taken, retry_after = bucket.take(request.started)
-        return answer() if taken else answer(429, {"Retry-After": f"{retry_after}"} if retry_after else None)
+        delay, retry_after = bucket.take(request.started)
+        return answer() if delay else answer(429, {"Retry-After": f"{retry_after}"} if retry_after else None)
 
     return FakeService(then=decide)
 
@@ -167,7 +141,7 @@ async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "policy", "held"),
+    ("status", "headers", "policy", "is_throttle"),
     [
         (429, None, RetryPolicy.none(), True),
         (503, {"Retry-After": "0"}, RetryPolicy.none(), True),
@@ -180,11 +154,12 @@ async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets
 )
 @virtual
 async def test_a_throttle_is_a_429_or_a_503_with_retry_after_that_may_be_repeated(
-    status, headers, policy, held
+    status, headers, policy, is_throttle
 ) -> None:
     async with client_of(FakeService(answer(status, headers)), retry=policy) as client:
+        before = client.stats().limit
         await outcome_of(start(client.send("a", MESSAGE)))
-        assert (client._engine.rate_limiter.rate(now()) is not None) is held
+        assert (client.stats().limit < before) is is_throttle
 
 
 @virtual

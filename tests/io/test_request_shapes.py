@@ -1,4 +1,4 @@
-"""The requests as aiohttp is asked for them, and what a client reports where aioresponses stands in for the service.
+"""The requests as aiohttp is asked for them, and what a client reports when aioresponses replaces the service.
 
 A mock sits above the socket: it shows URL, method, headers and body, and it proves nothing about what was sent.
 """
@@ -122,10 +122,10 @@ async def test_the_path_prefix_of_the_base_url_is_kept(base: str) -> None:
         service.post(url, status=204)
         async with AsyncPushClient(base, "key", retry=ONCE) as client:
             await client.send("u", HELLO)
-        assert [asked for _, asked in service.requests] == [url]
+        assert [path for _, path in service.requests] == [url]
 
 
-# --- what is reported where nothing is proven ---
+# --- reports without proof ---
 
 
 async def test_a_mocked_status_is_believed(client: AsyncPushClient, service: aioresponses) -> None:
@@ -133,9 +133,9 @@ async def test_a_mocked_status_is_believed(client: AsyncPushClient, service: aio
         service.post(PUSH, status=status)
         assert (await client.send("u", HELLO)).status == status
     service.post(PUSH, status=400, body=b"no", headers={"X-A": "a"})
-    with pytest.raises(RejectedError) as caught:
+    with pytest.raises(RejectedError) as excinfo:
         await client.send("u", HELLO)
-    assert (caught.value.status, caught.value.body, caught.value.headers["X-A"]) == (400, b"no", "a")
+    assert (excinfo.value.status, excinfo.value.body, excinfo.value.headers["X-A"]) == (400, b"no", "a")
     service.post(PUSH, status=500)
     with pytest.raises(OutcomeUnknownError) as unknown:
         await client.send("u", HELLO)
@@ -146,9 +146,9 @@ async def test_a_mocked_campaign_without_a_uuid_is_accepted_all_the_same(
     client: AsyncPushClient, service: aioresponses
 ) -> None:
     service.post(CAMPAIGNS, status=200, body=b"not JSON")
-    with pytest.raises(UnexpectedResponseError) as caught:
+    with pytest.raises(UnexpectedResponseError) as excinfo:
         await client.create_campaign({"externalId": "e"})
-    assert (caught.value.outcome, caught.value.body) == (Outcome.ACCEPTED, b"not JSON")
+    assert (excinfo.value.outcome, excinfo.value.body) == (Outcome.ACCEPTED, b"not JSON")
 
 
 class Key:
@@ -185,7 +185,7 @@ async def test_a_mocked_error_of_the_connector_is_not_sent(
     client: AsyncPushClient, service: aioresponses, error: Exception
 ) -> None:
     service.post(PUSH, exception=error)
-    with pytest.raises(NotSentError, match=type(error).__name__):
+    with pytest.raises(NotSentError):
         await client.send("u", HELLO)
 
 
@@ -194,9 +194,9 @@ async def test_any_other_mocked_error_is_unknown(
     client: AsyncPushClient, service: aioresponses, error: Exception
 ) -> None:
     service.post(PUSH, exception=error)
-    with pytest.raises(OutcomeUnknownError, match=type(error).__name__) as caught:
+    with pytest.raises(OutcomeUnknownError) as excinfo:
         await client.send("u", HELLO)
-    assert caught.value.status is None
+    assert excinfo.value.status is None
 
 
 async def test_a_url_that_is_not_mocked_is_unknown(client: AsyncPushClient) -> None:

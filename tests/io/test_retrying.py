@@ -76,8 +76,8 @@ async def test_how_often_each_policy_tries(
 ) -> None:
     service = FakeService(then=behaviour)
     async with client_of(service, retry=policy(), limits=Limits(in_flight=2)) as client:
-        ended = await outcome_of(start(client.send("a", message)))
-    assert (len(service.requests), len(ended.attempts), ended.outcome) == (attempts, attempts, outcome)
+        end = await outcome_of(start(client.send("a", message)))
+    assert (len(service.requests), len(end.attempts), end.outcome) == (attempts, attempts, outcome)
     assert len({request.body for request in service.requests}) == 1
 
 
@@ -85,9 +85,9 @@ async def test_how_often_each_policy_tries(
 async def test_an_unknown_attempt_is_not_forgotten_by_a_later_rejection() -> None:
     service = FakeService(lost(processed=False), answer(401))
     async with client_of(service, retry=OFTEN()) as client:
-        with pytest.raises(OutcomeUnknownError) as caught:
+        with pytest.raises(OutcomeUnknownError) as excinfo:
             await client.send("a", MESSAGE)
-    assert [attempt.outcome.value for attempt in caught.value.attempts] == ["UNKNOWN", "REJECTED"]
+    assert [attempt.outcome.value for attempt in excinfo.value.attempts] == ["UNKNOWN", "REJECTED"]
 
 
 @virtual
@@ -157,10 +157,10 @@ async def test_a_retry_after_beyond_the_policy_ends_the_call_at_once(value: str)
     service = FakeService(answer(503, {"Retry-After": value}))
     async with client_of(service, timeout=None) as client:
         before = now()
-        with pytest.raises(RateLimitedError) as caught:
+        with pytest.raises(RateLimitedError) as excinfo:
             await client.send("a", MESSAGE)
         assert now() == pytest.approx(before + LATENCY)
-        assert caught.value.retry_after > 60.0
+        assert excinfo.value.retry_after > 60.0
         assert 59.0 < client.stats().paused <= 60.0
 
 
@@ -169,10 +169,10 @@ async def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once() -> None
     service = FakeService(answer(429, {"Retry-After": "5"}))
     async with client_of(service) as client:
         before = now()
-        with pytest.raises(RateLimitedError) as caught:
+        with pytest.raises(RateLimitedError) as excinfo:
             await client.send("a", MESSAGE, timeout=3.0)
         assert now() == pytest.approx(before + LATENCY)
-    assert (caught.value.retry_after, caught.value.status) == (5.0, 429)
+    assert (excinfo.value.retry_after, excinfo.value.status) == (5.0, 429)
 
 
 @virtual
@@ -194,10 +194,10 @@ async def test_a_new_call_that_cannot_wait_the_pause_out_ends_at_once() -> None:
         first = start(client.send("a", MESSAGE))
         await asyncio.sleep(1.0)
         before = now()
-        with pytest.raises(NotSentError) as caught:
+        with pytest.raises(NotSentError) as excinfo:
             await client.send("b", OTHER, timeout=5.0)
         assert now() == before
-        assert caught.value.retry_after == pytest.approx(19.0 + LATENCY)
+        assert excinfo.value.retry_after == pytest.approx(19.0 + LATENCY)
         assert isinstance(await first, Receipt)
 
 
@@ -317,10 +317,10 @@ async def test_a_pause_in_the_turn_in_which_calls_meet_ends_all_that_cannot_wait
         gate.set_result(None)
         before = now()
         errors = [await outcome_of(task) for task in tasks]
-        ended = now()
+        end = now()
         await paused
     assert [type(error) for error in errors] == [NotSentError] * 2
-    assert ended == before
+    assert end == before
     assert [error.retry_after for error in errors] == pytest.approx([20.0] * 2)
 
 

@@ -92,9 +92,9 @@ async def test_a_strategy_that_raises_ends_the_retries_and_not_the_outcome(
 
     service = FakeService(then=answer(429))
     async with client_of(service, retry=RetryPolicy.from_tenacity(**{strategy: broken})) as client:
-        with caplog.at_level(logging.ERROR), pytest.raises(PushError) as caught:
+        with caplog.at_level(logging.ERROR), pytest.raises(PushError) as excinfo:
             await client.send("a", MESSAGE)
-    assert caught.value.outcome is Outcome.REJECTED
+    assert excinfo.value.outcome is Outcome.REJECTED
     assert len(service.requests) == 1
     assert "KeyError" in caplog.text
     assert "secret" not in caplog.text
@@ -143,9 +143,9 @@ async def test_a_campaign_is_created_and_counted() -> None:
 async def test_an_unknown_campaign_is_not_repeated_by_collapsible_and_carries_its_external_id() -> None:
     service = FakeService(then=lost(processed=True))
     async with client_of(service, retry=RetryPolicy.collapsible()) as client:
-        with pytest.raises(OutcomeUnknownError) as caught:
+        with pytest.raises(OutcomeUnknownError) as excinfo:
             await client.create_campaign(CAMPAIGN)
-    assert caught.value.external_id == "spring"
+    assert excinfo.value.external_id == "spring"
     assert service.campaigns == 1
 
 
@@ -161,10 +161,10 @@ async def test_an_unknown_campaign_is_repeated_by_at_least_once() -> None:
 async def test_a_created_campaign_without_a_readable_uuid_is_accepted_and_said_so() -> None:
     service = FakeService(answer(200, body=b"[]"))
     async with client_of(service) as client:
-        with pytest.raises(UnexpectedResponseError) as caught:
+        with pytest.raises(UnexpectedResponseError) as excinfo:
             await client.create_campaign(CAMPAIGN)
-    assert (caught.value.outcome, caught.value.status) == (Outcome.ACCEPTED, 200)
-    assert (caught.value.body, caught.value.external_id) == (b"[]", "spring")
+    assert (excinfo.value.outcome, excinfo.value.status) == (Outcome.ACCEPTED, 200)
+    assert (excinfo.value.body, excinfo.value.external_id) == (b"[]", "spring")
 
 
 @virtual
@@ -218,8 +218,8 @@ async def test_a_transport_that_raises_ends_every_caller_as_unknown_and_leaves_n
     service = FakeService(then=broken)
     async with client_of(service) as client:
         tasks = [start(client.send(f"user-{number}", MESSAGE)) for number in range(callers)]
-        ended = [await outcome_of(task) for task in tasks]
-        assert all(isinstance(each, OutcomeUnknownError) for each in ended)
+        outcomes = [await outcome_of(task) for task in tasks]
+        assert all(isinstance(outcome, OutcomeUnknownError) for outcome in outcomes)
         assert client.stats().unknown == callers
         assert idle(client)
 
@@ -255,10 +255,10 @@ async def test_a_campaign_that_cannot_wait_the_pause_out_ends_at_once() -> None:
     async with client_of(service) as client:
         await outcome_of(start(client.send("a", MESSAGE, retry=RetryPolicy.none())))
         before = now()
-        with pytest.raises(NotSentError) as caught:
+        with pytest.raises(NotSentError) as excinfo:
             await client.create_campaign(CAMPAIGN, timeout=5.0)
         assert now() == before
-        assert caught.value.retry_after == pytest.approx(20.0)
+        assert excinfo.value.retry_after == pytest.approx(20.0)
 
 
 @virtual
@@ -289,7 +289,8 @@ async def test_a_predicate_cannot_repeat_beyond_the_deadline() -> None:
 @virtual
 async def test_a_job_shows_no_text_and_no_ids() -> None:
     job = ApiRequest(PUSH, b"secret", users=1, policy=RetryPolicy.safe(), timeout=Timeout(), deadline=math.inf)
-    assert repr(job) == "ApiRequest(push, users=1, bytes=6, attempts=0)"
+    assert "users=1" in repr(job)
+    assert "secret" not in repr(job)
 
 
 @virtual

@@ -1,4 +1,4 @@
-"""A rejected merged request: its culprit is found, its neighbours are not punished, nobody is pushed twice."""
+"""A rejected merged request: its culprit is found, its neighbours are accepted, and no user is pushed twice."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ async def send_all(client: AsyncPushClient, users: list[Any], message: Any = MES
 async def test_one_culprit_is_found_with_few_extra_requests(status: int, count: int) -> None:
     service = FakeService(then=refuses("user-1", status=status))
     async with client_of(service) as client:
-        ended = await send_all(client, [f"user-{number}" for number in range(count)])
+        outcomes = await send_all(client, [f"user-{number}" for number in range(count)])
         assert idle(client)
-    assert [type(each) for number, each in enumerate(ended) if number != 1] == [Receipt] * (count - 1)
-    assert type(ended[1]) is RejectedError
-    assert ended[1].user_ids == ("user-1",)
+    assert [type(outcome) for number, outcome in enumerate(outcomes) if number != 1] == [Receipt] * (count - 1)
+    assert type(outcomes[1]) is RejectedError
+    assert outcomes[1].user_ids == ("user-1",)
     assert service.processed == Counter(f"user-{number}" for number in range(count) if number != 1)
     assert len(service.requests) - 1 <= min(count, 8 + 7 + 2)
 
@@ -78,12 +78,12 @@ async def test_the_users_of_one_call_are_one_unit_for_a_400() -> None:
 async def test_a_message_that_fails_for_everybody_is_given_up_and_remembered() -> None:
     service = FakeService(then=lambda request: answer(400))
     async with client_of(service) as client:
-        ended = await send_all(client, [f"user-{number}" for number in range(64)])
-        assert all(type(each) is RejectedError and each.status == 400 for each in ended)
+        outcomes = await send_all(client, [f"user-{number}" for number in range(64)])
+        assert all(type(outcome) is RejectedError and outcome.status == 400 for outcome in outcomes)
         first = len(service.requests)
         assert first == 9
-        ended = await send_all(client, [f"user-{number}" for number in range(64)])
-        assert all(type(each) is RejectedError for each in ended)
+        outcomes = await send_all(client, [f"user-{number}" for number in range(64)])
+        assert all(type(outcome) is RejectedError for outcome in outcomes)
         assert len(service.requests) == first + 2
         # Another message is worth it still.
         await send_all(client, ["a", "b"], {"title": {"en": "Other"}})
@@ -98,8 +98,8 @@ async def test_an_acceptance_makes_a_remembered_message_worth_splitting_again() 
         await send_all(client, [f"user-{number}" for number in range(16)])
         broken = False
         await client.send("one", MESSAGE)
-        ended = await send_all(client, ["culprit", "a", "b"])
-    assert [type(each) for each in ended] == [RejectedError, Receipt, Receipt]
+        outcomes = await send_all(client, ["culprit", "a", "b"])
+    assert [type(outcome) for outcome in outcomes] == [RejectedError, Receipt, Receipt]
 
 
 @virtual
@@ -109,19 +109,19 @@ async def test_a_message_that_was_accepted_before_is_never_to_blame() -> None:
     service = FakeService(then=refuses(*corners))
     async with client_of(service) as client:
         await client.send("somebody", MESSAGE)
-        ended = await send_all(client, users)
-    assert Counter(map(type, ended)) == {RejectedError: 8, Receipt: 32}
+        outcomes = await send_all(client, users)
+    assert Counter(map(type, outcomes)) == {RejectedError: 8, Receipt: 32}
 
 
 @virtual
 async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests() -> None:
-    service, told = FakeService(then=lambda request: answer(413 if len(request.users) > 10 else 204)), list[Event]()
-    async with client_of(service, on_event=told.append) as client:
+    service, events = FakeService(then=lambda request: answer(413 if len(request.users) > 10 else 204)), list[Event]()
+    async with client_of(service, on_event=events.append) as client:
         receipt = await client.send(MANY, MESSAGE)
         assert (receipt.users, receipt.requests) == (40, 4)
         assert client.stats().splits == 3
     assert service.processed == Counter(MANY)
-    splits = [event for event in told if isinstance(event, RequestSplit)]
+    splits = [event for event in events if isinstance(event, RequestSplit)]
     assert {(event.status, event.calls) for event in splits} == {(413, 1)}
 
 
@@ -161,9 +161,9 @@ async def test_a_413_for_a_message_that_is_most_of_the_bytes_is_not_halved() -> 
 async def test_parts_that_end_differently_are_a_partial_error_with_the_outcome_of_each_user() -> None:
     service = FakeService(answer(413), answer(), lost(processed=True))
     async with client_of(service) as client:
-        with pytest.raises(PartialError) as caught:
+        with pytest.raises(PartialError) as excinfo:
             await client.send(MANY, MESSAGE)
-    error = caught.value
+    error = excinfo.value
     assert error.outcome is Outcome.UNKNOWN
     assert (error.users(Outcome.ACCEPTED), error.users(Outcome.UNKNOWN)) == (tuple(MANY[:20]), tuple(MANY[20:]))
     assert error.user_ids == tuple(MANY)
@@ -174,10 +174,10 @@ async def test_parts_that_end_differently_are_a_partial_error_with_the_outcome_o
 async def test_parts_that_were_all_refused_are_one_rejected_error() -> None:
     service = FakeService(answer(413), then=answer(401))
     async with client_of(service) as client:
-        with pytest.raises(RejectedError) as caught:
+        with pytest.raises(RejectedError) as excinfo:
             await client.send(MANY, MESSAGE)
-    assert caught.value.status == 401
-    assert [attempt.status for attempt in caught.value.attempts] == [413, 401, 401]
+    assert excinfo.value.status == 401
+    assert [attempt.status for attempt in excinfo.value.attempts] == [413, 401, 401]
 
 
 @virtual
@@ -193,8 +193,8 @@ async def test_a_part_is_repeated_as_any_request() -> None:
 async def test_a_request_with_an_unknown_attempt_behind_it_is_never_split() -> None:
     service = FakeService(lost(processed=True), answer(413), then=answer())
     async with client_of(service, retry=RetryPolicy.at_least_once()) as client:
-        ended = await outcome_of(start(client.send(MANY, MESSAGE)))
-    assert ended.outcome is Outcome.UNKNOWN
+        outcome = await outcome_of(start(client.send(MANY, MESSAGE)))
+    assert outcome.outcome is Outcome.UNKNOWN
     assert len(service.requests) == 2
 
 
@@ -202,8 +202,8 @@ async def test_a_request_with_an_unknown_attempt_behind_it_is_never_split() -> N
 async def test_an_empty_split_on_switches_it_off() -> None:
     service = FakeService(then=refuses("a"))
     async with client_of(service, batching=Batching(split_on=frozenset())) as client:
-        ended = await send_all(client, ["a", "b", "c"])
-    assert [type(each) for each in ended] == [RejectedError] * 3
+        outcomes = await send_all(client, ["a", "b", "c"])
+    assert [type(outcome) for outcome in outcomes] == [RejectedError] * 3
     assert len(service.requests) == 1
 
 
@@ -212,11 +212,11 @@ async def test_a_call_that_expires_during_a_split_reports_the_completed_part() -
     def then(request: Request) -> Any:
         return answer(400) if len(request.users) == 4 else answer(after=0.01 if {"a", "b"} & {*request.users} else 5.0)
 
-    service, told = FakeService(then=then), list[Event]()
-    async with client_of(service, timeout=1.0, limits=Limits(in_flight=2), on_event=told.append) as client:
-        ended = await send_all(client, ["a", "b", "c", "d"])
+    service, events = FakeService(then=then), list[Event]()
+    async with client_of(service, timeout=1.0, limits=Limits(in_flight=2), on_event=events.append) as client:
+        outcomes = await send_all(client, ["a", "b", "c", "d"])
         assert idle(client)
-    assert [each.outcome.value for each in ended] == ["ACCEPTED", "ACCEPTED", "UNKNOWN", "UNKNOWN"]
+    assert [outcome.outcome.value for outcome in outcomes] == ["ACCEPTED", "ACCEPTED", "UNKNOWN", "UNKNOWN"]
 
 
 @virtual
@@ -247,8 +247,8 @@ def outcomes_of(error: Any) -> dict[str, Outcome]:
 @pytest.mark.parametrize("requests", [2, 3, 5])
 @virtual
 async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(ending: str, requests: int) -> None:
-    service, told = FakeService(then=lambda request: answer(413 if len(request.users) > 5 else 204)), list[Event]()
-    async with client_of(service, limits=Limits(in_flight=1), on_event=told.append) as client:
+    service, events = FakeService(then=lambda request: answer(413 if len(request.users) > 5 else 204)), list[Event]()
+    async with client_of(service, limits=Limits(in_flight=1), on_event=events.append) as client:
         moment = LATENCY * (requests - 0.5)
         call = start(client.send(MANY, MESSAGE, timeout=moment if ending == "late" else 30.0))
         await asyncio.sleep(moment)
@@ -258,7 +258,9 @@ async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(e
             await client.aclose(drain=0.0)
         error = await outcome_of(call)
     if ending == "cancelled":
-        report = {user: event.outcome for event in told if isinstance(event, SendAbandoned) for user in event.user_ids}
+        report = {
+            user: event.outcome for event in events if isinstance(event, SendAbandoned) for user in event.user_ids
+        }
     else:
         report = outcomes_of(error)
         assert error.retryable == (not service.processed and set(report.values()) == {Outcome.REJECTED})
@@ -269,27 +271,27 @@ async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(e
 
 @virtual
 async def test_a_loop_torn_down_as_the_halves_of_a_send_are_about_to_leave_rejects_the_whole() -> None:
-    service, told, loop = FakeService(answer(413)), list[Event](), asyncio.get_running_loop()
-    kept = asyncio.all_tasks()
+    service, events, loop = FakeService(answer(413)), list[Event](), asyncio.get_running_loop()
+    tasks = asyncio.all_tasks()
 
     def on_event(event: Event) -> None:
-        told.append(event)
+        events.append(event)
         if isinstance(event, RequestSplit):
-            loop.call_soon(lambda: [task.cancel() for task in asyncio.all_tasks() - kept])
+            loop.call_soon(lambda: [task.cancel() for task in asyncio.all_tasks() - tasks])
 
     async with client_of(service, on_event=on_event) as client:
         await outcome_of(start(client.send(MANY, MESSAGE)))
         assert client.stats().rejected == 40
-    ended = [event for event in told if isinstance(event, SendAbandoned)]
-    assert [(event.outcome, sorted(event.user_ids)) for event in ended] == [(Outcome.REJECTED, sorted(MANY))]
-    assert [attempt.status for attempt in ended[0].attempts] == [413]
+    ends = [event for event in events if isinstance(event, SendAbandoned)]
+    assert [(event.outcome, sorted(event.user_ids)) for event in ends] == [(Outcome.REJECTED, sorted(MANY))]
+    assert [attempt.status for attempt in ends[0].attempts] == [413]
     assert len(service.requests) == 1
 
 
 @virtual
 async def test_a_loop_torn_down_while_a_merged_request_is_bisected_leaves_no_rejected_user_in_doubt() -> None:
-    service, told = FakeService(answer(400), then=hang()), list[Event]()
-    client = client_of(service, on_event=told.append)
+    service, events = FakeService(answer(400), then=hang()), list[Event]()
+    client = client_of(service, on_event=events.append)
     calls = [start(client.send(f"user-{number}", MESSAGE)) for number in range(20)]
     await asyncio.sleep(1.0)
     assert len(service.requests) == 9

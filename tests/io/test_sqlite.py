@@ -32,7 +32,7 @@ def test_a_file_whose_first_pages_are_being_written_is_looked_at_again(
     whole = path.read_bytes()
 
     def connect(path: Path, *, timeout: float, options: str = "mode=rw") -> sqlite3.Connection:
-        # Who takes no lock sees the first page alone.
+        # A reader without a lock sees only the first page.
         path.write_bytes(whole[:4096] if "immutable" in options else whole)
         return real(path, timeout=timeout, options=options)
 

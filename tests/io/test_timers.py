@@ -86,15 +86,15 @@ async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expire
 @virtual
 async def test_a_removed_item_does_not_expire_and_empty_ticks_cost_no_wake_up() -> None:
     keeper, before = TimerWheel(asyncio.get_running_loop()), now()
-    removed, kept = Item(), Item()
+    removed, item = Item(), Item()
     for delay in (0.1, 0.2, 0.3):
         keeper.remove(removed, keeper.add(removed, before + delay))
-    tick = keeper.add(kept, before + 0.4)
+    tick = keeper.add(item, before + 0.4)
     await asyncio.sleep(0.11)
     assert timers() == 1
     await asyncio.sleep(1.0)
-    assert (removed.ends, len(kept.ends)) == ([], 1)
-    keeper.remove(kept, tick)
+    assert (removed.ends, len(item.ends)) == ([], 1)
+    keeper.remove(item, tick)
     assert not keeper._buckets
 
 
@@ -216,7 +216,7 @@ async def test_a_scope_ends_once_for_the_first_reason() -> None:
 
 @virtual
 async def test_each_call_of_a_batch_ends_at_its_own_deadline_by_one_entry_of_the_wheel() -> None:
-    service, before, ended = FakeService(answer(after=8.0)), now(), list[float]()
+    service, before, ends = FakeService(answer(after=8.0)), now(), list[float]()
     async with client_of(service, limits=Limits(in_flight=1)) as client:
         busy = start(client.send("busy", MESSAGE))
 
@@ -224,14 +224,14 @@ async def test_each_call_of_a_batch_ends_at_its_own_deadline_by_one_entry_of_the
             await asyncio.sleep(number / 7)
             with pytest.raises(NotSentError):
                 await client.send(f"user-{number}", MESSAGE, timeout=2.0)
-            ended.append(now() - before)
+            ends.append(now() - before)
 
         calls = [start(send(number)) for number in range(10)]
         await asyncio.sleep(1.9)
         assert sum(map(len, client._engine.timers._buckets.values())) == 2
         await asyncio.gather(busy, *calls)
         assert idle(client)
-    assert ended == pytest.approx([2.0 + number / 7 for number in range(10)], abs=0.005)
+    assert ends == pytest.approx([2.0 + number / 7 for number in range(10)], abs=0.005)
 
 
 @virtual
@@ -240,10 +240,10 @@ async def test_a_call_that_has_left_its_batch_does_not_expire_and_one_that_came_
     async with client_of(service, limits=Limits(in_flight=1)) as client:
         busy = start(client.send("busy", MESSAGE))
         await turns()
-        gone, late = start(client.send("gone", MESSAGE, timeout=2.0)), start(client.send("late", MESSAGE, timeout=2.0))
+        first, late = start(client.send("gone", MESSAGE, timeout=2.0)), start(client.send("late", MESSAGE, timeout=2.0))
         await asyncio.sleep(1.0)
-        gone.cancel()
-        assert isinstance(await outcome_of(gone), asyncio.CancelledError)
+        first.cancel()
+        assert isinstance(await outcome_of(first), asyncio.CancelledError)
         assert isinstance(await outcome_of(late), NotSentError)
         assert now() == pytest.approx(before + 2.0, abs=0.005)
         await busy

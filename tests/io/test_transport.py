@@ -51,7 +51,13 @@ from pushsdk._core.address import HeaderSecret
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io.fast_post import _Socket
-from pushsdk._io.transport import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, AiohttpTransport, _EvidenceBody
+from pushsdk._io.transport import (
+    ANSWER_BODY_LIMIT,
+    ERROR_BODY_LIMIT,
+    AiohttpTransport,
+    TransportSettings,
+    _EvidenceBody,
+)
 
 KEY = HeaderSecret("key")
 BODY = b'{"userIds":["u"],"message":{}}'
@@ -72,16 +78,15 @@ async def transport_of(
     proxy: str | None = None,
 ) -> AsyncIterator[AiohttpTransport]:
     session = aiohttp.ClientSession() if injected else None
-    transport = AiohttpTransport(
-        base_url,
+    settings = TransportSettings(
+        base_url=base_url,
         headers=headers or {},
-        key=key,
         session=session,
-        limit=limit,
         keepalive=keepalive,
         ssl=True if context is None else context,
         proxy=proxy,
     )
+    transport = AiohttpTransport(settings, key=key, limit=limit)
     yield transport
     await transport.close()
     if session is not None:
@@ -136,9 +141,9 @@ async def test_a_whole_exchange_is_written_down_and_its_connection_kept(injected
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("given", [KEY, None], ids=["a fixed key", "a key per request"])
-async def test_the_key_and_the_headers_go_with_each_request(given: HeaderSecret | None, injected: bool) -> None:
-    async with rigged(injected=injected, key=given, headers={"X-A": "a"}) as (server, transport):
+@pytest.mark.parametrize("value", [KEY, None], ids=["a fixed key", "a key per request"])
+async def test_the_key_and_the_headers_go_with_each_request(value: HeaderSecret | None, injected: bool) -> None:
+    async with rigged(injected=injected, key=value, headers={"X-A": "a"}) as (server, transport):
         await post(transport)
         await transport.post(PUSH, BODY, HeaderSecret("other"), Evidence(), connect=None)
     assert [request.headers["api-key"] for request in server.requests] == ["key", "other"]
@@ -173,8 +178,8 @@ async def test_more_timeouts_than_are_remembered_are_still_right() -> None:
 
 async def test_no_more_connections_than_the_limit_are_opened() -> None:
     async with rigged(limit=2) as (server, transport):
-        ended = await asyncio.gather(*(post(transport) for _ in range(20)))
-        assert [evidence.status for evidence in ended] == [204] * 20
+        outcomes = await asyncio.gather(*(post(transport) for _ in range(20)))
+        assert [evidence.status for evidence in outcomes] == [204] * 20
     assert server.connections == 2
 
 
@@ -202,8 +207,8 @@ async def test_nothing_is_written_to_a_pooled_connection_that_is_not_silent(spoi
             evidence = await post(transport)
             assert (evidence.status, evidence.failure) == (None, Failure.STALE)
             assert writing(evidence) == (True, False, False, True)
-            again = await post(transport)
-        assert (again.status, writing(again), len(done)) == (204, FIRST, 1)
+            second = await post(transport)
+        assert (second.status, writing(second), len(done)) == (204, FIRST, 1)
     assert (server.processed, server.begun) == ({"u": 2}, 2)
 
 
@@ -247,9 +252,7 @@ async def test_a_new_connection_that_ends_before_the_first_byte_is_stale_and_no_
 @STALE
 async def test_a_pooled_connection_that_the_sessions_owner_used_is_a_used_one(spoil: Spoil) -> None:
     async with WireServer() as server, aiohttp.ClientSession() as session:
-        transport = AiohttpTransport(
-            server.base_url, headers={}, key=KEY, session=session, limit=4, keepalive=4.0, ssl=True, proxy=None
-        )
+        transport = AiohttpTransport(TransportSettings(base_url=server.base_url, session=session), key=KEY, limit=4)
         async with session.post(f"{server.base_url}/v1/push", data=BODY) as answer:
             assert answer.status == 204
         with spoiled(server, spoil, only(0)):
@@ -281,7 +284,7 @@ async def test_a_failure_after_the_request_is_written_leaves_no_status(
 ) -> None:
     evidence = await failing(fault, injected=injected)
     assert (evidence.status, evidence.failure, writing(evidence)) == (None, failure, FIRST)
-    assert evidence.reason.isidentifier()
+    assert evidence.reason in {"", "Connection reset by peer"}  # no text of the service
 
 
 Place = Callable[[], Any]
@@ -322,20 +325,20 @@ async def test_a_proxy_that_is_not_there_proves_that_nothing_left() -> None:
     assert (evidence.failure, writing(evidence)) == (Failure.PROXY, NOTHING)
 
 
-def silent(taken: asyncio.Event) -> Step:
+def silent(acceptance: asyncio.Event) -> Step:
     """Take the request, tell so, and say nothing."""
 
     async def tell(_wire: Wire) -> None:
-        taken.set()
+        acceptance.set()
 
     return step(take, tell, hold)
 
 
 async def test_waiting_for_a_place_in_the_pool_is_bounded_by_the_connect_timeout() -> None:
-    taken = asyncio.Event()
-    async with rigged(when(only(0), silent(taken)), limit=1) as (_server, transport):
+    acceptance = asyncio.Event()
+    async with rigged(when(only(0), silent(acceptance)), limit=1) as (_server, transport):
         busy = asyncio.create_task(post(transport))
-        await taken.wait()
+        await acceptance.wait()
         evidence = await post(transport, connect=0.02)
         assert (evidence.failure, writing(evidence)) == (Failure.CONNECT_TIMEOUT, NOTHING)
         busy.cancel()
@@ -346,9 +349,7 @@ async def test_waiting_for_a_place_in_the_pool_is_bounded_by_the_connect_timeout
 async def test_a_closed_session_is_a_failure(injected: bool) -> None:
     async with WireServer() as server:
         session = aiohttp.ClientSession() if injected else None
-        transport = AiohttpTransport(
-            server.base_url, headers={}, key=KEY, session=session, limit=1, keepalive=4.0, ssl=True, proxy=None
-        )
+        transport = AiohttpTransport(TransportSettings(base_url=server.base_url, session=session), key=KEY, limit=1)
         await (session.close() if session is not None else transport.close())
         evidence = await post(transport)
     assert (evidence.failure, evidence.status, server.connections) == (Failure.SESSION, None, 0)
@@ -378,15 +379,15 @@ async def test_an_unexpected_exception_is_a_failure() -> None:
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize(
-    ("status", "read", "kept"),
+    ("status", "read", "size"),
     [(200, False, ERROR_BODY_LIMIT), (204, False, None), (200, True, ANSWER_BODY_LIMIT), (400, False, ERROR_BODY_LIMIT),
      (500, True, ERROR_BODY_LIMIT), (302, False, ERROR_BODY_LIMIT)],
 )  # fmt: skip
-async def test_a_body_is_read_to_its_bound(status: int, read: bool, kept: int | None, injected: bool) -> None:
+async def test_a_body_is_read_to_its_bound(status: int, read: bool, size: int | None, injected: bool) -> None:
     body = b"" if status == 204 else b"x" * (1 << 17)
     async with rigged(when(always, answering(response(status, body))), injected=injected) as (_server, transport):
         evidence = await post(transport, CAMPAIGN if read else BODY, read=read)
-    assert (evidence.status, evidence.body and len(evidence.body)) == (status, kept)
+    assert (evidence.status, evidence.body and len(evidence.body)) == (status, size)
     assert (dict(evidence.headers) == {}) is (status == 204)
 
 
@@ -436,11 +437,11 @@ async def test_the_connection_of_an_unread_body_is_not_reused(injected: bool) ->
 
 
 async def test_a_cancelled_post_leaves_true_evidence_and_its_place() -> None:
-    taken = asyncio.Event()
-    async with rigged(when(only(0), silent(taken)), limit=1) as (_server, transport):
+    acceptance = asyncio.Event()
+    async with rigged(when(only(0), silent(acceptance)), limit=1) as (_server, transport):
         evidence = Evidence()
         posting = asyncio.create_task(transport.post(PUSH, BODY, KEY, evidence, connect=None))
-        await taken.wait()
+        await acceptance.wait()
         posting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await posting
@@ -466,8 +467,8 @@ async def test_a_mock_never_lays_hands_on_the_body(injected: bool) -> None:
         service.post("https://push.example/v1/push", status=204)
         service.post("https://push.example/v1/push", exception=TimeoutError())
         async with transport_of("https://push.example", injected=injected) as transport:
-            answered, failed = await post(transport), await post(transport)
-    assert (answered.status, writing(answered)) == (204, (False,) * 4)
+            response, failed = await post(transport), await post(transport)
+    assert (response.status, writing(response)) == (204, (False,) * 4)
     assert (failed.status, failed.failure, writing(failed)) == (None, Failure.ATTEMPT_TIMEOUT, (False,) * 4)
 
 

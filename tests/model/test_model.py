@@ -67,7 +67,7 @@ SHARED_USERS = ["anna", "ben"]
 
 
 class Deed(NamedTuple):
-    """One call of a user: when, whom, what, in which of the world's styles, when it is cancelled."""
+    """One call: its start, users, message, style, and the time of its cancellation."""
 
     at: float
     users: int
@@ -155,7 +155,7 @@ def user_of(call: int, number: int) -> str:
     return f"user-{number}-of-the-call-number-{call}"
 
 
-class Told:
+class CallRecord:
     """One call, and what its caller was told."""
 
     def __init__(self, number: int, deed: Deed, world: World) -> None:
@@ -174,7 +174,9 @@ class Told:
         await asyncio.sleep(self.deed.at)
         loop = asyncio.get_running_loop()
         self.started = loop.time()
-        patience = Timeout(total=self.style.total, attempt=self.style.attempt)
+        total, attempt = self.style.total, self.style.attempt
+        # An attempt timeout that never applies is a warning.
+        patience = Timeout(total=total, attempt=attempt if total is None or (attempt or 0) < total else None)
         users = self.users[0] if len(self.users) == 1 else self.users
         send = client.send(users, MESSAGES[self.deed.message], timeout=patience, retry=POLICIES[self.style.policy])
         try:
@@ -212,7 +214,7 @@ class Told:
 
 
 async def live(world: World) -> None:
-    left = [{**FAULTS, **PAUSES}[name] for name in world.faults]
+    faults = [{**FAULTS, **PAUSES}[name] for name in world.faults]
 
     def then(request: Request) -> Any:
         if request.message["title"]["en"] == "hopeless":
@@ -221,13 +223,13 @@ async def live(world: World) -> None:
             return answer(413)
         if any(user_of(culprit, 0) in request.users for culprit in world.culprits):
             return answer(400)
-        return left.pop(0) if left else answer()
+        return faults.pop(0) if faults else answer()
 
     service, events = FakeService(then=then), list[Any]()
     client = client_of(service, batching=world.batching, limits=world.limits, rate=world.rate, on_event=events.append)
     client._engine.sender.budget.tokens = world.tokens
-    told = [Told(number, deed, world) for number, deed in enumerate(world.deeds)]
-    tasks = [asyncio.ensure_future(each.live(client)) for each in told]
+    records = [CallRecord(number, deed, world) for number, deed in enumerate(world.deeds)]
+    tasks = [asyncio.ensure_future(record.live(client)) for record in records]
     await asyncio.sleep(world.close_at)
     closing = asyncio.get_running_loop().time()
     report = await client.aclose(drain=world.drain)
@@ -240,12 +242,12 @@ async def live(world: World) -> None:
     assert service.most_in_flight <= world.limits.in_flight
     abandoned = [event for event in events if isinstance(event, SendAbandoned)]
     assert list(report.abandoned) == abandoned
-    finals = judge(told, service, abandoned)
-    judge_report(told, report, finals, closing)
+    finals = judge(records, service, abandoned)
+    judge_report(records, report, finals, closing)
     judge_effort(client, service, world)
 
 
-def judge(told: list[Told], service: FakeService, abandoned: list[SendAbandoned]) -> dict[str, Outcome]:
+def judge(records: list[CallRecord], service: FakeService, abandoned: list[SendAbandoned]) -> dict[str, Outcome]:
     """Every caller was told the truth, once, in time. Returns the final outcome of every user of one call only."""
     ends: dict[str, SendAbandoned] = {}
     for event in abandoned:
@@ -253,41 +255,44 @@ def judge(told: list[Told], service: FakeService, abandoned: list[SendAbandoned]
         assert not ends.keys() & set(own), "a user's end was told twice"
         ends |= dict.fromkeys(own, event)
     processed = Counter(
-        (user, each.message["title"]["en"]) for each in service.requests if each.processed for user in each.users
+        (user, request.message["title"]["en"])
+        for request in service.requests
+        if request.processed
+        for user in request.users
     )
     least, most = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     finals: dict[str, Outcome] = {}
-    for each in told:
-        result, outcomes = each.result, each.outcomes
-        assert each.times <= 1
-        assert each.times == 1 or each.cancelled
-        assert each.cancelled or set(outcomes) == set(each.users)
-        if each.times and each.style.total is not None:
-            assert each.ended <= each.started + each.style.total + GRACE
-        attempts = () if each.cancelled else result.attempts
+    for record in records:
+        result, outcomes = record.result, record.outcomes
+        assert record.times <= 1
+        assert record.times == 1 or record.cancelled
+        assert record.cancelled or set(outcomes) == set(record.users)
+        if record.times and record.style.total is not None:
+            assert record.ended <= record.started + record.style.total + GRACE
+        attempts = () if record.cancelled else result.attempts
         if attempts and not isinstance(result, PartialError):
             assert result.outcome is join([attempt.outcome for attempt in attempts])
-        for user in each.users:
+        for user in record.users:
             final, tries = outcomes.get(user), attempts
             if user in ends:
-                assert each.cancelled or (final, result.outcome) != (Outcome.ACCEPTED, Outcome.ACCEPTED)
+                assert record.cancelled or (final, result.outcome) != (Outcome.ACCEPTED, Outcome.ACCEPTED)
                 assert final in (None, Outcome.UNKNOWN, ends[user].outcome), "its end is not what its caller was told"
                 final, tries = ends[user].outcome, ends[user].attempts
-            elif each.cancelled and user not in SHARED_USERS:
-                assert each.times == 0, "cancelled, and its end was not told"
+            elif record.cancelled and user not in SHARED_USERS:
+                assert record.times == 0, "cancelled, and its end was not told"
                 final = Outcome.NOT_SENT
             elif final is Outcome.UNKNOWN and user not in SHARED_USERS:
                 assert attempts, "unknown by nothing that was tried"
             if user not in SHARED_USERS:
                 assert final is not None
                 finals[user] = final
-            key = (user, each.title)
+            key = (user, record.title)
             least[key] += final is Outcome.ACCEPTED
             if user in SHARED_USERS and final in (None, Outcome.UNKNOWN):
-                # Whose end it was can't be told apart: leave room.
+                # The calls that share an end can't be told apart: allow a tolerance.
                 most[key] += 4
-            elif each.style.policy == "at_least_once" or (
-                each.style.policy == "collapsible" and each.deed.message == 1
+            elif record.style.policy == "at_least_once" or (
+                record.style.policy == "collapsible" and record.deed.message == 1
             ):
                 most[key] += sum(try_.outcome in (Outcome.ACCEPTED, Outcome.UNKNOWN) for try_ in tries)
             else:
@@ -297,7 +302,7 @@ def judge(told: list[Told], service: FakeService, abandoned: list[SendAbandoned]
     return finals
 
 
-def judge_report(told: list[Told], report: Any, finals: dict[str, Outcome], closing: float) -> None:
+def judge_report(records: list[CallRecord], report: Any, finals: dict[str, Outcome], closing: float) -> None:
     """The report of the close names whoever was on the way, with the true outcome."""
     named = {
         user: outcome
@@ -306,10 +311,10 @@ def judge_report(told: list[Told], report: Any, finals: dict[str, Outcome], clos
         if user not in SHARED_USERS
     }
     assert all(finals[user] is outcome for user, outcome in named.items())
-    for each in told:
-        if each.times and each.started < closing < each.ended:
+    for record in records:
+        if record.times and record.started < closing < record.ended:
             ends = {user for event in report.abandoned for user in event.user_ids}
-            assert {*each.users} - {*SHARED_USERS} <= ends | named.keys()
+            assert {*record.users} - {*SHARED_USERS} <= ends | named.keys()
 
 
 def judge_effort(client: AsyncPushClient, service: FakeService, world: World) -> None:

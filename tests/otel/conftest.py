@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from opentelemetry import context
-from support.service_thread import Service, served
+from support.service_thread import ThreadService, served
 from support.telemetry import Telemetry
 
 
@@ -20,6 +20,6 @@ def telemetry() -> Iterator[Telemetry]:
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadService]:
     with served(monkeypatch) as service:
         yield service

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from support.programs import run_program
-from support.service_thread import Service
+from support.service_thread import ThreadService
 
 PROGRAM = """
     import os, sys, warnings
@@ -45,5 +45,5 @@ PROGRAM = """
 """
 
 
-def test_a_child_counts_its_own_users_and_the_parent_its_own(service: Service) -> None:
+def test_a_child_counts_its_own_users_and_the_parent_its_own(service: ThreadService) -> None:
     assert run_program(textwrap.dedent(PROGRAM)) == (0, "child 3 1\nparent 3 1\n", "")

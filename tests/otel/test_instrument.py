@@ -189,7 +189,7 @@ def raises(*_: object, **__: object) -> Any:
     raise BrokenError("secret text")
 
 
-class Broken(TextMapPropagator):
+class BrokenPropagator(TextMapPropagator):
     extract = inject = raises
     fields = frozenset()  # type: ignore[assignment]
 
@@ -240,8 +240,8 @@ async def test_what_a_provider_raises_changes_nothing_and_is_logged_by_its_type(
     async with telemetry.instrument(client, sample_accepted=share):
         BREAKS[name](telemetry, client)
         with caplog.at_level(logging.ERROR):
-            ended = await every_kind(client)
-    assert ended == ["Receipt", "RejectedError", "RejectedError", "UnexpectedResponseError", "BroadcastReport"]
+            outcomes = await every_kind(client)
+    assert outcomes == ["Receipt", "RejectedError", "RejectedError", "UnexpectedResponseError", "BroadcastReport"]
     assert "OpenTelemetry raised BrokenError; the send continues" in caplog.text
     assert "secret text" not in caplog.text
     assert context.get_current() == {}
@@ -253,7 +253,7 @@ async def test_a_propagator_that_raises_sends_nothing_along(
     telemetry: Telemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
     service = FakeService()
-    async with telemetry.instrument(client_of(service), propagate=Broken()) as client:
+    async with telemetry.instrument(client_of(service), propagate=BrokenPropagator()) as client:
         assert isinstance(await client.send("a", MESSAGE), Receipt)
     assert service.requests[0].headers == {}
     assert "BrokenError" in caplog.text

@@ -136,10 +136,10 @@ async def test_aiohttps_instrumentation_makes_no_span_with_or_without_ours(
 async def test_the_hooks_of_an_injected_session_see_the_span_of_the_attempt(
     telemetry: Telemetry, emulator: Emulator
 ) -> None:
-    seen = list[trace.Span]()
+    spans = list[trace.Span]()
 
     async def look(*_: object) -> None:
-        seen.append(trace.get_current_span())
+        spans.append(trace.get_current_span())
 
     hooks = aiohttp.TraceConfig()
     hooks.on_request_start.append(look)
@@ -150,7 +150,7 @@ async def test_the_hooks_of_an_injected_session_see_the_span_of_the_attempt(
     ):
         await client.send("a", MESSAGE)
         assert trace.get_current_span() is trace.INVALID_SPAN
-    assert seen == [*telemetry.spans, *telemetry.spans]
+    assert spans == [*telemetry.spans, *telemetry.spans]
     assert len(telemetry.spans) == 1
 
 

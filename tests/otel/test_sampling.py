@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import time
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from support.fake_service import (
     stale,
     start,
 )
-from support.service_thread import Service
+from support.service_thread import ThreadService
 from support.telemetry import Telemetry
 from support.virtual_time import virtual
 
@@ -143,14 +142,14 @@ ENDINGS: list[Behaviour] = [
 async def test_each_failure_has_the_span_that_it_has_without_sampling(
     telemetry: Telemetry, behaviour: Behaviour
 ) -> None:
-    seen = []
+    records = []
     for share in (1.0, 0.0):
         service = FakeService(then=behaviour)
         options: dict[str, Any] = {"retry": RetryPolicy.none(), "timeout": Timeout(attempt=1.0)}
         async with watched(telemetry, service, share=share, **options) as client:
             await outcome_of(start(client.send(["a", "b"], MESSAGE)))
-        seen.append(telemetry.spans[-1])
-    at_once, late = seen
+        records.append(telemetry.spans[-1])
+    at_once, late = records
     assert late is not at_once
     assert (late.name, late.kind, late.parent) == (at_once.name, at_once.kind, at_once.parent)
     assert dict(late.attributes or {}) == dict(at_once.attributes or {})
@@ -172,9 +171,9 @@ async def test_a_span_that_is_made_late_begins_and_ends_when_its_attempt_did(tel
     (span,) = telemetry.spans
     assert span.start_time is not None
     assert span.end_time is not None
-    before, sent, answered, after = stamps
+    before, sent, end, after = stamps
     assert before <= span.start_time <= sent
-    assert answered <= span.end_time <= after
+    assert end <= span.end_time <= after
 
 
 @virtual
@@ -191,17 +190,6 @@ async def test_a_failure_and_all_that_repeat_it_have_their_spans(telemetry: Tele
 
 
 @virtual
-async def test_what_is_sent_again_with_a_rotated_key_has_one(telemetry: Telemetry) -> None:
-    keys = itertools.count()
-    async with watched(telemetry, FakeService(answer(401)), api_key=lambda: f"key-{next(keys)}") as client:
-        await client.send("a", MESSAGE)
-    assert telemetry.tree().splitlines() == [
-        "POST  401  REJECTED  error=401  users=1",
-        "POST  204  ACCEPTED  resend=1  users=1",
-    ]
-
-
-@virtual
 async def test_the_pieces_of_a_request_that_was_too_large_have_theirs(telemetry: Telemetry) -> None:
     async with watched(telemetry, FakeService(answer(413))) as client:
         await client.send([letter * 100 for letter in "abcd"], MESSAGE)
@@ -213,16 +201,6 @@ async def test_the_pieces_of_a_request_that_was_too_large_have_theirs(telemetry:
 
 
 @virtual
-async def test_a_key_that_could_not_be_had_has_one(telemetry: Telemetry) -> None:
-    def no_key() -> str:
-        raise RuntimeError("the vault's own text")
-
-    async with watched(telemetry, FakeService(), api_key=no_key, retry=RetryPolicy.none()) as client:
-        await outcome_of(start(client.send("a", MESSAGE)))
-    assert telemetry.tree() == "POST  NOT_SENT  error=credentials  users=1"
-
-
-@virtual
 async def test_a_cancelled_send_has_one(telemetry: Telemetry) -> None:
     async with watched(telemetry, FakeService(hang())) as client:
         task = start(client.send("a", MESSAGE))
@@ -231,17 +209,6 @@ async def test_a_cancelled_send_has_one(telemetry: Telemetry) -> None:
         task.cancel()
         await outcome_of(task)
         assert telemetry.tree() == "POST  UNKNOWN  error=cancelled  users=1"
-
-
-@virtual
-async def test_an_attempt_that_ends_before_it_is_judged_has_one(telemetry: Telemetry) -> None:
-    async def slow_and_stale(request: Any) -> None:
-        await asyncio.sleep(1.002)
-        await stale()(request)
-
-    async with watched(telemetry, FakeService(then=slow_and_stale), timeout=1.0) as client:
-        await outcome_of(start(client.send("a", MESSAGE)))
-    assert telemetry.tree() == "POST  error=stale  users=1"
 
 
 @virtual
@@ -331,16 +298,16 @@ async def test_what_else_is_in_the_callers_context_makes_no_span(telemetry: Tele
 @pytest.mark.parametrize("share", [0.0, 1.0])
 @virtual
 async def test_an_attempt_left_out_suppresses_other_instrumentations(telemetry: Telemetry, share: float) -> None:
-    seen = list[Any]()
+    records = list[Any]()
 
     async def look(request: Any) -> None:
-        seen.append((is_http_instrumentation_enabled(), trace.get_current_span()))
+        records.append((is_http_instrumentation_enabled(), trace.get_current_span()))
         await answer()(request)
 
     async with watched(telemetry, FakeService(then=look), share=share) as client:
         await client.send("a", MESSAGE)
         assert is_http_instrumentation_enabled()
-    assert seen == [(False, telemetry.spans[0] if share else trace.INVALID_SPAN)]
+    assert records == [(False, telemetry.spans[0] if share else trace.INVALID_SPAN)]
 
 
 @virtual
@@ -398,7 +365,7 @@ async def test_a_duration_has_the_late_span_as_its_exemplar_and_none_without_a_s
 # -- a client for threads -------------------------------------------------------------------------------------------
 
 
-def test_a_sync_client_is_sampled_as_well(telemetry: Telemetry, service: Service) -> None:
+def test_a_sync_client_is_sampled_as_well(telemetry: Telemetry, service: ThreadService) -> None:
     with telemetry.instrument(PushClient(), sample_accepted=0.0) as client:
         client.send("a", MobilePush(body={"en": "hi"}))
         service.faults = [Fault.status(404, first=1)]
@@ -423,12 +390,14 @@ def test_the_share_is_a_number_from_0_to_1(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "taken"), [(0.5, False), (0, False), (1, True), (1.0, True)], ids=["half", "none", "all", "all, a float"]
+    ("share", "is_allowed"),
+    [(0.5, False), (0, False), (1, True), (1.0, True)],
+    ids=["half", "none", "all", "all, a float"],
 )
-def test_a_trace_that_goes_out_is_not_decided_on_later(share: float, taken: bool) -> None:
+def test_a_trace_that_goes_out_is_not_decided_on_later(share: float, is_allowed: bool) -> None:
     client = AsyncPushClient("https://push.example", "secret-key")
     attempt: Callable[[], Any] = lambda: instrument(client, propagate=True, sample_accepted=share)  # noqa: E731
-    if taken:
+    if is_allowed:
         assert attempt() is client
     else:
         with pytest.raises(ConfigurationError, match="sample_accepted must be 1 with propagate"):

@@ -34,15 +34,16 @@ from pushsdk._core.outcome import Failure
 from pushsdk.otel._spans import MAX_LINKS
 
 RETRY = RetryPolicy.safe(initial_delay=0.1)
+SAMPLED_OR_NOT = pytest.mark.parametrize("share", [1.0, 0.0], ids=["every attempt", "failures only"])
 
 
 def watched(telemetry: Telemetry, service: FakeService, **options: Any) -> AsyncPushClient:
     """A client as `client_of` makes it, instrumented before it is opened."""
-    propagate = options.pop("propagate", False)
+    settings = {name: options.pop(name) for name in ("propagate", "sample_accepted") if name in options}
     client = service.serve(
         AsyncPushClient(**{"base_url": "https://push.example/api", "api_key": "secret-key", **options})
     )
-    return telemetry.instrument(client, propagate=propagate)
+    return telemetry.instrument(client, **settings)
 
 
 async def in_span(telemetry: Telemetry, name: str, client: AsyncPushClient, users: Any, **options: Any) -> Any:
@@ -259,47 +260,52 @@ async def test_a_stale_connection_that_is_replaced_is_part_of_its_attempt(teleme
     assert telemetry.tree() == "POST  204  ACCEPTED  users=1"
 
 
+@SAMPLED_OR_NOT
 @virtual
-async def test_an_attempt_that_ends_before_it_is_judged_ends_its_span(telemetry: Telemetry) -> None:
+async def test_an_attempt_that_ends_before_it_is_judged_ends_its_span(telemetry: Telemetry, share: float) -> None:
     async def slow_and_stale(request: Any) -> None:
         # Past the deadline, and before the sweep that would end the attempt for it: no time for another.
         await asyncio.sleep(1.002)
         await stale()(request)
 
-    async with watched(telemetry, FakeService(then=slow_and_stale), timeout=1.0) as client:
+    async with watched(telemetry, FakeService(then=slow_and_stale), timeout=1.0, sample_accepted=share) as client:
         await outcome_of(start(client.send("a", MESSAGE)))
     assert telemetry.tree() == "POST  error=stale  users=1"
 
 
+@SAMPLED_OR_NOT
 @virtual
-async def test_a_key_that_could_not_be_had_is_an_attempt_too(telemetry: Telemetry) -> None:
+async def test_a_key_that_could_not_be_had_is_an_attempt_too(telemetry: Telemetry, share: float) -> None:
     def no_key() -> str:
         raise RuntimeError("the vault's own text")
 
-    async with watched(telemetry, FakeService(), api_key=no_key, retry=RetryPolicy.none()) as client:
+    async with watched(
+        telemetry, FakeService(), api_key=no_key, retry=RetryPolicy.none(), sample_accepted=share
+    ) as client:
         await outcome_of(start(client.send("a", MESSAGE)))
     assert telemetry.tree() == "POST  NOT_SENT  error=credentials  users=1"
 
 
 @virtual
 async def test_what_a_key_callable_does_is_traced_by_its_own_instrumentation(telemetry: Telemetry) -> None:
-    seen: list[tuple[bool, Span]] = []
+    spans: list[tuple[bool, Span]] = []
 
     async def key() -> str:
         await asyncio.sleep(0.1)
-        seen.append((is_http_instrumentation_enabled(), trace.get_current_span()))
+        spans.append((is_http_instrumentation_enabled(), trace.get_current_span()))
         return "secret-key"
 
     async with watched(telemetry, FakeService(), api_key=key) as client:
         await client.send("a", MESSAGE)
-    assert seen == [(True, telemetry.spans[0])]
+    assert spans == [(True, telemetry.spans[0])]
 
 
+@SAMPLED_OR_NOT
 @virtual
-async def test_a_rotated_key_is_a_resend(telemetry: Telemetry) -> None:
+async def test_a_rotated_key_is_a_resend(telemetry: Telemetry, share: float) -> None:
     keys = itertools.count()
     service = FakeService(answer(401))
-    async with watched(telemetry, service, api_key=lambda: f"key-{next(keys)}") as client:
+    async with watched(telemetry, service, api_key=lambda: f"key-{next(keys)}", sample_accepted=share) as client:
         await client.send("a", MESSAGE)
     assert telemetry.tree().splitlines() == [
         "POST  401  REJECTED  error=401  users=1",
@@ -439,17 +445,17 @@ async def test_on_event_gets_the_same_events(telemetry: Telemetry) -> None:
 
 @virtual
 async def test_the_span_of_the_attempt_is_current_while_it_is_on_the_wire_and_no_longer(telemetry: Telemetry) -> None:
-    seen = list[Any]()
+    records = list[Any]()
 
     async def look(request: Any) -> None:
-        seen.append(trace.get_current_span())
+        records.append(trace.get_current_span())
         await answer()(request)
 
     async with watched(telemetry, FakeService(then=look)) as client:
         with telemetry.span("handler") as handler:
             await client.send("a", MESSAGE)
             assert trace.get_current_span() is handler
-    assert seen == [telemetry.spans[1]]
+    assert records == [telemetry.spans[1]]
 
 
 @pytest.mark.parametrize(
@@ -471,11 +477,11 @@ async def test_the_server_is_that_of_the_base_url(telemetry: Telemetry, url: str
 
 @virtual
 async def test_without_an_observer_nothing_is_remembered_of_a_caller() -> None:
-    seen = list[Callable[[], Any]]()
+    records = list[Callable[[], Any]]()
     async with client_of(FakeService()) as client:
         engine = client._engine
         task = start(client.send("a", MESSAGE))
         await turns(1)
-        seen += [call.caller for call in engine.pending.active]
+        records += [call.caller for call in engine.pending.active]
         await task
-    assert seen == [None]
+    assert records == [None]

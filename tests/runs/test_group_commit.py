@@ -13,7 +13,7 @@ from support.virtual_time import turns, virtual
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.threads import in_thread
 from pushsdk._runs.log import RunFileLog
-from pushsdk._runs.plan import Event, UserRange
+from pushsdk._runs.plan import ChunkRequest, Event, Notes, UserRange
 
 
 class Tape:
@@ -26,7 +26,7 @@ class Tape:
         self.broken = False
         self.locked = False
 
-    def commit(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
+    def commit(self, events: Sequence[Event], notes: Notes | None, *, at_once: bool = False) -> bool:
         if self.broken:
             raise OSError("the disk is full")
         if at_once and self.locked:
@@ -34,7 +34,7 @@ class Tape:
         self.groups.append(len(events))
         return True
 
-    def apply(self, events: Sequence[Event]) -> None:
+    def apply(self, events: Sequence[Event], notes: Notes | None) -> None:
         self.committed.extend(start for start, _, _ in events)
 
 
@@ -53,11 +53,12 @@ class Thread:
 class Log(RunFileLog):
     """A ``RunFileLog`` on a ``Tape``; users are numbers."""
 
-    def note(self, user: int) -> None:
+    def write(self, user: int) -> None:
         self.settle(UserRange(0, user, user + 1), UserStatus(UserState.ACCEPTED, 204))
 
     async def add(self, user: int) -> bool:
-        return await self.claim(UserRange(0, user, user + 1), resent=False)
+        users, _ = await self.claim(ChunkRequest(UserRange(0, user, user + 1), b"", b"", None), resent=False)
+        return users == 1
 
 
 def commits_of(tape: Tape, offload: Any = None) -> Log:
@@ -75,7 +76,7 @@ async def test_events_of_one_turn_share_a_commit() -> None:
     commits = commits_of(tape)
 
     async def settle() -> None:
-        commits.note(9)
+        commits.write(9)
 
     await asyncio.gather(settle(), *(commits.add(number) for number in range(5)))
     assert (tape.groups, sorted(tape.committed)) == ([6], [0, 1, 2, 3, 4, 9])
@@ -102,13 +103,13 @@ async def test_events_during_a_commit_share_the_next_commit() -> None:
     first = asyncio.ensure_future(commits.add(0))
     await turns(3)
     others = [asyncio.ensure_future(commits.add(number)) for number in range(1, 4)]
-    commits.note(4)
+    commits.write(4)
     await turns(3)
     assert len(thread.waiting) == 1
     thread.waiting[0].set()
     await first
     await turns(3)
-    assert not any(each.done() for each in others)
+    assert not any(event.done() for event in others)
     thread.waiting[1].set()
     await asyncio.gather(*others)
     assert tape.groups == [1, 4]
@@ -118,10 +119,10 @@ async def test_events_during_a_commit_share_the_next_commit() -> None:
 async def test_a_flush_waits_for_all_events() -> None:
     tape, thread = Tape(), Thread()
     commits = commits_of(tape, thread)
-    commits.note(0)
+    commits.write(0)
     flushed = asyncio.ensure_future(commits.flush())
     await turns(3)
-    commits.note(1)
+    commits.write(1)
     for _ in range(2):
         assert not flushed.done()
         await turns(3)
@@ -143,7 +144,7 @@ async def test_after_a_failed_commit_nothing_more_is_committed(threaded: bool) -
     tape.broken = True
     assert not await commits.add(0)
     tape.broken = False
-    commits.note(1)
+    commits.write(1)
     assert not await commits.add(2)
     await commits.flush()
     assert isinstance(commits.failed, OSError)
@@ -171,8 +172,8 @@ async def test_a_cancelled_caller_does_not_disturb_the_commit(threaded: bool) ->
     await turns(1)
     added.cancel()
     await asyncio.wait([added])
-    for each in thread.waiting:
-        each.set()
+    for event in thread.waiting:
+        event.set()
     await commits.flush()
     assert tape.groups == [1]
 
@@ -181,10 +182,10 @@ async def test_a_cancelled_caller_does_not_disturb_the_commit(threaded: bool) ->
 async def test_a_cancelled_flush_waits_for_all_events_and_is_cancelled() -> None:
     tape, thread = Tape(), Thread()
     commits = commits_of(tape, thread)
-    commits.note(0)
+    commits.write(0)
     flushed = asyncio.ensure_future(commits.flush())
     await turns(3)
-    commits.note(1)
+    commits.write(1)
     for number in range(2):
         flushed.cancel()
         await turns(3)
@@ -195,22 +196,22 @@ async def test_a_cancelled_flush_waits_for_all_events_and_is_cancelled() -> None
     assert tape.groups == [1, 1]
 
 
-@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("has_started", [False, True])
 @virtual
-async def test_a_commit_whose_task_is_cancelled_is_made_once(begun: bool) -> None:
+async def test_a_commit_whose_task_is_cancelled_is_made_once(has_started: bool) -> None:
     tape = Tape()
     tasks: set[asyncio.Task[Any]] = set()
 
     async def stubborn(work: Callable[[], Any]) -> Any:
         tasks.add(asyncio.current_task())  # type: ignore[arg-type]
         await turns(1)
-        if begun:
+        if has_started:
             work()
         await asyncio.get_running_loop().create_future()
 
     commits = commits_of(tape, stubborn)
     for number in range(2):
-        commits.note(number)
+        commits.write(number)
         await turns(5)
     tasks.pop().cancel()
     await turns(5)

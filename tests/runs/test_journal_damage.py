@@ -14,9 +14,9 @@ import pytest
 from support.run_files import BROADCAST, CLAIMED, PENDING, UNKNOWN, chunk, event, make_run, seen, some_events
 
 from pushsdk._core.errors import RunFileError
-from pushsdk._runs.run_file import codec as records
+from pushsdk._runs.plan import Notes
 from pushsdk._runs.run_file import file as runfile
-from pushsdk._runs.run_file import journal as journal_module
+from pushsdk._runs.run_file import journal as records
 from pushsdk._runs.run_file.journal import Journal
 
 SEED = 20240229
@@ -34,7 +34,7 @@ def small_run(path: Path) -> object:
 
 def large_run(path: Path) -> object:
     """Return a run with inner pages and overflow pages in plan and log, and its content."""
-    journal = Journal.create(path, BROADCAST)
+    journal = Journal.open_or_create(path, BROADCAST)
     for start in range(0, 400, 2):
         journal.add([chunk(*(f"user-{start}-{number}-{'x' * 20}" for number in range(20))), chunk(str(start))])
     journal.seal(duplicates=1)
@@ -160,7 +160,7 @@ LOST = {
     "all of the log": "DELETE FROM log",
     "two rows of the log change places": "UPDATE log SET seq = -seq; UPDATE log SET seq = seq + 4",
     "a row of the log at the wrong number": "UPDATE log SET seq = 4 WHERE seq = 3",
-    "a row of the log twice": "UPDATE log SET events = (SELECT events FROM log WHERE seq = 1) WHERE seq = 2",
+    "a row of the log twice": "UPDATE log SET data = (SELECT data FROM log WHERE seq = 1) WHERE seq = 2",
     "the head": "DELETE FROM head",
     "the head goes back": "UPDATE head SET seq = 2",
     "the head goes back, with its checksum": "UPDATE head SET seq = 0, crc = (SELECT crc FROM meta)",
@@ -170,12 +170,14 @@ LOST = {
     "a row of the plan": "DELETE FROM plan WHERE first = 0",
     "the plan's last row": "DELETE FROM plan WHERE first = 2",
     "a row of the plan at the wrong number": "UPDATE plan SET first = 3 WHERE first = 2",
-    "two rows of the plan in one": "UPDATE plan SET sizes = (SELECT sizes FROM plan WHERE first = 2) WHERE first = 0",
-    "a size": "UPDATE plan SET sizes = x'9101' WHERE first = 0",
-    "a text for a blob": "UPDATE plan SET bodies = 'text' WHERE first = 0",
+    "two rows of the plan in one": "UPDATE plan SET data = (SELECT data FROM plan WHERE first = 2) WHERE first = 0",
+    "a size": "UPDATE plan SET data = x'919101' WHERE first = 0",
+    "a text for a blob": "UPDATE plan SET data = 'text' WHERE first = 0",
     "no checksum": "UPDATE plan SET crc = 'x' WHERE first = 0",
     "no checksum of the log": "UPDATE log SET crc = 'x' WHERE seq = 1",
     "no checksum of the meta row": "UPDATE meta SET crc = 'x'",
+    "the notes": "UPDATE meta SET data = x'80' WHERE id = 2",
+    "the notes of another program": "UPDATE meta SET data = 'text' WHERE id = 2",
     "another table": "CREATE TABLE other (id INTEGER)",
     "a trigger": "CREATE TRIGGER t AFTER INSERT ON log BEGIN DELETE FROM log; END",
     "a table less": "DROP TABLE log",
@@ -185,12 +187,13 @@ LOST = {
 @pytest.mark.parametrize("statement", LOST.values(), ids=LOST)
 def test_missing_and_moved_rows_are_detected(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "a.run"
-    journal = Journal.create(path, BROADCAST)
+    journal = Journal.open_or_create(path, BROADCAST)
     journal.add([chunk("a", "b", "c"), chunk("d", "e")])
     journal.add([chunk("f")])
     journal.seal(duplicates=4)
     for events in some_events():
-        journal.write(events)
+        journal.commit(events, Notes({"400: no": 1}))
+        journal.apply(events)
     journal.close()
     with sqlite3.connect(path) as db:
         db.executescript(statement)
@@ -206,7 +209,7 @@ def forge(
     """Return rows with valid checksums and other content."""
     with sqlite3.connect(path) as db:
         if meta is not None:
-            data, crc = records.meta_row(meta) if isinstance(meta, records.Meta) else (meta, crc32(meta))
+            data, crc = records._encode(meta) if isinstance(meta, records.Meta) else (meta, crc32(meta))
             db.execute("UPDATE meta SET data = ?, crc = ?", (data, crc))
             db.execute("UPDATE head SET crc = ?", (crc,))
         if events is not None:
@@ -214,8 +217,7 @@ def forge(
             db.execute("INSERT INTO log VALUES (1, ?, ?)", (events, crc32(events, last)))
             db.execute("UPDATE head SET seq = 1, crc = ?", (crc32(events, last),))
         if plan is not None:
-            sizes = msgspec.msgpack.encode([3, 2])
-            db.execute("UPDATE plan SET bodies = ?, crc = ?", (plan, crc32(plan, crc32(sizes, 0))))
+            db.execute("UPDATE plan SET data = ?, crc = ?", (plan, crc32(plan)))
     db.close()
 
 
@@ -231,7 +233,7 @@ FORGED = {
     "an ending that is none": {"events": msgspec.msgpack.encode({"by": "chance", "reason": ""})},
     "a number for an ending": {"events": msgspec.msgpack.encode(1)},
     "events without a seal": {"meta": records.Meta(BROADCAST, None), "events": msgspec.msgpack.encode([])},
-    "a plan of other bodies": {"plan": msgspec.msgpack.encode([(b'"x"', None, None)] * 2)},
+    "a plan of other bodies": {"plan": msgspec.msgpack.encode([(users, b'"x"', None, None) for users in (3, 2)])},
     "bottomless nesting": {"events": b"\x91" * 100_000 + b"\x01"},
 }  # fmt: skip
 
@@ -251,16 +253,16 @@ def vandalise(path: Path, statement: str) -> None:
 
 
 @pytest.mark.parametrize("statement", ["", " WHERE first = 2"])
-@pytest.mark.parametrize("what", ["DELETE FROM plan", "UPDATE plan SET bodies = x'90'", "UPDATE plan SET first = -7"])
-def test_a_plan_that_is_damaged_after_it_was_opened_is_not_loaded(tmp_path: Path, what: str, statement: str) -> None:
-    journal = Journal.create(tmp_path / "a.run", BROADCAST)
+@pytest.mark.parametrize("name", ["DELETE FROM plan", "UPDATE plan SET data = x'90'", "UPDATE plan SET first = -7"])
+def test_a_plan_that_is_damaged_after_it_was_opened_is_not_loaded(tmp_path: Path, name: str, statement: str) -> None:
+    journal = Journal.open_or_create(tmp_path / "a.run", BROADCAST)
     journal.add([chunk("a"), chunk("b")])
     if statement:
         journal.add([chunk("c")])
     journal.seal(duplicates=0)
     journal.close()
     journal = Journal.open(tmp_path / "a.run", write=False)
-    vandalise(tmp_path / "a.run", what + statement)
+    vandalise(tmp_path / "a.run", name + statement)
     with pytest.raises(RunFileError, match="damaged"):
         journal.load(journal.chunks - 1)
     journal.close()
@@ -317,7 +319,7 @@ def test_a_foreign_file_is_neither_opened_nor_replaced(tmp_path: Path, make: Cal
     for use in (
         lambda: Journal.open(path, write=False),
         lambda: Journal.open(path, write=True),
-        lambda: Journal.create(path, BROADCAST),
+        lambda: Journal.open_or_create(path, BROADCAST),
     ):
         with pytest.raises(RunFileError, match="it is not a run file"):
             use()
@@ -325,8 +327,8 @@ def test_a_foreign_file_is_neither_opened_nor_replaced(tmp_path: Path, make: Cal
 
 
 def test_the_check_on_opening_reads_in_bounded_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "PLAN_ROWS", 2)
-    monkeypatch.setattr(journal_module, "LOG_ROWS", 2)
+    monkeypatch.setattr(records, "PLAN_ROWS", 2)
+    monkeypatch.setattr(records, "LOG_ROWS", 2)
     path = tmp_path / "a.run"
     before = large_run(path)
     most = 0

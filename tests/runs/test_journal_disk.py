@@ -85,17 +85,17 @@ def test_a_failed_write_is_not_retried_and_changes_nothing(
     journal = make_run(tmp_path / "a.run")
     content = seen(journal)
     faulty[-1].fault = statement, error_of(name)
-    with pytest.raises(RunFileError, match=words) as caught:
+    with pytest.raises(RunFileError, match=words) as excinfo:
         journal.write([CLAIM])
-    assert (caught.value.outcome, caught.value.path) == (Outcome.UNKNOWN, str(tmp_path / "a.run"))
+    assert (excinfo.value.outcome, excinfo.value.path) == (Outcome.UNKNOWN, str(tmp_path / "a.run"))
     assert not faulty[-1].db.in_transaction
     # The disk works again, but nothing more is written.
     faulty[-1].fault = None
     faulty[-1].executed.clear()
     for _ in range(2):
-        with pytest.raises(RunFileError, match=words) as again:
+        with pytest.raises(RunFileError, match=words) as second:
             journal.write([CLAIM])
-        assert again.value is not caught.value
+        assert second.value is not excinfo.value
     assert faulty[-1].executed == []
     assert seen(journal) == content
     journal.close()
@@ -139,7 +139,7 @@ def test_an_interrupted_write_is_the_last(tmp_path: Path, faulty: list[Faulty], 
 def test_a_plan_that_can_not_be_written_is_reported_as_not_sent(
     tmp_path: Path, faulty: list[Faulty], step: str
 ) -> None:
-    journal = Journal.create(tmp_path / "a.run", BROADCAST)
+    journal = Journal.open_or_create(tmp_path / "a.run", BROADCAST)
     journal.add([chunk("a")])
     faulty[-1].fault = "COMMIT", error_of("SQLITE_FULL")
     uses: dict[str, Callable[[], None]] = {
@@ -149,10 +149,10 @@ def test_a_plan_that_can_not_be_written_is_reported_as_not_sent(
     for _ in range(2):
         with pytest.raises(
             RunFileError, match="start the broadcast again: its plan is incomplete and nothing w"
-        ) as caught:
+        ) as excinfo:
             uses[step]()
-        assert caught.value.outcome is Outcome.NOT_SENT
-        assert "resume" not in str(caught.value)
+        assert excinfo.value.outcome is Outcome.NOT_SENT
+        assert "resume" not in str(excinfo.value)
     assert (journal.chunks, journal.sealed) == (1, False)
     journal.close()
     make_run(tmp_path / "a.run").close()
@@ -170,7 +170,7 @@ def test_a_failed_creation_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         patch.setattr(runfile, "_connect", connect)
         with pytest.raises(RunFileError, match="the disk is full"):
-            Journal.create(tmp_path / "a.run", BROADCAST)
+            Journal.open_or_create(tmp_path / "a.run", BROADCAST)
     make_run(tmp_path / "a.run").close()
 
 
@@ -228,7 +228,7 @@ try:
     assert journal._seq == written and seen(journal) == content
     journal.close()
     try:
-        Journal.create(folder / "b.run", journal.header)
+        Journal.open_or_create(folder / "b.run", journal.header)
     except RunFileError as error:
         errors.append(str(error))
 finally:
@@ -243,14 +243,14 @@ print(json.dumps([written, errors]))
 )
 @pytest.mark.parametrize("durable", ["durable", "not durable"])
 def test_a_disk_that_is_really_full(tmp_path: Path, durable: str) -> None:
-    ended = subprocess.run(
+    result = subprocess.run(
         ["unshare", "--mount", sys.executable, "-c", FULL_DISK, str(tmp_path), durable],
         env=ENVIRONMENT,
         check=True,
         capture_output=True,
         timeout=60,
     )
-    written, errors = json.loads(ended.stdout)
+    written, errors = json.loads(result.stdout)
     assert written > 10
     assert [error.removeprefix(str(tmp_path)) for error in errors] == [
         "/a.run: the disk is full: make room, then resume the run (SQLITE_FULL)",
@@ -318,4 +318,4 @@ def test_a_failed_connect_is_a_run_file_error(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(sqlite3, "connect", connect)
     with pytest.raises(RunFileError, match="it can't be opened: check the permissions of file and folder"):
-        Journal.create(tmp_path / "a.run", BROADCAST)
+        Journal.open_or_create(tmp_path / "a.run", BROADCAST)

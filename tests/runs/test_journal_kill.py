@@ -28,6 +28,7 @@ from support.run_files import (
 from support.run_killer import HEADER, events_of, plan
 
 from pushsdk._core.errors import RunFileError
+from pushsdk._core.outcome import Outcome
 from pushsdk._runs.run_file.journal import Journal
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -54,10 +55,10 @@ def commits_in(journal: Journal) -> int:
 
 
 def test_committed_events_survive_a_killed_writer(tmp_path: Path) -> None:
-    said = json.loads(run(run_killer.__file__, tmp_path, KILLS, 4711))
+    reports = json.loads(run(run_killer.__file__, tmp_path, KILLS, 4711))
     expected = Expected(tmp_path)
     killed_sending = 0
-    for number, commits in enumerate(said):
+    for number, commits in enumerate(reports):
         path = tmp_path / f"{number}.run"
         alone = tmp_path / "alone.run"
         if path.exists():
@@ -80,7 +81,7 @@ def test_committed_events_survive_a_killed_writer(tmp_path: Path) -> None:
         else:
             # Killed during planning: nothing was sent, and the same call plans again.
             assert commits == 0
-            Journal.create(path, HEADER).close()
+            Journal.open_or_create(path, HEADER).close()
     expected.journal.close()
     assert killed_sending >= 20
 
@@ -180,7 +181,7 @@ def test_a_reader_sees_whole_commits_while_another_process_writes(tmp_path: Path
         with pytest.raises(RunFileError, match=r"a\.run: it is in use by another process"):
             Journal.open(path, write=True)
         with pytest.raises(RunFileError, match=r"a\.run: it is in use by another process"):
-            Journal.create(path, BROADCAST)
+            Journal.open_or_create(path, BROADCAST)
         writer.kill()
     journal = Journal.open(path, write=True)
     assert commits_in(journal) == 400
@@ -230,7 +231,7 @@ os.waitpid(parent, 0)
 # The child of the one that was killed is still there.
 journal = Journal.open(path, write=True)
 print(said.decode())
-print(journal.tally().accepted)
+print(journal.outcomes()['ACCEPTED'])
 journal.close()
 os.write(go_on, b"x")
 """
@@ -263,5 +264,5 @@ def test_two_writers_without_a_lock_do_not_mix(tmp_path: Path) -> None:
     first.close()
     second.close()
     journal = Journal.open(path, write=False)
-    assert (commits_in(journal), journal.tally().accepted) == (2, 3)
+    assert (commits_in(journal), journal.outcomes()[Outcome.ACCEPTED]) == (2, 3)
     journal.close()

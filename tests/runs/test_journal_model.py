@@ -17,7 +17,7 @@ from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._runs.plan import Event
-from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal, Row, Tally
+from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal, Row
 
 
 class User(NamedTuple):
@@ -88,13 +88,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     def compare(self, journal: Journal) -> None:
         count = {outcome: sum(user.outcome is outcome for user in self.users) for outcome in Outcome}
-        assert journal.tally() == Tally(
-            accepted=count[Outcome.ACCEPTED],
-            rejected=count[Outcome.REJECTED],
-            unknown=count[Outcome.UNKNOWN],
-            not_sent=count[Outcome.NOT_SENT],
-            resent=sum(user.status.resent for user in self.users),
-        )
+        assert (journal.outcomes(), journal.states.resent) == (count, sum(user.status.resent for user in self.users))
         assert list(journal.rows()) == [user.row for user in self.users]
         for outcome in Outcome:
             assert list(journal.rows(outcome)) == [user.row for user in self.users if user.outcome is outcome]

@@ -14,13 +14,14 @@ import pytest
 from support.run_files import ACCEPTED, BROADCAST, CLAIMED, event, leave_half_done, make_run, seen
 
 from pushsdk._core.errors import RunFileError
+from pushsdk._core.outcome import Outcome
 from pushsdk._io.files import lock
 from pushsdk._runs.run_file import file as place
 from pushsdk._runs.run_file import file as runfile
 from pushsdk._runs.run_file.journal import Journal
 
 USES: dict[str, Callable[[Path], Journal]] = {
-    "create": lambda path: Journal.create(path, BROADCAST),
+    "create": lambda path: Journal.open_or_create(path, BROADCAST),
     "open to write": lambda path: Journal.open(path, write=True),
     "open to read": lambda path: Journal.open(path, write=False),
 }
@@ -38,7 +39,7 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def nobody(folder: Path) -> Iterator[None]:
-    """Run the block as an unprivileged user who owns the folder: root may do everything."""
+    """Run the block as the unprivileged owner of the folder: root may do everything."""
     root = os.geteuid() == 0
     if root:
         for path in (folder, *folder.iterdir()):
@@ -112,9 +113,9 @@ def test_a_folder_or_a_pipe_is_no_run_file(tmp_path: Path, use: Callable[[Path],
 def test_a_missing_folder_is_named(tmp_path: Path, use: Callable[[Path], Journal]) -> None:
     with pytest.raises(
         RunFileError, match=r"none/a\.run: its folder can't be used: No such file or directory"
-    ) as caught:
+    ) as excinfo:
         use(tmp_path / "none" / "a.run")
-    assert caught.value.path == str(tmp_path / "none" / "a.run")
+    assert excinfo.value.path == str(tmp_path / "none" / "a.run")
 
 
 @EVERY_OPEN
@@ -148,7 +149,7 @@ def test_a_path_that_is_too_long_for_sqlite_is_refused(tmp_path: Path) -> None:
     path = tmp_path.joinpath(*["x" * 200] * 3, "a.run")
     path.parent.mkdir(parents=True)
     with pytest.raises(RunFileError, match="it can't be opened"):
-        Journal.create(path, BROADCAST)
+        Journal.open_or_create(path, BROADCAST)
 
 
 def test_a_relative_path_stays_the_same_file_when_the_folder_changes(
@@ -168,7 +169,7 @@ def test_a_folder_that_may_not_be_written_to_can_be_read_from(folder: Path) -> N
     folder.chmod(0o500)
     with nobody(folder):
         with pytest.raises(RunFileError, match=r"b\.run: its folder can't be used: Permission denied"):
-            Journal.create(folder / "b.run", BROADCAST)
+            Journal.open_or_create(folder / "b.run", BROADCAST)
         with pytest.raises(RunFileError, match=r"a\.run: its folder can't be used: Permission denied"):
             Journal.open(folder / "a.run", write=True)
         journal = Journal.open(folder / "a.run", write=False)
@@ -209,16 +210,16 @@ def test_a_rollback_without_write_access_is_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "words"),
+    ("entries", "words"),
     [([], "it can't be created"), (["a.run"], "plan can't be removed")],
     ids=["no file", "empty"],
 )
-def test_a_folder_that_can_be_locked_and_not_written_to_is_named(folder: Path, there: list[str], words: str) -> None:
-    for name in ("a.run-lock", *there):
+def test_a_folder_that_can_be_locked_and_not_written_to_is_named(folder: Path, entries: list[str], words: str) -> None:
+    for name in ("a.run-lock", *entries):
         (folder / name).touch()
     folder.chmod(0o500)
     with nobody(folder), pytest.raises(RunFileError, match=f"{words}: Permission denied"):
-        Journal.create(folder / "a.run", BROADCAST)
+        Journal.open_or_create(folder / "a.run", BROADCAST)
 
 
 def test_a_file_that_appears_while_planning_begins_is_not_overwritten(
@@ -234,7 +235,7 @@ def test_a_file_that_appears_while_planning_begins_is_not_overwritten(
 
     monkeypatch.setattr(runfile.RunFilePath, "clear", clear)
     with pytest.raises(RunFileError, match="not a run file"):
-        Journal.create(path, BROADCAST)
+        Journal.open_or_create(path, BROADCAST)
     assert path.read_text() == "somebody's"
 
 
@@ -261,7 +262,7 @@ def test_one_journal_writes_and_any_number_read(
     journal.write([event(ACCEPTED, 0, 3, 204)])
     journal.close()
     journal = Journal.open(path, write=True)
-    assert journal.tally().accepted == 3
+    assert journal.outcomes()[Outcome.ACCEPTED] == 3
     journal.close()
     assert os.listdir(tmp_path) == ["a.run"]
 
@@ -284,7 +285,7 @@ def test_a_lock_file_that_was_left_behind_is_no_lock(tmp_path: Path) -> None:
 def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "a.run-lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RunFileError, match="its folder can't be used"):
-        Journal.create(tmp_path / "a.run", BROADCAST)
+        Journal.open_or_create(tmp_path / "a.run", BROADCAST)
     assert os.listdir(tmp_path) == ["a.run-lock"]
 
 
@@ -328,10 +329,10 @@ def test_a_forked_child_drops_the_locks_of_its_parent(tmp_path: Path) -> None:
     release = lock(tmp_path / "lock")
     for _ in range(2):
         release.__self__._close()  # type: ignore[attr-defined]  # as in a child; here it was the only copy
-    again = lock(tmp_path / "lock")
+    second = lock(tmp_path / "lock")
     release()
     assert os.listdir(tmp_path) == ["lock"]
-    again()
+    second()
 
 
 def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
@@ -346,11 +347,11 @@ def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
     connection = journal._file._db
     assert connection.execute("PRAGMA application_id").fetchone() == (runfile.APPLICATION,)
     connection.close()
-    journal._file._run_path.release()
+    journal._run_path.release()
 
 
 def test_an_error_can_be_pickled_and_keeps_the_path(tmp_path: Path) -> None:
-    with pytest.raises(RunFileError) as caught:
+    with pytest.raises(RunFileError) as excinfo:
         Journal.open(tmp_path / "a.run", write=False)
-    there = pickle.loads(pickle.dumps(caught.value))
-    assert (str(there), there.path) == (str(caught.value), str(tmp_path / "a.run"))
+    copy = pickle.loads(pickle.dumps(excinfo.value))
+    assert (str(copy), copy.path) == (str(excinfo.value), str(tmp_path / "a.run"))

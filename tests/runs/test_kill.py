@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 from support.kill_child import KEY
 from support.kill_judge import History, Plan, judge
-from support.kill_nursery import Life, Nursery
+from support.kill_nursery import Nursery, ProcessLife
 from support.kill_service import CALM, ROUGH, STEADY, KillService
 
 from pushsdk import BroadcastReport, RunFileError, read_report
@@ -66,11 +66,11 @@ def nursery() -> Iterator[Nursery]:
         yield nursery
 
 
-def killer(life: Life, last: int, delay: float) -> Callable[[int], None]:
+def killer(life: ProcessLife, last: int, delay: float) -> Callable[[int], None]:
     """Kill shortly after request number ``last`` has arrived."""
 
-    def look(seen: int) -> None:
-        if seen == last:
+    def look(requests: int) -> None:
+        if requests == last:
             asyncio.get_running_loop().call_later(delay, life.kill)
 
     return look
@@ -89,7 +89,7 @@ async def survive(campaign: Campaign, nursery: Nursery, path: Path) -> Story:
     dice = random.Random(campaign.seed)
     kills = lives = 0
     plan: Plan | None = None
-    left = campaign.users
+    pending = campaign.users
     async with KillService(
         campaign.users, seed=campaign.seed, faults=campaign.faults, culprits=campaign.culprits
     ) as service:
@@ -99,25 +99,25 @@ async def survive(campaign: Campaign, nursery: Nursery, path: Path) -> Story:
             life = await nursery.start({**job, "do": do, "base_url": service.base_url})
             if kills < campaign.kills:
                 # Early, so later kills have something to interrupt.
-                last = service.seen + dice.randint(1, max(2, left // campaign.chunk // (campaign.kills - kills + 1)))
+                last = service.seen + dice.randint(1, max(2, pending // campaign.chunk // (campaign.kills - kills + 1)))
                 delay = dice.random() * 0.006
                 service.when_seen = killer(life, last, delay)
             end = await life.end()
-            service.when_seen = lambda seen: None
+            service.when_seen = lambda requests: None
             await service.quiet()
             report = read_report(path)
             plan = plan or Plan(path)
-            left = campaign.left(report)
-            every = not left or campaign.users <= EVERY_ROW
-            history = judge(path, plan, report, service.pushes, hold=campaign.hold, every=every)
+            pending = campaign.left(report)
+            is_exact = not pending or campaign.users <= EVERY_ROW
+            history = judge(path, plan, report, service.pushes, hold=campaign.hold, every=is_exact)
             if end.killed:
-                assert left, "killed, but not in the middle"
+                assert pending, "killed, but not in the middle"
                 kills += 1
                 doubt = kills * campaign.in_flight * campaign.chunk
                 assert report.unknown <= doubt + service.unknown, "more doubt than the kills and faults account for"
             else:
                 assert end == (0, {"accepted": report.accepted, "planned": campaign.users, "stopped": None})
-                if not left:
+                if not pending:
                     break
             assert lives < campaign.kills + 20, "it does not come to an end"
     assert kills == campaign.kills

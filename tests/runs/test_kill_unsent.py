@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.kill_nursery import Life, Nursery
+from support.kill_nursery import Nursery, ProcessLife
 from support.kill_service import CALM, KillService
 from support.wire_network import black_hole
 
@@ -48,7 +48,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def killed(life: Life, path: Path) -> BroadcastReport:
+async def killed(life: ProcessLife, path: Path) -> BroadcastReport:
     life.kill()
     assert (await life.end()).killed
     return read_report(path)
@@ -107,21 +107,21 @@ def is_connecting(pid: int, port: int) -> bool:
 
 
 async def test_users_are_pending_after_a_kill_during_the_key_callable(nursery: Nursery, tmp_path: Path) -> None:
-    path, asked = tmp_path / "run", tmp_path / "asked"
+    path, marker = tmp_path / "run", tmp_path / "asked"
     async with KillService(USERS, seed=1, faults=CALM) as service:
-        life = await nursery.start(job_of(path, service.base_url, asks=str(asked)))
-        await until(asked.exists)
+        life = await nursery.start(job_of(path, service.base_url, asks=str(marker)))
+        await until(marker.exists)
         report = await killed(life, path)
     assert (report.not_sent, report.unknown, service.seen) == (USERS, 0, 0)
 
 
 async def test_users_are_pending_after_a_kill_during_a_pause(nursery: Nursery, tmp_path: Path) -> None:
-    path, answered = tmp_path / "run", list[int]()
+    path, statuses = tmp_path / "run", list[int]()
 
     async def throttle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"]")
         writer.write(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n")
-        answered.append(1)
+        statuses.append(1)
         await reader.read()
         writer.close()
 
@@ -131,7 +131,7 @@ async def test_users_are_pending_after_a_kill_during_a_pause(nursery: Nursery, t
         await until(lambda: planned(path) and "HTTP 429" in reasons(path) and not read_report(path).unknown)
         report = await killed(life, path)
     assert (report.not_sent, report.unknown) == (USERS, 0)
-    assert 1 <= len(answered) <= IN_FLIGHT
+    assert 1 <= len(statuses) <= IN_FLIGHT
 
 
 def reasons(path: Path) -> set[str]:

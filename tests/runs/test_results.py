@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import gc
 import io
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of
+from support.fake_service import MESSAGE, Behaviour, FakeService, Request, answer, client_of
+from support.run_files import EACH
 from support.virtual_time import virtual
 
-from pushsdk import Batching, BroadcastError, BroadcastReport, Outcome, RunFileError, StopPolicy, read_report
+from pushsdk import Batching, BroadcastError, BroadcastReport, Limits, Outcome, RunFileError, StopPolicy, read_report
+from pushsdk._runs.run_file.journal import Journal
 
 FORMULAS = ["=1+1", "+4912345", "-5", "@SUM(A1)", "\tx", "\rx", "\nx"]
 PLAIN = ["user-1", 'quo"te', "com,ma", "new\nline", "'x", "ünï", " padded "]
@@ -32,7 +36,7 @@ async def test_csv_is_safe_in_a_spreadsheet_and_counts_changed_ids() -> None:
     assert report.write_csv(file) == len(FORMULAS)
     assert file.getvalue().startswith("user_id,outcome,status,reason\n")
     rows = list(csv.DictReader(io.StringIO(file.getvalue(), newline="")))
-    assert [row["user_id"] for row in rows] == [*("'" + each for each in FORMULAS), *PLAIN]
+    assert [row["user_id"] for row in rows] == [*("'" + formula for formula in FORMULAS), *PLAIN]
     assert rows[len(FORMULAS)] == {"user_id": "user-1", "outcome": "REJECTED", "status": "404", "reason": "HTTP 404"}
     assert rows[0]["reason"] == ""
 
@@ -61,10 +65,10 @@ async def test_rows_can_be_had_by_outcome() -> None:
 @virtual
 async def test_failures_raise_an_error_that_names_no_user() -> None:
     report = await report_of(PLAIN)
-    with pytest.raises(BroadcastError, match=r"6 of 7 users accepted, 1 REJECTED; see \.report") as caught:
+    with pytest.raises(BroadcastError, match=r"6 of 7 users accepted, 1 REJECTED; see \.report") as excinfo:
         report.raise_for_failures()
-    assert caught.value.outcome is Outcome.REJECTED
-    assert caught.value.user_ids == ()
+    assert excinfo.value.outcome is Outcome.REJECTED
+    assert excinfo.value.user_ids == ()
     assert "user-1" not in repr(report)
     assert "user-1" not in repr(list(report.rows(Outcome.REJECTED)))
 
@@ -81,9 +85,9 @@ async def test_a_report_has_the_stop_reason() -> None:
 @virtual
 async def test_a_report_is_read_again_from_its_file(tmp_path: Path) -> None:
     report = await report_of(PLAIN, tmp_path / "run")
-    again = read_report(str(tmp_path / "run"))
-    assert (again.accepted, again.rejected, again.run) == (report.accepted, report.rejected, str(tmp_path / "run"))
-    assert list(again.rows()) == list(report.rows())
+    copy = read_report(str(tmp_path / "run"))
+    assert (copy.accepted, copy.rejected, copy.run) == (report.accepted, report.rejected, str(tmp_path / "run"))
+    assert list(copy.rows()) == list(report.rows())
 
 
 @virtual
@@ -101,3 +105,71 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
         read_report(tmp_path / "no.run")
     with pytest.raises(RunFileError):
         list(BroadcastReport(file=str(tmp_path / "no.run")).rows())
+
+
+# -- what the run is, and what the service answered -----------------------------------------------------------------
+
+
+def answering(request: Request) -> Behaviour:
+    """Reject three users: two with the same text, one with another that is not safe for a terminal."""
+    if "user-1" in request.users or "user-2" in request.users:
+        return answer(400, body=b'unknown field "titel", did you mean "title"?')
+    return answer(404, body=b"no \x1b[31msuch\nuser " + b"x" * 500) if "user-3" in request.users else answer()
+
+
+@virtual
+async def test_a_report_counts_what_the_service_answered() -> None:
+    service = FakeService(then=answering)
+    async with client_of(service, batching=Batching(max_users=1)) as client:
+        report = await client.broadcast([f"user-{number}" for number in range(5)], MESSAGE)
+    cut = f"no [31msuch user {'x' * 500}"[:300]
+    assert report.answers == {'400: unknown field "titel", did you mean "title"?': 2, f"404: {cut}": 1}
+    assert repr(report) == (
+        "<BroadcastReport: 2 of 5 users accepted, 3 REJECTED; "
+        f'2 x 400: unknown field "titel", did you mean "title"?; 1 x 404: {cut}>'
+    )
+
+
+@virtual
+async def test_a_run_file_keeps_the_answers_of_all_its_processes_and_what_the_run_is(tmp_path: Path) -> None:
+    path, before = tmp_path / "run", time.time()
+    async with client_of(FakeService(then=answering), batching=Batching(max_users=1)) as client:
+        await client.broadcast([f"user-{number}" for number in range(5)], MESSAGE, run=path, limit=2)
+        first = read_report(path)
+        await client.resume(path)
+        base_url = client._engine.settings.base_url
+    report = read_report(path)
+    assert list(first.answers.values()) == [1]
+    assert list(report.answers.values()) == [2, 1]
+    assert (report.title, report.base_url, report.source) == ("Hello", base_url, "")
+    assert before <= (report.begun or 0) <= (first.ended or 0) <= (report.ended or 0) <= time.time()
+
+
+@virtual
+async def test_a_run_that_is_being_sent_has_not_ended_and_shows_its_answers(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    async with client_of(FakeService(answer(503, {"Retry-After": "60"}, b"busy"))) as client:
+        running = asyncio.create_task(client.broadcast(["user-1"], MESSAGE, run=path))
+        await asyncio.sleep(2)
+        report = read_report(path)
+        running.cancel()
+        await asyncio.wait([running])
+    assert (report.in_use, report.ended, report.answers) == (True, None, {"503: busy": 1})
+
+
+@virtual
+async def test_a_run_keeps_a_bounded_number_of_different_answers() -> None:
+    service = FakeService(then=lambda request: answer(404, body=f"no user {request.users[0]}".encode()))
+    async with client_of(service, batching=Batching(max_users=1), limits=Limits(in_flight=1)) as client:
+        report = await client.broadcast([f"user-{number}" for number in range(30)], MESSAGE)
+    assert len(report.answers) == 21
+    assert report.answers["404: no user user-0"] == 1
+    assert report.answers["404: another text"] == 10
+
+
+def test_a_run_of_requests_has_no_title(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    journal = Journal.open_or_create(path, EACH)
+    journal.seal(duplicates=0)
+    journal.close()
+    assert read_report(path).title == ""

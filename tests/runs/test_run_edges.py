@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import itertools
 import os
 import sqlite3
 import tempfile
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from pushsdk import (
     Timeout,
     read_report,
 )
+from pushsdk._core import wire
 from pushsdk._io.files import is_locked
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import in_thread, settled
@@ -106,18 +109,18 @@ def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path: Path, monkeyp
     commit, go = Journal.commit, threading.Event()
 
     async def main() -> None:
-        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+        loop, opening = asyncio.get_running_loop(), asyncio.Event()
 
-        def slowly(journal: Journal, events: Any, *, at_once: bool = False) -> bool:
-            loop.call_soon_threadsafe(begun.set)
+        def slowly(journal: Journal, *parts: Any, at_once: bool = False) -> bool:
+            loop.call_soon_threadsafe(opening.set)
             assert go.wait(10)
-            return commit(journal, events, at_once=at_once)
+            return commit(journal, *parts, at_once=at_once)
 
         monkeypatch.setattr(Journal, "commit", slowly)
         client = client_of(FakeService(), batching=SMALL)
         client._engine.offload = in_thread
         start(client.broadcast(users(8), MESSAGE, run=tmp_path / "run", durable=True))
-        await begun.wait()
+        await opening.wait()
         # During the commit of its claims: asyncio.run cancels all tasks and waits for them.
         loop.call_later(0.02, go.set)
 
@@ -127,11 +130,11 @@ def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path: Path, monkeyp
     assert {row.reason for row in report.rows()} == {"the call was cancelled"}
 
 
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("exists", [False, True])
 @virtual
-async def test_a_run_cancelled_while_opening_its_file_closes_it(there: bool, tmp_path: Path) -> None:
+async def test_a_run_cancelled_while_opening_its_file_closes_it(exists: bool, tmp_path: Path) -> None:
     async with client_of(FakeService()) as client:
-        if there:
+        if exists:
             await client.broadcast(users(2), MESSAGE, run=tmp_path / "run")
         at_once, client._engine.offload = client._engine.offload, (later := Later())
         running = start(client.broadcast(users(2), MESSAGE, run=tmp_path / "run"))
@@ -179,7 +182,7 @@ async def test_sends_get_slots_beside_a_busy_run() -> None:
         sends = [
             start(client.send(f"lone-{number}", {"title": {"en": f"{number}"}}, timeout=20.0)) for number in range(5)
         ]
-        assert [type(await outcome_of(each)) for each in sends] == [Receipt] * 5
+        assert [type(await outcome_of(call)) for call in sends] == [Receipt] * 5
         running.cancel()
         await asyncio.wait([running])
 
@@ -194,7 +197,7 @@ async def test_slots_released_together_are_all_used() -> None:
         started = loop.time()
         report = await client.broadcast(users(8), MESSAGE)
         assert loop.time() - started == pytest.approx(1.5, abs=0.05)
-        assert [type(await outcome_of(each)) for each in lone] == [Receipt] * 2
+        assert [type(await outcome_of(call)) for call in lone] == [Receipt] * 2
     assert (report.accepted, service.most_in_flight) == (8, 2)
 
 
@@ -338,7 +341,6 @@ async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users
         return load(journal, number)
 
     monkeypatch.setattr(Journal, "load", fail)
-    monkeypatch.setattr("pushsdk._runs.pipeline.READ_AHEAD", 4)
     async with client_of(FakeService(), batching=SMALL, limits=Limits(in_flight=4)) as client:
         with pytest.raises(RunFileError, match="damaged"):
             await client.broadcast(users(64), MESSAGE, run=tmp_path / "run")
@@ -349,7 +351,7 @@ async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users
 # -- sources --------------------------------------------------------------------------------------------------------
 
 
-class Slow:
+class SlowSource:
     """An async source of one id per ten seconds that records its closing."""
 
     def __init__(self) -> None:
@@ -373,7 +375,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 @virtual
 async def test_a_stop_ends_the_planning_from_a_slow_source_and_closes_it() -> None:
-    stop, slow = asyncio.Event(), Slow()
+    stop, slow = asyncio.Event(), SlowSource()
     readings: list[Progress] = []
     async with client_of(FakeService()) as client:
         asyncio.get_running_loop().call_later(35.0, stop.set)
@@ -385,7 +387,7 @@ async def test_a_stop_ends_the_planning_from_a_slow_source_and_closes_it() -> No
 @pytest.mark.usefixtures("impatient")
 @virtual
 async def test_closing_the_client_ends_the_planning() -> None:
-    slow = Slow()
+    slow = SlowSource()
     client = client_of(FakeService())
     running = start(client.broadcast(slow.ids(), MESSAGE))
     await asyncio.sleep(25.0)
@@ -398,7 +400,7 @@ async def test_closing_the_client_ends_the_planning() -> None:
 @pytest.mark.usefixtures("impatient")
 @virtual
 async def test_the_first_reason_to_end_the_planning_stays() -> None:
-    stop, slow = asyncio.Event(), Slow()
+    stop, slow = asyncio.Event(), SlowSource()
     client = client_of(FakeService())
     running = start(client.broadcast(slow.ids(), MESSAGE, stop=stop))
     await asyncio.sleep(25.0)
@@ -492,14 +494,14 @@ async def test_the_path_of_a_run_does_not_follow_the_working_directory(
 @virtual
 async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tmp_path: Path) -> None:
     path, service = tmp_path / "run", FakeService()
-    held: list[sqlite3.Connection] = []
+    connections: list[sqlite3.Connection] = []
     works = 0
 
     async def away(work: Callable[[], Any]) -> Any:
         nonlocal works
         works += 1
-        for each in held:
-            each.close()
+        for user in connections:
+            user.close()
         return work()
 
     async with client_of(service, batching=SMALL, limits=ONE) as client:
@@ -509,9 +511,9 @@ async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tm
         while len(service.requests) < 2:
             await turns(1)
         assert client._engine.offload is opening
-        held.append(sqlite3.connect(path, isolation_level=None))
-        held[0].execute("BEGIN")
-        held[0].execute("SELECT * FROM head").fetchall()
+        connections.append(sqlite3.connect(path, isolation_level=None))
+        connections[0].execute("BEGIN")
+        connections[0].execute("SELECT * FROM head").fetchall()
         for run in client._engine.runs:
             run._log._offload = away
         report = await running
@@ -521,7 +523,7 @@ async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tm
 
 def test_a_reader_learns_that_a_run_is_being_sent(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    journal = Journal.create(path, BROADCAST)
+    journal = Journal.open_or_create(path, BROADCAST)
     journal.add([chunk("a")])
     journal.seal(duplicates=0)
     journal.write([event(CLAIMED, 0, 1)])
@@ -533,7 +535,7 @@ def test_a_reader_learns_that_a_run_is_being_sent(tmp_path: Path) -> None:
 
 
 def test_a_reader_learns_that_a_run_is_being_planned(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path / "run", BROADCAST)
+    journal = Journal.open_or_create(tmp_path / "run", BROADCAST)
     with pytest.raises(RunFileError, match="another process is still planning it: read it again"):
         read_report(tmp_path / "run")
     journal.close()
@@ -555,3 +557,18 @@ def test_a_forked_child_leaves_its_parents_files(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "run").exists()
     runs._remove(str(tmp_path), guard)
     assert not tmp_path.exists()
+
+
+@virtual
+async def test_the_bodies_of_answered_requests_are_freed() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(max_users=100)) as client:
+        tracemalloc.start()
+        try:
+            await client.broadcast(users(20_000), MESSAGE)
+            service.requests.clear()
+            gc.collect()
+            bodies = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, wire.__file__)])
+        finally:
+            tracemalloc.stop()
+    assert sum(trace.size for trace in bodies.traces) < 100_000

@@ -50,18 +50,18 @@ def mask(request: pytest.FixtureRequest) -> Iterator[int]:
 @pytest.mark.parametrize("durable", [False, True])
 @virtual
 async def test_a_run_file_and_the_files_beside_it_are_private(mask: int, durable: bool, tmp_path: Path) -> None:
-    seen: dict[str, set[int]] = {}
+    found_modes: dict[str, set[int]] = {}
 
     def look(request: Any) -> Any:
         for entry in os.scandir(tmp_path):
-            seen.setdefault(entry.name, set()).add(stat.S_IMODE(entry.stat().st_mode))
+            found_modes.setdefault(entry.name, set()).add(stat.S_IMODE(entry.stat().st_mode))
         return answer()
 
     async with client_of(FakeService(then=look), batching=TEN, limits=Limits(in_flight=1)) as client:
         await client.broadcast(names(100), MESSAGE, run=tmp_path / "run", durable=durable, limit=50)
         await client.resume(tmp_path / "run", durable=durable)
-    assert seen["run"] == {0o600}
-    assert all(mode & 0o077 == 0 for modes in seen.values() for mode in modes), seen
+    assert found_modes["run"] == {0o600}
+    assert all(mode & 0o077 == 0 for modes in found_modes.values() for mode in modes), found_modes
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o600
     assert os.listdir(tmp_path) == ["run"]
 
@@ -114,9 +114,9 @@ async def test_logs_and_errors_of_a_failing_run_name_no_user_no_text_and_no_key(
                 )
             with closing(Journal.open(path, write=False)) as journal:
                 outputs += [repr(report), repr(client), repr(journal)]
-            with pytest.raises(BroadcastError) as caught:
+            with pytest.raises(BroadcastError) as excinfo:
                 report.raise_for_failures()
-            outputs += [str(caught.value), repr(caught.value), f"{caught.value.args}"]
+            outputs += [str(excinfo.value), repr(excinfo.value), f"{excinfo.value.args}"]
             for other in ({"title": {"en": "Secret other"}}, message):
                 with pytest.raises(RunFileError) as refused:
                     await client.broadcast(names(users), other, run=path)

@@ -13,7 +13,7 @@ from support.fake_service import FakeService, Request, answer, client_of, hang, 
 from support.kill_child import MESSAGE, ids
 from support.kill_judge import Plan, judge
 from support.kill_service import name_of
-from support.throttling import Bucket, Service, Window
+from support.throttling import Bucket, ThrottledService, Window
 from support.virtual_time import virtual
 
 from pushsdk import Batching, BroadcastReport, Limits, Progress, StopPolicy, read_report
@@ -52,12 +52,12 @@ async def ride(path: Path, then: Callable[[Request, float], Any], **options: Any
     return Ride(report, service, [request.started - started for request in service.requests], loop.time() - started)
 
 
-def throttling(service: Service) -> Callable[[Request, float], Any]:
+def throttling(service: ThrottledService) -> Callable[[Request, float], Any]:
     """Return the behavior of a throttling service."""
 
     def then(request: Request, now: float) -> Any:
-        taken, retry_after = service.take(now)
-        if taken:
+        delay, retry_after = service.take(now)
+        if delay:
             return answer()
         return answer(429, {} if retry_after is None else {"Retry-After": f"{retry_after:.0f}"})
 
@@ -78,10 +78,10 @@ def throttling(service: Service) -> Callable[[Request, float], Any]:
 async def test_a_throttled_run_reaches_all_users_in_reasonable_time(service: Callable[[], Any], tmp_path: Path) -> None:
     limits = service()
     rate = limits.rate(0.0) if isinstance(limits, Bucket) else limits.quota / limits.seconds
-    went = await ride(tmp_path / "run", throttling(limits))
-    assert went.report.accepted == USERS
-    assert went.seconds <= 1.1 * REQUESTS / rate + 10.0, "not much longer than the service needs for it"
-    assert len(went.times) <= 1.4 * REQUESTS, "not many in vain"
+    result = await ride(tmp_path / "run", throttling(limits))
+    assert result.report.accepted == USERS
+    assert result.seconds <= 1.1 * REQUESTS / rate + 10.0, "not much longer than the service needs for it"
+    assert len(result.times) <= 1.4 * REQUESTS, "not many in vain"
 
 
 OUTAGES = {
@@ -93,23 +93,23 @@ OUTAGES = {
 }
 
 
-@pytest.mark.parametrize("how", OUTAGES)
+@pytest.mark.parametrize("mode", OUTAGES)
 @virtual
-async def test_a_run_survives_an_outage_of_ten_minutes(how: str, tmp_path: Path) -> None:
-    went = await ride(tmp_path / "run", lambda request, now: OUTAGES[how]() if 0.5 <= now < 600.5 else answer())
-    assert went.report.accepted == USERS
-    assert went.seconds <= 600.5 + 40.0, "the pacing is off half a minute after the last throttle"
+async def test_a_run_survives_an_outage_of_ten_minutes(mode: str, tmp_path: Path) -> None:
+    result = await ride(tmp_path / "run", lambda request, now: OUTAGES[mode]() if 0.5 <= now < 600.5 else answer())
+    assert result.report.accepted == USERS
+    assert result.seconds <= 600.5 + 40.0, "the pacing is off half a minute after the last throttle"
     # Each slot tries once in 2.5 s, the mean of a jitter from 0 to 5 s. The normal rate is 50 per second.
-    assert went.between(0.5, 600.5) <= 1.1 * IN_FLIGHT * 600.0 / 2.5
-    assert max(went.between(second, second + 1) for second in range(10, 600)) <= 2 * IN_FLIGHT, "no storm"
+    assert result.between(0.5, 600.5) <= 1.1 * IN_FLIGHT * 600.0 / 2.5
+    assert max(result.between(second, second + 1) for second in range(10, 600)) <= 2 * IN_FLIGHT, "no storm"
 
 
 @virtual
 async def test_the_default_stop_policy_allows_an_outage_of_nine_minutes(tmp_path: Path) -> None:
-    went = await ride(
+    result = await ride(
         tmp_path / "run", lambda request, now: refused() if 0.5 <= now < 540.5 else answer(), stop_policy=StopPolicy()
     )
-    assert (went.report.accepted, went.report.stopped) == (USERS, None)
+    assert (result.report.accepted, result.report.stopped) == (USERS, None)
 
 
 @virtual
@@ -122,25 +122,25 @@ async def test_an_hour_of_a_stopped_process_is_no_outage(tmp_path: Path) -> None
             loop.call_later(0.25, loop.jump, 3600.0)  # type: ignore[attr-defined]
         return answer(after=1.0)
 
-    went = await ride(tmp_path / "run", then, stop_policy=StopPolicy(unknown=None))
-    assert went.report.stopped is None
-    assert went.report.unknown <= 2 * IN_FLIGHT * 20, "what was in flight"
-    assert went.report.accepted == USERS - went.report.unknown
+    result = await ride(tmp_path / "run", then, stop_policy=StopPolicy(unknown=None))
+    assert result.report.stopped is None
+    assert result.report.unknown <= 2 * IN_FLIGHT * 20, "what was in flight"
+    assert result.report.accepted == USERS - result.report.unknown
 
 
 @virtual
 async def test_a_long_outage_stops_the_run_and_a_resume_completes_it(tmp_path: Path) -> None:
-    went = await ride(
+    result = await ride(
         tmp_path / "run", lambda request, now: refused() if now >= 0.5 else answer(), stop_policy=StopPolicy()
     )
-    assert went.report.stopped_by == "stop_policy"
-    assert "nothing was accepted for 600 s" in (went.report.stopped or "")
-    assert went.report.accepted + went.report.not_sent == USERS
+    assert result.report.stopped_by == "stop_policy"
+    assert "nothing was accepted for 600 s" in (result.report.stopped or "")
+    assert result.report.accepted + result.report.not_sent == USERS
     service = FakeService()
     async with client_of(service, batching=CHUNK) as client:
         report = await client.resume(tmp_path / "run")
     assert (report.accepted, report.stopped) == (USERS, None)
-    assert {*(went.service.processed + service.processed).values()} == {1}
+    assert {*(result.service.processed + service.processed).values()} == {1}
 
 
 @pytest.mark.parametrize("trouble", [refused, lambda: answer(429), lambda: answer(503, {"Retry-After": "2"})])
@@ -165,7 +165,7 @@ async def test_progress_reports_a_pause(tmp_path: Path) -> None:
         lambda request, now: answer(429, {"Retry-After": "30"}) if 0.5 <= now < 60.0 else answer(),
         on_progress=readings.append,
     )
-    paused = [each for each in readings if each.paused > 0]
-    assert {each.stage for each in paused} == {"waiting"}
+    paused = [reading for reading in readings if reading.paused > 0]
+    assert {reading.stage for reading in paused} == {"waiting"}
     assert len(paused) >= 100, "twice a second"
-    assert all(0 < each.paused <= 31.0 for each in paused)
+    assert all(0 < reading.paused <= 31.0 for reading in paused)

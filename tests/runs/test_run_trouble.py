@@ -63,7 +63,7 @@ def pushes(service: FakeService, users: int) -> list[int]:
 async def test_a_second_process_is_refused_and_the_first_is_not_disturbed(nursery: Nursery, tmp_path: Path) -> None:
     path, sending = tmp_path / "run", asyncio.Event()
     async with KillService(20_000, seed=1, faults=CALM, latency=0.02) as service:
-        service.when_seen = lambda seen: sending.set() if seen == 20 else None
+        service.when_seen = lambda requests: sending.set() if requests == 20 else None
         job = {"run": str(path), "users": 20_000, "chunk": 50, "in_flight": 8, "base_url": service.base_url}
         first = await nursery.start({**job, "do": "broadcast"})
         await sending.wait()
@@ -93,12 +93,12 @@ async def test_reports_can_be_read_while_another_process_sends(nursery: Nursery,
         job = {"run": str(path), "users": 20_000, "chunk": 50, "in_flight": 8, "base_url": service.base_url}
         first = await nursery.start({**job, "do": "broadcast"})
 
-        def read(seen: int) -> None:
+        def read(requests: int) -> None:
             report = read_report(path)
             accepted.append(report.accepted)
             assert report.accepted + report.not_sent + report.unknown == report.planned == 20_000
 
-        service.when_seen = lambda seen: read(seen) if seen % 10 == 0 else None
+        service.when_seen = lambda requests: read(requests) if requests % 10 == 0 else None
         end = await first.end()
         assert end == (0, {"accepted": 20_000, "planned": 20_000, "stopped": None})
     assert len(accepted) > 30
@@ -155,13 +155,13 @@ async def test_a_foreign_file_is_refused_and_unchanged(make: Callable[[Path], No
     make(path)
     before = tree(tmp_path)
     async with client_of(service) as client:
-        with pytest.raises(RunFileError, match="run: ") as caught:
+        with pytest.raises(RunFileError, match="run: ") as excinfo:
             await client.broadcast(names(10), MESSAGE, run=path)
         with pytest.raises(RunFileError, match="run: "):
             await client.resume(path)
         with pytest.raises(RunFileError, match="run: "):
             read_report(path)
-    assert (caught.value.path, caught.value.outcome) == (str(path), Outcome.NOT_SENT)
+    assert (excinfo.value.path, excinfo.value.outcome) == (str(path), Outcome.NOT_SENT)
     assert (service.sent, tree(tmp_path)) == ([], before)
 
 
@@ -224,21 +224,21 @@ async def test_a_folder_that_may_not_be_written_is_refused(mode: int) -> None:
 # -- writes that fail -----------------------------------------------------------------------------------------------
 
 
-class Failing:
+class FailingCommit:
     """A ``Journal.commit`` that fails from the n-th call on, and records the requests received before."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, service: FakeService, number: int) -> None:
         self.service, self.number, self.calls, self.had = service, number, 0, -1
         self._commit = Journal.commit
-        monkeypatch.setattr(Journal, "commit", lambda journal, events, **how: self.commit(journal, events, **how))
+        monkeypatch.setattr(Journal, "commit", lambda journal, *parts, **way: self.commit(journal, *parts, **way))
 
-    def commit(self, journal: Journal, events: Any, *, at_once: bool = False) -> bool:
+    def commit(self, journal: Journal, *parts: Any, at_once: bool = False) -> bool:
         self.calls += 1
         if self.calls >= self.number:
             if self.had < 0:
                 self.had = len(self.service.written)
             raise RunFileError("the run: the disk is full")
-        return self._commit(journal, events, at_once=at_once)
+        return self._commit(journal, *parts, at_once=at_once)
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -250,14 +250,14 @@ async def test_no_request_starts_after_a_failed_write(
     path, users, service = tmp_path / "run", 200, FakeService(lost(processed=True), answer(429), answer(400))
     async with client_of(service, batching=TEN, limits=Limits(in_flight=3)) as client:
         with monkeypatch.context() as patches:
-            failing = Failing(patches, service, number)
+            failing = FailingCommit(patches, service, number)
             with pytest.raises(RunFileError, match="the disk is full"):
                 await client.broadcast(names(users), MESSAGE, run=path, stop_policy=NO_BRAKE, durable=durable)
         assert failing.had == len(service.written), "a request started after the file had failed"
         plan, report = Plan(path), read_report(path)
         history = judge(path, plan, report, pushes(service, users), hold=True, every=True)
-        asked = Counter(number_of(name) for request in service.written for name in request.users)
-        assert all(asked[user] <= claims for user, claims in zip(plan.users, history.claims, strict=True))
+        counts = Counter(number_of(name) for request in service.written for name in request.users)
+        assert all(counts[user] <= claims for user, claims in zip(plan.users, history.claims, strict=True))
         assert report.unknown <= 3 * 10 + 10, "what was on its way, and the lost answer"
         report = await client.resume(path, stop_policy=NO_BRAKE)
     judge(path, plan, report, pushes(service, users), hold=True, every=True)
@@ -310,9 +310,9 @@ async def test_a_run_cancelled_while_claiming_leaves_no_unknown_users(
     service, running = FakeService(), list[asyncio.Task[Any]]()
     commit = Journal.commit
 
-    def cancelling(journal: Journal, events: Any, *, at_once: bool = False) -> bool:
+    def cancelling(journal: Journal, *parts: Any, at_once: bool = False) -> bool:
         running[0].cancel()
-        return commit(journal, events, at_once=at_once)
+        return commit(journal, *parts, at_once=at_once)
 
     monkeypatch.setattr(Journal, "commit", cancelling)
     async with client_of(service, batching=TEN) as client:
@@ -329,10 +329,10 @@ async def test_a_commit_that_fails_unexpectedly_ends_the_run_too(
 ) -> None:
     commit, calls = Journal.commit, itertools.count(1)
 
-    def fail(journal: Journal, events: Any, *, at_once: bool = False) -> bool:
+    def fail(journal: Journal, *parts: Any, at_once: bool = False) -> bool:
         if next(calls) == 4:
             raise MemoryError
-        return commit(journal, events, at_once=at_once)
+        return commit(journal, *parts, at_once=at_once)
 
     monkeypatch.setattr(Journal, "commit", fail)
     service = FakeService()
@@ -352,5 +352,5 @@ async def test_no_user_is_claimed_after_a_split_that_was_given_up() -> None:
     async with client_of(FakeService(then=answer(400)), batching=TEN) as client:
         report = await client.broadcast(names(100), MESSAGE, stop_policy=NO_BRAKE, on_progress=readings.append)
     assert (report.rejected, readings[-1].rejected) == (100, 100)
-    assert min(each.in_flight for each in readings) >= 0
+    assert min(reading.in_flight for reading in readings) >= 0
     assert (readings[-1].in_flight, readings[-1].unknown) == (0, 0)

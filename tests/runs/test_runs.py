@@ -32,7 +32,6 @@ from pushsdk import (
     ValidationError,
     read_report,
 )
-from pushsdk._audience.chunks import Chunk, chunks_of
 from pushsdk._core.outcome import Failure
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
@@ -89,8 +88,8 @@ async def test_every_user_is_pushed_to_once(run: Path | None) -> None:
 
 
 async def _async(ids: list[str]) -> AsyncIterator[str]:
-    for each in ids:
-        yield each
+    for user in ids:
+        yield user
 
 
 def _once(ids: list[str]) -> Iterator[str]:
@@ -132,7 +131,7 @@ async def test_without_dedupe_every_id_is_a_push() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "text"),
     [
         (["a", 7], "user id number 2: expected a str, got int"),
         (["a", "b", "", "c"], "user id number 3: the user id is empty"),
@@ -144,10 +143,10 @@ async def test_without_dedupe_every_id_is_a_push() -> None:
     ],
 )
 @virtual
-async def test_bad_ids_are_found_before_anything_is_sent(bad: Any, told: str) -> None:
+async def test_bad_ids_are_found_before_anything_is_sent(bad: Any, text: str) -> None:
     service = FakeService()
     async with client_of(service) as client:
-        with pytest.raises(ValidationError, match=told):
+        with pytest.raises(ValidationError, match=text):
             await client.broadcast(bad, MESSAGE)
     assert service.sent == []
 
@@ -245,9 +244,9 @@ async def test_a_lost_response_is_unknown_and_skipped(run: Path | None) -> None:
         report = await client.broadcast(users(12), MESSAGE, run=run, stop_policy=NO_BRAKE)
     judge(report, service, users(12))
     assert (report.unknown, report.accepted) == (8, 4)
-    with pytest.raises(BroadcastError, match="8 UNKNOWN") as caught:
+    with pytest.raises(BroadcastError, match="8 UNKNOWN") as excinfo:
         report.raise_for_failures()
-    assert (caught.value.outcome, caught.value.report) == (Outcome.UNKNOWN, report)
+    assert (excinfo.value.outcome, excinfo.value.report) == (Outcome.UNKNOWN, report)
 
 
 @virtual
@@ -482,10 +481,10 @@ async def test_a_stop_while_planning_sends_nothing() -> None:
     stop = asyncio.Event()
 
     def ids() -> Iterator[str]:
-        for number, each in enumerate(users(100_000)):
+        for number, user in enumerate(users(100_000)):
             if number == 50_000:
                 stop.set()
-            yield each
+            yield user
 
     async with client_of(service) as client:
         report = await client.broadcast(ids(), MESSAGE, stop=stop)
@@ -564,7 +563,7 @@ async def test_another_broadcast_is_refused_on_the_same_file(change: Any, expect
         await client.broadcast(users(8), MESSAGE, run=tmp_path / "run")
     before = (tmp_path / "run").read_bytes()
     async with client_of(service, **({"base_url": change["base_url"]} if "base_url" in change else {})) as client:
-        with pytest.raises(RunFileError, match=expected) as caught:
+        with pytest.raises(RunFileError, match=expected) as excinfo:
             await client.broadcast(
                 users(8),
                 change.get("message", MESSAGE),
@@ -573,7 +572,7 @@ async def test_another_broadcast_is_refused_on_the_same_file(change: Any, expect
             )
         with pytest.raises(RunFileError, match=r"of one message for all users, not of|another base_url"):
             await client.send_each([], run=tmp_path / "run")
-    assert caught.value.path == str(tmp_path / "run")
+    assert excinfo.value.path == str(tmp_path / "run")
     assert (tmp_path / "run").read_bytes() == before
     assert len(service.sent) == 1
 
@@ -610,13 +609,13 @@ async def test_progress_is_reported_during_a_run_and_at_its_end() -> None:
     service = FakeService(answer(429, {"Retry-After": "5"}), then=answer(after=1.0))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
         await client.broadcast(users(40), MESSAGE, on_progress=readings.append)
-    assert {each.stage for each in readings} == {"planning", "sending", "waiting"}
-    assert [each.accepted for each in readings] == sorted(each.accepted for each in readings)
+    assert {reading.stage for reading in readings} == {"planning", "sending", "waiting"}
+    assert [reading.accepted for reading in readings] == sorted(reading.accepted for reading in readings)
     assert (readings[-1].accepted, readings[-1].planned) == (40, 40)
-    assert {each.unknown for each in readings} == {0}, "what is on its way is not unknown yet"
-    assert {each.in_flight for each in readings} == {0, 4}
-    assert any(each.paused > 0 for each in readings)
-    assert any(each.rate == pytest.approx(4.0, rel=0.3) and each.eta for each in readings)
+    assert {reading.unknown for reading in readings} == {0}, "what is on its way is not unknown yet"
+    assert {reading.in_flight for reading in readings} == {0, 4}
+    assert any(reading.paused > 0 for reading in readings)
+    assert any(reading.rate == pytest.approx(4.0, rel=0.3) and reading.eta for reading in readings)
 
 
 @virtual
@@ -642,23 +641,23 @@ async def test_the_counters_include_the_users_of_a_run() -> None:
 
 
 class Crowd:
-    """A ``ChunkSource`` of users."""
+    """A ``UserSource``."""
 
     def __init__(self, ids: list[str], source: str = "crowd") -> None:
-        self.ids = ids
+        self.users = ids
         self.source = source
         self.duplicates = 3
-        self.on_chunk: Callable[[], None] = lambda: None
+        self.on_batch: Callable[[], None] = lambda: None
 
-    def chunks(self, *, fixed: int, max_users: int, max_bytes: int, distinct: bool) -> Iterator[list[Chunk]]:
+    def ids(self, *, distinct: bool) -> Iterator[list[str]]:
         assert distinct
-        for chunk in chunks_of(self.ids, fixed=fixed, max_users=max_users, max_bytes=max_bytes):
-            self.on_chunk()
-            yield [chunk]
+        for first in range(0, len(self.users), SMALL.max_users):
+            self.on_batch()
+            yield self.users[first : first + SMALL.max_users]
 
 
 @virtual
-async def test_users_may_come_as_chunks_and_their_source_is_stored(tmp_path: Path) -> None:
+async def test_users_may_come_in_batches_and_their_source_is_stored(tmp_path: Path) -> None:
     service = FakeService()
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(Crowd(users(100)), MESSAGE, run=tmp_path / "run", limit=10)
@@ -693,16 +692,16 @@ async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled() -> None:
     crowd = Crowd(users(100_000))
     loop = asyncio.get_running_loop()
     started, cancelled = asyncio.Event(), threading.Event()
-    made = 0
+    blocks = 0
 
     def count() -> None:
-        nonlocal made
-        made += 1
+        nonlocal blocks
+        blocks += 1
         loop.call_soon_threadsafe(started.set)
-        if made > 50:
+        if blocks > 50:
             cancelled.wait(60)
 
-    crowd.on_chunk = count
+    crowd.on_batch = count
     async with AsyncPushClient("http://127.0.0.1:9", "key", batching=SMALL) as client:
         running = asyncio.ensure_future(client.broadcast(crowd, MESSAGE))
         await started.wait()
@@ -711,7 +710,7 @@ async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled() -> None:
         cancelled.set()
         with pytest.raises(asyncio.CancelledError):
             await running
-    assert made <= 51
+    assert blocks <= 51
 
 
 @pytest.mark.parametrize("count", [2000, 25_000])
@@ -723,7 +722,7 @@ async def test_blocks_of_an_async_iterable_are_planned_one_by_one(count: int, mo
     async with client_of(service) as client:
         report = await client.broadcast(_async(users(count)), MESSAGE, on_progress=readings.append)
     judge(report, service, users(count))
-    assert sum(each.stage == "planning" for each in readings) == 1
+    assert sum(reading.stage == "planning" for reading in readings) == 1
 
 
 @virtual
@@ -778,7 +777,7 @@ async def test_a_claim_that_can_not_be_written_stops_the_run_and_sends_nothing(
         await client.broadcast(users(100), MESSAGE, run=tmp_path / "run", limit=8)
         written = len(service.written)
 
-        def broken(journal: Journal, events: Any, *, at_once: bool = False) -> bool:
+        def broken(journal: Journal, *parts: Any, at_once: bool = False) -> bool:
             raise RunFileError("the disk is full")
 
         with monkeypatch.context() as patch:
@@ -848,4 +847,6 @@ async def test_only_one_chunk_tests_whether_the_message_is_to_blame() -> None:
     service = FakeService(then=answer(400))
     async with client_of(service, batching=Batching(max_users=100)) as client:
         await client.broadcast(users(5000), MESSAGE, stop_policy=NO_BRAKE)
-    assert [len(sent) for sent in service.sent[:58]] == [100] * 50 + [1] * 8
+    # The requests that are in flight before the first answer, then the users of one of them.
+    sent = [len(sent) for sent in service.sent]
+    assert sent[: sent.index(1) + 8] == [100] * sent.index(1) + [1] * 8

@@ -22,7 +22,7 @@ from support.fake_service import MESSAGE, client_of, idle
 from support.kill_judge import CLAIMED, RESENT, History, Plan, judge
 from support.kill_service import name_of, number_of
 from support.model_settings import LONG, SHORT
-from support.run_lives import BRAKES, CALM, WORLDS, Life, Service, World
+from support.run_lives import BRAKES, CALM, WORLDS, CountingService, RunLife, RunWorld
 from support.virtual_time import run, turns
 
 from pushsdk import (
@@ -46,16 +46,16 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 class Books:
     """The pushes of all lives, and the expected state of the run."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: RunWorld) -> None:
         self.pushes = [0] * world.users
         self.plan: Plan | None = None
-        #: Users whose request may have been sent, over all lives.
+        #: Users in a request that may have been sent, over all lives.
         self.written: set[int] = set()
         #: Maximum number of ranges that kills left claimed.
         self.unsettled = 0
         self.resent = False
 
-    def enter(self, service: Service, *, late: bool | None = None) -> None:
+    def enter(self, service: CountingService, *, late: bool | None = None) -> None:
         """Enter the pushes of one life; ``late`` after a kill."""
         for request in service.requests:
             if not request.users[0].startswith("person"):
@@ -77,7 +77,9 @@ def is_planned(path: Path) -> bool:
     return True
 
 
-async def begin(client: AsyncPushClient, world: World, life: Life, path: Path, **more: Any) -> BroadcastReport:
+async def begin(
+    client: AsyncPushClient, world: RunWorld, life: RunLife, path: Path, **keywords: Any
+) -> BroadcastReport:
     """Start a broadcast or a resume."""
     options: dict[str, Any] = {
         "run": path,
@@ -85,7 +87,7 @@ async def begin(client: AsyncPushClient, world: World, life: Life, path: Path, *
         "stop_policy": BRAKES[life.stop_policy],
         "limit": life.limit,
         "durable": life.durable,
-        **more,
+        **keywords,
     }
     names = list(map(name_of, range(world.users)))
     if life.resumes and is_planned(path):
@@ -100,9 +102,9 @@ async def begin(client: AsyncPushClient, world: World, life: Life, path: Path, *
     return await client.broadcast(names, MESSAGE, **options)
 
 
-async def live(world: World, life: Life, path: Path, books: Books) -> Path:
+async def live(world: RunWorld, life: RunLife, path: Path, books: Books) -> Path:
     """Run one life and judge it. Return the path of the run afterwards."""
-    service, stop, readings = Service(world, life.faults), asyncio.Event(), list[Progress]()
+    service, stop, readings = CountingService(world, life.faults), asyncio.Event(), list[Progress]()
     client = client_of(
         service,
         batching=world.batching,
@@ -146,7 +148,7 @@ async def live(world: World, life: Life, path: Path, books: Books) -> Path:
     return path
 
 
-async def come(service: Service, life: Life) -> None:
+async def come(service: CountingService, life: RunLife) -> None:
     """Wait for the moment at which the life ends; forever if it completes."""
     if life.end is None:
         await asyncio.Event().wait()
@@ -157,13 +159,13 @@ async def come(service: Service, life: Life) -> None:
 
 def kill(path: Path) -> Path:
     """Copy what a kill at this moment leaves behind: later work of the process is not seen."""
-    left = path.with_name(path.name + "'")
+    copy = path.with_name(path.name + "'")
     if path.exists():
-        shutil.copyfile(path, left)
-    return left
+        shutil.copyfile(path, copy)
+    return copy
 
 
-def judge_life(path: Path, life: Life, books: Books, readings: list[Progress], running: Any) -> None:
+def judge_life(path: Path, life: RunLife, books: Books, readings: list[Progress], running: Any) -> None:
     """Check that the run file is correct and complete."""
     if not is_planned(path):
         assert running is None or life.end in ("cancel", "stop", "close", "close at once"), "not planned"
@@ -173,9 +175,9 @@ def judge_life(path: Path, life: Life, books: Books, readings: list[Progress], r
     books.plan = books.plan or Plan(path)
     history = judge(path, books.plan, report, books.pushes, hold=not books.resent, every=True)
     judge_doubt(history, books.plan, books)
-    for each in readings:
-        counts = (each.accepted, each.rejected, each.unknown, each.not_sent, each.in_flight)
-        assert sum(counts) == each.planned
+    for reading in readings:
+        counts = (reading.accepted, reading.rejected, reading.unknown, reading.not_sent, reading.in_flight)
+        assert sum(counts) == reading.planned
         assert min(counts) >= 0, counts
     if running is None or running.cancelled():
         return
@@ -195,7 +197,7 @@ def judge_doubt(history: History, plan: Plan, books: Books) -> None:
         assert doubt <= books.written, "in doubt, and never sent"
 
 
-def judge_report(returned: BroadcastReport, read: BroadcastReport, life: Life) -> None:
+def judge_report(returned: BroadcastReport, read: BroadcastReport, life: RunLife) -> None:
     """Check that report and file agree, and that nothing is pending unless the run was stopped."""
     for name in (
         "planned",
@@ -216,16 +218,16 @@ def judge_report(returned: BroadcastReport, read: BroadcastReport, life: Life) -
     assert returned.stopped_by != "closed" or life.end in ("close", "close at once")
 
 
-async def story(world: World, folder: Path) -> None:
+async def story(world: RunWorld, folder: Path) -> None:
     books, path = Books(world), folder / "run"
     for life in world.lives:
         path = await live(world, life, path, books)
     await live(world, CALM._replace(on_unknown="resend" if world.finally_resend else "skip"), path, books)
-    left = Counter(row.outcome for row in read_report(path).rows())
-    assert not left[Outcome.NOT_SENT] or world.takes < world.users
+    totals = Counter(row.outcome for row in read_report(path).rows())
+    assert not totals[Outcome.NOT_SENT] or world.takes < world.users
     if world.finally_resend and world.takes >= world.users and not world.culprits:
         # A rejection after an unknown outcome stays unknown: the request is never split.
-        assert not left[Outcome.UNKNOWN]
+        assert not totals[Outcome.UNKNOWN]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -242,8 +244,8 @@ REFUSED_AGAIN = CALM._replace(faults=["503 with Retry-After"], on_unknown="resen
 
 @SHORT
 @given(world=WORLDS)
-@example(world=World(False, 1, Batching(max_users=1), 1000, frozenset(), [LOST, REFUSED_AGAIN], False))
-def test_runs_are_correct_for_every_user_in_all_processes(world: World) -> None:
+@example(world=RunWorld(False, 1, Batching(max_users=1), 1000, frozenset(), [LOST, REFUSED_AGAIN], False))
+def test_runs_are_correct_for_every_user_in_all_processes(world: RunWorld) -> None:
     with tempfile.TemporaryDirectory(prefix="runs-", dir=MEMORY) as folder:
         run(story(world, Path(folder)), collect=False)
 
@@ -251,6 +253,6 @@ def test_runs_are_correct_for_every_user_in_all_processes(world: World) -> None:
 @pytest.mark.long
 @LONG
 @given(world=WORLDS)
-def test_runs_are_correct_for_every_user_in_all_processes_at_length(world: World) -> None:
+def test_runs_are_correct_for_every_user_in_all_processes_at_length(world: RunWorld) -> None:
     with tempfile.TemporaryDirectory(prefix="runs-", dir=MEMORY) as folder:
         run(story(world, Path(folder)), collect=False)

@@ -46,9 +46,9 @@ def leaks(secret: str, error: BaseException) -> list[str]:
 
 
 def refused(make: Callable[[], object]) -> ConfigurationError:
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError) as excinfo:
         make()
-    return caught.value
+    return excinfo.value
 
 
 def pushed(*args: object, **options: object) -> object:
@@ -74,24 +74,38 @@ def test_a_refused_setting_is_not_in_a_crash_report(client: Callable[..., object
 
 
 @LENGTHS
+@pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
+def test_the_location_of_a_claim_store_is_not_in_a_crash_report(client: Callable[..., object], length: int) -> None:
+    secret = secret_of(length)
+    for location, retry in (
+        (secret, None),
+        (f"redis://:{secret}@host:port", None),
+        (f"postgresql://me:{secret}@host:port", None),
+        (f"redis://:{secret}@host", "never"),
+    ):
+        error = refused(lambda location=location, retry=retry: client(HERE, "key", claims=location, retry=retry))
+        assert leaks(secret, error) == []
+
+
+@LENGTHS
 @pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected: bool, length: int) -> None:
-    secret, taken = secret_of(length), asyncio.Event()
+    secret, request_arrived = secret_of(length), asyncio.Event()
 
     async def tell(*_: object) -> None:
-        taken.set()
+        request_arrived.set()
 
     script = when(always, step(take, tell, hold))
     session = aiohttp.ClientSession() if injected else None
     async with WireServer(script) as server, AsyncPushClient(server.base_url, secret, session=session) as client:
         call = asyncio.create_task(client.create_campaign(CampaignRequest(name="c")))
-        await taken.wait()
+        await request_arrived.wait()
         call.cancel()
-        with pytest.raises(asyncio.CancelledError) as caught:
+        with pytest.raises(asyncio.CancelledError) as excinfo:
             await call
     if session is not None:
         await session.close()
-    assert leaks(secret, caught.value) == []
+    assert leaks(secret, excinfo.value) == []
 
 
 @LENGTHS
@@ -100,12 +114,12 @@ async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected: bool
 async def test_a_proxys_password_is_not_in_the_crash_report_of_a_cancelled_call(
     injected: bool, base_url: str, length: int
 ) -> None:
-    secret, asked = secret_of(length), asyncio.Event()
+    secret, arrival = secret_of(length), asyncio.Event()
     heads: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append(await reader.readuntil(b"\r\n\r\n"))
-        asked.set()
+        arrival.set()
         await reader.read()
         writer.close()
 
@@ -115,22 +129,22 @@ async def test_a_proxys_password_is_not_in_the_crash_report_of_a_cancelled_call(
         url = f"http://user:{secret}@127.0.0.1:{port}"
         async with AsyncPushClient(base_url, "key", proxy=url, session=session, allow_insecure=True) as client:
             call = asyncio.create_task(client.create_campaign(CampaignRequest(name="c")))
-            await asked.wait()
+            await arrival.wait()
             call.cancel()
-            with pytest.raises(asyncio.CancelledError) as caught:
+            with pytest.raises(asyncio.CancelledError) as excinfo:
                 await call
     if session is not None:
         await session.close()
     basic = aiohttp.encode_basic_auth("user", secret)
     assert f"Proxy-Authorization: {basic}\r\n".encode() in heads[0]
-    assert leaks(secret, caught.value) == []
-    assert leaks(basic, caught.value) == []
+    assert leaks(secret, excinfo.value) == []
+    assert leaks(basic, excinfo.value) == []
 
 
 def test_what_is_made_of_a_sealed_text_is_sealed() -> None:
     secret = redacted("abc def")
-    made = [secret[1:], secret + "x", "x" + secret, secret * 2, secret.strip(), secret.upper(), secret.join("ab")]
+    derived = [secret[1:], secret + "x", "x" + secret, secret * 2, secret.strip(), secret.upper(), secret.join("ab")]
     parts = [*secret, *secret.split(), *secret.partition(" "), secret.replace("a", "b"), secret.format()]
-    assert {type(each) for each in (*made, *parts)} == {HeaderSecret}
+    assert {type(text) for text in (*derived, *parts)} == {HeaderSecret}
     assert (secret[1:], "x" + secret, [*secret.split()]) == ("bc def", "xabc def", ["abc", "def"])
-    assert {type(each) for each in (str(secret), f"{secret}")} == {str}
+    assert {type(text) for text in (str(secret), f"{secret}")} == {str}

@@ -38,10 +38,11 @@ OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own s
 
 @asynccontextmanager
 async def answered_by(*acts: Act, injected: bool = False) -> AsyncIterator[AsyncPushClient]:
-    """Yield a client whose server answers each request by ``acts``."""
+    """Yield a client of a server that answers each request by ``acts``."""
     async with WireServer(when(always, step(*acts))) as server, aiohttp.ClientSession() as session:
         timeout = Timeout(total=5.0, attempt=3.0)
         options = {"retry": RetryPolicy.none(), "timeout": timeout, "session": session if injected else None}
+        options["show_answers"] = False
         async with AsyncPushClient(server.base_url, "key", **options) as client:
             yield client
 
@@ -51,10 +52,10 @@ def at_most(megabytes: float, seconds: float) -> Iterator[None]:
     """The block allocates no more than that, and neither works nor waits for longer."""
     clock = asyncio.get_running_loop().time
     tracemalloc.start()
-    began, started = time.process_time(), clock()
+    start, started = time.process_time(), clock()
     try:
         yield
-        worked, waited, (_, peak) = time.process_time() - began, clock() - started, tracemalloc.get_traced_memory()
+        worked, waited, (_, peak) = time.process_time() - start, clock() - started, tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < megabytes * MEGABYTE
@@ -83,11 +84,11 @@ def chunked(data: bytes) -> bytes:
 async def test_a_compressed_body_is_never_decompressed(status: int, encoding: str, injected: bool) -> None:
     answer = response(status, BOMB, Content_Encoding=encoding, Content_Type="application/json")
     async with answered_by(take, send(answer), injected=injected) as client:
-        with at_most(megabytes=5, seconds=2.0), pytest.raises(PushError) as caught:
+        with at_most(megabytes=5, seconds=2.0), pytest.raises(PushError) as excinfo:
             await client.create_campaign(CAMPAIGN)
-    kept = getattr(caught.value, "body", BOMB[:4096])
-    assert kept == BOMB[:4096]
-    assert caught.value.outcome is (
+    body = getattr(excinfo.value, "body", BOMB[:4096])
+    assert body == BOMB[:4096]
+    assert excinfo.value.outcome is (
         Outcome.ACCEPTED if status == 200 else Outcome.UNKNOWN if status == 500 else Outcome.REJECTED
     )
 
@@ -103,10 +104,10 @@ async def test_an_endless_body_is_read_to_a_bound_and_no_further(status: int, fr
     }[framing]
     head = response(status, **fields, Content_Type="application/json").replace(b"Content-Length: \r\n", b"")
     async with answered_by(take, send(head), endless(piece), injected=injected) as client:
-        with at_most(megabytes=5, seconds=2.0), pytest.raises(PushError) as caught:
+        with at_most(megabytes=5, seconds=2.0), pytest.raises(PushError) as excinfo:
             await client.create_campaign(CAMPAIGN)
-    assert isinstance(caught.value, UnexpectedResponseError if status == 200 else RejectedError)
-    assert caught.value.body == b"x" * 4096
+    assert isinstance(excinfo.value, UnexpectedResponseError if status == 200 else RejectedError)
+    assert excinfo.value.body == b"x" * 4096
 
 
 @OWN_OR_INJECTED
@@ -147,12 +148,12 @@ DEEP = {
 @pytest.mark.parametrize("body", DEEP.values(), ids=DEEP.keys())
 async def test_a_campaign_is_accepted_whatever_its_answer_holds(body: bytes) -> None:
     async with answered_by(take, send(response(200, body, Content_Type="application/json"))) as client:
-        with at_most(megabytes=5, seconds=1.0), pytest.raises(UnexpectedResponseError) as caught:
+        with at_most(megabytes=5, seconds=1.0), pytest.raises(UnexpectedResponseError) as excinfo:
             await client.create_campaign(CAMPAIGN)
         assert client.stats().campaigns == 1
-    assert (caught.value.outcome, caught.value.status) == (Outcome.ACCEPTED, 200)
-    assert (caught.value.external_id, caught.value.body) == ("e-1", body[:4096])
-    assert caught.value.__cause__ is None
+    assert (excinfo.value.outcome, excinfo.value.status) == (Outcome.ACCEPTED, 200)
+    assert (excinfo.value.external_id, excinfo.value.body) == ("e-1", body[:4096])
+    assert excinfo.value.__cause__ is None
 
 
 @pytest.mark.parametrize("answer", BODIES.values(), ids=BODIES.keys())
@@ -214,20 +215,20 @@ SAYING: dict[str, bytes] = {
 async def test_no_text_of_the_server_is_in_an_errors_text(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with answered_by(read_request, send(answer)) as client:
-        with pytest.raises(PushError) as caught:
+        with pytest.raises(PushError) as excinfo:
             await client.create_campaign(CAMPAIGN, timeout=0.2)
-    text = f"{caught.value} {caught.value!r} {caught.value.attempts} {caplog.text}"
+    text = f"{excinfo.value} {excinfo.value!r} {excinfo.value.attempts} {caplog.text}"
     assert "marker" not in text
     assert text.replace("\n", "").isprintable()
-    assert len(str(caught.value)) < 300
+    assert len(str(excinfo.value)) < 300
 
 
 async def test_an_overlong_host_of_a_redirect_is_cut() -> None:
     answer = response(302, Location=f"http://{'a' * 5000}.example/")
     async with answered_by(read_request, send(answer)) as client:
-        with pytest.raises(RejectedError) as caught:
+        with pytest.raises(RejectedError) as excinfo:
             await client.send("u", HELLO)
-    assert len(str(caught.value)) < 500
+    assert len(str(excinfo.value)) < 500
 
 
 # --- one answer too many ---

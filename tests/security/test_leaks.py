@@ -38,7 +38,7 @@ KEY, USER, TEXT = "KEYMARKER", "USERMARKER", "TEXTMARKER"
 MESSAGE = MobilePush(title={"en": TEXT}, collapse_id=TEXT, key_vals={TEXT: TEXT})
 FIELDS = {"first": TEXT, TEXT: TEXT}
 CAMPAIGN = CampaignRequest(name=TEXT, external_id=TEXT, segment=Segment(query=TEXT))
-ECHO = f'{{"error":"no such user {USER}: {TEXT}"}}'.encode()
+ECHO = f'{{"error":"no such user {USER}: {TEXT}, with the key {KEY}"}}'.encode()
 RETRY = RetryPolicy.safe(max_attempts=2, initial_delay=0.001, throttle_delay=0.001)
 TIGHT = Timeout(total=2.0, attempt=0.05, connect=0.05)
 
@@ -55,7 +55,7 @@ FAULTS: dict[str, Step | str] = {
     "silence": step(take, hold),
     "garbage": step(take, send(ECHO + b"\r\n\r\n")),
     "truncated": step(take, send(b"HTTP/1.1 204 No Con"), rst),
-    "400": answering(response(400, ECHO, X_Echo=f"{USER} {TEXT}")),
+    "400": answering(response(400, ECHO, X_Echo=f"{USER} {TEXT} {KEY}")),
     "401": answering(response(401, ECHO, WWW_Authenticate=TEXT)),
     "413": answering(response(413, ECHO)),
     "429": answering(response(429, ECHO, Retry_After=TEXT)),
@@ -95,7 +95,7 @@ class Out:
         """Return what a crash reporter collects: the locals of this package's frames, fields, pickles."""
         for error in self.errors:
             yield repr(vars(error))
-            yield from (repr(each) for each in (error.__cause__, error.__context__))
+            yield from (repr(cause) for cause in (error.__cause__, error.__context__))
             for frame in traceback.TracebackException.from_exception(error, capture_locals=True).stack:
                 yield repr(frame.locals)
             if isinstance(error, PushError):
@@ -105,7 +105,9 @@ class Out:
 
 
 @asynccontextmanager
-async def failing(fault: Step | str, out: Out, *, injected: bool = False) -> AsyncIterator[AsyncPushClient]:
+async def failing(
+    fault: Step | str, out: Out, *, injected: bool = False, show_answers: bool = True
+) -> AsyncIterator[AsyncPushClient]:
     """A client for which every request fails in this way."""
     tls = fault in ("untrusted", "plain", "proxy")
     async with AsyncExitStack() as stack:
@@ -133,6 +135,7 @@ async def failing(fault: Step | str, out: Out, *, injected: bool = False) -> Asy
             ssl=wire_tls.client_context() if tls else None,
             on_event=out.events.append,
             batching=Batching(linger=0.005),
+            show_answers=show_answers,
             **options,
         )
         yield await stack.enter_async_context(client)
@@ -170,10 +173,10 @@ async def test_the_key_is_nowhere(fault: Step | str, injected: bool, caplog: pyt
     async with failing(fault, out, injected=injected) as client:
         await use(client, out)
         settings = msgspec.structs.asdict(client._engine.settings)
-        shown = [repr(client), repr(client._engine.__dict__), repr(settings)]
+        texts = [repr(client), repr(client._engine.__dict__), repr(settings)]
     assert len(out.errors) >= 3
     assert out.events
-    leaks = [text for text in (*out.texts(), *out.depths(), *shown, caplog.text) if KEY in text]
+    leaks = [text for text in (*out.texts(), *out.depths(), *texts, caplog.text) if KEY in text]
     assert leaks == []
 
 
@@ -181,7 +184,7 @@ async def test_the_key_is_nowhere(fault: Step | str, injected: bool, caplog: pyt
 async def test_user_ids_and_texts_are_in_no_text(fault: Step | str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     out = Out()
-    async with failing(fault, out) as client:
+    async with failing(fault, out, show_answers=False) as client:
         await use(client, out)
     leaks = [text for text in (*out.texts(), caplog.text) if USER in text or TEXT in text]
     assert leaks == []
@@ -210,11 +213,12 @@ async def test_a_partial_errors_ids_are_in_its_attributes_alone() -> None:
     def script(moment: str, number: int) -> Act | None:
         return answers[number].run if moment == "request" and number in answers else None
 
-    async with WireServer(script) as server, AsyncPushClient(server.base_url, KEY, retry=RETRY) as client:
-        with pytest.raises(PartialError) as caught:
+    options = {"retry": RETRY, "show_answers": False}
+    async with WireServer(script) as server, AsyncPushClient(server.base_url, KEY, **options) as client:
+        with pytest.raises(PartialError) as excinfo:
             await client.send(users, {"title": {"en": TEXT}})
-    assert USER not in f"{caught.value} {caught.value!r} {caught.value.args}"
-    assert list(caught.value.outcomes) == list(caught.value.user_ids) == users
+    assert USER not in f"{excinfo.value} {excinfo.value!r} {excinfo.value.args}"
+    assert list(excinfo.value.outcomes) == list(excinfo.value.user_ids) == users
 
 
 async def test_an_observer_and_a_key_source_that_raise_show_their_class_alone(caplog: pytest.LogCaptureFixture) -> None:

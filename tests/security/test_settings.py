@@ -28,15 +28,13 @@ HERE = "https://push.example/api"
 NAN, INF = float("nan"), float("inf")
 NO_NUMBER: tuple[Any, ...] = (NAN, INF, -INF, -1, True, False, "1", b"1", [1], object())
 NO_TIME = (0, 0.0, *NO_NUMBER)
-NO_COUNT = (0, 1.5, None, *NO_NUMBER)
-NO_STATUSES: tuple[Any, ...] = (413, "413", ["413"], [413], {"413"}, {True}, {413.0}, None)
 
 
 def refused(make: Callable[[], object], match: str | None = None) -> ConfigurationError:
-    with pytest.raises(ConfigurationError, match=match) as caught:
+    with pytest.raises(ConfigurationError, match=match) as excinfo:
         make()
-    assert caught.value.outcome is Outcome.NOT_SENT
-    return caught.value
+    assert excinfo.value.outcome is Outcome.NOT_SENT
+    return excinfo.value
 
 
 def shown(error: BaseException) -> str:
@@ -100,10 +98,10 @@ def test_a_base_url_that_is_not_safe_and_absolute_is_refused(url: Any, monkeypat
     assert SECRET not in f"{error} {error!r} {error.args}"
 
 
-@pytest.mark.parametrize("where", ["base_url", "proxy"])
-def test_the_password_of_a_refused_url_is_not_in_the_tracebacks_locals(where: str) -> None:
-    urls = {"base_url": HERE, where: f"ftp://user:{SECRET}@push.example"}
-    assert SECRET not in shown(refused(lambda: AsyncPushClient(api_key="key", **urls), where))
+@pytest.mark.parametrize("option", ["base_url", "proxy"])
+def test_the_password_of_a_refused_url_is_not_in_the_tracebacks_locals(option: str) -> None:
+    urls = {"base_url": HERE, option: f"ftp://user:{SECRET}@push.example"}
+    assert SECRET not in shown(refused(lambda: AsyncPushClient(api_key="key", **urls), option))
 
 
 @pytest.mark.parametrize(
@@ -152,9 +150,9 @@ async def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str) -> Non
         return hidden
 
     async with WireServer() as server, AsyncPushClient(server.base_url, ask, retry=RetryPolicy.none()) as client:
-        with pytest.raises(Exception, match="api_key callable") as caught:
+        with pytest.raises(Exception, match="api_key callable") as excinfo:
             await client.send("u", HELLO)
-        assert SECRET not in shown(caught.value)
+        assert SECRET not in shown(excinfo.value)
     assert server.begun == 0
 
 
@@ -162,8 +160,10 @@ def test_a_client_whose_constructor_failed_has_a_repr() -> None:
     # A traceback with locals asks for it, and before Python 3.12 fails with it.
     error = refused(lambda: AsyncPushClient(HERE, ""))
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    halves = {id(it): it for frame in frames for it in frame.f_locals.values() if isinstance(it, AsyncPushClient)}
-    assert [repr(it).startswith("AsyncPushClient(") for it in halves.values()] == [True]
+    halves = {
+        id(value): value for frame in frames for value in frame.f_locals.values() if isinstance(value, AsyncPushClient)
+    }
+    assert [repr(value).startswith("AsyncPushClient(") for value in halves.values()] == [True]
 
 
 @pytest.mark.parametrize("key", [7, ["key"], {"key": 1}, b"", True], ids=repr)
@@ -254,58 +254,6 @@ def test_plain_http_through_a_proxy_is_refused() -> None:
 # --- numbers ---
 
 
-@pytest.mark.parametrize("name", ["total", "attempt", "connect"])
-def test_a_timeout_is_a_positive_number(name: str) -> None:
-    for value in NO_TIME:
-        refused(lambda value=value: Timeout(**{name: value}), rf"Timeout\.{name}")
-
-
-@pytest.mark.parametrize("name", ["max_attempts"])
-def test_the_attempts_of_a_policy_are_counted(name: str) -> None:
-    for value in NO_COUNT:
-        refused(lambda value=value: RetryPolicy(**{name: value}), rf"RetryPolicy\.{name}")
-
-
-@pytest.mark.parametrize("name", ["initial_delay", "max_delay", "throttle_delay", "max_retry_after"])
-def test_the_waits_of_a_policy_are_positive_numbers(name: str) -> None:
-    for value in (*NO_TIME, None):
-        refused(lambda value=value: RetryPolicy(**{name: value}), rf"RetryPolicy\.{name}")
-
-
-@pytest.mark.parametrize("statuses", [{"500": Outcome.REJECTED}, {500: "no"}, {500: None}, {True: Outcome.REJECTED},
-                                      {500: Outcome.NOT_SENT}], ids=repr)  # fmt: skip
-def test_the_statuses_of_a_policy_map_numbers_to_outcomes(statuses: Any) -> None:
-    refused(lambda: RetryPolicy(statuses=statuses), r"RetryPolicy\.statuses")
-
-
-@pytest.mark.parametrize("statuses", [None, [500], {500}, "500"], ids=repr)
-def test_the_statuses_of_a_policy_are_a_mapping(statuses: Any) -> None:
-    refused(lambda: RetryPolicy(statuses=statuses), r"RetryPolicy\.statuses")
-
-
-def test_sets_of_statuses_are_sets_of_numbers() -> None:
-    for value in NO_STATUSES:
-        refused(lambda value=value: RetryPolicy(retry_on=value), r"RetryPolicy\.retry_on")
-        refused(lambda value=value: Batching(split_on=value), r"Batching\.split_on")
-
-
-def test_batching_limits_and_rate_are_bounded_below() -> None:
-    for value in NO_COUNT:
-        for name in ("max_users", "max_bytes"):
-            refused(lambda name=name, value=value: Batching(**{name: value}), rf"Batching\.{name}")
-        for name in ("in_flight", "queued_users", "queued_bytes"):
-            refused(lambda name=name, value=value: Limits(**{name: value}), rf"Limits\.{name}")
-    for value in NO_TIME:
-        for name in ("requests_per_second", "users_per_second"):
-            refused(lambda name=name, value=value: Rate(**{name: value}), rf"Rate\.{name}")
-    for value in (*NO_NUMBER, None):
-        refused(lambda value=value: Batching(linger=value), r"Batching\.linger")
-    for value in (None, True, "drop", "WAIT"):
-        refused(lambda value=value: Limits(when_full=value), r"Limits\.when_full")
-    for value in (None, True, "no", "REPEAT"):
-        refused(lambda value=value: RetryPolicy(unknown=value), r"RetryPolicy\.unknown")
-
-
 WRONG_KINDS = {
     "retry": (3, "safe", RetryPolicy, Timeout()),
     "timeout": (*NO_TIME, RetryPolicy()),
@@ -339,7 +287,7 @@ def test_allow_insecure_is_a_bool() -> None:
 
 @pytest.fixture
 async def client() -> AsyncIterator[AsyncPushClient]:
-    """A client whose server must never hear of it."""
+    """A client that must send no request."""
     async with WireServer() as server:
         async with AsyncPushClient(server.base_url, "key") as client:
             yield client

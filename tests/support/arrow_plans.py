@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from pushsdk.arrow import outcome_schema, plan_schema
 
-__all__ = ["MESSAGE", "Told", "counts", "plan", "rebatched", "told", "user"]
+__all__ = ["MESSAGE", "ReportedUser", "counts", "plan", "rebatched", "told", "user"]
 
 MESSAGE = {"title": {"en": "Spring"}, "body": {"en": "Hello {{ name | 'you' }}"}}
 
 
-class Told(NamedTuple):
+class ReportedUser(NamedTuple):
     """The reported result of a user."""
 
     outcome: str
@@ -32,10 +32,10 @@ def plan(users: int, *, size: int = 10, rows: int = 3, personal: bool = False) -
     """Chunks of ``size`` users, ``rows`` of them in each batch."""
     chunks = []
     for number, start in enumerate(range(0, users, size)):
-        ids = [user(each) for each in range(start, min(start + size, users))]
+        ids = [user(row) for row in range(start, min(start + size, users))]
         chunk: dict[str, Any] = {"chunk_id": f"chunk-{number}", "user_ids": ids}
         if personal:
-            chunk["fields"] = [json.dumps({"name": f"name of {each}"}) for each in ids]
+            chunk["fields"] = [json.dumps({"name": f"name of {row}"}) for row in ids]
         chunks.append(chunk)
     return batches_of(chunks, rows, plan_schema(personal))
 
@@ -50,22 +50,22 @@ def rebatched(batches: Sequence[pa.RecordBatch], rows: int) -> list[pa.RecordBat
     return batches_of(chunks[::-1], rows, batches[0].schema)
 
 
-def told(batches: Iterable[pa.RecordBatch]) -> dict[str, Told]:
+def told(batches: Iterable[pa.RecordBatch]) -> dict[str, ReportedUser]:
     """Return the reported result of each user."""
     return dict(_rows(batches))
 
 
 def counts(batches: Iterable[pa.RecordBatch]) -> Counter[str]:
     """Return the number of users of each outcome."""
-    return Counter(each.outcome for each in told(batches).values())
+    return Counter(row.outcome for row in told(batches).values())
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Told]]:
-    seen = set()
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ReportedUser]]:
+    names = set()
     for batch in batches:
         assert batch.schema == outcome_schema()
         batch.validate(full=True)
-        for user_id, *rest in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            assert user_id not in seen
-            seen.add(user_id)
-            yield user_id, Told(*rest)
+        for user_id, *values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            assert user_id not in names
+            names.add(user_id)
+            yield user_id, ReportedUser(*values)

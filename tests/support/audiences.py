@@ -32,15 +32,15 @@ def rows_of(audience: Audience, *, distinct: bool = False) -> list[tuple[str, di
 
 def refused(audience: Audience) -> str:
     """Return the errors of all ways to read an audience."""
-    told = set()
+    errors = set()
     for read in (ids_of, rows_of):
         for distinct in (False, True):
-            with pytest.raises(ValidationError) as caught:
+            with pytest.raises(ValidationError) as excinfo:
                 read(audience, distinct=distinct)
-            error = caught.value
+            error = excinfo.value
             assert type(error) is ValidationError  # a name that a caller can import
             assert error.__cause__ is None
             assert error.__suppress_context__ or error.__context__ is None
-            told.add(str(error))
-    assert len(told) == 1
-    return told.pop()
+            errors.add(str(error))
+    assert len(errors) == 1
+    return errors.pop()

@@ -1,6 +1,6 @@
 """Deliveries of jobs in separate processes, some of which are killed: ``python -m support.claim_jobs`` reads jobs.
 
-A line of JSON each on stdin: a store's kind and arguments, an address, keys to deliver at the same time, and where to
+A line of JSON each on stdin: a store's kind and arguments, an address, keys to deliver at the same time, and a place to
 die or to hang (``"slow_key"``: when asked for the Api-Key; ``"slow_store"``: when the claims are to be written;
 ``"connecting"``: by itself, so it only says when it connects). On stdout comes a line for each delivery that ended: its
 key and what the caller was told.
@@ -84,9 +84,9 @@ def _prepare(store: ClaimStore, end: str | None) -> None:
     store.put = dying  # type: ignore[method-assign]
 
 
-async def _hang(why: str) -> Any:
+async def _hang(reason: str) -> Any:
     """Say so, and go no further."""
-    os.write(1, json.dumps([why, "HANGS"]).encode() + b"\n")
+    os.write(1, json.dumps([reason, "HANGS"]).encode() + b"\n")
     await asyncio.get_running_loop().create_future()
 
 
@@ -122,8 +122,8 @@ async def _work(job: dict[str, Any]) -> None:
     ):
 
         async def one(key: str) -> None:
-            told = await deliver(client, key)
-            os.write(1, json.dumps([key, told]).encode() + b"\n")
+            outcome = await deliver(client, key)
+            os.write(1, json.dumps([key, outcome]).encode() + b"\n")
 
         await asyncio.gather(*map(one, job["keys"]))
 

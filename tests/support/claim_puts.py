@@ -17,7 +17,7 @@ def key_of(number: int) -> str:
 
 async def put(store: ClaimStore, claim: Claim, *expected: Claim, key: str = KEY, ttl: float = WEEK) -> Claim | None:
     """Return None if the claim was stored, else the one that is there."""
-    (answer,) = await store.put([Put(key, claim, tuple(each.token for each in expected))], ttl)
+    (answer,) = await store.put([Put(key, claim, tuple(token.token for token in expected))], ttl)
     return answer
 
 

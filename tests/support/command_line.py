@@ -10,10 +10,10 @@ import pytest
 
 from pushsdk import cli
 
-COMMAND = [sys.executable, "-P", "-m", "pushsdk.cli"]
+COMMAND = [sys.executable, "-P", "-m", "pushsdk"]
 
 
-class Ended(NamedTuple):
+class CommandResult(NamedTuple):
     """The result of a command."""
 
     code: int
@@ -21,15 +21,15 @@ class Ended(NamedTuple):
     err: str
 
 
-def run_here(capsys: pytest.CaptureFixture[str], *words: object) -> Ended:
+def run_here(capsys: pytest.CaptureFixture[str], *words: object) -> CommandResult:
     """Run a command line in this process."""
     capsys.readouterr()
-    return Ended(cli.main([str(word) for word in words]), *capsys.readouterr())
+    return CommandResult(cli.main([str(word) for word in words]), *capsys.readouterr())
 
 
-def run_apart(*words: object, stdin: str | None = None) -> Ended:
+def run_apart(*words: object, stdin: str | None = None) -> CommandResult:
     """Run a command line in a separate process without a terminal."""
-    ended = subprocess.run(
+    result = subprocess.run(
         [*COMMAND, *map(str, words)], input=stdin or "", capture_output=True, text=True, timeout=60, check=False
     )
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
+    return CommandResult(result.returncode, result.stdout, result.stderr)

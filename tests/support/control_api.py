@@ -41,10 +41,10 @@ class Events:
 
     async def until(self, event: str) -> list[SimpleNamespace]:
         """All events up to the first of this kind."""
-        found = [await self.next()]
-        while found[-1].event != event:
-            found.append(await self.next())
-        return found
+        events = [await self.next()]
+        while events[-1].event != event:
+            events.append(await self.next())
+        return events
 
     async def rest(self) -> bytes:
         async with asyncio.timeout(60):

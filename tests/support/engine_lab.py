@@ -46,7 +46,7 @@ def spark_session(master: str, folder: Path, settings: Mapping[str, str] | None 
     """Start a small Spark that writes to this folder only."""
     from pyspark.sql import SparkSession
 
-    given = {
+    options = {
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
         "spark.driver.memory": "512m",
@@ -64,7 +64,7 @@ def spark_session(master: str, folder: Path, settings: Mapping[str, str] | None 
         **(settings or {}),
     }
     builder = SparkSession.builder.master(master).appName("tests")
-    for name, value in given.items():
+    for name, value in options.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     try:
@@ -75,13 +75,13 @@ def spark_session(master: str, folder: Path, settings: Mapping[str, str] | None 
 
 def processes(words: str, below_pid: int | None = None) -> list[int]:
     """The processes below that one, or this one, with these words in their command line."""
-    found = []
+    items = []
     below = {below_pid or os.getpid()}
     parents = dict(_parents())
     while below:
         below = {pid for pid, parent in parents.items() if parent in below}
-        found += [pid for pid in below if words in _command(pid)]
-    return found
+        items += [pid for pid in below if words in _command(pid)]
+    return items
 
 
 def kill(pids: list[int]) -> None:

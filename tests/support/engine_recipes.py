@@ -1,9 +1,8 @@
-"""The README's programs for engines, run as their users run them, with a worker killed in the middle."""
+"""The guide's programs for engines, run as their users run them, with a worker killed in the middle."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,12 +10,12 @@ from pathlib import Path
 
 import duckdb
 
-from support.engine_lab import ROOT, kill, processes
+from support.docs import MODULES
+from support.engine_lab import kill, processes
 from support.engine_oracle import Oracle
 
 __all__ = ["outcomes_of", "ran", "recipe"]
 
-MODULES = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S))
 HANGS = 150
 
 
@@ -30,16 +29,16 @@ def recipe(
             text = text.replace(old, new)
         (folder / file).write_text(text)
     (folder / "run").mkdir(exist_ok=True)
-    with duckdb.connect() as made:
+    with duckdb.connect() as db:
         rows = f"SELECT 'user-' || i AS user_id, 'N' || i AS first_name FROM range({users}) t(i)"
-        made.execute(f"COPY ({rows}) TO '{folder}/users.parquet' (FORMAT parquet)")
+        db.execute(f"COPY ({rows}) TO '{folder}/users.parquet' (FORMAT parquet)")
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(folder), os.environ["PYTHONPATH"]]),
         "RUN_DIR": str(folder / "run"),
         "PUSHSDK_BASE_URL": service.base_url,
         "PUSHSDK_API_KEY": service.api_key,
-        # Ray tells nobody, and writes no token to the home.
+        # Ray sends no usage statistics, and writes no token to the home.
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_MODE": "disabled",
         "HOME": str(folder),
@@ -62,7 +61,7 @@ def ran(program: subprocess.Popen[bytes], folder: Path, service: Oracle, *, vict
 
 def outcomes_of(folder: Path) -> Mapping[str, str]:
     """Return the outcome of every user; fail if a user is missing or repeated."""
-    with duckdb.connect() as made:
-        told = made.execute(f"SELECT user_id, outcome FROM '{folder}/run/outcomes-*.parquet'").fetchall()
-    assert len(dict(told)) == len(told)
-    return dict(told)
+    with duckdb.connect() as db:
+        rows = db.execute(f"SELECT user_id, outcome FROM '{folder}/run/outcomes-*.parquet'").fetchall()
+    assert len(dict(rows)) == len(rows)
+    return dict(rows)

@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial as partial_of
 from typing import Any
+
+from multidict import CIMultiDict
 
 from pushsdk import AsyncPushClient
 from pushsdk._core.outcome import Evidence, Failure
@@ -43,12 +46,17 @@ MESSAGE = {"title": {"en": "Hello"}}
 class Request(UsersRequest):
     """A request with its evidence, to be met by hand."""
 
-    write = UsersRequest._write
-    respond = UsersRequest._respond
+    # Set by the service.
+    evidence: Evidence
+    serve: Callable[[FakeResponse], Awaitable[None]]
 
-    @property
-    def evidence(self) -> Evidence:
-        return self._evidence
+    def write(self, *, whole: bool = True) -> None:
+        self.evidence.started_writing, self.evidence.written = True, whole
+
+    def respond(self, status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> None:
+        self.evidence.status = status
+        if status != 204:
+            self.evidence.headers, self.evidence.body = CIMultiDict(headers or {}), body
 
     @property
     def key(self) -> str:
@@ -67,7 +75,7 @@ class _Behaves(FakeResponse, frozen=True):
     """A response that a custom behavior can continue with."""
 
     async def __call__(self, request: Request) -> None:
-        await request._receive(self)
+        await request.serve(self)
 
 
 Behaviour = Callable[[Request], Awaitable[None]]
@@ -122,8 +130,6 @@ def stale() -> Behaviour:
 class FakeService(UsersService):
     """The public fake service with latency, and with behaviors that may be functions."""
 
-    _request = Request
-
     def __init__(self, *script: Behaviour, then: Behaviour | Callable[[Request], Behaviour] | None = None) -> None:
         super().__init__(*script, then=then or answer())  # type: ignore[arg-type]
         self.closed = 0
@@ -151,15 +157,17 @@ class FakeService(UsersService):
     async def close(self) -> None:
         self.closed += 1
 
-    async def _serve_request(self, request: UsersRequest) -> None:
-        behaviour: Any = self._responses.pop(0) if self._responses else self._then
-        if not isinstance(behaviour, FakeResponse) and not asyncio.iscoroutinefunction(behaviour):
-            behaviour = behaviour(request)
-        await behaviour(request)
+    async def _serve_request(self, request: Any, response: Any, evidence: Evidence, *, read: bool) -> None:
+        request.__class__ = Request
+        request.evidence = evidence
+        request.serve = partial_of(super()._serve_request, request, evidence=evidence, read=read)
+        if not isinstance(response, FakeResponse) and not asyncio.iscoroutinefunction(response):
+            response = response(request)
+        await response(request)
 
 
 def start(send: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Return the send as a task whose error need not be retrieved."""
+    """Return the send as a task that logs no unretrieved error."""
     task = asyncio.get_running_loop().create_task(send)
     task.add_done_callback(lambda task: task.cancelled() or task.exception())
     return task

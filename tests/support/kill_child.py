@@ -76,6 +76,8 @@ async def work(job: dict[str, Any]) -> dict[str, Any]:
 
 def live(job: dict[str, Any]) -> None:
     """The whole life of a forked process."""
+    # Without its parent and its service the run would go on for ever: it ends after this many seconds of CPU time.
+    resource.setrlimit(resource.RLIMIT_CPU, (300, 300))
     if "file_size" in job:
         # By default Python ignores the signal, and the write fails; as this program does it, it kills.
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL if job.get("deadly") else signal.SIG_IGN)

@@ -45,8 +45,8 @@ class Plan:
 
     def __init__(self, path: Path) -> None:
         with _open(path) as db:
-            rows = db.execute("SELECT bodies FROM plan ORDER BY first").fetchall()
-        chunks = [decode_json(b"[" + ids + b"]") for (bodies,) in rows for ids, _, _ in decode(bodies)]
+            rows = db.execute("SELECT data FROM plan ORDER BY first").fetchall()
+        chunks = [decode_json(b"[" + ids + b"]") for (data,) in rows for _, ids, _, _ in decode(data)]
         self.names: list[str] = [name for chunk in chunks for name in chunk]
         self.users = [number_of(name) for name in self.names]
         #: The place of each chunk's first user.
@@ -59,7 +59,7 @@ class History:
 
     def __init__(self, path: Path, plan: Plan) -> None:
         with _open(path) as db:
-            log = db.execute("SELECT events FROM log ORDER BY seq").fetchall()
+            log = db.execute("SELECT data FROM log ORDER BY seq").fetchall()
         #: The state of each user, and how often it was claimed, and claimed in doubt.
         self.states = bytearray([PENDING]) * len(plan.users)
         self.claims = bytearray(len(plan.users))
@@ -98,14 +98,14 @@ def judge(
     for state, pushed, claims, resends in set(
         zip(history.states, map(pushes.__getitem__, plan.users), history.claims, history.resends, strict=True)
     ):
-        told = (NAMES[state].name, pushed, claims, resends)
-        assert pushed <= claims, ("pushed without a claim before", told)
-        assert pushed <= 1 + resends, ("doubled, and not marked", told)
-        assert not hold or pushed <= 1, ("doubled", told)
+        finding = (NAMES[state].name, pushed, claims, resends)
+        assert pushed <= claims, ("pushed without a claim before", finding)
+        assert pushed <= 1 + resends, ("doubled, and not marked", finding)
+        assert not hold or pushed <= 1, ("doubled", finding)
         if state == ACCEPTED:
-            assert pushed >= 1, ("lost", told)
+            assert pushed >= 1, ("lost", finding)
         elif state in (REJECTED, PENDING):
-            assert pushed == 0 or resends, ("pushed, and told otherwise", told)
+            assert pushed == 0 or resends, ("pushed, and told otherwise", finding)
     assert not history.nonsense, history.nonsense[:3]
     _judge_rows(plan, report, history, every=every)
     counts = dict.fromkeys(Outcome, 0)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from typing import Any, NamedTuple, Self
 
-__all__ = ["End", "Life", "Nursery"]
+__all__ = ["End", "Nursery", "ProcessLife"]
 
 
 class End(NamedTuple):
@@ -24,7 +24,7 @@ class End(NamedTuple):
         return self.status == -signal.SIGKILL
 
 
-class Life:
+class ProcessLife:
     """One process."""
 
     def __init__(self, nursery: Nursery, pid: int) -> None:
@@ -39,11 +39,11 @@ class Life:
 
     async def end(self) -> End:
         """Wait for it."""
-        told = None
+        report = None
         while "status" not in (line := await self._nursery.hear()):
-            told = line
+            report = line
         self.ended = True
-        return End(line["status"], told)
+        return End(line["status"], report)
 
 
 class Nursery:
@@ -59,7 +59,7 @@ class Nursery:
             env={**os.environ, "PYTHONPATH": path},
         )
         self._heard = b""
-        self._life: Life | None = None
+        self._life: ProcessLife | None = None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,7 +68,7 @@ class Nursery:
             process.stdin.close()
             process.kill()
 
-    async def start(self, job: dict[str, Any]) -> Life:
+    async def start(self, job: dict[str, Any]) -> ProcessLife:
         """A process for this job (see ``kill_child.work``); the one before is over, if need be by force."""
         if self._life is not None and not self._life.ended:
             self._life.kill()
@@ -76,7 +76,7 @@ class Nursery:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(job).encode() + b"\n")
         self._process.stdin.flush()
-        self._life = Life(self, (await self.hear())["pid"])
+        self._life = ProcessLife(self, (await self.hear())["pid"])
         return self._life
 
     async def hear(self) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class KillService:
         self.keys: set[str] = set()
         self.mistakes: list[str] = []
         #: Called with the number of each request that has arrived.
-        self.when_seen: Callable[[int], None] = lambda seen: None
+        self.when_seen: Callable[[int], None] = lambda count: None
         self.connections: set[_Connection] = set()
         self._culprits = culprits
         self._latency = latency

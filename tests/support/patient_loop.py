@@ -1,4 +1,4 @@
-"""An asyncio event loop whose clock runs only while the loop is idle, so that a slow machine triggers no timeout.
+"""An asyncio event loop with a clock that runs only while the loop is idle, so that a slow machine triggers no timeout.
 
 Client and server of a test share one loop. If the machine stalls for a second (busy processor, disk sync, garbage
 collection), both stall, and so does this clock: it counts the time that the loop spent waiting, and a little of each
@@ -41,16 +41,16 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[Any]:
         """Wait in slices. Time is up only once there was a last look and nothing had come."""
         self._told = self.time()
-        left = math.inf if timeout is None else max(0.0, timeout)
+        remaining = math.inf if timeout is None else max(0.0, timeout)
         while True:
-            share, began = min(left, SLICE), time.monotonic()
+            share, start = min(remaining, SLICE), time.monotonic()
             events = super().select(share)
-            if not events and share == left:
+            if not events and share == remaining:
                 events = super().select(0)
             self._woken = time.monotonic()
-            self._told += min(self._woken - began, share) if events else share
-            left -= share
-            if events or left <= 0:
+            self._told += min(self._woken - start, share) if events else share
+            remaining -= share
+            if events or remaining <= 0:
                 return events
 
 

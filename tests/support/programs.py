@@ -12,10 +12,10 @@ from typing import NamedTuple
 import pushsdk
 from support.service_thread import HANGS
 
-__all__ = ["Ended", "run_program"]
+__all__ = ["ProgramResult", "run_program"]
 
 
-class Ended(NamedTuple):
+class ProgramResult(NamedTuple):
     """The exit code and the output of a program."""
 
     code: int
@@ -25,7 +25,7 @@ class Ended(NamedTuple):
 
 def run_program(
     text: str, *arguments: str, options: tuple[str, ...] = ("-W", "default"), measured: bool = True
-) -> Ended:
+) -> ProgramResult:
     """Run it to its end; a program that hangs fails the test.
 
     One that forks while threads write to SQLite is not to be ``measured``: coverage has locks, and an SQLite, of its
@@ -41,4 +41,4 @@ def run_program(
         timeout=HANGS,
         env=environ,
     )
-    return Ended(process.returncode, process.stdout, process.stderr)
+    return ProgramResult(process.returncode, process.stdout, process.stderr)

@@ -13,9 +13,8 @@ import msgspec
 import pytest
 
 import pushsdk
-from pushsdk._audience.chunks import Chunk
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._runs.plan import Event, Header, UserRange
+from pushsdk._runs.plan import Chunk, Event, Header, UserRange
 from pushsdk._runs.run_file.journal import Journal
 
 __all__ = [
@@ -42,7 +41,7 @@ PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
 BROADCAST = Header(
     kind="broadcast",
     base_url="https://push.example",
-    message=b'{"title":"Spring"}',
+    message=b'{"title":{"en":"Spring"}}',
     source="list of 5",
     max_users=3,
     max_bytes=1000,
@@ -59,7 +58,7 @@ def chunk(*user_ids: str, message: bytes | None = None) -> Chunk:
 
 def make_run(path: Path, sizes: Sequence[int] = (3, 2), **options: Any) -> Journal:
     """A sealed run of users u0, u1, ... in chunks of these sizes; open."""
-    journal = Journal.create(path, BROADCAST, **options)
+    journal = Journal.open_or_create(path, BROADCAST, **options)
     users = [f"u{number}" for number in range(sum(sizes))]
     ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
     journal.add([chunk(*users[end - size : end]) for size, end in zip(sizes, ends, strict=True)])
@@ -96,16 +95,17 @@ def seen(journal: Journal) -> object:
         journal.chunks,
         journal.users,
         journal.stop_reason,
-        journal.tally(),
+        journal.outcomes(),
+        journal.states.resent,
         [journal.load(number) for number in range(journal.chunks)],
         list(journal.states.runs()),
         list(journal.rows()),
     )
 
 
-def pieces(found: Iterable[UserRange]) -> list[tuple[int, int, int]]:
+def pieces(ranges: Iterable[UserRange]) -> list[tuple[int, int, int]]:
     """As tuples, for comparing."""
-    return [(piece.chunk, piece.start, piece.stop) for piece in found]
+    return [(piece.chunk, piece.start, piece.stop) for piece in ranges]
 
 
 ENVIRONMENT = {
@@ -134,21 +134,21 @@ signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096 if first else path.stat().st_size, resource.RLIM_INFINITY))
 if first:
-    Journal.create(path, BROADCAST)
+    Journal.open_or_create(path, BROADCAST)
 journal.write([event(ACCEPTED, 3, 5, 204, "x" * 10_000)])
 """
 
 
 def leave_half_done(path: Path) -> object:
-    """Make a run whose writer was killed in the middle of a commit; return its earlier content."""
+    """Make a run with a writer that was killed in the middle of a commit; return its earlier content."""
     journal = make_run(path, (3, 2, 1))
     journal.write([event(CLAIMED, 0, 3)])
-    says = seen(journal)
+    state = seen(journal)
     journal.close()
     before = path.read_bytes()
     kill_within_a_commit(path)
     assert path.read_bytes() != before
-    return says
+    return state
 
 
 def kill_within_a_commit(path: Path, *which: str) -> None:

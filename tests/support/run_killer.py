@@ -15,9 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-from pushsdk._audience.chunks import Chunk
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._runs.plan import Event, Header
+from pushsdk._runs.plan import Chunk, Event, Header
 from pushsdk._runs.run_file.journal import Journal
 
 __all__ = ["CHUNKS", "HEADER", "SIZE", "events_of", "plan"]
@@ -31,18 +30,18 @@ MOST = 1000
 def events_of(number: int) -> list[Event]:
     """Return the events of commit ``number``, counted from 0; all commits differ."""
     draw = random.Random(number)
-    found = []
+    items = []
     for _ in range(draw.choice((1, 3, 40))):
         chunk, start = draw.randrange(CHUNKS), draw.choice((0, 0, 0, 3))
         state, resent = draw.choice(tuple(UserState)), draw.random() < 0.2
         status = UserStatus(state, 200 + number % 300, f"commit {number}", resent)
-        found.append((chunk * SIZE + start, (chunk + 1) * SIZE - start, status))
-    return found
+        items.append((chunk * SIZE + start, (chunk + 1) * SIZE - start, status))
+    return items
 
 
 def plan(path: Path, *, durable: bool) -> Journal:
     """A run of CHUNKS chunks, in several transactions."""
-    journal = Journal.create(path, HEADER, durable=durable)
+    journal = Journal.open_or_create(path, HEADER, durable=durable)
     for number in range(CHUNKS):
         users = [f'"user-{number}-{place}"' for place in range(SIZE)]
         journal.add([Chunk(SIZE, ",".join(users).encode())])
@@ -76,11 +75,11 @@ def kill_one(path: Path, draw: random.Random, *, sending: bool) -> int:
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), status
-    said = b""
-    while more := os.read(out, 65536):
-        said += more
+    output = b""
+    while data := os.read(out, 65536):
+        output += data
     os.close(out)
-    return len(said)
+    return len(output)
 
 
 if __name__ == "__main__":

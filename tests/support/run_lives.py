@@ -12,7 +12,7 @@ from pushsdk._core.outcome import Evidence, Failure
 from support.fake_service import FakeService, Request, answer, fails, hang, lost, partial, stale
 from support.kill_service import number_of
 
-__all__ = ["BRAKES", "CALM", "WORLDS", "Life", "Service", "World"]
+__all__ = ["BRAKES", "CALM", "WORLDS", "CountingService", "RunLife", "RunWorld"]
 
 FAULTS = {
     "accepted": answer(),
@@ -49,7 +49,7 @@ BRAKES = {
 }
 
 
-class Life(NamedTuple):
+class RunLife(NamedTuple):
     """The actions of one process on the run."""
 
     faults: list[str]
@@ -71,7 +71,7 @@ class Life(NamedTuple):
     sends: int
 
 
-CALM = Life(
+CALM = RunLife(
     faults=[],
     on_unknown="skip",
     end=None,
@@ -89,7 +89,7 @@ CALM = Life(
 )
 
 
-class World(NamedTuple):
+class RunWorld(NamedTuple):
     """One example."""
 
     each: bool
@@ -97,7 +97,7 @@ class World(NamedTuple):
     batching: Batching
     takes: int
     culprits: frozenset[int]
-    lives: list[Life]
+    lives: list[RunLife]
     finally_resend: bool
 
 
@@ -107,7 +107,7 @@ def mostly(usual: object, *others: object) -> st.SearchStrategy[Any]:
 
 
 LIVES = st.builds(
-    Life,
+    RunLife,
     faults=st.lists(st.sampled_from([*list(FAULTS) * 3, *ENDS]), max_size=12),
     on_unknown=mostly("skip", "resend"),
     end=st.sampled_from([None, "kill", "kill", "cancel", "stop", "close", "close at once"]),
@@ -124,7 +124,7 @@ LIVES = st.builds(
     sends=mostly(0, 2),
 )
 WORLDS = st.builds(
-    World,
+    RunWorld,
     each=mostly(False, True),
     users=st.integers(1, 40),
     batching=st.builds(
@@ -140,10 +140,10 @@ WORLDS = st.builds(
 )
 
 
-class Service(FakeService):
+class CountingService(FakeService):
     """A service that reports when a number of requests has started; knows its users by number."""
 
-    def __init__(self, world: World, faults: list[str]) -> None:
+    def __init__(self, world: RunWorld, faults: list[str]) -> None:
         super().__init__(then=self._fate)
         self.begun = asyncio.Condition()
         self._world = world

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Server", "postgres_server", "redis_server"]
+__all__ = ["Server", "free_port", "postgres_server", "redis_server"]
 
 # Seconds after which a server that does not answer is taken to hang.
 HANGS = 60.0
@@ -79,7 +79,7 @@ def redis_server(*, tcp: bool = False, durable: bool = False) -> Iterator[Server
     command = _find("redis-server")
     with _folder("nobody") as (folder, as_user):
         sock = folder / "redis.sock"
-        port = _free_port() if tcp else 0
+        port = free_port() if tcp else 0
         words = [*as_user, command, "--bind", "127.0.0.1", "--port", str(port), "--unixsocket", str(sock)]
         words += ["--save", "", "--dir", str(folder), "--appendonly", "yes" if durable else "no"]
         url = f"redis://127.0.0.1:{port}/0" if tcp else f"unix://{sock}"
@@ -109,7 +109,7 @@ def postgres_server(*, durable: bool = False) -> Iterator[Server]:
         )
         fsync = f"fsync={'on' if durable else 'off'}"
         settings = ("listen_addresses=", f"unix_socket_directories={folder}", fsync, "shared_buffers=16MB")
-        words = [*as_user, postgres, *(word for each in settings for word in ("-c", each))]
+        words = [*as_user, postgres, *(word for setting in settings for word in ("-c", setting))]
         url = f"postgresql://postgres@/postgres?host={folder}"
         # Its last line, once it is up.
         state = data / "postmaster.pid"
@@ -132,7 +132,7 @@ def _folder(user: str) -> Iterator[tuple[Path, list[str]]]:
         entry = pwd.getpwnam(user)
         os.chown(folder, entry.pw_uid, entry.pw_gid)
         as_user = ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups"]
-        # The user who runs the tests needs access too.
+        # The user of the test process needs access too.
         folder.chmod(0o755)
     try:
         yield folder, as_user
@@ -148,15 +148,15 @@ def _find(command: str) -> str:
         lambda: next(iter(sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{command}"), reverse=True)), None),
     ]
     for place in places:
-        if found := place():
-            return found
-    why = f"{command} is not installed (Debian: apt-get install redis-server postgresql)"
+        if rows := place():
+            return rows
+    reason = f"{command} is not installed (Debian: apt-get install redis-server postgresql)"
     if os.environ.get("PUSHSDK_REQUIRE_SERVERS"):
-        pytest.fail(why)
-    pytest.skip(why)
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port: int = sock.getsockname()[1]
         return port

@@ -14,13 +14,13 @@ from pushsdk.emulator import Emulator
 from pushsdk.emulator.guard import Guard
 from support.virtual_time import turns
 
-__all__ = ["Service", "served"]
+__all__ = ["ThreadService", "served"]
 
 # Seconds after which a thread or a process that says nothing is taken to hang.
 HANGS = 60.0
 
 
-class Service(Emulator):
+class ThreadService(Emulator):
     """An emulator that another thread can wait for."""
 
     def __init__(self) -> None:
@@ -34,23 +34,23 @@ class Service(Emulator):
             assert self.heard.wait_for(lambda: self.requests >= requests, HANGS), f"{self.requests} requests came"
 
 
-def _tell(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def _tell(service: ThreadService, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the service notify at the first look at each request, when it has counted it."""
-    judge = Guard.judge
+    check = Guard.check_request
 
-    def judging(guard: Guard, *head: Any) -> Any:
+    def checking(guard: Guard, *head: Any) -> Any:
         with service.heard:
             service.heard.notify_all()
-        return judge(guard, *head)
+        return check(guard, *head)
 
-    monkeypatch.setattr(Guard, "judge", judging)
+    monkeypatch.setattr(Guard, "check_request", checking)
 
 
 @contextmanager
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadService]:
     """Run the service, and set the environment variables to its address and key."""
     ready, done = threading.Event(), threading.Event()
-    service = Service()
+    service = ThreadService()
     _tell(service, monkeypatch)
 
     async def serve() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from pushsdk.emulator.store.queries import InboxRef, Store
 from pushsdk.emulator.store.records import Campaign, Preview, RequestRecord
 
-__all__ = ["campaign", "push", "put", "refused"]
+__all__ = ["campaign", "duplicates", "push", "put", "refused", "users"]
 
 MESSAGE = {"title": {"en": "Hello"}}
 
@@ -16,9 +16,9 @@ MESSAGE = {"title": {"en": "Hello"}}
 def push(box: InboxRef, *users: str, **fields: Any) -> RequestRecord:
     """An accepted push to these users."""
     body = json.dumps({"userIds": users, "message": MESSAGE}).encode()
-    given = {"body": body, "time": 1.0, "status": 204, "accepted": True, "title": "hello"} | fields
+    values = {"body": body, "time": 1.0, "status": 204, "accepted": True, "title": "hello"} | fields
     return RequestRecord(
-        inbox=box.id, endpoint="push", users=len(users), user_ids=users, preview=Preview(languages=("en",)), **given
+        inbox=box.id, endpoint="push", users=len(users), user_ids=users, preview=Preview(languages=("en",)), **values
     )
 
 
@@ -27,14 +27,28 @@ def refused(box: InboxRef, **fields: Any) -> RequestRecord:
     return push(box, status=400, accepted=False, error="no", **fields)
 
 
-def campaign(box: InboxRef, uuid: str, *, state: str = "waiting", **fields: Any) -> RequestRecord:
+def campaign(
+    box: InboxRef, uuid: str, *, state: str = "waiting", start: float | None = None, **fields: Any
+) -> RequestRecord:
     """An accepted campaign."""
-    given = {"body": b'{"name": "Spring"}', "time": 1.0} | fields
-    made = Campaign(uuid=uuid, body=given["body"], time=given["time"], name="Spring", state=state, reading="now")
-    return RequestRecord(inbox=box.id, endpoint="campaigns", status=200, accepted=True, campaign=made, **given)
+    values = {"body": b'{"name": "Spring"}', "time": 1.0} | fields
+    entry = Campaign(
+        uuid=uuid, body=values["body"], time=values["time"], name="Spring", state=state, start=start, reading="now"
+    )
+    return RequestRecord(inbox=box.id, endpoint="campaigns", status=200, accepted=True, campaign=entry, **values)
 
 
 def put(store: Store, *entries: RequestRecord) -> list[int]:
     """Store these together; their ids."""
     store.write(entries)
     return [entry.id for entry in entries]
+
+
+def users(store: Store, box: InboxRef) -> dict[str, int]:
+    """The number of accepted pushes of each user."""
+    return {user.user_id: user.accepted for user in store.received(box)}
+
+
+def duplicates(store: Store, box: InboxRef) -> dict[str, int]:
+    """The users with an equal push accepted more than once, and the highest such count."""
+    return {user.user_id: user.same for user in store.received(box, same=2)}

@@ -70,7 +70,7 @@ class Telemetry:
     def metrics(self) -> list[Any]:
         data = self.reader.get_metrics_data()
         resources = data.resource_metrics if data else []
-        return [each for resource in resources for scope in resource.scope_metrics for each in scope.metrics]
+        return [metric for resource in resources for scope in resource.scope_metrics for metric in scope.metrics]
 
     def close(self) -> None:
         self.tracers.shutdown()

@@ -1,22 +1,18 @@
-"""Services that throttle, and their clients with limited concurrency, in virtual time without real waits.
+"""Services that throttle, in virtual time without real waits.
 
 A service is called with a time, and returns if it accepts the request, or else its Retry-After.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from pushsdk._core.rate_limit import RateLimiter
-
-__all__ = ["Bucket", "Day", "Outage", "Service", "Window", "busy"]
+__all__ = ["Bucket", "Outage", "ThrottledService", "Window"]
 
 
-class Service(Protocol):
+class ThrottledService(Protocol):
     def take(self, now: float) -> tuple[bool, float | None]: ...
 
 
@@ -58,54 +54,8 @@ class Window:
 class Outage:
     """Another service, but for some time everything is throttled."""
 
-    def __init__(self, service: Service, begin: float, end: float, retry_after: float | None = None) -> None:
+    def __init__(self, service: ThrottledService, begin: float, end: float, retry_after: float | None = None) -> None:
         self.service, self.begin, self.end, self.retry_after = service, begin, end, retry_after
 
     def take(self, now: float) -> tuple[bool, float | None]:
         return (False, self.retry_after) if self.begin <= now < self.end else self.service.take(now)
-
-
-class Day(NamedTuple):
-    """The responses in order: time, and True if accepted."""
-
-    answers: list[tuple[float, bool]]
-
-    def rate(self, begin: float, end: float) -> float:
-        """Accepted per second."""
-        return sum(accepted for when, accepted in self.answers if begin <= when < end) / (end - begin)
-
-    def load(self, begin: float, end: float) -> float:
-        """Answered per second."""
-        return sum(begin <= when < end for when, _ in self.answers) / (end - begin)
-
-    def throttled(self, begin: float, end: float) -> float:
-        """The share of answers that were throttles."""
-        return 1 - self.rate(begin, end) / self.load(begin, end)
-
-
-def busy(gate: RateLimiter, service: Service, *, until: float, places: int = 64, latency: float = 0.05) -> Day:
-    """Requests that never run out, each in one of the places, decided by the service half way."""
-    arrivals: list[tuple[float, int, float]] = []
-    answers: list[tuple[float, int, float, bool, float | None]] = []
-    numbers, day, now = itertools.count(), Day([]), 0.0
-    while now < until:
-        if places and gate.delay(now) <= 0:
-            places -= 1
-            gate.charge(now, 1)
-            heapq.heappush(arrivals, (now + latency / 2, next(numbers), now))
-        elif arrivals and arrivals[0][0] <= now:
-            _, number, started = heapq.heappop(arrivals)
-            heapq.heappush(answers, (now + latency / 2, number, started, *service.take(now)))
-        elif answers and answers[0][0] <= now:
-            _, _, started, accepted, retry_after = heapq.heappop(answers)
-            places += 1
-            day.answers.append((now, accepted))
-            if not accepted:
-                gate.throttled(started, now)
-            if retry_after:
-                gate.pause(now + retry_after)
-        else:
-            nexts = [queue[0][0] for queue in (arrivals, answers) if queue]
-            # No earlier than the next number: a delay may be too small to move a float.
-            now = min([*nexts, max(gate.not_before, math.nextafter(now, math.inf))] if places else nexts)
-    return day

@@ -42,11 +42,11 @@ class VirtualLoop(UsersLoop):
         """End whatever is left, and close."""
         try:
             for _ in range(3):
-                left = asyncio.all_tasks(self)
-                for task in left:
+                tasks = asyncio.all_tasks(self)
+                for task in tasks:
                     task.cancel()
-                if left:
-                    self.run_until_complete(asyncio.wait(left, timeout=1.0))
+                if tasks:
+                    self.run_until_complete(asyncio.wait(tasks, timeout=1.0))
         finally:
             self.close()
 

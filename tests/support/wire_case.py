@@ -100,24 +100,24 @@ class Case:
                 return "request"
 
 
-def not_sent(name: str, fault: Fault, *, repeated: bool = True, **more: bool) -> Case:
+def not_sent(name: str, fault: Fault, *, repeated: bool = True, **option: bool) -> Case:
     """The server never saw it."""
-    return Case(name, fault, Outcome.NOT_SENT, NotSentError, repeated=repeated, **more)
+    return Case(name, fault, Outcome.NOT_SENT, NotSentError, repeated=repeated, **option)
 
 
-def unknown(name: str, fault: Fault, *, status: int | None = None, **more: bool) -> Case:
+def unknown(name: str, fault: Fault, *, status: int | None = None, **option: bool) -> Case:
     """An unknown outcome, never retried."""
-    return Case(name, fault, Outcome.UNKNOWN, OutcomeUnknownError, status, **more)
+    return Case(name, fault, Outcome.UNKNOWN, OutcomeUnknownError, status, **option)
 
 
-def accepted(name: str, fault: Fault, **more: bool) -> Case:
+def accepted(name: str, fault: Fault, **option: bool) -> Case:
     """The call does not notice."""
-    return Case(name, fault, Outcome.ACCEPTED, None, **more)
+    return Case(name, fault, Outcome.ACCEPTED, None, **option)
 
 
-def created(name: str, fault: Fault, **more: bool) -> Case:
+def created(name: str, fault: Fault, **option: bool) -> Case:
     """The campaign is there, its uuid is lost: never repeated."""
-    return Case(name, fault, Outcome.ACCEPTED, UnexpectedResponseError, status=200, campaign=True, **more)
+    return Case(name, fault, Outcome.ACCEPTED, UnexpectedResponseError, status=200, campaign=True, **option)
 
 
 ERRORS: dict[int, type[PushError]] = {

@@ -221,9 +221,9 @@ def at_random(seed: int, share: float) -> When:
     return lambda number: random.Random(f"{seed}/{number}").random() < share
 
 
-def when(bad: When, what: Step) -> Script:
+def when(bad: When, name: Step) -> Script:
     """Do ``what`` at the bad times, and behave at all others."""
-    return lambda moment, number: what.run if moment == what.moment and bad(number) else None
+    return lambda moment, number: name.run if moment == name.moment and bad(number) else None
 
 
 def mixed(seed: int, share: float, steps: Sequence[Step]) -> Script:
@@ -231,7 +231,7 @@ def mixed(seed: int, share: float, steps: Sequence[Step]) -> Script:
 
     def script(moment: Moment, number: int) -> Act | None:
         draw = random.Random(f"{seed}/{moment}/{number}")
-        fitting = [each for each in steps if each.moment == moment]
+        fitting = [step for step in steps if step.moment == moment]
         return draw.choice(fitting).run if fitting and draw.random() < share else None
 
     return script

@@ -30,14 +30,14 @@ class Ending:
     @property
     def tries(self) -> int:
         """The attempts that the client tells of."""
-        told = self.error or self.receipt
-        return len(told.attempts) if told is not None else 1
+        end = self.error or self.receipt
+        return len(end.attempts) if end is not None else 1
 
     @property
     def left(self) -> int:
         """The calls that were sent or may have been sent."""
-        told = self.error or self.receipt
-        return sum(each.outcome is not Outcome.NOT_SENT for each in told.attempts) if told is not None else 1
+        end = self.error or self.receipt
+        return sum(attempt.outcome is not Outcome.NOT_SENT for attempt in end.attempts) if end is not None else 1
 
     @property
     def status(self) -> int | None:
@@ -79,9 +79,9 @@ class Ledger:
 
     endings: dict[str, Ending] = field(default_factory=dict)
 
-    async def ask(self, client: AsyncPushClient, user: str, **how: Any) -> Ending:
+    async def ask(self, client: AsyncPushClient, user: str, **way: Any) -> Ending:
         """``ask``, and enter the ending."""
-        ending = await ask(client, user, **how)
+        ending = await ask(client, user, **way)
         assert user not in self.endings, "a user ends once"
         self.endings[user] = ending
         return ending
@@ -93,16 +93,16 @@ class Ledger:
 
     def judge(self, server: WireServer, users: Iterable[str], *, at_most_once: bool = True) -> None:
         """Check that nothing is lost or doubled and that every report is true."""
-        asked = list(users)
-        assert list(self.endings.keys() - set(asked)) == []
-        assert [user for user in asked if user not in self.endings] == [], "a call without an ending"
+        names = list(users)
+        assert list(self.endings.keys() - set(names)) == []
+        assert [user for user in names if user not in self.endings] == [], "a call without an ending"
         wrong = {
             user: (str(self.endings[user].outcome), server.processed[user])
-            for user in asked
+            for user in names
             if not _consistent(self.endings[user].outcome, server.processed[user], at_most_once)
         }
         assert wrong == {}, "the client's word against the server's books"
-        assert set(server.processed) <= set(asked), "pushed to somebody nobody asked for"
+        assert set(server.processed) <= set(names), "pushed to somebody nobody asked for"
 
 
 def _consistent(outcome: Outcome, pushed: int, at_most_once: bool) -> bool:

@@ -42,7 +42,7 @@ __all__ = [
 
 Address = tuple[str, int]
 Place = Callable[[], AbstractAsyncContextManager[Address]]
-"""Where a connect may end up instead of at the server."""
+"""Destinations that a connect may reach instead of the server."""
 
 
 @asynccontextmanager
@@ -97,7 +97,7 @@ def detoured(server: WireServer, place: Address, bad: When = always) -> Iterator
 
 
 @contextmanager
-def lookups(how: Literal["fail", "hang"], bad: When = always, *, hang: float = 1.0) -> Iterator[None]:
+def lookups(way: Literal["fail", "hang"], bad: When = always, *, hang: float = 1.0) -> Iterator[None]:
     """Let the n-th name lookup fail or take ``hang`` seconds if n is selected; others return 127.0.0.1.
 
     A hung lookup ends, as with a resolver's own timeout: aiohttp lets later requests for the name wait for the
@@ -108,7 +108,7 @@ def lookups(how: Literal["fail", "hang"], bad: When = always, *, hang: float = 1
 
     async def getaddrinfo(_host: str, port: int, **_: object) -> list[tuple[object, ...]]:
         if bad(next(numbers)):
-            if how == "fail":
+            if way == "fail":
                 raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
             await asyncio.sleep(hang)
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", port))]

@@ -15,7 +15,7 @@ from support.wire_faults import Step, When, when
 from support.wire_network import detoured, lookups, spoiled
 from support.wire_server import Script, WireServer
 
-__all__ = ["AFTER", "ALONE", "AMONG", "CALM", "QUICK", "Rig", "client_of", "patient", "rigged"]
+__all__ = ["AFTER", "ALONE", "AMONG", "CALM", "QUICK", "WireRig", "client_of", "patient", "rigged"]
 
 #: The safe policy without its waits.
 QUICK = RetryPolicy.safe(max_attempts=3, initial_delay=0.001, throttle_delay=0.001)
@@ -27,7 +27,7 @@ ALONE, AFTER, AMONG = 0.05, 0.1, 0.2
 
 
 @dataclass(frozen=True)
-class Rig:
+class WireRig:
     """The server, the client and the books of one test."""
 
     server: WireServer
@@ -60,7 +60,7 @@ def patient(case: Case, seconds: float) -> Timeout:
 @asynccontextmanager
 async def rigged(
     case: Case, bad: When, *, hang: float | None = None, patience: float = ALONE, **options: object
-) -> AsyncIterator[Rig]:
+) -> AsyncIterator[WireRig]:
     """The fault of ``case`` happens at the bad times; ``options`` are the client's, and ``injected``.
 
     ``patience`` is how many seconds a hang is waited for, ``hang`` how many a hung lookup takes: by default somewhat
@@ -81,4 +81,4 @@ async def rigged(
                 stack.enter_context(detoured(server, address, bad))
             case Pooled(spoil):
                 stack.enter_context(spoiled(server, spoil, bad))
-        yield Rig(server, await stack.enter_async_context(client_of(server, **options)))
+        yield WireRig(server, await stack.enter_async_context(client_of(server, **options)))

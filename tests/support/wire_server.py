@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Self
 
-__all__ = ["Act", "Moment", "Request", "Script", "Wire", "WireServer", "behave", "no_content"]
+__all__ = ["Act", "Moment", "ReceivedRequest", "Script", "Wire", "WireServer", "behave", "no_content"]
 
 Moment = Literal["accept", "request"]
 """When a script is asked: for each accepted connection, and at the first byte of each request."""
@@ -27,7 +27,7 @@ CHUNK = 65536
 
 
 @dataclass(frozen=True)
-class Request:
+class ReceivedRequest:
     """A request that arrived whole."""
 
     head: bytes
@@ -79,7 +79,7 @@ class Wire:
         #: Set to ignore all later requests.
         self.deaf = False
         #: The request in hand, once it arrived whole.
-        self.request: Request | None = None
+        self.request: ReceivedRequest | None = None
         self._first = b""
         self._head = b""
 
@@ -92,7 +92,7 @@ class Wire:
     async def read_head(self) -> bytes:
         """Read the request line and the header fields."""
         self._head = self._first + await self._read(self.reader.readuntil(b"\r\n\r\n"))
-        self.server.api_keys.add(Request(self._head, b"", self.number, 0.0).headers.get("api-key", ""))
+        self.server.api_keys.add(ReceivedRequest(self._head, b"", self.number, 0.0).headers.get("api-key", ""))
         return self._head
 
     async def read_some(self, size: int) -> None:
@@ -100,12 +100,12 @@ class Wire:
         await self.read_head()
         await self._read(self.reader.readexactly(size))
 
-    async def read_request(self) -> Request:
+    async def read_request(self) -> ReceivedRequest:
         """Read a whole request and enter it in the books."""
         head = self._head or await self.read_head()
-        length = int(Request(head, b"", self.number, 0.0).headers["content-length"])
+        length = int(ReceivedRequest(head, b"", self.number, 0.0).headers["content-length"])
         body = await self._read(self.reader.readexactly(length))
-        self.request = Request(head, body, self.number, asyncio.get_running_loop().time())
+        self.request = ReceivedRequest(head, body, self.number, asyncio.get_running_loop().time())
         self.server.requests.append(self.request)
         return self.request
 
@@ -165,8 +165,8 @@ class WireServer:
     #: Requests of which at least a byte arrived.
     begun: int = 0
     #: Complete requests, and those that were processed.
-    requests: list[Request] = field(default_factory=list)
-    processed_requests: list[Request] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
+    processed_requests: list[ReceivedRequest] = field(default_factory=list)
     #: How often each user (or campaign name) was pushed.
     processed: Counter[str] = field(default_factory=Counter)
     #: The value of Api-Key in each head that arrived.

@@ -26,9 +26,9 @@ class Framework(NamedTuple):
     command: Sequence[str]
     enqueue: Callable[[str, int], Awaitable[None]]
     left: Callable[[Redis], int] | None = None
-    """How many jobs the broker still has, where it may lose one by itself."""
+    """Return the number of jobs that the broker still has, if the broker may lose a job by itself."""
     nudge: Callable[[Redis], object] | None = None
-    """What has it look for the jobs of a killed worker, where it does so with a new one only."""
+    """Make the framework look for the jobs of a killed worker, if only a new worker does that."""
 
 
 def installed(package: str, framework: str) -> None:
@@ -40,9 +40,9 @@ def installed(package: str, framework: str) -> None:
 
 def required(framework: str) -> Framework:
     """Return the framework, or skip the test."""
-    found = FRAMEWORKS[framework]
-    installed(found.needs, framework)
-    return found
+    spec = FRAMEWORKS[framework]
+    installed(spec.needs, framework)
+    return spec
 
 
 async def _each(jobs: int, hand_over: Callable[[str], Awaitable[object]]) -> None:

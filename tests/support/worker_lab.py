@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,18 +17,17 @@ from urllib.parse import urlsplit
 
 from pushsdk.emulator import Emulator, Fault
 from pushsdk.testing.inbox import EmulatorThread
+from support.docs import MODULES
 from support.worker_frameworks import Framework, required
 
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["APPS", "MODULES", "Crash", "Told", "lived", "outlived"]
+__all__ = ["APPS", "MODULES", "Crash", "LabSummary", "lived", "outlived"]
 
 ROOT = Path(__file__).parents[2]
 APPS = ROOT / "tests" / "workers" / "apps"
-#: The modules that the README shows, by file name.
-MODULES = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S))
-JOBS, AGAIN = "jobs-told", "jobs-again"
+JOBS, AGAIN = "jobs-ended", "jobs-again"
 # Seconds without a word from any job after which all is taken to hang: longer than a redelivery takes to come.
 HANGS = 60
 # Seconds within which an unfinished job is redelivered.
@@ -45,7 +43,7 @@ class Crash(NamedTuple):
     number: signal.Signals
 
 
-class Told(NamedTuple):
+class LabSummary(NamedTuple):
     """The reported outcomes of all deliveries, and the service's count for each user."""
 
     outcomes: Mapping[str, Counter[str]]
@@ -65,7 +63,7 @@ def lived(
     crashes: Sequence[Crash],
     faults: Sequence[Fault],
     idempotent: bool,
-) -> Told:
+) -> LabSummary:
     """Run the jobs with faults and crashes until each job has an outcome or is lost by the broker."""
     framework = required(name)
     from redis import Redis
@@ -79,35 +77,42 @@ def lived(
         asyncio.run(framework.enqueue(redis_url, jobs))
         life = _Life(framework, environment, folder / "worker.log", redis)
         life.run(jobs, crashes)
-        return Told(life.outcomes, emulator.users())
+        return LabSummary(life.outcomes, emulator.users())
 
 
-def outlived(name: str, folder: Path, redis_url: str, *, faults: Sequence[Fault], jobs: int, tries: int) -> Told:
+def outlived(name: str, folder: Path, redis_url: str, *, faults: Sequence[Fault], jobs: int, tries: int) -> LabSummary:
     """Run the jobs, one per request, without a service until a number of attempts has failed; then with the service."""
     framework = required(name)
     from redis import Redis
 
-    _write(folder, lambda text: text.replace("or 10", "or 1").replace('"On its way"', 'f"Order {order}"'))
+    _write(folder, _impatient_and_alone)
     with EmulatorThread(Emulator()) as host:
-        gone = host.emulator
+        emulator = host.emulator
     with Redis.from_url(redis_url) as redis:
         asyncio.run(framework.enqueue(redis_url, jobs))
-        life = _Life(framework, _environment(folder, redis_url, gone), folder / "worker.log", redis)
+        life = _Life(framework, _environment(folder, redis_url, emulator), folder / "worker.log", redis)
         with life.worker(signal.SIGTERM) as worker:
             life.wait(worker, lambda: redis.llen(AGAIN) >= tries)
-            port = urlsplit(gone.base_url).port or 0
-            with EmulatorThread(Emulator(port=port, api_key=gone.api_key, faults=faults)) as host:
+            port = urlsplit(emulator.base_url).port or 0
+            with EmulatorThread(Emulator(port=port, api_key=emulator.api_key, faults=faults)) as host:
                 life.wait(worker, lambda: redis.llen(JOBS) >= jobs)
                 # Any redelivery happens within these seconds.
                 life.wait(worker, lambda: redis.llen(JOBS) > jobs, at_most=COMES_AGAIN)
-        for told in redis.lrange(JOBS, 0, -1):
-            life.note(told)
-        return Told(life.outcomes, host.emulator.users())
+        for item in redis.lrange(JOBS, 0, -1):
+            life.note(item)
+        return LabSummary(life.outcomes, host.emulator.users())
 
 
 def _write(folder: Path, changed: Callable[[str], str]) -> None:
     for file, text in MODULES.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(changed(text))
+
+
+def _impatient_and_alone(text: str) -> str:
+    """Retry jobs after a second, and give each its own message, so that no two share a request."""
+    alone = text.replace("user, SHIPPED,", 'user, {"title": {"en": f"Order {order}"}},')
+    return alone.replace("retry_delay(", "retry_delay(1.0, ")
 
 
 def _environment(folder: Path, redis_url: str, emulator: Emulator) -> dict[str, str]:
@@ -131,9 +136,9 @@ class _Life:
         self._redis = redis
 
     def run(self, jobs: int, crashes: Sequence[Crash]) -> None:
-        for told, end in (*crashes, Crash(jobs, signal.SIGTERM)):
+        for deliveries, end in (*crashes, Crash(jobs, signal.SIGTERM)):
             with self.worker(end) as worker:
-                while len(self.outcomes) < told and self._heard(worker):
+                while len(self.outcomes) < deliveries and self._heard(worker):
                     pass
         for word in self._redis.lrange(JOBS, 0, -1):
             self.note(word)
@@ -160,8 +165,8 @@ class _Life:
         """Wait for the next outcome; return False if no job is left."""
         quiet = 0
         while quiet < HANGS:
-            if told := self._redis.blpop([JOBS], timeout=1):
-                self.note(told[1])
+            if item := self._redis.blpop([JOBS], timeout=1):
+                self.note(item[1])
                 return True
             if worker.poll() is not None:
                 break
@@ -175,9 +180,9 @@ class _Life:
             f"{self._log.read_text()[-3000:]}"
         )
 
-    def note(self, told: bytes) -> None:
+    def note(self, item: bytes) -> None:
         """The reported outcome of a job."""
-        order, outcome = told.decode().split()
+        order, outcome = item.decode().split()
         self.outcomes[order][outcome] += 1
 
 

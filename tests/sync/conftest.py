@@ -6,19 +6,19 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from support.service_thread import Service, served
+from support.service_thread import ThreadService, served
 
 from pushsdk import PushClient
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadService]:
     with served(monkeypatch) as service:
         yield service
 
 
 @pytest.fixture
-def client(service: Service) -> Iterator[PushClient]:
+def client(service: ThreadService) -> Iterator[PushClient]:
     with PushClient() as client:
         yield client
 
@@ -27,5 +27,5 @@ def client(service: Service) -> Iterator[PushClient]:
 def no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
-    left = [thread for thread in threading.enumerate() if thread.name == "pushsdk" and thread not in before]
-    assert left == []
+    threads = [thread for thread in threading.enumerate() if thread.name == "pushsdk" and thread not in before]
+    assert threads == []

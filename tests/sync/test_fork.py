@@ -6,8 +6,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from support.programs import Ended, run_program
-from support.service_thread import Service
+from support.programs import ProgramResult, run_program
+from support.service_thread import ThreadService
 
 from pushsdk.emulator import Fault
 
@@ -38,13 +38,13 @@ HEAD = """
 """
 
 
-def forked(body: str, *arguments: str, measured: bool = True) -> Ended:
+def forked(body: str, *arguments: str, measured: bool = True) -> ProgramResult:
     return run_program(textwrap.dedent(HEAD) + textwrap.dedent(body), *arguments, measured=measured)
 
 
 @pytest.mark.parametrize("used", ["used", "unused"])
-def test_a_client_made_before_the_fork_works_on_both_sides(service: Service, used: str) -> None:
-    ended = forked(
+def test_a_client_made_before_the_fork_works_on_both_sides(service: ThreadService, used: str) -> None:
+    result = forked(
         """
         client = PushClient()
         view = client.with_options(timeout=5.0)
@@ -65,15 +65,15 @@ def test_a_client_made_before_the_fork_works_on_both_sides(service: Service, use
         """,
         used,
     )
-    assert ended == (0, "child 2\nexit 0\n", "")
+    assert result == (0, "child 2\nexit 0\n", "")
     before = {"before": 1, "before-view": 1} if used == "used" else {}
     others = ("child", "child-view", "parent", "parent-view", "after")
     assert service.users() == {**before, **dict.fromkeys(others, 1)}
 
 
-def test_the_parents_calls_in_flight_are_not_the_childs(service: Service) -> None:
+def test_the_parents_calls_in_flight_are_not_the_childs(service: ThreadService) -> None:
     service.faults = [Fault.delay(0.5)]
-    ended = forked(
+    result = forked(
         """
         events = []
         client = PushClient(on_event=events.append)
@@ -99,19 +99,19 @@ def test_the_parents_calls_in_flight_are_not_the_childs(service: Service) -> Non
         print(len(outcomes), set(map(str, outcomes)), len(events))
         """
     )
-    assert ended.err == ""
-    assert ended.out.splitlines()[0].startswith("child (0, 0, DrainReport(accepted=0")
-    assert ended.out.splitlines()[1:] == ["exit 0", "16 {'ACCEPTED'} 16"]
+    assert result.err == ""
+    assert result.out.splitlines()[0].startswith("child (0, 0, DrainReport(accepted=0")
+    assert result.out.splitlines()[1:] == ["exit 0", "16 {'ACCEPTED'} 16"]
     assert len(service.users()) == 16
     assert service.duplicates() == {}
 
 
 @pytest.mark.parametrize("file", ["spring.run", ""], ids=["in a file", "in a temporary one"])
 def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(
-    service: Service, tmp_path: Path, file: str
+    service: ThreadService, tmp_path: Path, file: str
 ) -> None:
     service.faults = [Fault.delay(0.3)]
-    ended = forked(
+    result = forked(
         """
         client = PushClient()
         reports = []
@@ -132,13 +132,13 @@ def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(
         str(tmp_path / file) if file else "",
         measured=False,
     )
-    assert ended.err == ""
-    assert sorted(ended.out.splitlines()) == ["200000 True"] + ["child ended"] * 3 + ["exit 0"] * 3
+    assert result.err == ""
+    assert sorted(result.out.splitlines()) == ["200000 True"] + ["child ended"] * 3 + ["exit 0"] * 3
     assert service.duplicates() == {}
 
 
-def test_a_connection_that_the_parent_closes_is_closed_though_a_child_lives(service: Service) -> None:
-    ended = forked(
+def test_a_connection_that_the_parent_closes_is_closed_though_a_child_lives(service: ThreadService) -> None:
+    result = forked(
         """
         client = PushClient()
         client.send("before", HELLO)
@@ -152,11 +152,11 @@ def test_a_connection_that_the_parent_closes_is_closed_though_a_child_lives(serv
         print(len(fds) >= 3, client.send("after", HELLO).users)
         """
     )
-    assert ended == (0, "child ({'/dev/null'}, False)\nexit 0\nTrue 1\n", "")
+    assert result == (0, "child ({'/dev/null'}, False)\nexit 0\nTrue 1\n", "")
 
 
-def test_a_client_closed_before_the_fork_is_closed_in_the_child(service: Service) -> None:
-    ended = forked(
+def test_a_client_closed_before_the_fork_is_closed_in_the_child(service: ThreadService) -> None:
+    result = forked(
         """
         client = PushClient()
         client.send("u", HELLO)
@@ -171,11 +171,11 @@ def test_a_client_closed_before_the_fork_is_closed_in_the_child(service: Service
         wait(fork(child))
         """
     )
-    assert ended == (0, "child ClientClosedError\nexit 0\n", "")
+    assert result == (0, "child ClientClosedError\nexit 0\n", "")
 
 
-def test_a_fork_while_another_thread_starts_the_client_does_not_hang(service: Service) -> None:
-    ended = forked(
+def test_a_fork_while_another_thread_starts_the_client_does_not_hang(service: ThreadService) -> None:
+    result = forked(
         """
         client = PushClient()
         lock = client._portal._lock
@@ -193,12 +193,12 @@ def test_a_fork_while_another_thread_starts_the_client_does_not_hang(service: Se
         go_on.set()
         """
     )
-    assert ended == (0, "child 1\nexit 0\n", "")
+    assert result == (0, "child 1\nexit 0\n", "")
 
 
-def test_a_fork_in_the_middle_of_a_call_ends_it_in_the_child_and_not_in_the_parent(service: Service) -> None:
+def test_a_fork_in_the_middle_of_a_call_ends_it_in_the_child_and_not_in_the_parent(service: ThreadService) -> None:
     service.faults = [Fault.delay(1.0)]
-    ended = forked(
+    result = forked(
         """
         import signal
         pids = []
@@ -217,13 +217,13 @@ def test_a_fork_in_the_middle_of_a_call_ends_it_in_the_child_and_not_in_the_pare
             tell(f"child {error.outcome} {'in the parent' in str(error)}")
         """
     )
-    assert ended.err == ""
-    assert sorted(ended.out.splitlines()) == ["child UNKNOWN True", "exit 0", "parent ACCEPTED"]
+    assert result.err == ""
+    assert sorted(result.out.splitlines()) == ["child UNKNOWN True", "exit 0", "parent ACCEPTED"]
     assert service.users() == {"u": 1}
 
 
-def test_a_child_of_multiprocessing_sends_by_the_client_of_its_module(service: Service) -> None:
-    ended = forked(
+def test_a_child_of_multiprocessing_sends_by_the_client_of_its_module(service: ThreadService) -> None:
+    result = forked(
         """
         import multiprocessing
 
@@ -237,13 +237,13 @@ def test_a_child_of_multiprocessing_sends_by_the_client_of_its_module(service: S
             print(sum(pool.map(work, range(30))))
         """
     )
-    assert ended == (0, "30\n", "")
+    assert result == (0, "30\n", "")
     assert service.duplicates() == {}
     assert len(service.users()) == 31
 
 
-def test_a_grandchild_has_its_own_client_too(service: Service) -> None:
-    ended = forked(
+def test_a_grandchild_has_its_own_client_too(service: ThreadService) -> None:
+    result = forked(
         """
         client = PushClient()
         client.send("a", HELLO)
@@ -256,12 +256,12 @@ def test_a_grandchild_has_its_own_client_too(service: Service) -> None:
         wait(fork(child))
         """
     )
-    assert ended == (0, "child 1\nexit 0\nchild 1\nexit 0\n", "")
+    assert result == (0, "child 1\nexit 0\nchild 1\nexit 0\n", "")
     assert service.users() == dict.fromkeys("abcd", 1)
 
 
-def test_a_fork_in_the_clients_own_thread_gives_the_child_a_client_too(service: Service) -> None:
-    ended = forked(
+def test_a_fork_in_the_clients_own_thread_gives_the_child_a_client_too(service: ThreadService) -> None:
+    result = forked(
         """
         pids = []
 
@@ -277,4 +277,4 @@ def test_a_fork_in_the_clients_own_thread_gives_the_child_a_client_too(service: 
         wait(pids[0])
         """
     )
-    assert ended == (0, "child 1\nexit 0\n", "")
+    assert result == (0, "child 1\nexit 0\n", "")

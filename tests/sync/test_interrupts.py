@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from support.service_thread import HANGS, Service
+from support.service_thread import HANGS, ThreadService
 
 import pushsdk
 from pushsdk import Batching, MobilePush, Outcome, PushClient, RetryPolicy, SendAbandoned
@@ -59,10 +59,10 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def abandoned(events: list[object]) -> list[tuple[Outcome, tuple[str, ...]]]:
-    return [(each.outcome, each.user_ids) for each in events if isinstance(each, SendAbandoned)]
+    return [(event.outcome, event.user_ids) for event in events if isinstance(event, SendAbandoned)]
 
 
-def test_an_interrupted_send_in_flight_is_unknown_and_reported(service: Service) -> None:
+def test_an_interrupted_send_in_flight_is_unknown_and_reported(service: ThreadService) -> None:
     service.faults = [Fault.hang()]
     events: list[object] = []
     with PushClient(on_event=events.append) as client:
@@ -76,7 +76,7 @@ def test_an_interrupted_send_in_flight_is_unknown_and_reported(service: Service)
         assert client.send("v", HELLO).users == 1
 
 
-def test_an_interrupted_lingering_send_is_not_sent_and_reported(service: Service) -> None:
+def test_an_interrupted_lingering_send_is_not_sent_and_reported(service: ThreadService) -> None:
     events: list[object] = []
     with PushClient(on_event=events.append, batching=Batching(linger=10.0)) as client:
 
@@ -90,7 +90,7 @@ def test_an_interrupted_lingering_send_is_not_sent_and_reported(service: Service
 
 
 def test_an_interrupted_broadcast_leaves_a_run_that_can_be_resumed(
-    service: Service, client: PushClient, tmp_path: Path
+    service: ThreadService, client: PushClient, tmp_path: Path
 ) -> None:
     service.faults = [Fault.hang(user="u1500")]
     run = tmp_path / "run"
@@ -102,14 +102,14 @@ def test_an_interrupted_broadcast_leaves_a_run_that_can_be_resumed(
     assert service.duplicates() == {}
 
 
-def test_an_interrupted_close_ends_the_calls_in_flight(service: Service) -> None:
+def test_an_interrupted_close_ends_the_calls_in_flight(service: ThreadService) -> None:
     service.faults = [Fault.hang()]
-    client, ended = PushClient(), Future[Outcome]()
+    client, outcome = PushClient(), Future[Outcome]()
 
     def send() -> None:
-        with pytest.raises(pushsdk.PushError) as caught:
+        with pytest.raises(pushsdk.PushError) as excinfo:
             client.send("u", HELLO)
-        ended.set_result(caught.value.outcome)
+        outcome.set_result(excinfo.value.outcome)
 
     thread = threading.Thread(target=send)
     thread.start()
@@ -121,7 +121,7 @@ def test_an_interrupted_close_ends_the_calls_in_flight(service: Service) -> None
     with limited(closing):
         client.close()
     client.close()
-    assert ended.result(HANGS) is Outcome.UNKNOWN
+    assert outcome.result(HANGS) is Outcome.UNKNOWN
     thread.join()
 
 
@@ -145,7 +145,9 @@ class Moment:
         monkeypatch.setattr(kind, name, method)
 
 
-def test_a_result_that_the_caller_did_not_take_is_reported(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_the_caller_did_not_take_is_reported(
+    service: ThreadService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events: list[object] = []
     waiting = LoopThread.callbacks_of
 
@@ -167,12 +169,12 @@ def test_a_result_that_the_caller_did_not_take_is_reported(service: Service, mon
     outcomes = [Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNKNOWN]
     assert abandoned(events) == [(outcome, users) for outcome in outcomes]
     assert stats.abandoned == 3
-    assert [each.outcome for each in report.abandoned] == outcomes
+    assert [event.outcome for event in report.abandoned] == outcomes
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_an_interruption_around_the_submission_blocks_no_call(
-    service: Service, monkeypatch: pytest.MonkeyPatch, after: bool
+    service: ThreadService, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     events: list[object] = []
     with PushClient(on_event=events.append) as client:
@@ -187,17 +189,19 @@ def test_an_interruption_around_the_submission_blocks_no_call(
     assert (abandonments[0][0] is Outcome.NOT_SENT) == ("u" not in service.users())
 
 
-def test_a_thread_does_not_wait_for_a_call_that_will_not_end(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_does_not_wait_for_a_call_that_will_not_end(
+    service: ThreadService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loop_thread, "CANCEL_TIMEOUT", 0.05)
-    held, go_on = threading.Event(), threading.Event()
+    blocked, go_on = threading.Event(), threading.Event()
 
     def key() -> str:
-        held.set()
+        blocked.set()
         assert go_on.wait(HANGS)
         return service.api_key
 
     with PushClient(api_key=key) as client:
-        with limited(held.wait):
+        with limited(blocked.wait):
             client.send("u", HELLO)
         go_on.set()
 
@@ -218,12 +222,12 @@ COMMAND = """
 """
 
 
-@pytest.mark.parametrize("how", ["with", "bare"])
-def test_ctrl_c_ends_a_program_at_once_and_its_send_is_reported(service: Service, how: str) -> None:
+@pytest.mark.parametrize("mode", ["with", "bare"])
+def test_ctrl_c_ends_a_program_at_once_and_its_send_is_reported(service: ThreadService, mode: str) -> None:
     service.faults = [Fault.hang()]
     root = str(Path(pushsdk.__file__).parents[1])
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(COMMAND), how],
+        [sys.executable, "-c", textwrap.dedent(COMMAND), mode],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

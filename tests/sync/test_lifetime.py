@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.programs import run_program
-from support.service_thread import HANGS, Service
+from support.service_thread import HANGS, ThreadService
 
 from pushsdk import ClientClosedError, DrainReport, MobilePush, Outcome, PushClient, PushError
 from pushsdk._io.threads import DaemonThreads
@@ -27,7 +27,7 @@ def threads_of_clients() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "pushsdk"]
 
 
-def test_no_thread_is_started_before_the_first_call(service: Service) -> None:
+def test_no_thread_is_started_before_the_first_call(service: ThreadService) -> None:
     client = PushClient()
     assert threads_of_clients() == []
     client.send("u", HELLO)
@@ -38,40 +38,40 @@ def test_no_thread_is_started_before_the_first_call(service: Service) -> None:
 
 def sending(client: PushClient) -> Future[Outcome]:
     """A send in a thread of its own, and how it ends."""
-    ended: Future[Outcome] = Future()
+    outcome: Future[Outcome] = Future()
 
     def send() -> None:
         try:
-            ended.set_result(client.send("u", HELLO).outcome)
+            outcome.set_result(client.send("u", HELLO).outcome)
         except PushError as error:
-            ended.set_result(error.outcome)
+            outcome.set_result(error.outcome)
 
     threading.Thread(target=send).start()
-    return ended
+    return outcome
 
 
-def test_closing_waits_for_the_calls_of_other_threads_and_tells_of_them(service: Service) -> None:
+def test_closing_waits_for_the_calls_of_other_threads_and_tells_of_them(service: ThreadService) -> None:
     service.faults = [Fault.delay(0.3)]
     client = PushClient()
-    ended = sending(client)
+    outcome = sending(client)
     service.wait_for(1)
     report = client.close()
-    assert (ended.result(HANGS), report.accepted) == (Outcome.ACCEPTED, ("u",))
+    assert (outcome.result(HANGS), report.accepted) == (Outcome.ACCEPTED, ("u",))
 
 
-def test_closing_ends_the_calls_of_other_threads_after_the_drain(service: Service) -> None:
+def test_closing_ends_the_calls_of_other_threads_after_the_drain(service: ThreadService) -> None:
     service.faults = [Fault.hang()]
     client = PushClient()
-    ended = sending(client)
+    outcome = sending(client)
     service.wait_for(1)
     report = client.close(drain=0.0)
-    assert (ended.result(HANGS), report.unknown) == (Outcome.UNKNOWN, ("u",))
+    assert (outcome.result(HANGS), report.unknown) == (Outcome.UNKNOWN, ("u",))
 
 
-def test_many_threads_close_one_client_and_all_wait_for_its_end(service: Service) -> None:
+def test_many_threads_close_one_client_and_all_wait_for_its_end(service: ThreadService) -> None:
     service.faults = [Fault.delay(0.2)]
     client = PushClient()
-    ended = sending(client)
+    outcome = sending(client)
     service.wait_for(1)
     thread, go_on = client._portal._thread, threading.Event()
     assert thread is not None
@@ -88,14 +88,14 @@ def test_many_threads_close_one_client_and_all_wait_for_its_end(service: Service
             time.sleep(0.001)
         go_on.set()
         closed = list(closing)
-    assert ended.result(HANGS) is Outcome.ACCEPTED
+    assert outcome.result(HANGS) is Outcome.ACCEPTED
     assert sorted(closed) == [(True, 0)] * 7 + [(True, 1)]
 
 
-def test_the_second_thread_that_closes_waits_and_has_nothing_to_report(service: Service) -> None:
+def test_the_second_thread_that_closes_waits_and_has_nothing_to_report(service: ThreadService) -> None:
     service.faults = [Fault.delay(0.5)]
     client = PushClient()
-    ended = sending(client)
+    outcome = sending(client)
     service.wait_for(1)
     thread = client._portal._thread
     assert thread is not None
@@ -106,10 +106,10 @@ def test_the_second_thread_that_closes_waits_and_has_nothing_to_report(service: 
         assert client.close() == DrainReport()
         assert threads_of_clients() == []
         assert first.result(HANGS).accepted == ("u",)
-    assert ended.result(HANGS) is Outcome.ACCEPTED
+    assert outcome.result(HANGS) is Outcome.ACCEPTED
 
 
-def test_closing_while_threads_send_tells_each_of_its_send(service: Service) -> None:
+def test_closing_while_threads_send_tells_each_of_its_send(service: ThreadService) -> None:
     client = PushClient()
     started = threading.Barrier(9)
 
@@ -130,17 +130,17 @@ def test_closing_while_threads_send_tells_each_of_its_send(service: Service) -> 
         started.wait()
         service.wait_for(50)
         client.close()
-        outcomes = {user: outcome for each in running for user, outcome in each.result(HANGS).items()}
+        outcomes = {user: outcome for task in running for user, outcome in task.result(HANGS).items()}
     assert {user for user, outcome in outcomes.items() if outcome is Outcome.ACCEPTED} == service.users().keys()
     assert [outcome for outcome in outcomes.values() if outcome is not Outcome.ACCEPTED] == [Outcome.NOT_SENT] * 8
 
 
-def test_an_error_of_the_claim_store_at_the_end_is_raised_and_the_thread_has_ended(service: Service) -> None:
-    class Claims(MemoryClaims):
+def test_an_error_of_the_claim_store_at_the_end_is_raised_and_the_thread_has_ended(service: ThreadService) -> None:
+    class UnclosableClaims(MemoryClaims):
         async def aclose(self) -> None:
             raise OSError("the store is gone")
 
-    client = PushClient(claims=Claims())
+    client = PushClient(claims=UnclosableClaims())
     client.send("u", HELLO)
     with pytest.raises(OSError, match="the store is gone"):
         client.close()
@@ -148,7 +148,7 @@ def test_an_error_of_the_claim_store_at_the_end_is_raised_and_the_thread_has_end
     assert threads_of_clients() == []
 
 
-def test_a_dropped_client_warns_and_leaves_no_thread(service: Service) -> None:
+def test_a_dropped_client_warns_and_leaves_no_thread(service: ThreadService) -> None:
     client = PushClient()
     client.send("u", HELLO)
     view = client.with_options(timeout=5.0)
@@ -163,7 +163,7 @@ def test_a_dropped_client_warns_and_leaves_no_thread(service: Service) -> None:
     assert not thread.is_alive()
 
 
-def test_a_client_that_was_closed_or_never_used_is_dropped_in_silence(service: Service) -> None:
+def test_a_client_that_was_closed_or_never_used_is_dropped_in_silence(service: ThreadService) -> None:
     clients = [PushClient(), PushClient()]
     clients[0].send("u", HELLO)
     clients[0].close()
@@ -173,14 +173,14 @@ def test_a_client_that_was_closed_or_never_used_is_dropped_in_silence(service: S
         gc.collect()
 
 
-def test_ended_clients_are_not_kept(service: Service) -> None:
+def test_ended_clients_are_not_kept(service: ThreadService) -> None:
     for _ in range(3):
         with PushClient() as client:
             client.send("u", HELLO)
     assert len(loop_thread._open) <= 1
 
 
-def test_a_call_to_an_ended_thread_raises_client_closed(service: Service) -> None:
+def test_a_call_to_an_ended_thread_raises_client_closed(service: ThreadService) -> None:
     client = PushClient()
     client.send("u", HELLO)
     client._portal._thread.close(0.0)
@@ -189,7 +189,7 @@ def test_a_call_to_an_ended_thread_raises_client_closed(service: Service) -> Non
     assert client.close() == DrainReport()
 
 
-def test_a_call_submitted_and_not_started_at_the_close_raises_client_closed(service: Service) -> None:
+def test_a_call_submitted_and_not_started_at_the_close_raises_client_closed(service: ThreadService) -> None:
     client = PushClient()
     client.send("u", HELLO)
     thread, late = client._portal._thread, ThreadCall()
@@ -199,7 +199,9 @@ def test_a_call_submitted_and_not_started_at_the_close_raises_client_closed(serv
     assert isinstance(late.error, ClientClosedError)
 
 
-def test_a_thread_that_can_not_be_started_leaves_nothing(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_can_not_be_started_leaves_nothing(
+    service: ThreadService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -212,7 +214,7 @@ def test_a_thread_that_can_not_be_started_leaves_nothing(service: Service, monke
     client.close()
 
 
-def test_a_start_that_is_interrupted_leaves_nothing(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_is_interrupted_leaves_nothing(service: ThreadService, monkeypatch: pytest.MonkeyPatch) -> None:
     real = threading.Thread.start
 
     def start(thread: threading.Thread) -> None:
@@ -233,7 +235,7 @@ def not_now(thread: threading.Thread) -> None:
 
 
 def test_a_first_call_at_the_end_of_the_interpreter_is_refused(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: ThreadService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = PushClient()
     with monkeypatch.context() as patch:
@@ -245,20 +247,20 @@ def test_a_first_call_at_the_end_of_the_interpreter_is_refused(
 
 def test_blocking_work_is_done_by_few_daemon_threads_that_end(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = DaemonThreads()
-    begun, go_on = threading.Semaphore(0), threading.Event()
+    starts, go_on = threading.Semaphore(0), threading.Event()
 
     def work() -> threading.Thread:
-        begun.release()
+        starts.release()
         go_on.wait(HANGS)
         return threading.current_thread()
 
     names = [threads.submit(work) for _ in range(20)]
-    assert all(begun.acquire(timeout=HANGS) for _ in range(16))
+    assert all(starts.acquire(timeout=HANGS) for _ in range(16))
     cancelled = threads.submit(time.monotonic)
     assert cancelled.cancel()
     failing = threads.submit(lambda: 1 // 0)
     go_on.set()
-    used = {each.result(HANGS) for each in names}
+    used = {future.result(HANGS) for future in names}
     assert (len(used), {thread.daemon for thread in used}) == (16, {True})
     assert isinstance(failing.exception(HANGS), ZeroDivisionError)
     again = threads.submit(threading.current_thread).result(HANGS)
@@ -325,14 +327,14 @@ QUIET: dict[str, str] = {
 
 
 @pytest.mark.parametrize("body", QUIET.values(), ids=QUIET.keys())
-def test_a_program_ends_at_once_and_in_silence(service: Service, body: str) -> None:
+def test_a_program_ends_at_once_and_in_silence(service: ThreadService, body: str) -> None:
     started = time.monotonic()
-    ended = run_program(HEAD + "\n    " + body.strip("\n ") + "\n")
-    assert ended == (0, "", "")
+    result = run_program(HEAD + "\n    " + body.strip("\n ") + "\n")
+    assert result == (0, "", "")
     assert time.monotonic() - started < 10
 
 
-def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service: Service) -> None:
+def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service: ThreadService) -> None:
     run_program(HEAD + QUIET["threads go on sending"])
     assert len(service.users()) == 161
     assert service.duplicates() == {}
@@ -340,7 +342,7 @@ def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service: Se
 
 @pytest.mark.parametrize("store", ["SqliteClaims", "DirectoryClaims"])
 def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(
-    service: Service, tmp_path: Path, store: str
+    service: ThreadService, tmp_path: Path, store: str
 ) -> None:
     service.faults = [Fault.delay(0.3)]
     body = """
@@ -358,7 +360,7 @@ def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(
     assert service.users() == {"u": 2}
 
 
-def test_host_names_are_looked_up_after_the_end_of_the_main_thread(service: Service) -> None:
+def test_host_names_are_looked_up_after_the_end_of_the_main_thread(service: ThreadService) -> None:
     body = """
     def work(client):
         threading.main_thread().join()
@@ -373,12 +375,12 @@ def test_host_names_are_looked_up_after_the_end_of_the_main_thread(service: Serv
     assert service.users() == {"first": 1, "u": 1}
 
 
-def test_a_program_that_ends_with_an_exception_shows_no_other(service: Service) -> None:
-    ended = run_program(HEAD + '\n    client.send("u", MobilePush())\n    raise LookupError("mine")\n')
-    assert ended.code == 1
-    assert ended.err.splitlines()[-1] == "LookupError: mine"
-    assert ended.err.count("Traceback") == 1
-    assert "Error" not in ended.err.replace("LookupError", "")
+def test_a_program_that_ends_with_an_exception_shows_no_other(service: ThreadService) -> None:
+    result = run_program(HEAD + '\n    client.send("u", MobilePush())\n    raise LookupError("mine")\n')
+    assert result.code == 1
+    assert result.err.splitlines()[-1] == "LookupError: mine"
+    assert result.err.count("Traceback") == 1
+    assert "Error" not in result.err.replace("LookupError", "")
 
 
 DAEMON = """
@@ -400,16 +402,16 @@ DAEMON = """
 
 @pytest.mark.parametrize(("fault", "least", "most"), [(Fault.delay(0.5), 0.1, 4.0), (Fault.hang(), 1.9, 6.0)])
 def test_calls_of_daemon_threads_get_bounded_time_at_exit(
-    service: Service, fault: Fault, least: float, most: float
+    service: ThreadService, fault: Fault, least: float, most: float
 ) -> None:
     service.faults = [fault]
     limits = "\n    from pushsdk.sync import loop_thread\n    loop_thread.EXIT_DRAIN = 2.0\n"
-    ended = run_program(HEAD + limits + DAEMON)
-    assert (ended.code, ended.err) == (0, "")
-    assert least < float(ended.out) < most
+    result = run_program(HEAD + limits + DAEMON)
+    assert (result.code, result.err) == (0, "")
+    assert least < float(result.out) < most
 
 
-def test_a_callback_that_never_returns_holds_the_end_up_for_seconds_only(service: Service) -> None:
+def test_a_callback_that_never_returns_holds_the_end_up_for_seconds_only(service: ThreadService) -> None:
     body = """
     from pushsdk.sync import loop_thread
     loop_thread.EXIT_DRAIN = loop_thread.EXIT_CLOSE = 0.2

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from support.service_thread import HANGS, Service
+from support.service_thread import HANGS, ThreadService
 
 from pushsdk import (
     ClientClosedError,
@@ -25,7 +25,7 @@ from pushsdk._io.threads import DaemonThreads
 from pushsdk.emulator import Fault
 from pushsdk.sync import loop_thread
 from pushsdk.sync.client import report_abandoned
-from pushsdk.sync.loop_thread import LoopThread, Reader, ThreadCall
+from pushsdk.sync.loop_thread import LoopThread, ThreadCall, in_blocks
 
 HELLO = MobilePush(body={"en": "hi"})
 
@@ -34,54 +34,54 @@ class InterruptionError(Exception):
     """The exception that a signal handler raises."""
 
 
-def test_a_call_in_flight_at_the_close_is_unknown(service: Service) -> None:
+def test_a_call_in_flight_at_the_close_is_unknown(service: ThreadService) -> None:
     client = PushClient()
-    begun = threading.Event()
+    start = threading.Event()
 
     async def endless() -> None:
-        begun.set()
+        start.set()
         await asyncio.sleep(1e6)
 
     call = ThreadCall()
     call.work = endless
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: client._portal.enter().perform(call))
-        assert begun.wait(HANGS)
+        assert start.wait(HANGS)
         client.close(drain=0.0)
         with pytest.raises(OutcomeUnknownError, match="was closed during this call"):
             waiting.result(HANGS)
 
 
-def test_a_call_cancelled_by_the_close_before_it_starts_raises_client_closed(service: Service) -> None:
+def test_a_call_cancelled_by_the_close_before_it_starts_raises_client_closed(service: ThreadService) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    thread, call, begun = client._portal._thread, ThreadCall(), threading.Event()
+    thread, call, start = client._portal._thread, ThreadCall(), threading.Event()
 
     def begin() -> None:
         thread._begin(call)
         assert call.task is not None
         call.task.cancel()
-        begun.set()
+        start.set()
 
     thread.loop.call_soon_threadsafe(begin)
-    assert begun.wait(HANGS)
+    assert start.wait(HANGS)
     client.close()
     assert isinstance(call.error, ClientClosedError)
 
 
-def test_a_call_submitted_while_the_loop_closes_is_not_started(service: Service) -> None:
+def test_a_call_submitted_while_the_loop_closes_is_not_started(service: ThreadService) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    thread, call, ended = client._portal._thread, ThreadCall(), threading.Event()
+    thread, call, outcome = client._portal._thread, ThreadCall(), threading.Event()
 
     def begin() -> None:
         thread.closing = True
         thread._begin(call)
         thread.closing = False
-        ended.set()
+        outcome.set()
 
     thread.loop.call_soon_threadsafe(begin)
-    assert ended.wait(HANGS)
+    assert outcome.wait(HANGS)
     assert isinstance(call.error, ClientClosedError)
     assert call.task is None
     client.close()
@@ -89,7 +89,7 @@ def test_a_call_submitted_while_the_loop_closes_is_not_started(service: Service)
 
 @pytest.mark.parametrize("submitted", [False, True])
 def test_an_interrupted_close_can_be_repeated(
-    service: Service, monkeypatch: pytest.MonkeyPatch, submitted: bool
+    service: ThreadService, monkeypatch: pytest.MonkeyPatch, submitted: bool
 ) -> None:
     submit = LoopThread.submit
 
@@ -109,14 +109,14 @@ def test_an_interrupted_close_can_be_repeated(
     assert not thread.thread.is_alive()
 
 
-def test_a_first_call_interrupted_before_it_reached_the_loop_is_not_reported(service: Service) -> None:
+def test_a_first_call_interrupted_before_it_reached_the_loop_is_not_reported(service: ThreadService) -> None:
     client = PushClient()
     report_abandoned(client._portal.client, "u", ThreadCall())
     assert client.stats().abandoned == 0
 
 
 def test_users_with_different_outcomes_are_reported_by_outcome(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: ThreadService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[object] = []
     waiting = LoopThread.callbacks_of
@@ -134,11 +134,11 @@ def test_users_with_different_outcomes_are_reported_by_outcome(
         with pytest.raises(InterruptionError):
             client.send([good, bad], HELLO, retry=RetryPolicy.none())
         client.flush()
-    reports = [(each.outcome, each.user_ids) for each in events if isinstance(each, SendAbandoned)]
+    reports = [(event.outcome, event.user_ids) for event in events if isinstance(event, SendAbandoned)]
     assert sorted(reports) == [(Outcome.ACCEPTED, (good,)), (Outcome.REJECTED, (bad,))]
 
 
-def test_a_mistake_in_an_interrupted_call_is_not_reported(service: Service) -> None:
+def test_a_mistake_in_an_interrupted_call_is_not_reported(service: ThreadService) -> None:
     events: list[object] = []
     with PushClient(on_event=events.append) as client:
         client.send("first", HELLO)
@@ -147,10 +147,10 @@ def test_a_mistake_in_an_interrupted_call_is_not_reported(service: Service) -> N
         report_abandoned(client._portal.client, "u", call)
         call.abort()
         report_abandoned(client._portal.client, "u", call)
-    assert [each.outcome for each in events if isinstance(each, SendAbandoned)] == [Outcome.NOT_SENT]
+    assert [event.outcome for event in events if isinstance(event, SendAbandoned)] == [Outcome.NOT_SENT]
 
 
-def test_a_call_that_never_started_is_counted_without_on_event_too(service: Service) -> None:
+def test_a_call_that_never_started_is_counted_without_on_event_too(service: ThreadService) -> None:
     with PushClient() as client:
         client.send("first", HELLO)
         call = ThreadCall()
@@ -160,22 +160,22 @@ def test_a_call_that_never_started_is_counted_without_on_event_too(service: Serv
 
 
 def test_a_block_requested_by_a_cancelled_reader_is_not_read() -> None:
-    asked: list[Callable[[], object]] = []
+    blocks: list[Callable[[], object]] = []
     items = iter(["u"])
 
     async def main() -> None:
-        reading = asyncio.create_task(anext(aiter(Reader(items, asked.append))))
+        reading = asyncio.create_task(anext(in_blocks(items, blocks.append)))
         await asyncio.sleep(0)
         reading.cancel()
         with pytest.raises(ClientClosedError):
             await reading
 
     asyncio.run(main())
-    asked[0]()
+    blocks[0]()
     assert next(items) == "u"
 
 
-def test_a_thread_that_is_closing_at_a_fork_has_nothing_to_detach(service: Service) -> None:
+def test_a_thread_that_is_closing_at_a_fork_has_nothing_to_detach(service: ThreadService) -> None:
     with PushClient() as client:
         client.send("u", HELLO)
         thread = client._portal._thread
@@ -184,7 +184,7 @@ def test_a_thread_that_is_closing_at_a_fork_has_nothing_to_detach(service: Servi
     assert thread.is_inherited
 
 
-def test_a_client_that_is_just_starting_in_another_thread_is_not_forgotten(service: Service) -> None:
+def test_a_client_that_is_just_starting_in_another_thread_is_not_forgotten(service: ThreadService) -> None:
     starting = LoopThread(PushClient()._portal.client.aclose)
     loop_thread._open.add(starting)
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.service_thread import Service
+from support.service_thread import ThreadService
 
 import pushsdk
 from pushsdk import (
@@ -34,7 +34,10 @@ RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"
 
 
 def parameters(function: Any) -> list[tuple[str, Any, Any]]:
-    return [(each.name, each.kind, each.default) for each in inspect.signature(function).parameters.values()]
+    return [
+        (parameter.name, parameter.kind, parameter.default)
+        for parameter in inspect.signature(function).parameters.values()
+    ]
 
 
 def test_the_methods_and_their_parameters_are_those_of_the_async_client() -> None:
@@ -64,8 +67,8 @@ def test_an_unknown_option_is_a_type_error(client: Any) -> None:
 def test_the_annotations_differ_only_in_what_belongs_to_a_loop() -> None:
     ours, theirs = PushClient, AsyncPushClient
 
-    def worded(name: str, each: Any) -> str:
-        text = str(each)
+    def worded(name: str, annotation: Any) -> str:
+        text = str(annotation)
         return (
             text.replace(" | AsyncIterable[str]", "")
             .replace(" | AsyncIterable[PushRequest | Mapping[str, Any]]", "")
@@ -73,7 +76,9 @@ def test_the_annotations_differ_only_in_what_belongs_to_a_loop() -> None:
         )
 
     for name in ("send", "create_campaign", "broadcast", "send_each", "resume", "with_options", "flush", "stats"):
-        wanted = {key: worded(name, each) for key, each in inspect.get_annotations(getattr(theirs, name)).items()}
+        wanted = {
+            key: worded(name, annotation) for key, annotation in inspect.get_annotations(getattr(theirs, name)).items()
+        }
         assert inspect.get_annotations(getattr(ours, name)) == wanted, name
 
 
@@ -92,19 +97,21 @@ EVERY_USE = pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
 
 @EVERY_USE
 @pytest.mark.parametrize("used", [True, False], ids=["used before", "never used"])
-def test_a_closed_client_is_not_used_again(service: Service, use: Callable[[PushClient], object], used: bool) -> None:
+def test_a_closed_client_is_not_used_again(
+    service: ThreadService, use: Callable[[PushClient], object], used: bool
+) -> None:
     client = PushClient()
     if used:
         client.send("first", HELLO)
     client.close()
-    with pytest.raises(ClientClosedError, match="make a new one") as caught:
+    with pytest.raises(ClientClosedError, match="make a new one") as excinfo:
         use(client)
-    assert (caught.value.outcome, caught.value.retryable) == (Outcome.NOT_SENT, False)
+    assert (excinfo.value.outcome, excinfo.value.retryable) == (Outcome.NOT_SENT, False)
     assert "closed=True" in repr(client)
     assert client.close().accepted == ()
 
 
-def test_everything_is_sent_by_the_same_core(client: PushClient, service: Service, tmp_path: Path) -> None:
+def test_everything_is_sent_by_the_same_core(client: PushClient, service: ThreadService, tmp_path: Path) -> None:
     assert client.send(iter(["a", "b", "a"]), HELLO).duplicates == 1
     assert client.with_options(timeout=5.0, retry=RetryPolicy.none()).send("c", {"title": {"en": "t"}}).users == 1
     assert client.create_campaign(CampaignRequest(name="c", external_id="e")).uuid
@@ -122,14 +129,14 @@ def test_a_client_that_was_not_used_has_counted_nothing() -> None:
     assert PushClient(NOWHERE, "key").stats().requests == 0
 
 
-def test_a_dedupe_key_sends_once_and_the_store_is_closed_with_the_client(service: Service) -> None:
-    class Claims(MemoryClaims):
+def test_a_dedupe_key_sends_once_and_the_store_is_closed_with_the_client(service: ThreadService) -> None:
+    class ClosedClaims(MemoryClaims):
         closed = 0
 
         async def aclose(self) -> None:
             self.closed += 1
 
-    claims = Claims()
+    claims = ClosedClaims()
     with PushClient(claims=claims) as client:
         receipts = [client.send("u", HELLO, idempotency_key="job-1") for _ in range(2)]
     assert [receipt.already_accepted for receipt in receipts] == [0, 1]
@@ -159,7 +166,7 @@ async def ids() -> AsyncIterator[Any]:
     ],
 )
 def test_a_wrong_argument_is_an_error_before_anything_is_sent(
-    client: PushClient, service: Service, call: Callable[[Any], object], error: type[Exception], words: str
+    client: PushClient, service: ThreadService, call: Callable[[Any], object], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
         call(client)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from support.service_thread import HANGS, Service
+from support.service_thread import HANGS, ThreadService
 
 from pushsdk import (
     Batching,
@@ -46,7 +46,7 @@ def spread(work: Callable[[int], Any], threads: int = THREADS) -> list[Any]:
 
 
 def test_32_threads_know_the_outcome_of_each_send_under_faults_without_duplicates(
-    service: Service, client: PushClient
+    service: ThreadService, client: PushClient
 ) -> None:
     service.set_faults(preset("flaky").faults, seed=7)
 
@@ -60,32 +60,34 @@ def test_32_threads_know_the_outcome_of_each_send_under_faults_without_duplicate
                 outcomes[user] = error.outcome
         return outcomes
 
-    outcomes = {user: outcome for each in spread(work) for user, outcome in each.items()}
+    outcomes = {user: outcome for result in spread(work) for user, outcome in result.items()}
     accepted = service.users()
     counts = Counter(outcomes.values())
     assert len(outcomes) == 40 * THREADS
     assert counts[Outcome.UNKNOWN] > 0
     assert service.duplicates() == {}
     assert {user for user, outcome in outcomes.items() if outcome is Outcome.ACCEPTED} <= accepted.keys()
-    assert not {u for u, each in outcomes.items() if each in {Outcome.REJECTED, Outcome.NOT_SENT}} & accepted.keys()
+    assert (
+        not {u for u, outcome in outcomes.items() if outcome in {Outcome.REJECTED, Outcome.NOT_SENT}} & accepted.keys()
+    )
     stats = client.stats()
     assert (stats.accepted, stats.unknown, stats.in_flight) == (counts[Outcome.ACCEPTED], counts[Outcome.UNKNOWN], 0)
 
 
-def test_sends_of_threads_are_merged_into_one_request(service: Service) -> None:
+def test_sends_of_threads_are_merged_into_one_request(service: ThreadService) -> None:
     with PushClient(batching=Batching(linger=0.2, max_users=THREADS)) as client:
         receipts = spread(lambda number: client.send(f"u{number}", HELLO))
     assert (service.requests, len(service.users())) == (1, THREADS)
     assert {receipt.users for receipt in receipts} == {1}
 
 
-def test_every_thread_gets_its_own_exception(service: Service) -> None:
+def test_every_thread_gets_its_own_exception(service: ThreadService) -> None:
     service.faults = [Fault.status(403)]
 
     def work(number: int) -> PushError:
-        with pytest.raises(PushError) as caught:
+        with pytest.raises(PushError) as excinfo:
             client.send(f"u{number}", HELLO)
-        return caught.value
+        return excinfo.value
 
     with PushClient(batching=Batching(linger=0.2, max_users=8)) as client:
         errors = spread(work, 8)
@@ -93,23 +95,23 @@ def test_every_thread_gets_its_own_exception(service: Service) -> None:
     assert [error.user_ids for error in errors] == [(f"u{number}",) for number in range(8)]
 
 
-def test_first_calls_of_many_threads_start_one_loop(service: Service) -> None:
-    seen = set()
-    with PushClient(on_event=lambda event: seen.add(threading.get_ident())) as client:
+def test_first_calls_of_many_threads_start_one_loop(service: ThreadService) -> None:
+    threads = set()
+    with PushClient(on_event=lambda event: threads.add(threading.get_ident())) as client:
         spread(lambda number: client.send(f"u{number}", MobilePush(body={"en": f"{number}"})))
-        assert [each.name for each in threading.enumerate()].count("pushsdk") == 1
-    assert len(seen) == 1
+        assert [thread.name for thread in threading.enumerate()].count("pushsdk") == 1
+    assert len(threads) == 1
     assert len(service.users()) == THREADS
 
 
-def test_ids_users_and_progress_are_the_calling_threads(service: Service, client: PushClient) -> None:
-    seen: dict[str, set[int]] = {"ids": set(), "users": set(), "requests": set(), "progress": set()}
+def test_ids_users_and_progress_are_the_calling_threads(service: ThreadService, client: PushClient) -> None:
+    values: dict[str, set[int]] = {"ids": set(), "users": set(), "requests": set(), "progress": set()}
 
-    def note(what: str) -> None:
-        seen[what].add(threading.get_ident())
+    def note(kind: str) -> None:
+        values[kind].add(threading.get_ident())
 
-    def from_thread(what: str, items: list[Any]) -> Iterator[Any]:
-        note(what)
+    def from_thread(kind: str, items: list[Any]) -> Iterator[Any]:
+        note(kind)
         yield from items
 
     def progress(_: Progress) -> None:
@@ -118,11 +120,11 @@ def test_ids_users_and_progress_are_the_calling_threads(service: Service, client
     client.send(from_thread("ids", ["a"]), HELLO)
     client.broadcast(from_thread("users", ["b"]), HELLO, on_progress=progress)
     client.send_each(from_thread("requests", [PushRequest(user_ids=["c"], message=HELLO)]), on_progress=progress)
-    assert seen == {what: {threading.get_ident()} for what in seen}
+    assert values == {kind: {threading.get_ident()} for kind in values}
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_events_and_keys_are_the_clients_threads(service: Service, kind: str) -> None:
+def test_events_and_keys_are_the_clients_threads(service: ThreadService, kind: str) -> None:
     names = set()
 
     def key() -> str:
@@ -133,18 +135,18 @@ def test_events_and_keys_are_the_clients_threads(service: Service, kind: str) ->
         await asyncio.sleep(0)
         return key()
 
-    asked = key if kind == "sync" else async_key
-    with PushClient(api_key=asked, on_event=lambda event: names.add(threading.current_thread().name)) as client:
+    call_key = key if kind == "sync" else async_key
+    with PushClient(api_key=call_key, on_event=lambda event: names.add(threading.current_thread().name)) as client:
         client.send("u", HELLO)
     assert names == {"pushsdk"}
 
 
-def test_calls_that_are_taken_in_together_keep_their_contexts(service: Service) -> None:
+def test_calls_that_are_taken_in_together_keep_their_contexts(service: ThreadService) -> None:
     span = contextvars.ContextVar("span", default="none")
-    seen, go_on = [], threading.Event()
+    values, go_on = [], threading.Event()
 
     def key() -> str:
-        seen.append(span.get())
+        values.append(span.get())
         return service.api_key
 
     def work(number: int) -> None:
@@ -162,21 +164,21 @@ def test_calls_that_are_taken_in_together_keep_their_contexts(service: Service) 
             go_on.set()
             for each in running:
                 each.result()
-    assert sorted(seen) == ["none", "of 0", "of 1", "of 2", "of 3"]
+    assert sorted(values) == ["none", "of 0", "of 1", "of 2", "of 3"]
 
 
-def test_the_callers_context_is_that_of_what_is_done_for_it(service: Service) -> None:
+def test_the_callers_context_is_that_of_what_is_done_for_it(service: ThreadService) -> None:
     span = contextvars.ContextVar("span", default="none")
-    seen = []
+    values = []
 
     def key() -> str:
-        seen.append(span.get())
+        values.append(span.get())
         return service.api_key
 
     with PushClient(api_key=key) as client:
         span.set("the caller's")
         client.send("u", HELLO)
-    assert seen == ["the caller's"]
+    assert values == ["the caller's"]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_the_callers_context_is_that_of_what_is_done_for_it(service: Service) ->
     ids=["send", "broadcast", "flush", "close"],
 )
 def test_a_call_in_the_clients_own_thread_is_refused_not_hung(
-    service: Service, use: Callable[[PushClient], object]
+    service: ThreadService, use: Callable[[PushClient], object]
 ) -> None:
     raised: list[BaseException] = []
 
@@ -208,16 +210,16 @@ def test_a_call_in_the_clients_own_thread_is_refused_not_hung(
     assert service.users() == {"u": 1, "w": 1}
 
 
-def test_a_close_in_the_clients_own_thread_is_refused_while_another_closes_too(service: Service) -> None:
+def test_a_close_in_the_clients_own_thread_is_refused_while_another_closes_too(service: ThreadService) -> None:
     raised: list[ConfigurationError] = []
     sending = threading.Event()
 
     def on_event(_: object) -> None:
         sending.set()
         closing.wait(HANGS)
-        with pytest.raises(ConfigurationError) as caught:
+        with pytest.raises(ConfigurationError) as excinfo:
             client.close()
-        raised.append(caught.value)
+        raised.append(excinfo.value)
 
     closing = threading.Event()
     client = PushClient(on_event=on_event)
@@ -234,7 +236,7 @@ def test_a_close_in_the_clients_own_thread_is_refused_while_another_closes_too(s
     assert ["must not call the client" in str(error) for error in raised] == [True]
 
 
-def test_a_key_callable_that_calls_the_client_is_not_sent_for(service: Service) -> None:
+def test_a_key_callable_that_calls_the_client_is_not_sent_for(service: ThreadService) -> None:
     def key() -> str:
         client.send("v", HELLO)
         return "never"
@@ -246,7 +248,7 @@ def test_a_key_callable_that_calls_the_client_is_not_sent_for(service: Service) 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
 def test_a_callback_that_ends_the_interpreter_ends_no_other_threads_calls(
-    service: Service, kind: type[BaseException]
+    service: ThreadService, kind: type[BaseException]
 ) -> None:
     raising = [kind()]
 
@@ -267,7 +269,7 @@ def test_a_callback_that_ends_the_interpreter_ends_no_other_threads_calls(
     gc.collect()
 
 
-def test_a_call_in_a_running_loops_thread_works_as_in_a_notebook(service: Service, client: PushClient) -> None:
+def test_a_call_in_a_running_loops_thread_works_as_in_a_notebook(service: ThreadService, client: PushClient) -> None:
     async def cell() -> int:
         return client.send("u", HELLO).users
 

@@ -34,9 +34,9 @@ def send(inbox: PushInbox) -> Callable[..., int | None]:
     """Send a push without the SDK, and return the status, None if there is no response."""
 
     def post(
-        *users: str, message: Any = HELLO, path: str = "/v1/push", key: str | None = None, **more: Any
+        *users: str, message: Any = HELLO, path: str = "/v1/push", key: str | None = None, **options: Any
     ) -> int | None:
-        body = {"userIds": users, "message": message, **more} if users else {"message": message, **more}
+        body = {"userIds": users, "message": message, **options} if users else {"message": message, **options}
         headers = {"Api-Key": key or inbox.api_key, "Content-Type": "application/json"}
         request = urllib.request.Request(inbox.base_url + path, json.dumps(body).encode(), headers)
         try:

@@ -306,5 +306,5 @@ def test_the_package_registers_the_plugin():
     (module,) = project["entry-points"]["pytest11"].values()
     assert module == PLUGIN
     assert import_module(module).push
-    assert any(each.startswith("pytest>=") for each in project["optional-dependencies"]["testing"])
-    assert any("testing" in each for each in project["optional-dependencies"]["dev"])
+    assert any(requirement.startswith("pytest>=") for requirement in project["optional-dependencies"]["testing"])
+    assert any("testing" in requirement for requirement in project["optional-dependencies"]["dev"])

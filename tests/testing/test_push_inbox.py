@@ -99,7 +99,7 @@ def test_assert_sent_matches_campaigns(inbox, send):
 
 
 @pytest.mark.parametrize(
-    ("user", "wish", "said"),
+    ("user", "wish", "text"),
     [
         ("eve", {}, 'Expected a push to "eve", got none.'),
         ("ann", {"count": 2}, 'Expected 2 pushes to "ann", got 1.'),
@@ -111,10 +111,10 @@ def test_assert_sent_matches_campaigns(inbox, send):
         ("ann", {"title": "Hallo", "body": "x"}, 'with the title "Hallo" and the body "x", got none.'),
     ],
 )
-def test_assert_sent_fails_if_no_push_matches(inbox, send, user, wish, said):
+def test_assert_sent_fails_if_no_push_matches(inbox, send, user, wish, text):
     send("ann")
     send("bob")
-    assert said in text_of(inbox.assert_sent, user, **wish)
+    assert text in text_of(inbox.assert_sent, user, **wish)
     assert inbox.has_shown_summary
 
 

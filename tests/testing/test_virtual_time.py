@@ -26,18 +26,18 @@ def test_a_delay_takes_no_real_time():
 
 
 def test_delays_end_in_order():
-    ended = []
+    order = []
 
     @virtual_time
     async def wait():
         async def after(seconds):
             await asyncio.sleep(seconds)
-            ended.append(seconds)
+            order.append(seconds)
 
         await asyncio.gather(*(after(seconds) for seconds in (3, 1, 2)))
 
     wait()
-    assert ended == [1, 2, 3]
+    assert order == [1, 2, 3]
 
 
 def test_waiting_forever_is_an_error_that_lists_the_tasks():

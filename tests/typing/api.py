@@ -1,6 +1,6 @@
 """Every public name, used the way users would. mypy --strict reads this; nothing runs it.
 
-A line that must not type-check says so by an ignore: mypy fails where it is not needed.
+A line that must not type-check says so by an ignore: mypy fails if the ignore is not needed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Unpack, assert_never, assert_type
 
@@ -35,6 +36,7 @@ from pushsdk import (
     BroadcastError,
     BroadcastReport,
     CampaignCreated,
+    CampaignDict,
     CampaignRequest,
     ClaimStoreError,
     ClickAction,
@@ -49,6 +51,7 @@ from pushsdk import (
     MediaType,
     MessageType,
     MobilePush,
+    MobilePushDict,
     NotSentError,
     Outcome,
     OutcomeUnknownError,
@@ -166,6 +169,11 @@ assert_type(message.title, Mapping[str, str] | UnsetType)
 assert_type(message.type, str)
 assert_type(request.message, MobilePush | UnsetType)
 
+assert_type(message.replace(ttl=60), MobilePush)
+assert_type(message.to_dict(), dict[str, Any])
+typed_message: MobilePushDict = {"title": {"en": "Hi"}, "iosEnabled": True, "androidActionButtons": [{"label": "Open"}]}
+typed_campaign: CampaignDict = {"name": "Spring", "schedule": {"type": "START_NOW"}, "message": typed_message}
+misspelled: MobilePushDict = {"titel": {"en": "Hi"}}  # type: ignore[typeddict-unknown-key]
 MobilePush(ttl="60")  # type: ignore[arg-type]
 MobilePush(title=None)  # type: ignore[arg-type]
 MobilePush(title="Hi")  # type: ignore[arg-type]
@@ -211,7 +219,7 @@ def clients(session: aiohttp.ClientSession, context: ssl.SSLContext, source: Cal
         base_url="https://push.example",
         api_key=ask_vault,
         retry=RetryPolicy(max_attempts=3, statuses={500: Outcome.REJECTED}, retry_on={408, 425}, unknown="retry"),
-        timeout=Timeout(total=30, attempt=None, connect=5.0),
+        timeout=Timeout(total=30, attempt=None, connect=timedelta(seconds=5)),
         batching=Batching(linger=0.01, max_users=500, max_bytes=1 << 20, split_on={413}),
         limits=Limits(in_flight=8, queued_users=1000, queued_bytes=1 << 20, when_full="raise"),
         rate=Rate(requests_per_second=10, users_per_second=None),
@@ -250,6 +258,8 @@ async def use() -> None:
         assert_type(receipt.status, int | None)
         assert_type(receipt.outcome, Outcome)
         await client.send(["u", "v"], {"title": {"en": "Hi"}}, custom_fields={"n": 1}, timeout=5, retry=RetryPolicy())
+        await client.send("u", typed_message)
+        await client.create_campaign(typed_campaign)
         await client.send((f"u{n}" for n in range(3)), message, timeout=Timeout(total=None))
         created = await client.create_campaign(campaign, timeout=60.0)
         assert_type(created, CampaignCreated)
@@ -328,6 +338,8 @@ async def handle(client: AsyncPushClient) -> str:
         assert_type(error.outcome, Outcome)
     except PushError as error:
         assert_type((error.retryable, error.retry_after), tuple[bool, float | None])
+        assert_type((error.retry_delay(), error.retry_delay(1.0, max_delay=60.0)), tuple[float, float])
+        assert_type((error.status, error.answer, error.request_id), tuple[int | None, str, str | None])
         assert_type((error.outcome, error.user_ids), tuple[Outcome, tuple[str, ...]])
         return told(error.outcome)
     return ""
@@ -348,8 +360,8 @@ options: Mapping[str, Any] = {}
 
 def advice(message: MobilePush) -> None:
     text: str = placeholder("first_name", "there")
-    found: list[Placeholder] = find_placeholders(text)
-    assert_type(render(text, {"first_name": found[0].name}), str)
+    placeholders: list[Placeholder] = find_placeholders(text)
+    assert_type(render(text, {"first_name": placeholders[0].name}), str)
     problems: list[Problem] = lint(message)
     assert_type(problems[0].path, str)
 
@@ -368,14 +380,16 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
         on_progress=told,
     )
     assert_type(report, BroadcastReport)
+    assert_type(report.answers, dict[str, int])
+    assert_type(report.ended, float | None)
     audience = Audience.read("users.parquet", primary_key="user_id")
     await client.broadcast(audience, message)
     assert_type(audience.summary, AudienceSummary)
     personal = Audience.query("FROM 'users.csv'").personalize(message, into="text")
     assert_type(personal, Personalized)
     await client.send_each(personal)
-    each = await client.send_each([PushRequest(user_ids=["a"], message=message), {"userIds": ["b"]}], limit=10)
-    again = await client.resume(Path("spring.run"), stop=asyncio.Event(), durable=True)
+    results = await client.send_each([PushRequest(user_ids=["a"], message=message), {"userIds": ["b"]}], limit=10)
+    resumed = await client.resume(Path("spring.run"), stop=asyncio.Event(), durable=True)
     for row in read_report("spring.run").rows(Outcome.UNKNOWN):
         assert_type(row, Row)
         assert_type((row.user_id, row.outcome, row.status), tuple[str, Outcome, int | None])
@@ -385,7 +399,7 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
         assert_type(error.outcome, Outcome)
     except RunFileError as error:
         assert_type(error.path, str)
-    assert_type(each.accepted + again.accepted, int)
+    assert_type(results.accepted + resumed.accepted, int)
     with open("report.csv", "w") as file:  # noqa: ASYNC230
         assert_type(report.write_csv(file), int)
         report.write_jsonl(file, Outcome.REJECTED)
@@ -473,7 +487,9 @@ async def jobs_that_are_delivered_twice(message: MobilePush) -> None:
         assert_type(receipt.already_accepted, int)
         await client.with_options(timeout=1.0).send("user-1", message, idempotency_key=None)
         await client.send("user-1", message, idempotency_key=42)  # type: ignore[arg-type]
-    AsyncPushClient(claims="claims.db")  # type: ignore[arg-type]
+    AsyncPushClient(claims="redis://localhost")
+    PushClient(claims="sqlite:claims.db")
+    AsyncPushClient(claims=Path("claims.db"))  # type: ignore[arg-type]
     assert_type(await count_claimed(claims, older_than=3600), int)
     async for key, claim in claims.scan():
         assert_type((key, claim.token, claim.record), tuple[str, str, bytes])

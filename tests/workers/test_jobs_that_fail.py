@@ -1,4 +1,4 @@
-"""Jobs whose push fails: retryable failures are redelivered until accepted, all others end once."""
+"""Jobs with a failing push: retryable failures are redelivered until accepted, all others end once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FAULTS = [
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_only_retryable_failures_are_redelivered(name: str, tmp_path: Path, redis_url: str) -> None:
     # Each job has more deliveries than arq, taskiq and Celery make by default: 5, 3 and 3.
-    told = outlived(name, tmp_path, redis_url, faults=FAULTS, jobs=4, tries=4 * 6)
-    assert told.outcomes == {
+    summary = outlived(name, tmp_path, redis_url, faults=FAULTS, jobs=4, tries=4 * 6)
+    assert summary.outcomes == {
         "00000": {"ACCEPTED": 1},
         "00001": {"REJECTED": 1},
         "00002": {"UNKNOWN": 1},
         "00003": {"ACCEPTED": 1},
     }
-    assert told.accepted == {"user-00000": 1, "user-00002": 1, "user-00003": 1}
+    assert summary.accepted == {"user-00000": 1, "user-00002": 1, "user-00003": 1}

@@ -20,22 +20,22 @@ ORDERS = [f"{number:05}" for number in range(10_000)]
 def test_with_an_idempotency_key_no_user_is_pushed_twice(name: str, tmp_path: Path, redis_url: str) -> None:
     crashes = [Crash(3_000, SIGKILL), Crash(6_000, SIGTERM)]
     faults = preset("flaky").faults
-    told = lived(name, tmp_path, redis_url, jobs=10_000, crashes=crashes, faults=faults, idempotent=True)
-    assert told.doubled == 0
-    lost = set(ORDERS) - told.outcomes.keys()
+    summary = lived(name, tmp_path, redis_url, jobs=10_000, crashes=crashes, faults=faults, idempotent=True)
+    assert summary.doubled == 0
+    lost = set(ORDERS) - summary.outcomes.keys()
     assert len(lost) <= (5 if FRAMEWORKS[name].left else 0)
     for order in ORDERS:
-        accepted, outcomes = told.accepted.get(f"user-{order}", 0), told.outcomes.get(order, set())
+        accepted, outcomes = summary.accepted.get(f"user-{order}", 0), summary.outcomes.get(order, set())
         if "ACCEPTED" in outcomes:
             assert accepted == 1, order
         elif "UNKNOWN" not in outcomes:
             assert accepted == 0, order
-    assert sum("ACCEPTED" in each for each in told.outcomes.values()) > 8_000
+    assert sum("ACCEPTED" in outcome for outcome in summary.outcomes.values()) > 8_000
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_without_an_idempotency_key_a_user_is_pushed_twice(name: str, tmp_path: Path, redis_url: str) -> None:
     # Every other request is slow, so a push is in flight at the kill and accepted afterwards.
     crashes, faults = [Crash(100, SIGKILL), Crash(200, SIGKILL)], [Fault.delay(0.1, every=2)]
-    told = lived(name, tmp_path, redis_url, jobs=300, crashes=crashes, faults=faults, idempotent=False)
-    assert told.doubled > 0
+    summary = lived(name, tmp_path, redis_url, jobs=300, crashes=crashes, faults=faults, idempotent=False)
+    assert summary.doubled > 0

@@ -1,9 +1,11 @@
-"""The services of the README: creating and closing the client, and shutdown with a call in flight."""
+"""The services of the guide: making and closing the client, errors, and shutdown with a call in flight."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from aiohttp import web
 from support.worker_frameworks import installed
 from support.worker_lab import MODULES
 
+from pushsdk import ClientClosedError, ConfigurationError, ValidationError
 from pushsdk.emulator import Emulator, Fault
 
 
@@ -27,7 +30,7 @@ async def emulator(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Emulator]:
 
 
 def module(name: str, folder: Path) -> ModuleType:
-    """Return a module of the README, written to a file and imported."""
+    """Return a module of the guide, written to a file and imported."""
     file = folder / f"{name}.py"
     file.write_text(MODULES[file.name])
     spec = importlib.util.spec_from_file_location(name, file)
@@ -91,3 +94,44 @@ async def test_shutdown_waits_for_a_push_in_flight(name: str, emulator: Emulator
                 await asyncio.sleep(0)
         assert (await posted).status == 204
     assert emulator.users() == {"ann": 1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "retry_after"),
+    [
+        (Fault.status(429, headers={"Retry-After": "30"}), 503, "30"),
+        (Fault.reset_before(), 504, None),
+        (Fault.status(400), 502, None),
+        (Fault.status(500), 504, None),
+    ],
+)
+async def test_fastapi_answers_with_what_the_caller_may_do(
+    emulator: Emulator, tmp_path: Path, fault: Fault, status: int, retry_after: str | None
+) -> None:
+    emulator.faults = [fault]
+    async with (
+        fastapi_service(tmp_path) as url,
+        aiohttp.ClientSession() as session,
+        session.post(f"{url}/shipped/ann") as response,
+    ):
+        assert (response.status, response.headers.get("Retry-After")) == (status, retry_after)
+
+
+async def test_fastapi_says_what_is_wrong_with_the_input_but_not_with_the_program(tmp_path: Path) -> None:
+    installed("fastapi", "fastapi")
+    handler = module("fastapi_service", tmp_path).push_failed
+    response = await handler(None, ValidationError("$.userIds[1]: the user id is empty"))
+    assert (response.status_code, response.body) == (422, b'{"detail":"$.userIds[1]: the user id is empty"}')
+    assert (await handler(None, ClientClosedError("the client is closed"))).status_code == 503
+    with pytest.raises(ConfigurationError):
+        await handler(None, ConfigurationError("rate must be a Rate"))
+
+
+def test_the_test_of_the_fastapi_page_passes_when_it_is_copied(tmp_path: Path) -> None:
+    installed("httpx", "fastapi")
+    for name in ("fastapi_service.py", "test_fastapi_service.py"):
+        (tmp_path / name).write_text(MODULES[name])
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout

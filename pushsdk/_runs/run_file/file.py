@@ -16,7 +16,7 @@ from typing import Any
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk._io.files import is_locked, lock, objection
+from pushsdk._io.files import is_locked, lock, objection, sync_folder
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import connect
 
@@ -24,17 +24,17 @@ Connection = sqlite3.Connection
 
 # In the first page, where `file` and SQLite's tools find them: "push", and the version of the schema.
 APPLICATION = 0x70757368
-FORMAT = 3
+FORMAT = 4
 PAGE = 4096
 SCHEMA = (
-    # One row: the header, and the seal once the plan is complete.
+    # Row 1: the header, and the seal once the plan is complete. Row 2: the notes.
     "CREATE TABLE meta (id INTEGER PRIMARY KEY, data BLOB NOT NULL, crc INTEGER NOT NULL)",
     # One row: number and checksum of the log's last row, to detect its loss.
     "CREATE TABLE head (id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, crc INTEGER NOT NULL)",
     # Several chunks per row; `first` is the number of the row's first chunk.
-    "CREATE TABLE plan (first INTEGER PRIMARY KEY, sizes BLOB NOT NULL, bodies BLOB NOT NULL, crc INTEGER NOT NULL)",
+    "CREATE TABLE plan (first INTEGER PRIMARY KEY, data BLOB NOT NULL, crc INTEGER NOT NULL)",
     # The events of one commit per row; the crc continues the crc of the row before.
-    "CREATE TABLE log (seq INTEGER PRIMARY KEY, events BLOB NOT NULL, crc INTEGER NOT NULL)",
+    "CREATE TABLE log (seq INTEGER PRIMARY KEY, data BLOB NOT NULL, crc INTEGER NOT NULL)",
 )
 # Seconds to wait for the lock of a reader or a backup.
 LOCK_TIMEOUT = 30.0
@@ -42,6 +42,7 @@ LOCK_TIMEOUT = 30.0
 # sqlite3 decodes SQLite's messages, which may quote the bytes of a damaged file.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 # Reasons by the start of SQLite's error name.
+_FOREIGN = "it is not a run file: pass another path"
 _REASONS = (
     ("SQLITE_FULL", "the disk is full: make room, then {next_step}"),
     ("SQLITE_BUSY", "another program has locked it (a backup, a database browser): end that, then {next_step}"),
@@ -52,7 +53,7 @@ _REASONS = (
     ("SQLITE_READONLY", "it may not be written: check the permissions of file and folder"),
     ("SQLITE_CANTOPEN", "it can't be opened: check the permissions of file and folder"),
     ("SQLITE_IOERR", "the disk failed: check the disk and its free space, then {next_step}"),
-    ("SQLITE_NOTADB", "it is not a run file"),
+    ("SQLITE_NOTADB", _FOREIGN),
     ("SQLITE_TOOBIG", "a request is too large for a run file"),
     ("SQLITE_CONSTRAINT", "another process has written to it despite the lock: end that process, then resume the run"),
 )
@@ -105,6 +106,14 @@ class RunFilePath:
             release, self._release = self._release, None
             release()
 
+    @contextmanager
+    def released_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.release()
+            raise
+
     def check(self) -> int:
         """Return the file's size in bytes. Raise RunFileError if there is no regular file that is safe to use."""
         try:
@@ -153,7 +162,6 @@ class RunFile:
 
     def __init__(self, run_path: RunFilePath, *, write: bool) -> None:
         self.path = run_path.path
-        self._run_path = run_path
         self._db = _connect(run_path, "mode=rw")
         # A forked child inherits the connection and must not use it.
         self._guard = ProcessGuard()
@@ -165,11 +173,20 @@ class RunFile:
         self._waits = True
 
     @classmethod
-    def create(cls, run_path: RunFilePath, *, durable: bool) -> RunFile:
-        """Open the empty file at ``run_path`` for ``build``."""
+    def create(cls, run_path: RunFilePath, fill: Callable[[Connection], object], *, durable: bool) -> RunFile:
+        """Create and fill the tables of an empty file. In one commit, so the schema is complete or absent."""
+
+        def build(db: Connection) -> None:
+            db.execute(f"PRAGMA application_id = {APPLICATION}")
+            db.execute(f"PRAGMA user_version = {FORMAT}")
+            for statement in SCHEMA:
+                db.execute(statement)
+            fill(db)
+
         file = cls(run_path, write=True)
         with file.closed_on_error():
             file._for_writing(durable=durable)
+            file.commit(build, outcome=Outcome.NOT_SENT)
         return file
 
     @classmethod
@@ -184,10 +201,14 @@ class RunFile:
         file = cls(run_path, write=write)
         with file.closed_on_error():
             file._db.execute("PRAGMA cell_size_check = ON")
-            file._check_schema()
+            schema = tuple(sql for (sql,) in file._db.execute("SELECT sql FROM sqlite_master"))
+            if schema != _SCHEMA_BYTES:
+                # No schema: the writer was killed in the first commit, which opening has rolled back.
+                raise file.damaged() if schema else run_file_error(file.path, _EMPTY)
             if write:
                 # Not for a reader: the check would block the writer, and the rows have checksums.
-                file._check_structure()
+                if file._db.execute("PRAGMA quick_check(1)").fetchall() != [(b"ok",)]:
+                    raise file.damaged()
                 file._for_writing(durable=durable)
                 file._db.execute("UPDATE head SET seq = 0 WHERE 0")  # fails without write access
             else:
@@ -204,13 +225,6 @@ class RunFile:
             if isinstance(error, _ERRORS):
                 raise run_file_error(self.path, _why(error)) from None
             raise
-
-    def build(self) -> None:
-        """Create the tables of a new file. Called in the first commit, so the schema is complete or absent."""
-        self._db.execute(f"PRAGMA application_id = {APPLICATION}")
-        self._db.execute(f"PRAGMA user_version = {FORMAT}")
-        for statement in SCHEMA:
-            self._db.execute(statement)
 
     def read(self, sql: str, *values: int) -> list[Any]:
         """Return all rows. An open statement would block the writer."""
@@ -255,7 +269,7 @@ class RunFile:
         return run_file_error(self.path, _DAMAGED)
 
     def close(self) -> None:
-        """Close the file and release the lock. Safe to call again, and after a failure."""
+        """Close the file. Safe to call again, and after a failure."""
         if self._closed:
             return
         self._closed = True
@@ -267,7 +281,6 @@ class RunFile:
                 self._db.execute("PRAGMA busy_timeout = 0")
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
-        self._run_path.release()
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -289,17 +302,7 @@ class RunFile:
         # A killed process loses nothing that the system has received; only a power failure does.
         db.execute(f"PRAGMA synchronous = {'EXTRA' if durable else 'OFF'}")
         if durable:
-            _sync_folder(self.path.parent)
-
-    def _check_schema(self) -> None:
-        schema = tuple(sql for (sql,) in self._db.execute("SELECT sql FROM sqlite_master"))
-        if schema != _SCHEMA_BYTES:
-            # No schema: the writer was killed in the first commit, which opening has rolled back.
-            raise self.damaged() if schema else run_file_error(self.path, _EMPTY)
-
-    def _check_structure(self) -> None:
-        if self._db.execute("PRAGMA quick_check(1)").fetchall() != [(b"ok",)]:
-            raise self.damaged()
+            sync_folder(self.path.parent)
 
 
 _SCHEMA_BYTES = tuple(statement.encode() for statement in SCHEMA)
@@ -330,26 +333,16 @@ def _identify(run_path: RunFilePath) -> None:
     except _ERRORS as error:
         # SQLite says CANTOPEN for a file with a write-ahead log, which no run file has.
         foreign = _name(error) == "SQLITE_CANTOPEN"
-        raise run_file_error(run_path.path, "it is not a run file" if foreign else _why(error)) from None
+        raise run_file_error(run_path.path, _FOREIGN if foreign else _why(error)) from None
     finally:
         db.close()
     if application != APPLICATION:
-        raise run_file_error(run_path.path, "it is not a run file")
+        raise run_file_error(run_path.path, _FOREIGN)
     if version > FORMAT:
         raise run_file_error(run_path.path, "it was made by a newer pushsdk: update this one")
     if version != FORMAT:
         older = "it was made by an older pushsdk: resume it with that version"
         raise run_file_error(run_path.path, older if version > 0 else _DAMAGED)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync the file's name to the disk, if the system can sync a folder."""
-    with suppress(OSError):
-        file = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
 
 
 def _why(error: Exception, next_step: str = "try again") -> str:

@@ -7,45 +7,36 @@ continues the checksum of the row before, and the head names the log's last row.
 import hashlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated, TypeVar
+from zlib import crc32
 
 import msgspec
 
-from pushsdk._audience.chunks import Chunk
 from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk._public import set_public_module
-from pushsdk._runs.plan import Event, Header, StopReason, UserRange
-from pushsdk._runs.run_file.codec import (
-    Damaged,
-    LogEntry,
-    Meta,
-    Seal,
-    digested,
-    log_row,
-    meta_row,
-    pack,
-    read_entry,
-    read_meta,
-    read_sizes,
-    unpack,
-)
+from pushsdk._runs.plan import Chunk, Event, Header, Notes, StopReason, UserRange
 from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_file_error
-
-__all__ = ["IN_DOUBT", "NEVER_SETTLED", "PENDING", "Journal", "Row", "Tally"]
 
 # Rows per query: a reader blocks the writer for one query at most, and holds no more rows in memory.
 PLAN_ROWS, LOG_ROWS = 16, 256
 
+# Bytes per row of the plan, about. Small chunks share a row: one row per chunk makes planning and opening slower.
+PACK = 16 * 1024
+
 # One statement, so all values are of the same commit.
-_SELECT_ENDS = "SELECT meta.data, meta.crc, head.seq, head.crc, (SELECT max(seq) FROM log) FROM meta, head"
-_SELECT_PLAN = "SELECT first, sizes, bodies, crc FROM plan WHERE first >= ? ORDER BY first LIMIT ?"
-_SELECT_PACK = "SELECT first, sizes, bodies, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
-_SELECT_LOG = "SELECT seq, events, crc FROM log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+_SELECT_ENDS = (
+    "SELECT meta.data, meta.crc, head.seq, head.crc, (SELECT max(seq) FROM log) FROM meta, head WHERE meta.id = 1"
+)
+_SELECT_NOTES = "SELECT data, crc FROM meta WHERE id = 2"
+_SELECT_PLAN = "SELECT first, data, crc FROM plan WHERE first >= ? ORDER BY first LIMIT ?"
+_SELECT_PACK = "SELECT first, data, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
+_SELECT_LOG = "SELECT data, crc FROM log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
 
 NOT_SENT_YET = "not sent yet"
 NEVER_SETTLED = "claimed, and never settled"
@@ -53,16 +44,7 @@ NEVER_SETTLED = "claimed, and never settled"
 PENDING = frozenset({UserState.PENDING})
 IN_DOUBT = frozenset({UserState.UNKNOWN, UserState.CLAIMED})
 
-
-class Tally(msgspec.Struct, kw_only=True):
-    """Users by outcome. Without ``resent`` the sum is the number of planned users."""
-
-    accepted: int = 0
-    rejected: int = 0
-    unknown: int = 0
-    not_sent: int = 0
-    resent: int = 0
-    """Users who were sent to again after an UNKNOWN outcome. Each may have been pushed twice."""
+T = TypeVar("T")
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -79,10 +61,42 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         return f"Row({self.outcome.value}, status={self.status}, reason={self.reason!r})"
 
 
-class Journal:
-    """One run and its file. Made by ``create`` or ``open``. For one thread at a time."""
+LogEntry = Sequence[Event] | StopReason | None
+"""One row of the log: the events of a commit, or the reason of an early end (None: the run is complete)."""
 
-    def __init__(self, file: RunFile, header: Header) -> None:
+
+class Damaged(Exception):
+    """The bytes are not the bytes that were written."""
+
+
+class Seal(msgspec.Struct, frozen=True, array_like=True):
+    """The summary of a complete plan."""
+
+    chunks: int
+    users: int
+    duplicates: int
+    digest: bytes
+    """SHA-256 over the checksums of the plan's rows."""
+
+
+class Meta(msgspec.Struct, frozen=True, array_like=True):
+    """The header, and the seal once the plan is complete."""
+
+    header: Header
+    seal: Seal | None
+
+
+class ChunkSize(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The start of a ``Chunk``: opening a run needs no more."""
+
+    users: Annotated[int, msgspec.Meta(ge=1, le=2**32)]
+
+
+class Journal:
+    """One run and its file. Made by ``open`` or ``open_or_create``. For one thread at a time."""
+
+    def __init__(self, run_path: RunFilePath, file: RunFile, header: Header) -> None:
+        self._run_path = run_path
         self._file = file
         self.header = header
         #: True once the plan is complete. Set by ``seal``, with ``duplicates``.
@@ -91,6 +105,8 @@ class Journal:
         self.duplicates = 0
         #: The reason why the last process ended early. Set by ``record_stop``, reset by the next event.
         self.stop_reason: StopReason | None = None
+        #: The notes. Set by ``apply``.
+        self.notes = Notes()
         # Both are changed after each commit, so they match the file.
         #: The status of every user, by position in the plan.
         self.states = UserStates()
@@ -105,30 +121,26 @@ class Journal:
         self._pack: tuple[int, list[Chunk]] = (0, [])
 
     @classmethod
-    def create(cls, path: Path, header: Header, *, durable: bool = False) -> "Journal":
-        """Start the plan of a new run at ``path``. Replaces a plan that was never completed.
+    def open_or_create(cls, path: Path, header: Header, *, durable: bool = False) -> "Journal":
+        """Open the planned run at ``path``, or start a plan there. A plan that was never completed is replaced.
 
         ``durable`` commits survive a power failure, at the price of some syncs per commit. Raises RunFileError if the
         path holds anything else.
         """
-        meta = meta_row(Meta(header, None))
+        meta = _encode(Meta(header, None))
         run_path = RunFilePath(path, write=True)
 
-        def work(db: Connection) -> None:
-            file.build()
+        def fill(db: Connection) -> None:
             db.execute("INSERT INTO meta VALUES (1, ?, ?)", meta)
             db.execute("INSERT INTO head VALUES (1, 0, ?)", meta[1:])
 
-        try:
+        with run_path.released_on_error():
             while not run_path.make():
-                cls._clear_incomplete(run_path)
-            file = RunFile.create(run_path, durable=durable)
-        except BaseException:
-            run_path.release()
-            raise
-        with file.closed_on_error():
-            file.commit(work, outcome=Outcome.NOT_SENT)
-        return cls(file, header)
+                if (planned := cls._planned(run_path, durable=durable)) is not None:
+                    return planned
+                run_path.clear()
+            file = RunFile.create(run_path, fill, durable=durable)
+        return cls(run_path, file, header)
 
     @classmethod
     def open(cls, path: Path, *, write: bool, durable: bool = False) -> "Journal":
@@ -138,34 +150,23 @@ class Journal:
         the commit is rolled back first, which needs write access to the file and its folder.
         """
         run_path = RunFilePath(path, write=write)
-        try:
-            file = RunFile.open(run_path, write=write, durable=durable)
-        except BaseException:
-            run_path.release()
-            raise
-        with file.closed_on_error():
-            try:
-                return cls._decode(file)
-            except Damaged:
-                raise file.damaged() from None
+        with run_path.released_on_error():
+            return cls._open(run_path, write=write, durable=durable)
 
     def __repr__(self) -> str:
         sealed = "sealed" if self.sealed else "not sealed"
-        return f"<Journal {str(self.path)!r}, {sealed}, chunks={self.chunks}, users={self.users}, {self.tally()}>"
+        return f"<Journal {str(self.path)!r}, {sealed}, chunks={self.chunks}, {self.states}>"
 
     @property
     def path(self) -> Path:
-        """Path of the run file."""
         return self._file.path
 
     @property
     def chunks(self) -> int:
-        """Number of chunks planned so far."""
         return len(self._offsets) - 1
 
     @property
     def users(self) -> int:
-        """Number of users planned so far."""
         return self.states.users
 
     def check_planned(self) -> None:
@@ -179,21 +180,21 @@ class Journal:
         sizes = [chunk.users for chunk in chunks]
         if min(sizes, default=1) < 1:
             raise ValueError("a chunk must have users; got a chunk without users")
-        rows = list(pack(chunks, self.chunks))
-        insert = "INSERT INTO plan VALUES (?, ?, ?, ?)"
+        rows = list(_pack(chunks, self.chunks))
+        insert = "INSERT INTO plan VALUES (?, ?, ?)"
         self._file.commit(lambda db: db.executemany(insert, rows), outcome=Outcome.NOT_SENT)
-        for row in rows:
-            self._digest.update(digested(row))
+        for _, _, crc in rows:
+            self._digest.update(b"%d," % crc)
         self._extend(sizes)
 
     def seal(self, *, duplicates: int) -> None:
         """Mark the plan as complete. From now on it can be sent and never changes."""
         self._expect(sealed=False)
         seal = Seal(self.chunks, self.users, duplicates, self._digest.digest())
-        data, crc = meta_row(Meta(self.header, seal))
+        data, crc = _encode(Meta(self.header, seal))
 
         def work(db: Connection) -> None:
-            db.execute("UPDATE meta SET data = ?, crc = ?", (data, crc))
+            db.execute("UPDATE meta SET data = ?, crc = ? WHERE id = 1", (data, crc))
             db.execute("UPDATE head SET crc = ?", (crc,))
 
         self._file.commit(work, outcome=Outcome.NOT_SENT)
@@ -204,8 +205,8 @@ class Journal:
         self.commit(events)
         self.apply(events)
 
-    def commit(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
-        """Commit ``events`` in one transaction. ``apply`` them afterwards, in the thread that reads.
+    def commit(self, events: Sequence[Event], notes: Notes | None = None, *, at_once: bool = False) -> bool:
+        """Commit ``events``, and new notes, in one transaction. ``apply`` them afterwards, in the thread that reads.
 
         Raises RunFileError if that fails; the journal then accepts no further writes. Returns False only with
         ``at_once``, if another program has locked the file: nothing was done, so commit again without ``at_once``.
@@ -214,10 +215,11 @@ class Journal:
         users = self.users
         if not all(0 <= start < stop <= users for start, stop, _ in events):
             raise ValueError(f"an event must be about users of the plan, 0 to {users - 1}")
-        return not events or self._log(events, at_once=at_once)
+        return not (events or notes) or self._log(events, notes, at_once=at_once)
 
-    def apply(self, events: Sequence[Event]) -> None:
-        """Update the states with events that have been committed."""
+    def apply(self, events: Sequence[Event], notes: Notes | None = None) -> None:
+        """Update the states with events that have been committed, and the notes."""
+        self.notes = notes or self.notes
         for start, stop, status in events:
             self.states.set(start, stop, status)
             self.stop_reason = None
@@ -228,13 +230,16 @@ class Journal:
         self._log(reason)
         self.stop_reason = reason
 
-    def _log(self, entry: LogEntry, *, at_once: bool = False) -> bool:
-        row = seq, _, crc = log_row(entry, self._seq + 1, self._crc)
+    def _log(self, entry: LogEntry, notes: Notes | None = None, *, at_once: bool = False) -> bool:
+        seq = self._seq + 1
+        data, crc = _encode(entry, self._crc)
 
         def work(db: Connection) -> None:
             # The INSERT fails if another process has written a row despite the lock.
-            db.execute("INSERT INTO log VALUES (?, ?, ?)", row)
+            db.execute("INSERT INTO log VALUES (?, ?, ?)", (seq, data, crc))
             db.execute("UPDATE head SET seq = ?, crc = ?", (seq, crc))
+            if notes is not None:
+                db.execute("INSERT OR REPLACE INTO meta VALUES (2, ?, ?)", _encode(notes))
 
         if not self._file.commit(work, outcome=Outcome.UNKNOWN, at_once=at_once):
             return False
@@ -251,7 +256,6 @@ class Journal:
             yield positions
 
     def first_user(self, chunk: int) -> int:
-        """Return the position of the first user of a chunk."""
         return self._offsets[chunk]
 
     def load(self, number: int) -> Chunk:
@@ -263,16 +267,12 @@ class Journal:
             first, chunks = self._pack = self._fetch(number)
         return chunks[number - first]
 
-    def tally(self) -> Tally:
-        """Return the users by outcome. Cheap."""
-        count = self.states.count
-        return Tally(
-            accepted=count(UserState.ACCEPTED),
-            rejected=count(UserState.REJECTED),
-            unknown=count(UserState.UNKNOWN) + count(UserState.CLAIMED),
-            not_sent=count(UserState.PENDING),
-            resent=self.states.resent,
-        )
+    def outcomes(self) -> dict[Outcome, int]:
+        """Return the number of planned users by outcome. Cheap."""
+        users = dict.fromkeys(Outcome, 0)
+        for state, outcome in OUTCOMES.items():
+            users[outcome] += self.states.count(state)
+        return users
 
     def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
         """Yield one row per planned user in plan order; with ``outcome`` only the users with that outcome."""
@@ -288,43 +288,53 @@ class Journal:
     def close(self) -> None:
         """Close the file and release the lock. Safe to call again, and after a failure."""
         self._file.close()
+        self._run_path.release()
 
     @classmethod
-    def _clear_incomplete(cls, run_path: RunFilePath) -> None:
-        """Remove a plan that was never completed, so nothing was sent. Raise RunFileError for anything else."""
+    def _planned(cls, run_path: RunFilePath, *, durable: bool) -> "Journal | None":
+        """Return the run, None if its plan was never completed, so nothing was sent."""
         if run_path.check():
             try:
-                journal = cls.open(run_path.path, write=False)
+                journal = cls._open(run_path, write=True, durable=durable)
             except RunFileError:
                 # A writer was killed in its first commit: opening rolled that back, which left an empty file.
                 if run_path.check():
                     raise
             else:
-                journal.close()
                 if journal.sealed:
-                    raise run_file_error(run_path.path, "it is a run already: resume it, or pass another path")
-        run_path.clear()
+                    return journal
+                journal._file.close()
+        return None
 
     @classmethod
-    def _decode(cls, file: RunFile) -> "Journal":
-        ends = file.read(_SELECT_ENDS)
-        if len(ends) != 1:
-            raise Damaged
-        *row, last, last_crc, newest = ends[0]
-        meta, crc = read_meta(row)
-        journal = cls(file, meta.header)
-        journal._crc = crc
-        journal._read_plan(meta.seal)
-        journal._read_log(last)
-        if (journal._seq, journal._crc, newest or 0) != (last, last_crc, last) or (last and not journal.sealed):
-            raise Damaged
-        return journal
+    def _open(cls, run_path: RunFilePath, *, write: bool, durable: bool) -> "Journal":
+        file = RunFile.open(run_path, write=write, durable=durable)
+        with file.closed_on_error():
+            try:
+                ends = file.read(_SELECT_ENDS)
+                if len(ends) != 1:
+                    raise Damaged
+                *row, last, last_crc, newest = ends[0]
+                meta = _decode(_META, row)
+                journal = cls(run_path, file, meta.header)
+                journal._crc = row[1]
+                journal._read_plan(meta.seal)
+                journal._read_log(last)
+                for notes in file.read(_SELECT_NOTES):
+                    journal.notes = _decode(_NOTES, notes)
+                if (journal._seq, journal._crc, newest or 0) != (last, last_crc, last) or (last and not journal.sealed):
+                    raise Damaged
+                return journal
+            except Damaged:
+                raise file.damaged() from None
 
     def _read_plan(self, seal: Seal | None) -> None:
         while rows := self._file.read(_SELECT_PLAN, self.chunks, PLAN_ROWS):
-            for row in rows:
-                self._extend(read_sizes(row, self.chunks))
-                self._digest.update(digested(row))
+            for first, *row in rows:
+                if first != self.chunks:
+                    raise Damaged
+                self._extend([chunk.users for chunk in _decode(_SIZES, row, first)])
+                self._digest.update(b"%d," % row[1])
         if seal is not None:
             if seal != Seal(self.chunks, self.users, seal.duplicates, self._digest.digest()):
                 raise Damaged
@@ -333,18 +343,15 @@ class Journal:
     def _read_log(self, last: int) -> None:
         while rows := self._file.read(_SELECT_LOG, self._seq, last, LOG_ROWS):
             for row in rows:
-                entry, crc = read_entry(row, self._seq + 1, self._crc)
-                self._apply_entry(entry)
-                self._seq, self._crc = self._seq + 1, crc
-
-    def _apply_entry(self, entry: LogEntry) -> None:
-        if entry is None or isinstance(entry, StopReason):
-            self.stop_reason = entry
-            return
-        try:
-            self.apply(entry)
-        except ValueError:
-            raise Damaged from None
+                entry = _decode(_ENTRY, row, self._crc)
+                self._seq, self._crc = self._seq + 1, row[1]
+                if entry is None or isinstance(entry, StopReason):
+                    self.stop_reason = entry
+                    continue
+                try:
+                    self.apply(entry)
+                except ValueError:
+                    raise Damaged from None
 
     def _extend(self, sizes: Sequence[int]) -> None:
         for users in sizes:
@@ -364,8 +371,8 @@ class Journal:
 
     def _fetch(self, number: int) -> tuple[int, list[Chunk]]:
         with suppress(Damaged):
-            for row in self._file.read(_SELECT_PACK, number):
-                first, chunks = unpack(row)
+            for first, *row in self._file.read(_SELECT_PACK, number):
+                chunks = _decode(_CHUNKS, row, first)
                 if number < first + len(chunks):
                     return first, chunks
         raise self._file.damaged()
@@ -381,6 +388,50 @@ class Journal:
     def _expect(self, *, sealed: bool) -> None:
         if self.sealed is not sealed:
             raise RuntimeError("the plan is complete" if self.sealed else "the plan is incomplete: seal it first")
+
+
+# -- rows of the file -----------------------------------------------------------------------------------------------
+
+_encoder = msgspec.msgpack.Encoder()
+_META = msgspec.msgpack.Decoder(Meta)
+_NOTES = msgspec.msgpack.Decoder(Notes)
+_SIZES = msgspec.msgpack.Decoder(list[ChunkSize])
+_CHUNKS = msgspec.msgpack.Decoder(list[Chunk])
+_ENTRY: msgspec.msgpack.Decoder[LogEntry] = msgspec.msgpack.Decoder(list[Event] | StopReason | None)
+
+
+def _encode(value: object, crc: int = 0) -> tuple[bytes, int]:
+    """Return data and checksum of a row. The checksum continues ``crc``: of the row before, or the row's number."""
+    data = _encoder.encode(value)
+    return data, crc32(data, crc)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[T], row: Sequence[object], crc: int = 0) -> T:
+    """Return the value of a row: data and checksum, as ``_encode`` returned them for this ``crc``."""
+    match row:
+        case (bytes(data), int(own)) if own == crc32(data, crc):
+            # The checksum is right, so if this fails, another program or version wrote the row.
+            try:
+                return decoder.decode(data)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                pass
+    raise Damaged
+
+
+def _pack(chunks: Iterable[Chunk], first: int) -> Iterator[tuple[int, bytes, int]]:
+    """Yield number of the first chunk, data and checksum of the rows. ``first`` is the number of the first of all."""
+    packed: list[Chunk] = []
+    room = PACK
+    for chunk in chunks:
+        size = len(chunk.ids) + len(chunk.message or b"") + len(chunk.custom_fields or b"")
+        if packed and size > room:
+            yield first, *_encode(packed, first)
+            first += len(packed)
+            packed, room = [], PACK
+        packed.append(chunk)
+        room -= size
+    if packed:
+        yield first, *_encode(packed, first)
 
 
 def _row(user: str, status: UserStatus) -> Row:

@@ -15,10 +15,8 @@ from cyclopts import Group, Parameter
 
 from pushsdk import PushError
 from pushsdk._core import words
-from pushsdk.claims import ClaimStore, DirectoryClaims, PostgresClaims, RedisClaims, SqliteClaims, _operators
+from pushsdk.claims import FILES, SERVERS, ClaimStore, RedisClaims, _operators, store_at
 from pushsdk.claims._operators import ClaimedSend
-from pushsdk.claims.postgres import SCHEMES as POSTGRES
-from pushsdk.claims.redis import SCHEMES as REDIS
 from pushsdk.claims.store import PAGE
 from pushsdk.cli.exit import CommandError, Exit, usage_error
 from pushsdk.cli.options import Json, JsonLines, Yes
@@ -27,7 +25,6 @@ from pushsdk.cli.terminal import ask, duration, print_json, say, warn
 
 T = TypeVar("T")
 
-FILES = {"sqlite": SqliteClaims, "directory": DirectoryClaims}
 KEY = re.compile(r"[0-9a-f]{64}")
 OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
 
@@ -45,18 +42,14 @@ class StoreOptions:
     """Set the table in PostgreSQL."""
 
     def open(self) -> ClaimStore:
-        """Return the store. Raises a usage error for an unknown kind, or a file that does not exist."""
+        """Return the store. Raises ConfigurationError for an unknown kind, a usage error for a missing file."""
         kind, _, path = self.claims.partition(":")
-        if kind in FILES:
-            # A typing error would make an empty store, in which nothing is claimed.
-            if not Path(path).exists():
-                raise usage_error(f"{path}: no such claim store")
-            return FILES[kind](path)
-        if self.claims.startswith(REDIS):
-            return RedisClaims(self.claims, prefix=self.prefix)
-        if self.claims.startswith(POSTGRES):
-            return PostgresClaims(self.claims, table=self.table)
-        raise usage_error("--claims must be sqlite:PATH, directory:PATH, redis://HOST or postgresql://HOST/DATABASE")
+        # A typing error would make an empty store, in which nothing is claimed.
+        if kind in FILES and not Path(path).exists():
+            raise usage_error(f"{path}: no such claim store")
+        store = SERVERS.get(kind)
+        name = {"prefix": self.prefix} if store is RedisClaims else {"table": self.table} if store else {}
+        return store_at(self.claims, **name)
 
 
 def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: JsonLines = False) -> int:
@@ -78,7 +71,6 @@ def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: Json
 
 
 def count(*, store: StoreOptions, older_than: OlderThan = None, json: Json = False) -> int:
-    """Count the sends with claimed users, and these users."""
     sends = _with_store(store, lambda opened: _claimed_sends(opened, older_than))
     counts = {"sends": len(sends), "users": sum(send.users for send in sends)}
     if json:
@@ -101,33 +93,26 @@ def release(*keys: str, store: StoreOptions, older_than: OlderThan = None, yes: 
     if wrong := [key for key in keys if not KEY.fullmatch(key)]:
         raise usage_error(f"{wrong[0]}: a key must be 64 hexadecimal digits, as pushsdk claims list prints them")
 
-    async def operation(opened: ClaimStore) -> int:
-        sends = await (_sends_of(opened, keys) if keys else _claimed_sends(opened, older_than))
-        users = sum(send.users for send in sends)
-        for key in set(keys) - {send.key for send in sends}:
-            warn(f"{key}: nothing is claimed")
-        if sends:
-            ask(
-                f"Release {words.count(users)} of {words.count(len(sends), 'send')}? Users who were pushed before may "
-                "get the push a second time, with the next delivery.",
-                yes=yes,
-                declined="nothing was changed",
-            )
-        changed = await _operators.release(opened, sends)
-        if changed:
-            warn(f"{words.count(len(changed), 'send')} changed meanwhile and stayed claimed: list the claims again")
-        users -= sum(send.users for send in changed)
-        say(f"released {words.count(users)} of {words.count(len(sends) - len(changed), 'send')}")
-        return Exit.INCOMPLETE if changed or len(sends) < len(set(keys)) else Exit.DONE
-
-    return _with_store(store, operation)
+    sends = _with_store(store, lambda opened: _sends_of(opened, keys) if keys else _claimed_sends(opened, older_than))
+    users = sum(send.users for send in sends)
+    for key in set(keys) - {send.key for send in sends}:
+        warn(f"{key}: nothing is claimed")
+    if sends and not yes:
+        ask(
+            f"Release {words.count(users)} of {words.count(len(sends), 'send')}? Users who were pushed before may "
+            "get the push a second time, with the next delivery.",
+            declined="nothing was changed",
+        )
+    changed = _with_store(store, lambda opened: _operators.release(opened, sends))
+    if changed:
+        warn(f"{words.count(len(changed), 'send')} changed meanwhile and stayed claimed: list the claims again")
+    users -= sum(send.users for send in changed)
+    say(f"released {words.count(users)} of {words.count(len(sends) - len(changed), 'send')}")
+    return Exit.INCOMPLETE if changed or len(sends) < len(set(keys)) else Exit.DONE
 
 
 async def _claimed_sends(store: ClaimStore, older_than: timedelta | None) -> list[ClaimedSend]:
-    seconds = older_than.total_seconds() if older_than else 0.0
-    # A store may list a key twice.
-    sends = {send.key: send async for send in _operators.claimed(store, older_than=seconds)}
-    return sorted(sends.values(), key=lambda send: send.since)
+    return await _operators.claimed(store, older_than=older_than.total_seconds() if older_than else 0.0)
 
 
 async def _sends_of(store: ClaimStore, keys: tuple[str, ...]) -> list[ClaimedSend]:
@@ -140,7 +125,7 @@ async def _sends_of(store: ClaimStore, keys: tuple[str, ...]) -> list[ClaimedSen
 
 
 def _with_store(options: StoreOptions, operation: Callable[[ClaimStore], Awaitable[T]]) -> T:
-    """Return the result of an operation on the opened store."""
+    """Return the result of an operation on the opened store. Not for questions: Ctrl-C would not end one at once."""
 
     async def run() -> T:
         async with options.open() as store:

@@ -99,4 +99,5 @@ async def demo(
     say("")
     verdict = "No push lost or doubled" if agree else f"They disagree: {lost=}, {doubled=}, {wrong=}, {campaigns=}"
     say(f"{verdict}. {seconds:.1f} s, {len(ids) / seconds:,.0f} users a second.")
+    say("next: pushsdk emulator")
     return 0 if agree else 1

@@ -1,4 +1,4 @@
-"""``pushsdk doctor``: checks of everything that can be wrong before a request is sent."""
+"""``pushsdk config`` and ``doctor``: the settings in force, and checks of all that can be wrong before a request."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import platform
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Literal
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
 from pushsdk._core.address import is_loopback
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.policy import Limits
+from pushsdk._io.transport import most_in_flight
 from pushsdk._version import __version__
 from pushsdk.cli.exit import Exit, for_shell
 from pushsdk.cli.options import CallOptions, JsonLines
-from pushsdk.cli.settings import KEYS, SettingValue, check, find
+from pushsdk.cli.settings import DEFAULTS, KEYS, ClientSettings, check, find
 from pushsdk.cli.terminal import print_json, visible
 
 _CONNECT_TIMEOUT = 5.0  # seconds, as in the client
@@ -34,9 +35,8 @@ _HINTS = {
     "UNEXPECTED_EOF_WHILE_READING": "the other side closed the connection: does a firewall or proxy refuse TLS?",
 }
 
-_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
-State = Literal["ok", "warn", "fail"]
-Address = tuple[str, int]
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
+State = Literal["ok", "warn", "fail", "skip"]
 
 
 class Finding(Struct, frozen=True):
@@ -62,9 +62,18 @@ def probe(base_url: str, proxy: str | None = None) -> Iterator[Finding]:
     addresses = list(dict.fromkeys((str(address[0]), int(address[1])) for *_, address in resolved))
     names = ", ".join(name for name, _ in addresses)
     yield Finding("dns", "ok", f"{host} is {names} ({_elapsed(started)})")
-    reached: list[Address] = []
+    reached: list[tuple[str, int]] = []
     for address in addresses:
-        yield _connect(address, reached)
+        name, started = f"{address[0]} port {address[1]}", time.perf_counter()
+        try:
+            socket.create_connection(address, _CONNECT_TIMEOUT).close()
+        except OSError as error:
+            # The client tries the next address, so a failure beside an address that works only costs time.
+            text = f"{name}: {_reason(error)}; is the service running, and does a firewall block the port?"
+            yield Finding("tcp", "warn" if reached else "fail", text)
+        else:
+            reached.append(address)
+            yield Finding("tcp", "ok", f"{name} accepts connections ({_elapsed(started)})")
     if reached and proxy is not None:
         yield Finding("tls", "warn", "not checked: the connection goes through a proxy")
     elif reached and target.scheme == "https":
@@ -73,20 +82,7 @@ def probe(base_url: str, proxy: str | None = None) -> Iterator[Finding]:
         yield Finding("tls", "warn", "plain http: the Api-Key can be read on the way; use https")
 
 
-def _connect(address: Address, reached: list[Address]) -> Finding:
-    name = f"{address[0]} port {address[1]}"
-    started = time.perf_counter()
-    try:
-        socket.create_connection(address, _CONNECT_TIMEOUT).close()
-    except OSError as error:
-        # The client tries the next address, so a failure beside an address that works only costs time.
-        text = f"{name}: {_reason(error)}; is the service running, and does a firewall block the port?"
-        return Finding("tcp", "warn" if reached else "fail", text)
-    reached.append(address)
-    return Finding("tcp", "ok", f"{name} accepts connections ({_elapsed(started)})")
-
-
-def _handshake(host: str, address: Address) -> Finding:
+def _handshake(host: str, address: tuple[str, int]) -> Finding:
     started = time.perf_counter()
     try:
         # As in the client: the system's certificates, and a check of the host name.
@@ -115,45 +111,57 @@ def _elapsed(started: float) -> str:
 
 
 def doctor(*, json: JsonLines = False, options: CallOptions = CallOptions()) -> int:
-    """Check settings, host name, connection and certificate, without a request."""
+    return _print(_findings(options.given()), json=json)
+
+
+def config(*, json: JsonLines = False, options: CallOptions = CallOptions()) -> int:
+    return _print(_settings(options.given()), json=json)
+
+
+def _print(findings: Iterable[Finding], *, json: bool) -> int:
     console = Console(highlight=False, soft_wrap=True)
     failed = False
-    for finding in _findings(options.given()):
+    for finding in findings:
         failed = failed or finding.state == "fail"
         if json:
-            print_json(msgspec.structs.asdict(finding))
+            print_json(finding)
         else:
-            console.print(_line(finding))
+            state = (f"{finding.state:<5}", _STYLES[finding.state])
+            console.print(Text.assemble(state, (f"{finding.check:<20}", "bold"), visible(finding.text)))
     return Exit.CANNOT_RUN if failed else Exit.DONE
 
 
 def _findings(options: Mapping[str, object]) -> Iterator[Finding]:
     versions = f"pushsdk {__version__}, aiohttp {version('aiohttp')}, Python {platform.python_version()}"
     yield Finding("versions", "ok", versions)
+    settings = yield from _settings(options)
+    if settings is not None:
+        yield from probe(settings["base_url"], settings.get("proxy"))
+        limits = settings["limits"] or Limits()
+        bound = "at most --in-flight" if limits.in_flight else "at most half of the file descriptors"
+        text = f"as many requests in flight as the service takes without queueing; {bound}: {most_in_flight(limits)}"
+        yield Finding("limit", "ok", text)
+    yield Finding("request", "skip", "not tried: whether the service accepts the Api-Key, the path and a message")
+
+
+def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientSettings | None]:
+    """Yield each setting or its problem, and return all settings if there is no problem."""
     try:
         found = find(options)
     except ConfigurationError as error:
         yield Finding("settings", "fail", str(error))
-        return
+        return None
     settings, problems = check(found)
     for name, setting in found.items():
         if name not in problems:
-            yield Finding(name, "ok", _describe(name, setting))
+            # The URL of a proxy may hold a password.
+            value = "***" if name in KEYS or name == "proxy" else setting.value
+            yield Finding(name, "ok", f"{value}" if name == "config" else f"{value}, set by {setting.source}")
     if "config" not in found:
         yield Finding("config", "ok", "no settings file")
     for name, text in problems.items():
         yield Finding(name, "fail", for_shell(text))
-    if settings is not None:
-        yield from probe(settings["base_url"], settings.get("proxy"))
-
-
-def _describe(name: str, setting: SettingValue) -> str:
-    if name in KEYS or name == "proxy":  # the URL of a proxy may hold a password
-        return f"set by {setting.source}"
-    return setting.source if name == "config" else f"{setting.value}, set by {setting.source}"
-
-
-def _line(finding: Finding) -> Text:
-    return Text.assemble(
-        (f"{finding.state:<5}", _STYLES[finding.state]), (f"{finding.check:<20}", "bold"), visible(finding.text)
-    )
+    for name, default in DEFAULTS.items():
+        if name not in found:
+            yield Finding(name, "ok", f"{default}, the default")
+    return settings

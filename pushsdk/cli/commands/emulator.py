@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import webbrowser
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -26,7 +27,9 @@ from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError, load_fa
 from pushsdk.emulator.campaigns.segment import segment_available
 from pushsdk.emulator.faults import PRESETS, Rules
 from pushsdk.emulator.guard import is_host
+from pushsdk.emulator.server import bind
 
+DEFAULT_PORT = 8080
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
 _MAX_BYTES = 64 * 1024
@@ -69,7 +72,13 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
     if options.limits is not None:
         with _option_errors(f"--limits {options.limits}"):
             limits = msgspec.json.decode(options.limits.read_bytes(), type=ServiceLimits)
-    faults = _faults(options.faults)
+    faults: list[Fault] = []
+    if options.faults in PRESETS:
+        faults += PRESETS[options.faults].faults
+    elif options.faults is not None:
+        with _option_errors(f"--faults {options.faults}", f"; the presets are {', '.join(PRESETS)}"):
+            faults += load_faults(Path(options.faults).read_bytes())
+            Rules(faults)
     with _option_errors("--audience"):  # the other options have been checked
         return Emulator(
             faults=faults,
@@ -92,17 +101,6 @@ def read_token(file: Path) -> str:
     return token
 
 
-def _faults(name: str | None) -> list[Fault]:
-    if name is None:
-        return []
-    if name in PRESETS:
-        return list(PRESETS[name].faults)
-    with _option_errors(f"--faults {name}", f"; the presets are {', '.join(PRESETS)}"):
-        faults = load_faults(Path(name).read_bytes())
-        Rules(faults)
-        return faults
-
-
 @contextmanager
 def _option_errors(option: str, advice: str = "") -> Iterator[None]:
     """Name the option in errors; ``advice`` is added if the file can't be read."""
@@ -117,8 +115,10 @@ def _option_errors(option: str, advice: str = "") -> Iterator[None]:
 @app.default
 async def emulator(
     *,
-    port: Port = 8080,
+    port: Port | None = None,
     options: EmulatorOptions = EmulatorOptions(),
+    quiet: Flag = False,
+    open_page: Annotated[Flag, Parameter(name="--open")] = False,
     host: str = LOOPBACK[0],
     allow_host: Annotated[Sequence[str], Parameter(negative=(), show_default=False)] = (),
     token_file: Path | None = None,
@@ -128,7 +128,11 @@ async def emulator(
     Parameters
     ----------
     port
-        Listen on this port; 0 takes any free port.
+        Listen on this port; 0 takes any free port. [default: 8080, or any free port if 8080 is in use]
+    quiet
+        Print no line for each request.
+    open_page
+        Open the page in a browser.
     host
         Listen on this address. Other machines than this one need the token.
     allow_host
@@ -142,7 +146,12 @@ async def emulator(
     for name in allow_host:
         if not is_host(name):
             raise usage_error(f"--allow-host {name}: must be a host name, for example push.test or push.test:8080")
-    service = build_emulator(options, port=port, host=host, hosts=allow_host, token=token)
+    if port is None:
+        port = 0
+        with suppress(OSError), bind(host, DEFAULT_PORT):  # no other program listens there
+            port = DEFAULT_PORT
+    log = None if quiet else _say
+    service = build_emulator(options, port=port, host=host, hosts=allow_host, token=token, log=log)
     async with _running(service, port, host=host):
         stop = asyncio.Event()
         with signal_handlers(_not_ignored(_STOPPING), lambda _: stop.set()):
@@ -150,21 +159,23 @@ async def emulator(
             _say(f"# Inbox page at {service.url}/{'' if token is None else ' (add #token= and the token)'}")
             _say(f"export PUSHSDK_BASE_URL={service.base_url}")
             _say(f"export PUSHSDK_API_KEY={service.api_key}")
+            if open_page:
+                await asyncio.to_thread(webbrowser.open, service.url)
             await stop.wait()
-        totals = service.totals()
-        _say(
-            f"{count(totals['requests'], 'request')}, {count(totals['users'])}, {count(totals['pushes'], 'push')},"
-            f" {count(totals['campaigns'], 'campaign')}"
-        )
+        _say(_verdict(service))
     return 0
 
 
-@app.command(name="exec", usage="Usage: pushsdk emulator exec [OPTIONS] -- COMMAND [ARGS...]")
+@app.command(
+    name="exec",
+    usage="Usage: pushsdk emulator exec [OPTIONS] -- COMMAND [ARGS...]",
+    help="Run a command beside the push service: exec -- COMMAND ...\n\n"
+    "The command gets PUSHSDK_BASE_URL and PUSHSDK_API_KEY. Exits with its exit code, or 128 plus the signal that "
+    "ended it, and prints to stderr what the service accepted.\n\n"
+    "Example: pushsdk emulator exec --faults flaky -- python job.py\n\nSee: pushsdk docs emulator",
+)
 async def execute(*command: str, port: Port = 0, options: EmulatorOptions = EmulatorOptions()) -> int:
-    """Run a command beside the push service: exec -- COMMAND ...
-
-    The command gets PUSHSDK_BASE_URL and PUSHSDK_API_KEY. Exits with its exit code, or 128 plus the signal that
-    ended it, and prints to stderr what the service accepted.
+    """Run a command beside the push service.
 
     Parameters
     ----------
@@ -230,14 +241,9 @@ def _not_ignored(numbers: Sequence[int]) -> list[int]:
 
 def _in_foreground() -> bool:
     """Return True if a key of the terminal signals this process group, and so the command too."""
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    finally:
-        os.close(terminal)
+    with suppress(OSError), open("/dev/tty", "rb", buffering=0) as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    return False
 
 
 def _verdict(service: Emulator) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-import msgspec
 from cyclopts import Parameter
-from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
@@ -15,66 +13,51 @@ from pushsdk._core.lint import lint as lint_resource
 from pushsdk._core.models import MobilePush
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk.cli.exit import Exit, usage_error
-from pushsdk.cli.files import read_fields, read_resource
-from pushsdk.cli.options import File, JsonLines
+from pushsdk.cli.files import read_object, read_resource
+from pushsdk.cli.options import JsonLines
 from pushsdk.cli.terminal import print_json, say, visible, warn
 
-ResourceFile = Annotated[File, Parameter(help="The JSON file of a message, campaign or push request; - is stdin.")]
+ResourceFile = Annotated[str, Parameter(help="The JSON file of a message, campaign or push request; - is stdin.")]
 
 
-class LocalizedMessage(Struct, frozen=True, kw_only=True):
-    """A message in one language."""
-
-    language: str
-    platforms: str
-    title: str = ""
-    subtitle: str = ""
-    body: str = ""
-    image: str = ""
-    buttons: Sequence[str] = ()
-    opens: str = ""
-
-
-def previews(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[LocalizedMessage]:
+def previews(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the message in each of its languages, as a user with these fields sees it."""
     texts = {name: message.get(name) or {} for name in TEXTS}
-    languages = dict.fromkeys(language for translations in texts.values() for language in translations)
     switches = {"iOS": "iosEnabled", "Android": "androidEnabled"}
-    platforms = [name for name, switch in switches.items() if message.get(switch)]
     buttons = [button.get("label", "") for button in message.get("androidActionButtons", ())]
+    common = {
+        "platforms": ", ".join(name for name, switch in switches.items() if message.get(switch)) or "no platform",
+        "image": message.get("bigImageUrl") or message.get("richMediaUrl") or "",
+        "buttons": [label for label in buttons if label],
+        "opens": message.get("iosActionUrl") or message.get("androidActionUrl") or "",
+    }
     return [
-        LocalizedMessage(
-            language=language,
-            platforms=", ".join(platforms) or "no platform",
-            image=message.get("bigImageUrl") or message.get("richMediaUrl") or "",
-            buttons=[label for label in buttons if label],
-            opens=message.get("iosActionUrl") or message.get("androidActionUrl") or "",
+        {
+            "language": language,
             **{name: render(translations.get(language, ""), fields) for name, translations in texts.items()},
-        )
-        for language in languages
+            **common,
+        }
+        for language in dict.fromkeys(language for translations in texts.values() for language in translations)
     ]
 
 
-def _rows(notification: LocalizedMessage) -> Iterator[tuple[str, str]]:
+def _rows(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the lines of a notification, each with its style."""
-    yield f"[{notification.language}] {notification.platforms}", "cyan"
-    texts = ((notification.title, "bold"), (notification.subtitle, ""), (notification.body, ""))
+    yield f"[{shown['language']}] {shown['platforms']}", "cyan"
+    texts = ((shown["title"], "bold"), (shown["subtitle"], ""), (shown["body"], ""))
     yield from [(line, style) for text, style in texts for line in text.splitlines()] or [("(no text)", "dim")]
-    if notification.image:
-        yield f"image: {notification.image}", "dim"
-    if notification.buttons:
-        yield f"buttons: {', '.join(notification.buttons)}", "bold cyan"
-    if notification.opens:
-        yield f"opens: {notification.opens}", "dim"
+    details = (("image", "dim"), ("buttons", "bold cyan"), ("opens", "dim"))
+    for name, style in details:
+        if value := shown[name]:
+            yield f"{name}: {', '.join(value) if name == 'buttons' else value}", style
 
 
 def lint(file: ResourceFile, /, *, json: JsonLines = False) -> int:
-    """Check the message or campaign in a file."""
-    resource, _ = read_resource(file)
+    _, resource, _ = read_resource(file)
     problems = lint_resource(resource)
     for problem in problems:
         if json:
-            print_json(msgspec.structs.asdict(problem))
+            print_json(problem)
         else:
             say(f"{problem.path}: {problem.message} ({problem.code})")
     if not problems and not json:
@@ -92,18 +75,18 @@ def preview(file: ResourceFile, /, *, fields: str = "{}", lang: str | None = Non
     lang
         Show only this language.
     """
-    resource, kind = read_resource(file)
+    name, resource, kind = read_resource(file)
     message = resource if kind is MobilePush else resource.get("message", {})
-    notifications = previews(message, read_fields("--fields", fields))
-    languages = [notification.language for notification in notifications]
+    notifications = previews(message, read_object("--fields", fields))
+    languages = [shown["language"] for shown in notifications]
     if lang is not None and lang not in languages:
-        raise usage_error(f"{file}: --lang must be a language of the message: {', '.join(languages) or 'none'}")
+        raise usage_error(f"{name}: --lang must be a language of the message: {', '.join(languages) or 'none'}")
     if not languages:
         warn("the message has no text: title, subtitle and body name no language")
-    notifications = [shown for shown in notifications if lang in (None, shown.language)]
+    notifications = [shown for shown in notifications if lang in (None, shown["language"])]
     if json:
         for notification in notifications:
-            print_json(msgspec.structs.asdict(notification))
+            print_json(notification)
         return Exit.DONE
     console = Console(highlight=False, soft_wrap=True)
     for number, notification in enumerate(notifications):

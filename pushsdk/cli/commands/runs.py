@@ -7,8 +7,10 @@ import io
 import itertools
 import shlex
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,17 +29,20 @@ from pushsdk import (
 )
 from pushsdk._audience.audience import Audience
 from pushsdk._core import wire
+from pushsdk._core.operations import PUSH
 from pushsdk._core.words import count
-from pushsdk.cli.exit import CommandError, Exit, exit_code
-from pushsdk.cli.files import open_audience, print_advice, read_fields, read_message
-from pushsdk.cli.interrupt import Interrupt
-from pushsdk.cli.options import File, Flag, Json, ServiceOptions, Yes, confirm
-from pushsdk.cli.output import Figure, ProgressMode, print_figures, progress
+from pushsdk._runs.plan import Chunk, chunks_of
+from pushsdk.cli.exit import CommandError, Exit, exit_code, usage_error
+from pushsdk.cli.files import DryRun, MessageOptions, open_users, print_curl
+from pushsdk.cli.interrupt import interruptible
+from pushsdk.cli.options import Flag, Json, ServiceOptions, Yes, confirm, quoted, title_of
+from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, progress
+from pushsdk.cli.settings import ClientSettings
 from pushsdk.cli.terminal import duration, print_json, say, visible, warn
 
 RunFile = Annotated[Path, Parameter(help="The file of the run.")]
 UserSource = Annotated[
-    File | None,
+    str | None,
     Parameter(
         help="A .txt (one id per line), .csv, .jsonl or .parquet file with the users; - is ids on standard input."
     ),
@@ -45,6 +50,7 @@ UserSource = Annotated[
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
 Speed = Annotated[float | None, Parameter(validator=Number(gt=0, lt=1e9))]
 Format = Annotated[Literal["table", "csv", "jsonl"], Parameter(name="--format")]
+_WATCH_INTERVAL = 1.0  # seconds
 _WIDTH_SAMPLE = 1000  # rows that decide how wide the column of user ids is
 
 Start = Callable[[AsyncPushClient, dict[str, Any]], Awaitable[BroadcastReport]]
@@ -53,25 +59,25 @@ Start = Callable[[AsyncPushClient, dict[str, Any]], Awaitable[BroadcastReport]]
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class BroadcastOptions:
+class BroadcastOptions(MessageOptions):
     """The message of a broadcast, and how its users are read."""
 
-    message: File
-    """Read the message from this JSON file; - is standard input."""
     query: str | None = None
     """Read the users with this SELECT of DuckDB, for example "SELECT id FROM 'users.parquet'"."""
     primary_key: str = "user_id"
     """Read the user id from this column or key."""
-    custom_fields: str | None = None
-    """Set the custom fields: a JSON object, or @FILE."""
     no_dedupe: Flag = False
     """Keep duplicates: push to an id as often as it occurs."""
 
-    def read(self, source: str | None) -> tuple[dict[str, Any], dict[str, Any] | None, Audience]:
-        """Return the message, the custom fields and the users. Raises a usage error or a ValidationError."""
-        message = read_message(self.message)
-        fields = None if self.custom_fields is None else read_fields("--custom-fields", self.custom_fields)
-        return message, fields, open_audience(source, self.query, self.primary_key, message=self.message)
+    def users(self, source: str | None) -> Audience:
+        """Return the users of a file, standard input or a query. Raises a usage error or a ValidationError."""
+        if (source is None) is (self.query is None):
+            raise usage_error("pass exactly one source of users: a file, - for standard input, or --query SQL")
+        if self.query is not None:
+            return Audience.query(self.query, primary_key=self.primary_key)
+        if source == self.message == "@-":
+            raise usage_error("standard input can't be both the users and the message: read one of them from a file")
+        return open_users(str(source), self.primary_key)
 
 
 @Parameter(name="*", group=Group("Run", sort_key=5))
@@ -108,17 +114,20 @@ class ResumeOptions:
             "durable": self.durable,
         }
 
-    def users_left(self, run: Path) -> int:
-        """Return the number of users that the run in this file still sends to."""
-        result = read_report(run)
-        return result.not_sent + (result.unknown if self.on_unknown == "resend" else 0)
+    def limited(self, users: int) -> int:
+        """Return the number of these users that the command sends to."""
+        return min(users, self.limit or users)
+
+    def users_left(self, result: BroadcastReport) -> int:
+        """Return the number of users that the command still sends to."""
+        return self.limited(result.not_sent + (result.unknown if self.on_unknown == "resend" else 0))
 
 
 def plan(
     source: UserSource = None,
     /,
     *,
-    content: BroadcastOptions,
+    content: BroadcastOptions = BroadcastOptions(),
     rate: Annotated[Speed, Parameter(name=["--rate", "--users-per-second"], env_var="PUSHSDK_RATE")] = None,
     requests_per_second: Annotated[Speed, Parameter(env_var="PUSHSDK_REQUESTS_PER_SECOND")] = None,
     json: Json = False,
@@ -132,8 +141,8 @@ def plan(
     requests_per_second
         Estimate the time at this many requests per second.
     """
-    message, fields, audience = content.read(source)
-    print_advice(message)
+    message, fields = content.read()
+    audience = content.users(source)
     totals = _totals(audience, wire.encode_message(message), wire.encode_custom_fields(fields), not content.no_dedupe)
     seconds = {
         f"{speed:,g} {noun}{'s' * (speed != 1)} per second": totals[f"{noun}s"] / speed
@@ -149,16 +158,20 @@ def plan(
 
 def _totals(audience: Audience, message: bytes, fields: bytes | None, distinct: bool) -> dict[str, int]:
     envelope = len(wire.push_body(b"[]", message, fields))
-    fixed, bounds = len(message) + len(fields or b""), Batching()
     users, sizes = 0, [0]
-    for chunks in audience.chunks(
-        fixed=fixed, max_users=bounds.max_users, max_bytes=bounds.max_bytes, distinct=distinct
-    ):
-        users += sum(chunk.users for chunk in chunks)
-        sizes += [envelope + len(chunk.ids) for chunk in chunks]
+    for chunk in _chunks(audience, message, fields, distinct):
+        users += chunk.users
+        sizes.append(envelope + len(chunk.ids))
     duplicates = audience.summary.duplicates
     requests = {"requests": len(sizes) - 1, "bytes": sum(sizes), "largest": max(sizes)}
     return {"users": users, "duplicates": duplicates, **requests}
+
+
+def _chunks(audience: Audience, message: bytes, fields: bytes | None, distinct: bool) -> Iterator[Chunk]:
+    fixed, bounds = len(message) + len(fields or b""), Batching()
+    ids = itertools.chain.from_iterable(audience.ids(distinct=distinct))
+    while batch := list(itertools.islice(ids, bounds.max_users)):
+        yield from chunks_of(batch, fixed=fixed, max_users=bounds.max_users, max_bytes=bounds.max_bytes)
 
 
 def _plan_figures(totals: Mapping[str, int], seconds: Mapping[str, float]) -> Iterator[Figure]:
@@ -176,9 +189,10 @@ def broadcast(
     source: UserSource = None,
     /,
     *,
-    content: BroadcastOptions,
+    content: BroadcastOptions = BroadcastOptions(),
     run: Path,
     personalize: Literal["custom-fields", "text", "both"] | None = None,
+    dry_run: DryRun = False,
     options: ResumeOptions = ResumeOptions(),
     service: ServiceOptions = ServiceOptions(),
 ) -> int:
@@ -191,51 +205,92 @@ def broadcast(
     personalize
         Use each row's other columns as custom fields, in the text's placeholders, or both.
     """
-    message, fields, audience = content.read(source)
-    distinct = not content.no_dedupe
-    print_advice(message)
-    users = None
+    settings = service.settings(dry_run=dry_run)
+    message, fields = content.read()
+    audience, distinct = content.users(source), not content.no_dedupe
+    into: Any = personalize and personalize.replace("-", "_")
+    if dry_run:
+        body = _first_body(audience, message, fields, into=into, distinct=distinct)
+        if body is not None:
+            print_curl(settings["base_url"], PUSH, body)
+        warn("this is the first request; pushsdk plan counts all" if body else "the source has no users")
+        return Exit.DONE
     try:
-        users = options.users_left(run)
-        target = f"the {count(users)} left of {run}"
+        users = options.users_left(read_report(run))
     except PushError:  # a new run
-        rows = audience.count()
-        target = "the users of the source" if rows is None else f"at most {count(rows)}"
+        users = None
+
+    def target() -> str:
+        if users is not None:
+            return f"{count(users, 'more user')} of {run}{_in_requests(users, each=bool(into))}"
+        if content.query is None and str(source) in ("-", "@-"):
+            return "the users on standard input"
+        number = options.limited(sum(map(len, audience.ids(distinct=distinct))))
+        return f"{count(number)}{_in_requests(number, each=bool(into))}"
 
     async def start(client: AsyncPushClient, run_options: dict[str, Any]) -> BroadcastReport:
         run_options["run"] = run
-        if personalize is None:
+        if not into:
             return await client.broadcast(audience, message, custom_fields=fields, dedupe=distinct, **run_options)
-        into: Any = personalize.replace("-", "_")
         requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
         return await client.send_each(requests, **run_options)
 
-    return _send_run(start, run, options, service, users, target)
+    command = resume_command(run, service.given())
+    title = title_of(message)
+    return _send_run(start, run, options, settings, command, users, lambda: f"Push{quoted(title)} to {target()}")
+
+
+def _first_body(
+    audience: Audience, message: dict[str, Any], fields: dict[str, Any] | None, *, into: Any, distinct: bool
+) -> bytes | None:
+    """Return the body of the first request of a broadcast, None without users."""
+    parts: Iterator[Any]
+    if into:
+        requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
+        parts = ((request.user_ids, request.message, request.custom_fields or None) for request in requests)
+    else:
+        chunks = _chunks(audience, wire.encode_message(message), wire.encode_custom_fields(fields), distinct)
+        parts = ((chunk.user_ids(), message, fields) for chunk in chunks)
+    if (first := next(parts, None)) is None:
+        return None
+    ids, message, fields = first
+    return wire.push_body(wire.encode_user_ids(ids), wire.encode_message(message), wire.encode_custom_fields(fields))
+
+
+def _in_requests(users: int, *, each: bool = False) -> str:
+    """Return the number of requests for these users: full ones, or one for each user."""
+    return f" in {count(users if each else -(-users // Batching().max_users), 'request')}"
 
 
 def resume(
     run: RunFile, /, *, options: ResumeOptions = ResumeOptions(), service: ServiceOptions = ServiceOptions()
 ) -> int:
-    """Continue a run."""
-    users = options.users_left(run)
+    result = read_report(run)
+    users = options.users_left(result)
 
     async def start(client: AsyncPushClient, run_options: dict[str, Any]) -> BroadcastReport:
         return await client.resume(run, **run_options)
 
-    return _send_run(start, run, options, service, users, count(users))
+    action = f"Push{quoted(result.title)} to {count(users, 'more user')} of {run}{_in_requests(users)}"
+    command = resume_command(run, service.given())
+    return _send_run(start, run, options, service.settings(), command, users, lambda: action)
 
 
 def _send_run(
-    start: Start, run: Path, options: ResumeOptions, service: ServiceOptions, users: int | None, target: str
+    start: Start,
+    run: Path,
+    options: ResumeOptions,
+    settings: ClientSettings,
+    command: str,
+    users: int | None,
+    action: Callable[[], str],
 ) -> int:
     """Ask, send a run until it ends or Ctrl-C, print the counts, and on stderr what is left to do.
 
-    ``users`` is the number of users left, None if it is unknown; ``target`` names them in the question.
+    ``users`` is the number of users left, None if it is unknown; ``action`` begins the question.
     """
-    settings = service.settings()
     if users != 0:
-        confirm(f"Push to {target} at {settings['base_url']}?", settings, yes=options.yes)
-    command = resume_command(run, service.given())
+        confirm(action, settings, yes=options.yes)
     mode: ProgressMode = "none" if users == 0 else options.progress
     result, interrupted = asyncio.run(_send(AsyncPushClient(**settings), start, options.run_options(), mode, command))
     if result is None:  # cancelled: the file holds the counts
@@ -253,15 +308,15 @@ def _send_run(
 async def _send(
     client: AsyncPushClient, start: Start, run_options: dict[str, Any], mode: ProgressMode, command: str
 ) -> tuple[BroadcastReport | None, bool]:
-    interrupt = Interrupt(f"ended; to continue, run the same command again, or:  {command}")
-    with interrupt.listening(), progress(mode) as show:
+    last_words = f"ended; to continue, run the same command again, or:  {command}"
+    with interruptible(last_words) as stop, progress(mode) as show:
         try:
-            result = await start(client, {**run_options, "on_progress": show, "stop": interrupt.stop})
+            result = await start(client, {**run_options, "on_progress": show, "stop": stop})
         except asyncio.CancelledError:  # only the second signal cancels
             return None, True
         finally:
             await client.aclose(drain=0)
-    return result, interrupt.signals > 0
+    return result, stop.is_set()
 
 
 def resume_command(run: object, options: Mapping[str, Any]) -> str:
@@ -279,9 +334,28 @@ def resume_command(run: object, options: Mapping[str, Any]) -> str:
     return visible(shlex.join(words))
 
 
-def status(run: RunFile, /, *, json: Json = False) -> int:
-    """Show the counts of a run, which another process may be sending."""
+def status(
+    run: RunFile,
+    /,
+    *,
+    watch: Annotated[Flag, Parameter(help="Update the counts every second, as long as the run is sent.")] = False,
+    json: Json = False,
+) -> int:
     result = read_report(run)
+    if watch:
+        with drawing() as draw:
+            while result.in_use:
+                draw(_run_figures(result))
+                time.sleep(_WATCH_INTERVAL)
+                result = read_report(run)
+    if not json:
+        texts = {"title": result.title, "address": result.base_url, "source": result.source}
+        for name in ("begun", "ended"):
+            if at := getattr(result, name):
+                texts[name] = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        for name, text in texts.items():
+            if text:
+                say(f"{name:<8}  {text}")
     _print_counts(result, json=json)
     # The file does not hold the options of the run, and without its --rate a resume may send too fast.
     _print_next_steps(result, resume_command(run, {}), comment="  # with the options of the run, for example --rate")
@@ -301,6 +375,7 @@ def report(run: RunFile, /, *, form: Format = "table", outcome: Outcome | None =
     if isinstance(sys.stdout, io.TextIOWrapper):  # a file of ids is UTF-8 with plain line ends in every locale
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     result = read_report(run)
+    _print_answers(result)
     if form == "jsonl":
         for row in result.rows(outcome):
             print_json(row)
@@ -358,6 +433,11 @@ def _run_figures(result: BroadcastReport) -> Iterator[Figure]:
     yield "users", f"{result.planned:,}", ", ".join(remarks), "bold"
 
 
+def _print_answers(result: BroadcastReport) -> None:
+    for answer, number in result.answers.items():
+        warn(f"answers: {number:,} x {answer}")
+
+
 def _print_next_steps(result: BroadcastReport, command: str, *, comment: str = "") -> None:
     """Print to stderr what is left to do; ``command`` resumes the run."""
     if result.in_use:
@@ -367,6 +447,7 @@ def _print_next_steps(result: BroadcastReport, command: str, *, comment: str = "
         warn("nothing to send: the source has no users")
     if result.stopped:
         warn(f"stopped: {result.stopped}")
+    _print_answers(result)
     if result.not_sent:
         warn(f"to send the rest:  {command}{comment}")
     if result.unknown:

@@ -8,7 +8,6 @@ a folder, and leaves answer and rows there. Only the child imports duckdb.
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 import re
@@ -64,11 +63,19 @@ _ADDRESS_SPACE = 2 * 1024**3  # bytes; DuckDB's memory limit excludes its parser
 _MAX_DEPTH = 250
 _GRACE = 5  # seconds for the start of the process
 _MAX_ROW = 1024 * 1024  # bytes
-_BATCH_BYTES = 8 * 1024 * 1024  # of rows in memory
 _HEADER_BYTES = 64 * 1024
 _MAX_NAMES = 20
+_SETTINGS: Mapping[str, Any] = {
+    "threads": 1,
+    "memory_limit": _MEMORY,
+    "max_temp_directory_size": _DISK,
+    "max_expression_depth": _MAX_DEPTH,
+    "python_enable_replacements": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
 _NAME = "the query"
-_RESULT = "temp.pushsdk_result"
+_VIEW, _RESULT = 'temp."segment/"', 'temp."result/"'  # no file, and so no table, has such a name
 _BAD_FILE = "can't be read: damaged, or not of the type that its name says"
 _TOO_LARGE = f"the query needs more than {_MEMORY} of memory and {_DISK} of disk: select fewer rows or columns"
 _BAD_VALUE = "it fails on a value of a row: use TRY_CAST or TRY, or exclude such rows"
@@ -87,16 +94,16 @@ class Table(Struct, frozen=True):
 
 
 class SegmentJob(Struct, frozen=True):
-    """A query over tables, keyed by lower-case name; ``primary_key`` is the result's column of user ids."""
+    """A query over tables; ``primary_key`` is the result's column of user ids."""
 
-    tables: dict[str, Table]
+    tables: list[Table]
     query: str
     primary_key: str
     max_rows: int = 10_000_000
     seconds: float = 60.0
 
 
-class SegmentResult(Struct, frozen=True, tag="found"):
+class SegmentResult(Struct, frozen=True):
     """The counts of a query's result: different ``users``, and all ``rows``.
 
     ``refused`` rows have no valid id; ``first_refused`` is the number of the first one, from 1, and the reason.
@@ -109,14 +116,8 @@ class SegmentResult(Struct, frozen=True, tag="found"):
     first_refused: str | None
 
 
-class SegmentFailure(Struct, frozen=True, tag="failed"):
-    """The error of a query."""
-
-    error: str
-
-
 _encoder = msgspec.json.Encoder()
-_answer = msgspec.json.Decoder(SegmentResult | SegmentFailure)
+_answer = msgspec.json.Decoder(SegmentResult | str)  # a text is the error
 _rows = msgspec.json.Decoder(Row)
 
 
@@ -125,20 +126,14 @@ def segment_available() -> bool:
     return importlib.util.find_spec("duckdb") is not None
 
 
-class SegmentRun:
-    """The result of a query. Iteration yields batches of ``(user_id, fields)``, each user once.
+def read_rows(path: Path) -> Iterator[list[Row]]:
+    """Yield batches of ``(user_id, fields)``, each user once.
 
     The fields are the other columns of the user's first row that are not NULL, as plain JSON.
     """
-
-    def __init__(self, result: SegmentResult, rows: Path) -> None:
-        self.result = result
-        self._rows = rows
-
-    def __iter__(self) -> Iterator[list[Row]]:
-        with self._rows.open("rb") as file:
-            while lines := file.readlines(_READ_BYTES):
-                yield [_rows.decode(line) for line in lines]
+    with path.open("rb") as file:
+        while lines := file.readlines(_READ_BYTES):
+            yield [_rows.decode(line) for line in lines]
 
 
 class Tables:
@@ -151,8 +146,8 @@ class Tables:
         self._directory = Path(directory)
         self.find()
 
-    def find(self) -> dict[str, Table]:
-        """Return the tables by lower-case name, as DuckDB compares names. Opens no file.
+    def find(self) -> list[Table]:
+        """Return the tables, sorted by name. Opens no file.
 
         Files in subfolders, hidden files and symbolic links out of the folder are no tables.
         """
@@ -170,11 +165,11 @@ class Tables:
             if not _is_unicode(f"{path}{real}"):
                 raise SegmentError(f"the name of {printable(ascii(path.name))} is not UTF-8: rename the file")
             table = Table(path.stem, str(real), _SUFFIXES[path.suffix.lower()])
-            if other := tables.get(table.name.lower()):
+            if other := tables.get(table.name.lower()):  # DuckDB ignores case
                 names = f"{printable(Path(other.path).name)} and {printable(path.name)}"
                 raise SegmentError(f"{names} would both be the table {printable(table.name)}: rename one of them")
             tables[table.name.lower()] = table
-        return tables
+        return list(tables.values())
 
     @contextmanager
     def run(
@@ -185,8 +180,8 @@ class Tables:
         timeout: float = 60.0,
         max_rows: int = 10_000_000,
         stopping: Callable[[], bool] = lambda: False,
-    ) -> Iterator[SegmentRun]:
-        """Run a query over the tables; yields a `SegmentRun`, valid within the ``with``. Raises `SegmentError`.
+    ) -> Iterator[tuple[SegmentResult, Iterator[list[Row]]]]:
+        """Run a query; yields its counts, and its rows, which can be read within the ``with``. Raises `SegmentError`.
 
         ``query`` may be hostile; ``primary_key`` names the column of user ids. The child is killed after ``timeout``
         seconds, or as soon as ``stopping`` returns True.
@@ -202,9 +197,9 @@ class Tables:
             except (OSError, msgspec.DecodeError):
                 cause = f"by signal {-status}" if status < 0 else f"with status {status}"
                 raise SegmentError(f"the query crashed its process ({cause}): make it simpler") from None
-            if isinstance(answer, SegmentFailure):
-                raise SegmentError(answer.error)
-            yield SegmentRun(answer, folder / "rows")
+            if isinstance(answer, str):
+                raise SegmentError(answer)
+            yield answer, read_rows(folder / "rows")
 
 
 def _check(query: str, primary_key: str) -> None:
@@ -224,7 +219,6 @@ def _check(query: str, primary_key: str) -> None:
 
 
 def _run_child(folder: Path, timeout: float, stopping: Callable[[], bool]) -> int:
-    """Run the job in the folder, and return the exit status."""
     # Without the settings of this package, which include the Api-Key.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_")}
     try:
@@ -240,27 +234,19 @@ def _run_child(folder: Path, timeout: float, stopping: Callable[[], bool]) -> in
         raise SegmentError(f"no process can be started for the query: {error.strerror}") from None
     deadline = time.monotonic() + timeout
     try:
-        while True:
-            try:
+        while time.monotonic() < deadline:
+            if stopping():
+                raise SegmentError("the query was stopped")
+            with suppress(subprocess.TimeoutExpired):
                 return process.wait(_POLL)
-            except subprocess.TimeoutExpired:
-                if stopping():
-                    raise SegmentError("the query was stopped") from None
-                if time.monotonic() > deadline:
-                    raise SegmentError(
-                        f"the query took over {timeout:g} s: make it cheaper, or give it more time"
-                    ) from None
+        raise SegmentError(f"the query took over {timeout:g} s: make it cheaper, or give it more time")
     finally:
         process.kill()
         process.wait()
 
 
 def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.encode(errors="replace").decode() == text
 
 
 # -- the child --------------------------------------------------------------------------------------------------------
@@ -272,7 +258,12 @@ def main() -> None:
     folder = Path()
     job = msgspec.json.decode((folder / "job").read_bytes(), type=SegmentJob)
     _bound(job.seconds)
-    (folder / "answer").write_bytes(_encoder.encode(run(job, folder)))
+    answer: SegmentResult | str
+    try:
+        answer = run(job, folder)
+    except SegmentError as error:
+        answer = str(error)
+    (folder / "answer").write_bytes(_encoder.encode(answer))
 
 
 def _bound(seconds: float) -> None:
@@ -286,101 +277,46 @@ def _bound(seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
 
 
-def run(job: SegmentJob, folder: Path) -> SegmentResult | SegmentFailure:
-    """Write the rows into the folder, and return their counts or the error."""
+def run(job: SegmentJob, folder: Path) -> SegmentResult:
+    """Write the rows into the folder, and return their counts. Raises `SegmentError`."""
     try:
-        with _connection(folder) as db:
-            for table in _named_tables(db, job):
-                _load(db, table, job.primary_key)
+        with duckdb_module().connect(":memory:", config={**_SETTINGS, "temp_directory": str(folder / "spill")}) as db:
+            for table in job.tables:
+                if _is_named(table, job.query):
+                    _load(db, table, job.primary_key)
             for setting in ("SET enable_external_access = false", "SET lock_configuration = true"):
                 db.execute(setting)
             with duckdb_errors(_NAME, unfit=_BAD_VALUE):
+                check_select(db, job.query)
                 return _run_query(db, job, folder / "rows")
     except (MemoryError, RecursionError):
-        return SegmentFailure("the query is too large or too deep: make it simpler")
-    except (SegmentError, ValidationError) as error:  # our own texts: DuckDB's may quote a row
-        return SegmentFailure(_TOO_LARGE if duckdb_cause(error) == "OutOfMemoryException" else str(error))
-
-
-@contextmanager
-def _connection(folder: Path) -> Iterator[Connection]:
-    db = duckdb_module().connect(
-        ":memory:",
-        config={
-            "threads": 1,
-            "memory_limit": _MEMORY,
-            "temp_directory": str(folder / "spill"),
-            "max_temp_directory_size": _DISK,
-            "max_expression_depth": _MAX_DEPTH,
-            "python_enable_replacements": False,
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        },
-    )
-    try:
-        yield db
-    finally:
-        db.close()
+        raise SegmentError("the query is too large or too deep: make it simpler") from None
+    except ValidationError as error:  # our own text: DuckDB's may quote a row
+        cause = duckdb_cause(error)
+        names = ", ".join(printable(table.name) for table in job.tables[:_MAX_NAMES]) or "none"
+        advice = f" The tables are {names}" if cause == "CatalogException" else ""
+        raise SegmentError(_TOO_LARGE if cause == "OutOfMemoryException" else f"{error}{advice}") from None
 
 
 # -- the tables ------------------------------------------------------------------------------------------------------
 
 
-def _named_tables(db: Connection, job: SegmentJob) -> list[Table]:
-    """Return the tables that the query names, each once. Raises `SegmentError` for an unknown name."""
-    # Some versions of DuckDB read files while they parse.
-    with duckdb_errors(_NAME), duckdb_module().connect(config={"enable_external_access": False}) as parser:
-        check_select(parser, job.query)
-        [(tree,)] = parser.execute("SELECT json_serialize_sql(?)", [job.query]).fetchall()
-    named: dict[str, str] = {}
-    expressions: set[str] = set()
-    for part in _parts(msgspec.json.decode(tree)):
-        if part.get("type") == "BASE_TABLE":
-            named[part["table_name"].lower()] = part["table_name"]
-        elif part.get("error") or str(part.get("type")).endswith("_QUERY_NODE"):  # such as an INSERT in a WITH
-            raise SegmentError("the query must be one SELECT statement that only reads tables")
-        expressions.update(entry["key"].lower() for entry in part.get("cte_map", {}).get("map", ()))
-    for key, name in named.items():
-        if key not in job.tables and key not in expressions:
-            raise _no_such_table(name, job.tables)
-    return [job.tables[key] for key in named if key in job.tables]
-
-
-def _parts(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yield all objects of a syntax tree, without recursion."""
-    pending = [tree]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, dict):
-            yield part
-            pending.extend(reversed(part.values()))
-        elif isinstance(part, list):
-            pending.extend(reversed(part))
-
-
-def _no_such_table(name: str, tables: Mapping[str, Table]) -> SegmentError:
-    names = sorted(table.name for table in tables.values())
-    more = f" and {len(names) - _MAX_NAMES} more" if names[_MAX_NAMES:] else ""
-    shown = ", ".join(map(printable, names[:_MAX_NAMES])) + more
-    near = difflib.get_close_matches(name.lower()[:100], tables, n=1)
-    meant = f"; did you mean {printable(tables[near[0]].name)}?" if near else ""
-    return SegmentError(f"there is no table {printable(name, 60)!r}, only {shown or 'an empty folder'}{meant}")
+def _is_named(table: Table, query: str) -> bool:
+    """Return True if the name is a word of the query. That word may be an alias or a text: loading is harmless."""
+    name = re.escape(table.name.replace('"', '""').lower())
+    return re.search(rf"(?<!\w){name}(?!\w)", query.lower()) is not None
 
 
 def _load(db: Connection, table: Table, key: str) -> None:
     with duckdb_errors(table.name, unfit=_BAD_FILE):
         source = _scan_sql(table)
         if table.form == "json":
+            types = column_types(db, source)
             # Texts stay texts, and a column of ids with a fraction in one row is checked row by row.
-            types = {name: _column_type(kind, name == key) for name, kind in column_types(db, source).items()}
+            types |= {name: "VARCHAR" for name, kind in types.items() if kind in ("UUID", "TIME")}
+            types |= {key: "JSON"} if types.get(key) == "DOUBLE" else {}
             source = _scan_sql(table, types)
         db.execute(f"CREATE TABLE {quoted(table.name)} AS SELECT * FROM {source}")
-
-
-def _column_type(kind: str, is_key: bool) -> str:
-    if kind in ("UUID", "TIME"):
-        return "VARCHAR"
-    return "JSON" if is_key and kind == "DOUBLE" else kind
 
 
 def _scan_sql(table: Table, columns: Mapping[str, str] | None = None) -> str:
@@ -398,7 +334,12 @@ def _scan_sql(table: Table, columns: Mapping[str, str] | None = None) -> str:
         if columns is not None:
             guess = "columns = {" + ", ".join(f"{_literal(name)}: {_literal(columns[name])}" for name in columns) + "}"
         return f"read_json({path}, format = 'newline_delimited', hive_partitioning = false, {guess})"
-    delimiter = _literal("\t" if table.form == "tsv" else delimiter_of(_header(table)))
+    try:
+        with open(table.path, "rb") as file:
+            head = file.read(_HEADER_BYTES).decode(errors="replace").lstrip("\ufeff\r\n")
+    except OSError as error:
+        raise SegmentError(f"the table {printable(table.name)} can't be read: {error.strerror}") from None
+    delimiter = _literal("\t" if table.form == "tsv" else delimiter_of(head.partition("\n")[0]))
     return (
         f"read_csv({path}, all_varchar = true, header = true, delim = {delimiter}, quote = '\"', escape = '\"', "
         "comment = '', skip = 0, hive_partitioning = false)"
@@ -409,49 +350,37 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _header(table: Table) -> str:
-    try:
-        with open(table.path, "rb") as file:
-            head = file.read(_HEADER_BYTES)
-    except OSError as error:
-        raise SegmentError(f"the table {printable(table.name)} can't be read: {error.strerror}") from None
-    return head.decode(errors="replace").lstrip("\ufeff\r\n").partition("\n")[0]
-
-
 # -- the query -------------------------------------------------------------------------------------------------------
 
 
 def _run_query(db: Connection, job: SegmentJob, path: Path) -> SegmentResult:
     """Run the query, and write each user with the other columns of the user's first row."""
-    view = "segment"
-    while view in job.tables:
-        view += "_"
-    db.execute(f"CREATE TEMP VIEW {view} AS {job.query}")
-    types = column_types(db, view)
+    db.execute(f"CREATE TEMP VIEW {_VIEW} AS {job.query}")
+    types = column_types(db, _VIEW)
     names = [name for name in types if name != job.primary_key]
     id_sql = id_expression(_NAME, job.primary_key, types, option="primaryKey ")
     fields = ValueColumns(_NAME, types, names)
-    values = [_finite(sql, types[name]) for name, sql in zip(names, fields.sql, strict=True)]
-    kind = json_type_expression(id_sql, job.primary_key)
-    columns = [f"{sql} AS c{at}" for at, sql in enumerate(values)]
-    wanted = ", ".join(["row_number() OVER () AS number", f"{kind} AS kind", f"{id_sql} AS id", *columns])
-    limited = f"SELECT * FROM {view} LIMIT {job.max_rows + 1}"
-    db.execute(f"CREATE TEMP TABLE {_RESULT} AS SELECT {wanted} FROM ({limited})")
+    columns = ["row_number() OVER () AS number", f"{json_type_expression(id_sql, job.primary_key)} AS kind"]
+    columns.append(f"{id_sql} AS id")
+    for at, (name, sql) in enumerate(zip(names, fields.sql, strict=True)):
+        is_float = types[name] in ("DOUBLE", "FLOAT")  # JSON has no infinity
+        columns.append(f"{f'CASE WHEN isfinite({sql}) THEN {sql} END' if is_float else sql} AS c{at}")
+    limited = f"SELECT * FROM {_VIEW} LIMIT {job.max_rows + 1}"
+    db.execute(f"CREATE TEMP TABLE {_RESULT} AS SELECT {', '.join(columns)} FROM ({limited})")
     rows, refused, first_refused = _count(db, job)
-    size, users = _batch_rows(db), 0
+    users = 0
     wanted = ", ".join(["id", *(f"c{at}" for at in range(len(names)))])
     first = f"SELECT min(number) FROM {_RESULT} WHERE id <> '' GROUP BY id"
     db.execute(f"SELECT {wanted} FROM {_RESULT} WHERE number IN ({first}) ORDER BY id")
     with path.open("wb") as file:
-        while batch := db.fetchmany(size):
+        while batch := db.fetchmany(ROWS):
             users += len(batch)
-            file.write(_encoder.encode_lines(fields.of(batch)))
+            for row in fields.of(batch):
+                line = _encoder.encode(row)
+                if len(line) > _MAX_ROW:
+                    raise SegmentError(f"a row of the query is over {_MAX_ROW // 1024} KiB long: select fewer columns")
+                file.write(line + b"\n")
     return SegmentResult(users, rows, rows - refused - users, refused, first_refused)
-
-
-def _finite(sql: str, kind: str) -> str:
-    # JSON has no infinity.
-    return f"CASE WHEN isfinite({sql}) THEN {sql} END" if kind in ("DOUBLE", "FLOAT") else sql
 
 
 def _count(db: Connection, job: SegmentJob) -> tuple[int, int, str | None]:
@@ -465,13 +394,3 @@ def _count(db: Connection, job: SegmentJob) -> tuple[int, int, str | None]:
         f"SELECT number, id IS NULL, kind FROM {_RESULT} WHERE id IS NULL OR id = '' ORDER BY number LIMIT 1"
     ).fetchall()
     return rows, refused, f"row {number}: {printable(job.primary_key, 60)} is {bad_id_reason(missing, kind)}"
-
-
-def _batch_rows(db: Connection) -> int:
-    """Return the number of rows to hold in memory at a time."""
-    texts = [name for name, kind in column_types(db, _RESULT).items() if kind == "VARCHAR"]
-    sizes = " + ".join(f"coalesce(strlen({name}), 0)" for name in texts)
-    [(longest,)] = db.execute(f"SELECT coalesce(max({sizes}), 0) FROM {_RESULT}").fetchall()
-    if longest > _MAX_ROW:
-        raise SegmentError(f"a row of the query is over {_MAX_ROW // 1024} KiB long: select fewer columns")
-    return max(1, min(ROWS, _BATCH_BYTES // max(1, int(longest))))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -15,21 +15,26 @@ from msgspec import Struct
 
 from pushsdk._version import __version__
 from pushsdk.emulator.control import routes, views
-from pushsdk.emulator.control.streams import Streams
-from pushsdk.emulator.faults import Rules, preset, read_faults
-from pushsdk.emulator.guard import Guard, Refusal, Refused
+from pushsdk.emulator.faults import PRESETS, Preset, Rules, preset
+from pushsdk.emulator.guard import Guard, Refused
 from pushsdk.emulator.http_io import PRIVATE, json_response, read_body, refuse
-from pushsdk.emulator.inboxes import InboxState
+from pushsdk.emulator.inboxes import Event, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
 from pushsdk.emulator.shapes import LARGE
 from pushsdk.emulator.store.database import StoreError
-from pushsdk.emulator.store.queries import NO_BOUND, NO_INBOX, Store
-from pushsdk.emulator.store.records import Campaign, InboxView, Unmatched, UserCount
+from pushsdk.emulator.store.queries import NO_BOUND, Store
+from pushsdk.emulator.store.records import Campaign, InboxView, RequestSummary, Unmatched, UserCount
 from pushsdk.emulator.store.search import Search, parse
 
 _MAX_CAMPAIGNS = 1000  # in the list
+_MAX_EXPORT = 1000  # requests in a download
 _MAX_BODIES = 16 * 1024 * 1024  # bytes read to show the pushes of one user
+_COUNT_DELAY = 0.02  # seconds between two counts of a wait
+_WRITE_DELAY = 0.1  # seconds between two writes of a stream: a page draws no faster
+_HEARTBEAT = 15.0  # seconds
+_MAX_SHOWN = 100  # requests in the result of a wait
+_MAX_BURST = 50  # requests in one write of a stream; for more the reader has to read the list
 
 
 class ControlRequest(Struct, frozen=True):
@@ -39,7 +44,7 @@ class ControlRequest(Struct, frozen=True):
     names: dict[str, str]
     query: Any
     body: Any
-    inbox: InboxState  # an empty one if the route is not scoped
+    inbox: InboxState  # that of all inboxes if the route is not scoped
 
 
 class Control:
@@ -48,12 +53,11 @@ class Control:
     A plain method runs in a thread, because it reads or writes the store. A coroutine runs in the event loop.
     """
 
-    def __init__(self, service: PushService, store: Store, guard: Guard) -> None:
+    def __init__(self, service: PushService, store: Store, guard: Guard, api_key: str) -> None:
         self._service = service
+        self._api_key = api_key
         self._store = store
         self._guard = guard
-        self._streams = Streams(service, store)
-        self._no_inbox = InboxState(NO_INBOX, rules=Rules(), limits=ServiceLimits())
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request to a path below the root."""
@@ -66,40 +70,34 @@ class Control:
                 value = await asyncio.to_thread(handler, control_request)
             return value if isinstance(value, web.StreamResponse) else json_response(200, value, PRIVATE)
         except Refused as refused:
-            refusal = refused.refusal
+            return refuse(refused, PRIVATE)
         except StoreError as error:
-            refusal = Refusal(507, str(error))
+            return refuse(Refused(507, str(error)), PRIVATE)
         except RecursionError:
-            refusal = Refusal(500, "a value in the response is nested too deeply to be shown")
-        return refuse(msgspec.structs.replace(refusal, headers={**PRIVATE, **refusal.headers}))
+            return refuse(Refused(500, "a value in the response is nested too deeply to be shown"), PRIVATE)
 
     async def _read(self, request: web.BaseRequest) -> tuple[ControlRequest, routes.Route]:
-        route, names = self._admit(request)
-        query = routes.read_query(route.query, request.query.items())
+        matches = routes.find(request.rel_url.raw_path)
+        route, names = matches.get(request.method, (None, {}))
+        if route is not None and route.open:
+            self._guard.check_origin(request.headers)
+        else:
+            self._guard.check_control(request.method, request.headers)
+        if route is None and matches:
+            raise Refused(405, f"the method must be {' or '.join(matches)}", {"Allow": ", ".join(matches)})
+        if route is None:
+            raise Refused(404, f"no such route: see {routes.ROOT}/openapi.json")
+        query = routes.read_query(route.query, request.query)
         body = None
         if route.body is not None:
             try:
                 body = routes.read_body(route.body, await read_body(request, self._guard.max_body))
             except (RequestPayloadError, OSError):
                 raise Refused(400, "the body is incomplete") from None
-        inbox = self._state(request, query.inbox) if route.scoped else self._no_inbox
+        inbox = self._service.inboxes.all
+        if route.scoped and not (route.over_all and query.inbox == "*"):
+            inbox = self._state(request, query.inbox)
         return ControlRequest(request, names, query, body, inbox), route
-
-    def _admit(self, request: web.BaseRequest) -> tuple[routes.Route, dict[str, str]]:
-        """Return the route and the names in its path. Raises `Refused`."""
-        matches = routes.find(request.rel_url.raw_path)
-        route, names = matches.get(request.method, (None, {}))
-        if route is not None and route.open:
-            refusal = self._guard.foreign(request.headers)
-        else:
-            refusal = self._guard.judge_control(request.method, request.headers)
-        if refusal is not None:
-            raise Refused(refusal.status, refusal.error, refusal.headers)
-        if route is not None:
-            return route, names
-        if matches:
-            raise Refused(405, f"the method must be {' or '.join(matches)}", {"Allow": ", ".join(matches)})
-        raise Refused(404, f"no such route: see {routes.ROOT}/openapi.json")
 
     def _state(self, request: web.BaseRequest, name: str | None) -> InboxState:
         """Return the inbox of the request, by public name or by Api-Key."""
@@ -119,11 +117,17 @@ class Control:
         return routes.Ok(version=__version__)
 
     def _get_ready(self, request: ControlRequest) -> routes.Ok:
-        self._store.check()
+        self._store.write(())  # raises StoreError if the store can't be written
         return routes.Ok(version=__version__)
 
     def _get_openapi_json(self, request: ControlRequest) -> dict[str, Any]:
-        return routes.openapi(__version__, token=self._guard.token_needed)
+        return routes.openapi(__version__, token=self._guard.needs_token)
+
+    def _get_service(self, request: ControlRequest) -> routes.Service:
+        return routes.Service(self._api_key, self._store.find(self._api_key).name)
+
+    def _post_lint(self, request: ControlRequest) -> views.LintResult:
+        return views.lint_result(request.body.endpoint, request.body.body)
 
     def _get_inboxes(self, request: ControlRequest) -> list[InboxView]:
         return self._store.inboxes()
@@ -131,8 +135,8 @@ class Control:
     async def _get_unmatched(self, request: ControlRequest) -> list[Unmatched]:
         return list(reversed(self._service.unmatched))
 
-    def _get_presets(self, request: ControlRequest) -> list[views.PresetView]:
-        return views.presets()
+    def _get_presets(self, request: ControlRequest) -> list[Preset]:
+        return list(PRESETS.values())
 
     async def _get_clock(self, request: ControlRequest) -> routes.Clock:
         return routes.Clock(self._service.now(), self._service.ahead)
@@ -171,6 +175,20 @@ class Control:
         page = requests[: query.limit]
         return views.RequestPage(page, page[-1].id if len(requests) > query.limit else None)
 
+    async def _post_requests(self, request: ControlRequest) -> views.SendResult:
+        record = self._service.record(request.inbox, request.query.endpoint)
+        response = await self._service.receive(request.request, request.inbox, record, on_wire=False)
+        body = getattr(response, "body", None) or b""
+        status = record.status if record.id else response.status
+        return views.SendResult(record.id, status, record.accepted, body.decode())
+
+    def _get_export(self, request: ControlRequest) -> web.Response:
+        ref, search = request.inbox.ref, parse(request.query.search)
+        summaries = self._store.requests(ref, search, limit=_MAX_EXPORT)
+        pairs = [pair for summary in summaries if (pair := self._store.request(ref, summary.id)) is not None]
+        lines = msgspec.json.Encoder().encode_lines([views.export_row(*pair) for pair in pairs])
+        return web.Response(body=lines, content_type="application/jsonl", headers=PRIVATE)
+
     def _delete_requests(self, request: ControlRequest) -> views.DeleteResult:
         search = parse(request.query.search)
         if search.partial:
@@ -190,7 +208,7 @@ class Control:
 
     def _delete(self, request: ControlRequest, search: Search, only: int | None) -> views.DeleteResult:
         deleted = self._store.delete(request.inbox.ref, search, only=only)
-        request.inbox.events.publish("deleted", first=only or 0)
+        request.inbox.events.publish("deleted", id=only or 0)
         return views.DeleteResult(deleted)
 
     # Campaigns
@@ -218,10 +236,72 @@ class Control:
     # Waiting
 
     async def _get_wait(self, request: ControlRequest) -> views.WaitResult:
-        return await self._streams.wait(request.request, request.inbox, request.query)
+        clock = asyncio.get_running_loop().time
+        query, inbox, end = request.query, request.inbox, self._service.end_of(request.request)
+        ref, search = inbox.ref, parse(query.search)
+        deadline, count, mark = clock() + query.timeout, 0, -1
+        while True:
+            if inbox.events.mark != mark:
+                mark = inbox.events.mark
+                count = await asyncio.to_thread(self._store.count, ref, search, query.after)
+            remaining = deadline - clock()
+            if count >= query.count or remaining <= 0 or inbox.ref != ref or end.done():
+                break
+            await self._wait_for_change(inbox, mark, remaining, end)
+            await asyncio.wait((end,), timeout=min(_COUNT_DELAY, remaining))
+        newest = await asyncio.to_thread(self._store.requests, ref, search, after=query.after, limit=_MAX_SHOWN)
+        return views.WaitResult(count >= query.count, count, newest, inbox.ref != ref)
 
     async def _get_events(self, request: ControlRequest) -> web.StreamResponse:
-        return await self._streams.events(request.request, request.inbox)
+        """Send server-sent events until the client disconnects or the service closes.
+
+        After each ``hello`` the client reads the lists; every later change is an event. A ``resync`` replaces events
+        that were too many: the client reads the lists again.
+        """
+        inbox, end = request.inbox, self._service.end_of(request.request)
+        response = web.StreamResponse(headers={**PRIVATE, "Content-Type": "text/event-stream"})
+        with suppress(ConnectionError):  # the client disconnected
+            await response.prepare(request.request)
+            mark = inbox.events.mark
+            await response.write(_frame("hello", {}))
+            while not end.done():
+                if not await self._wait_for_change(inbox, mark, _HEARTBEAT, end):
+                    await response.write(b": heartbeat\n\n")
+                    continue
+                events = inbox.events.since(mark)
+                mark = events[-1].mark if events else inbox.events.mark
+                if frames := await self._frames(inbox, events):
+                    await response.write(frames)
+                await asyncio.wait((end,), timeout=_WRITE_DELAY)
+        return response
+
+    async def _frames(self, inbox: InboxState, events: Sequence[Event] | None) -> bytes:
+        requests: list[RequestSummary] = []
+        if events is not None and (ids := [event.id for event in events if event.kind == "request"]):
+            # Those that are still stored, and one over the burst.
+            requests = await asyncio.to_thread(
+                self._store.requests,
+                inbox.ref,
+                after=ids[0] - 1,
+                before=ids[-1] + 1,
+                limit=_MAX_BURST + 1,
+                forward=True,
+            )
+        if events is None or len(requests) > _MAX_BURST:
+            return _frame("resync", {})
+        others = dict.fromkeys((event.kind, event.id, event.uuid) for event in events if event.kind != "request")
+        frames = [_frame("request", request) for request in requests]
+        frames += [_frame(kind, {"id": number or None, "uuid": uuid or None}) for kind, number, uuid in others]
+        return b"".join(frames)
+
+    async def _wait_for_change(self, inbox: InboxState, mark: int, timeout: float, end: asyncio.Future[None]) -> bool:
+        """Return True as soon as there is an event after the mark; False at the timeout or the end."""
+        changed = asyncio.ensure_future(inbox.events.changed(mark))
+        try:
+            await asyncio.wait((changed, end), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            return changed.done()
+        finally:
+            changed.cancel()
 
     # Faults and limits
 
@@ -233,7 +313,7 @@ class Control:
         if (body.faults is None) == (body.preset is None):
             raise Refused(400, "give either `faults`, a list of rules, or the name of a `preset`")
         with _refused(400):
-            faults = preset(body.preset).faults if body.preset is not None else read_faults(body.faults)
+            faults = preset(body.preset).faults if body.faults is None else body.faults
             rules = Rules(faults, seed=body.seed)
         request.inbox.set_rules(rules)
         return views.faults(request.inbox.rules)
@@ -277,3 +357,7 @@ def _refused(status: int) -> Iterator[None]:
         yield
     except ValueError as error:
         raise Refused(status, str(error)) from None
+
+
+def _frame(event: str, data: object) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), msgspec.json.encode(data))

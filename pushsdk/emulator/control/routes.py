@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import unquote
 
@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pushsdk.emulator.control import views
+from pushsdk.emulator.faults import Fault, Preset
 from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.store.records import InboxView, Unmatched, UserCount
@@ -28,15 +29,21 @@ class RouteQuery(Struct, frozen=True, forbid_unknown_fields=True):
     inbox: str | None = None
 
 
-class ListQuery(RouteQuery, frozen=True):
+class SearchQuery(RouteQuery, frozen=True):
     search: _Line = ""
+
+
+class ListQuery(SearchQuery, frozen=True):
     before: _Mark | None = None
     after: _Mark = 0
     limit: _Limit = 100
 
 
-class DeleteQuery(RouteQuery, frozen=True):
-    search: _Line = ""
+class SendQuery(RouteQuery, frozen=True):
+    endpoint: Literal["push", "campaigns"] = "push"
+
+
+class DeleteQuery(SearchQuery, frozen=True):
     all: bool = False
 
 
@@ -59,13 +66,20 @@ class WaitQuery(RouteQuery, frozen=True):
 class FaultsBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Either ``faults`` or the name of a ``preset``; ``seed`` seeds the draws."""
 
-    faults: list[dict[str, Any]] | None = None
+    faults: list[Fault] | None = None
     preset: str | None = None
     seed: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0
 
 
 class EnabledBody(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool
+
+
+class LintBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A request to check before it is sent."""
+
+    body: dict[str, Any]
+    endpoint: Literal["push", "campaigns"] = "push"
 
 
 class ClockBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,6 +95,13 @@ class LabelBody(Struct, frozen=True, forbid_unknown_fields=True):
 class Ok(Struct, frozen=True):
     status: Literal["ok"] = "ok"
     version: str = ""
+
+
+class Service(Struct, frozen=True):
+    """The emulator's own Api-Key, and the public name of its inbox, "" before its first request."""
+
+    api_key: str
+    inbox: str
 
 
 class Clock(Struct, frozen=True):
@@ -107,36 +128,47 @@ class Route(Struct, frozen=True):
     body: type[Struct] | None = None
     scoped: bool = True
     open: bool = False  # needs no token
+    over_all: bool = False  # takes the name *, for all inboxes
 
     @property
     def name(self) -> str:
         """The name of the handler, for example ``get_users_id``."""
-        words = self.path.replace("{", "").replace("}", "").replace(".", "_").replace("-", "_").split("/")
-        return "_".join((self.method.lower(), *filter(None, words)))
+        return "_".join((self.method.lower(), *re.findall(r"\w+", self.path)))
 
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/health", "liveness", Ok, scoped=False, open=True),
     Route("GET", "/ready", "readiness: the store can be written", Ok, scoped=False, open=True),
     Route("GET", "/openapi.json", "this document", dict[str, Any], scoped=False, open=True),
+    Route("GET", "/service", "the emulator's own Api-Key and inbox", Service, scoped=False),
+    Route("POST", "/lint", "check a request without sending it", views.LintResult, body=LintBody, scoped=False),
     Route("GET", "/inboxes", "all inboxes", list[InboxView], scoped=False),
     Route("GET", "/unmatched", "requests that reached no inbox", list[Unmatched], scoped=False),
-    Route("GET", "/presets", "named lists of fault rules", list[views.PresetView], scoped=False),
+    Route("GET", "/presets", "named lists of fault rules", list[Preset], scoped=False),
     Route("GET", "/clock", "the service's time", Clock, scoped=False),
     Route("POST", "/clock", "set the clock forward", Clock, body=ClockBody, scoped=False),
     Route("PUT", "/label", "set the inbox's label", Ok, body=LabelBody),
     Route("GET", "/users", "users with accepted pushes", views.UserPage, query=UsersQuery),
     Route("GET", "/users/{id}", "the pushes of a user", views.UserView),
     Route("GET", "/duplicates", "users with the same push accepted twice", list[UserCount]),
-    Route("GET", "/requests", "requests, newest first", views.RequestPage, query=ListQuery),
+    Route("GET", "/requests", "requests, newest first", views.RequestPage, query=ListQuery, over_all=True),
+    Route("POST", "/requests", "send the body to the service, as a client would", views.SendResult, query=SendQuery),
+    Route(
+        "GET",
+        "/export",
+        "the newest 1,000 requests with their bodies, as JSON lines",
+        None,
+        query=SearchQuery,
+        over_all=True,
+    ),
     Route("DELETE", "/requests", "delete requests, not counts", views.DeleteResult, query=DeleteQuery),
-    Route("GET", "/requests/{id}", "one request with its body", views.RequestView),
+    Route("GET", "/requests/{id}", "one request with its body", views.RequestView, over_all=True),
     Route("DELETE", "/requests/{id}", "delete one request", views.DeleteResult),
     Route("GET", "/campaigns", "the newest campaigns", list[views.CampaignView]),
     Route("GET", "/campaigns/{uuid}", "one campaign", views.CampaignView, query=PageQuery),
     Route("POST", "/campaigns/{uuid}/start", "start a campaign now", views.CampaignView),
     Route("GET", "/wait", "wait for requests", views.WaitResult, query=WaitQuery),
-    Route("GET", "/events", "changes, as server-sent events", None),
+    Route("GET", "/events", "changes, as server-sent events", None, over_all=True),
     Route("GET", "/faults", "the fault rules and their hits", views.FaultList),
     Route("PUT", "/faults", "replace the rules", views.FaultList, body=FaultsBody),
     Route("DELETE", "/faults", "remove all rules", views.FaultList),
@@ -165,14 +197,13 @@ def find(raw_path: str) -> dict[str, tuple[Route, dict[str, str]]]:
 Kind = TypeVar("Kind", bound=Struct)
 
 
-def read_query(kind: type[Kind], pairs: Iterable[tuple[str, str]]) -> Kind:
+def read_query(kind: type[Kind], query: Mapping[str, str]) -> Kind:
     """Convert a query. Raises `Refused`."""
-    parameters = list(pairs)
-    query = dict(parameters)
-    if len(query) < len(parameters):
+    parameters = dict(query)
+    if len(parameters) < len(query):
         raise Refused(400, "the query is invalid: a parameter is repeated")
     try:
-        return msgspec.convert(query, kind, strict=False)
+        return msgspec.convert(parameters, kind, strict=False)
     except msgspec.ValidationError as error:
         raise Refused(400, f"the query is invalid: {error}") from None
 
@@ -195,8 +226,14 @@ def openapi(version: str, *, token: bool) -> dict[str, Any]:
     schemas = dict(zip(kinds, references, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
-        operation = {**_operation(route, schemas, components), "security": _security(route, token)}
-        paths.setdefault(f"{ROOT}{route.path}", {})[route.method.lower()] = operation
+        operation = _operation(route, schemas, components)
+        needed: dict[str, list[str]] = {"token": []} if token else {}
+        # An Api-Key names the inbox, or the query does.
+        security = [{**needed, "key": []}, needed] if route.scoped else [needed]
+        paths.setdefault(f"{ROOT}{route.path}", {})[route.method.lower()] = {
+            **operation,
+            "security": [] if route.open else security,
+        }
     return {
         "openapi": "3.1.0",
         "info": {"title": "pushsdk emulator", "version": version},
@@ -209,14 +246,6 @@ def openapi(version: str, *, token: bool) -> dict[str, Any]:
             },
         },
     }
-
-
-def _security(route: Route, token: bool) -> list[dict[str, list[str]]]:
-    """Return the alternatives: an Api-Key names the inbox, or the query does."""
-    if route.open:
-        return []
-    needed: dict[str, list[str]] = {"token": []} if token else {}
-    return [{**needed, "key": []}, needed] if route.scoped else [needed]
 
 
 def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:

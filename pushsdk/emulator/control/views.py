@@ -8,19 +8,17 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from pushsdk._core.lint import lint
-from pushsdk._core.placeholders import find_placeholders
-from pushsdk.emulator.faults import PRESETS, Rules
+from pushsdk._core.lint import Problem, lint
+from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.phones import Notification, Platform, PushView, notifications
-from pushsdk.emulator.shapes import LARGE, weight
+from pushsdk.emulator.shapes import LARGE, READERS, Unreadable, is_large
 from pushsdk.emulator.snippets import curl, python
-from pushsdk.emulator.store.records import Campaign, Delivered, RequestSummary, UserCount
+from pushsdk.emulator.store.records import Campaign, CampaignState, Delivered, Recipient, RequestSummary, UserCount
 
 T = TypeVar("T")
 
 _PLATFORMS: tuple[Platform, ...] = ("ios", "android")
 _MAX_USERS = 1000
-_MAX_PLACEHOLDERS = 200
 _MAX_SNIPPET = 1 << 20  # bytes of a body that is shown as a command and a program: 16 MB took seconds
 _TOO_LONG = "# This request is too long to be copied from here.\n"
 
@@ -32,14 +30,6 @@ class RequestPage(Struct, frozen=True):
     next: int | None
 
 
-class Advice(Struct, frozen=True):
-    """A finding of lint: the path in the body, the code of the rule, the advice."""
-
-    path: str
-    code: str
-    message: str
-
-
 class RequestView(RequestSummary, frozen=True, kw_only=True):
     """One request: ``body`` is the JSON, null if invalid; ``text`` is the raw body.
 
@@ -49,10 +39,28 @@ class RequestView(RequestSummary, frozen=True, kw_only=True):
     body: Any
     text: str
     user_ids: Sequence[str]
-    lint: Sequence[Advice]
-    placeholders: Sequence[str]
+    lint: Sequence[Problem]
     curl: str
     python: str
+
+
+class LintResult(Struct, frozen=True):
+    """The advice on a request, and the ``error`` that the service would refuse the request with."""
+
+    error: str | None
+    lint: Sequence[Problem]
+
+
+class SendResult(Struct, frozen=True):
+    """The service's response to a request that the page sent; ``status`` is null if a fault left it without one.
+
+    ``id`` is that of the stored request, 0 if the request could not be stored.
+    """
+
+    id: int
+    status: int | None
+    accepted: bool
+    body: str
 
 
 class UserView(Struct, frozen=True, kw_only=True):
@@ -72,28 +80,9 @@ class UserPage(Struct, frozen=True):
     next: str | None
 
 
-class Recipient(Struct, frozen=True):
-    """A user of a campaign, and the row of the segment that fills the placeholders."""
+class CampaignView(CampaignState, frozen=True, kw_only=True):
+    """A campaign: its schedule, its segment and the result."""
 
-    user_id: str
-    fields: Mapping[str, Any]
-
-
-class CampaignView(Struct, frozen=True, kw_only=True):
-    """A campaign: its schedule, its segment and the result; see `Campaign`."""
-
-    uuid: str
-    id: int
-    time: float
-    name: str | None
-    external_id: str | None
-    state: str
-    start: float | None
-    reading: str
-    started: float | None
-    finished: float | None
-    users: int | None
-    error: str | None
     segment: Any
     recipients: Sequence[Recipient] = ()
 
@@ -103,15 +92,6 @@ class FaultList(Struct, frozen=True):
 
     faults: Sequence[Mapping[str, Any]]
     seed: int
-
-
-class PresetView(Struct, frozen=True):
-    """A named list of rules, its subject, and an explanation of each rule by name."""
-
-    name: str
-    about: str
-    faults: Sequence[Mapping[str, Any]]
-    explained: Mapping[str, str]
 
 
 class WaitResult(Struct, frozen=True):
@@ -131,26 +111,58 @@ class DeleteResult(Struct, frozen=True):
 
 
 def request_view(request: RequestSummary, body: bytes) -> RequestView:
-    """Return a request with its body, lint, placeholders and snippets."""
-    large = len(body) > LARGE and weight(body) > LARGE
+    """Return a request with its body, lint and snippets."""
+    large = is_large(body)
     value: Any = None if large else _decoded(body, object)
     fields = value if isinstance(value, dict) else {}
     user_ids = fields.get("userIds")
-    endpoint = request.endpoint or "push"
+    if not isinstance(user_ids, list):
+        user_ids = []
+    # Raw JSON is embedded, which bounds the depth.
+    shown: Any = None if value is None else msgspec.Raw(body)
+    if len(user_ids) > _MAX_USERS:
+        user_ids = user_ids[:_MAX_USERS]
+        shown = {**msgspec.json.decode(body, type=dict[str, msgspec.Raw]), "userIds": user_ids}
+    has_snippets = not large and len(body) <= _MAX_SNIPPET
     return RequestView(
-        **{**msgspec.structs.asdict(request), "body": _without_surplus_users(body, value)},
+        **{**msgspec.structs.asdict(request), "body": shown},
         text=(body[:LARGE] if large else body).decode("utf-8", "replace"),
-        user_ids=[str(user_id) for user_id in user_ids[:_MAX_USERS]] if isinstance(user_ids, list) else [],
-        lint=[_too_large(body)] if large else [Advice(hint.path, hint.code, hint.message) for hint in lint(fields)],
-        placeholders=_placeholders(fields.get("message")),
-        curl=_TOO_LONG if large or len(body) > _MAX_SNIPPET else curl(endpoint, body),
-        python=_TOO_LONG if large or len(body) > _MAX_SNIPPET else python(endpoint, body),
+        user_ids=[str(user_id) for user_id in user_ids],
+        lint=[_too_large(body)] if large else lint(fields),
+        curl=curl(request.endpoint, body) if has_snippets else _TOO_LONG,
+        python=python(request.endpoint, body) if has_snippets else _TOO_LONG,
     )
+
+
+def lint_result(endpoint: str, fields: Mapping[str, Any]) -> LintResult:
+    """Check a request that is not sent yet."""
+    body, error = msgspec.json.encode(fields), None
+    if is_large(body):
+        return LintResult(None, [_too_large(body)])
+    try:
+        READERS[endpoint](body)
+    except Unreadable as unreadable:
+        error = str(unreadable)
+    return LintResult(error, lint(fields))
+
+
+def export_row(request: RequestSummary, body: bytes) -> dict[str, Any]:
+    """Return a request for a download; ``body`` is JSON, or a text if the body is not JSON."""
+    shown = {
+        name: getattr(request, name)
+        for name in ("id", "inbox", "time", "endpoint", "status", "accepted", "fault", "error")
+    }
+    is_json = _decoded(body, object) is not None
+    return {**shown, "body": msgspec.Raw(b" ".join(body.splitlines())) if is_json else body.decode("utf-8", "replace")}
 
 
 def user_view(user_id: str, accepted: int, delivered: Sequence[Delivered], now: float) -> UserView:
     """Return the pushes of a user, and the notifications on the devices now. Large messages are left out."""
-    pushes = [_push_view(push) for push in delivered]
+    pushes = []
+    for push in delivered:
+        content = _BodyContent() if is_large(push.body) else _content(push.body)
+        fields = content.custom_fields if push.campaign is None else push.fields
+        pushes.append(PushView(push.id, push.time, push.times, push.campaign, content.message, fields))
     shown = [push for push in pushes if push.message is not None]  # a campaign may have no message
     return UserView(
         user_id=user_id,
@@ -161,40 +173,21 @@ def user_view(user_id: str, accepted: int, delivered: Sequence[Delivered], now: 
     )
 
 
-def campaign_view(campaign: Campaign, recipients: Sequence[tuple[str, Mapping[str, Any]]] = ()) -> CampaignView:
+def campaign_view(campaign: Campaign, recipients: Sequence[Recipient] = ()) -> CampaignView:
     """Return a campaign with a page of its recipients."""
     state = msgspec.structs.asdict(campaign)
     body = state.pop("body")
-    return CampaignView(
-        **state,
-        segment=_content(body).segment if len(body) <= LARGE else None,
-        recipients=[Recipient(user_id, fields) for user_id, fields in recipients],
-    )
+    segment = _content(body).segment if len(body) <= LARGE else None
+    return CampaignView(**state, segment=segment, recipients=recipients)
 
 
 def faults(rules: Rules) -> FaultList:
     """Return the rules with their hits."""
-    hits, enabled = rules.hits(), rules.enabled()
-    return FaultList(
-        [
-            {**_arguments(fault), "name": name, "enabled": enabled[name], "hits": hits[name]}
-            for name, fault in zip(hits, rules.faults, strict=True)
-        ],
-        rules.seed,
-    )
-
-
-def presets() -> list[PresetView]:
-    """Return all presets."""
-    return [
-        PresetView(name, preset.about, [_arguments(fault) for fault in preset.faults], preset.explained)
-        for name, preset in PRESETS.items()
+    views = [
+        {**msgspec.to_builtins(rule.fault), "name": name, "enabled": rule.enabled, "hits": rule.hits}
+        for name, rule in rules.rules.items()
     ]
-
-
-def _arguments(fault: Struct) -> Any:
-    """Return a rule as JSON that `load_faults` reads, without defaults."""
-    return {name: value for name, value in msgspec.to_builtins(fault).items() if value not in (None, {}, "")}
+    return FaultList(views, rules.seed)
 
 
 class _BodyContent(Struct, frozen=True, rename="camel"):
@@ -210,42 +203,13 @@ def _content(body: bytes) -> _BodyContent:
     return _decoded(body, _BodyContent) or _BodyContent()
 
 
-def _push_view(push: Delivered) -> PushView:
-    content = _content(push.body) if weight(push.body) <= LARGE else _BodyContent()
-    return PushView(
-        id=push.id,
-        time=push.time,
-        times=push.times,
-        campaign=push.campaign,
-        message=content.message,
-        custom_fields=push.fields if push.campaign is not None else content.custom_fields,
-    )
-
-
-def _too_large(body: bytes) -> Advice:
+def _too_large(body: bytes) -> Problem:
     advice = f"{len(body):,} bytes, over {LARGE:,} of them beside the users: shown raw, cut, and unchecked"
-    return Advice("$", "large", advice)
+    return Problem(path="$", code="large", message=advice)
 
 
 def _decoded(body: bytes, kind: type[T]) -> T | None:
-    """Decode the body; return None if that fails."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (ValueError, RecursionError):
         return None
-
-
-def _without_surplus_users(body: bytes, value: Any) -> Any:
-    """Return the JSON of a body without users beyond those shown. Raw JSON is embedded, which bounds the depth."""
-    if isinstance(value, dict) and isinstance(user_ids := value.get("userIds"), list) and len(user_ids) > _MAX_USERS:
-        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        return {**fields, "userIds": user_ids[:_MAX_USERS]}
-    return None if value is None else msgspec.Raw(body)
-
-
-def _placeholders(message: Any) -> list[str]:
-    fields = message if isinstance(message, dict) else {}
-    languages = [texts for name in ("title", "subtitle", "body") if isinstance(texts := fields.get(name), dict)]
-    texts = [text for translations in languages for text in translations.values() if isinstance(text, str)]
-    names = dict.fromkeys(placeholder.name for text in texts for placeholder in find_placeholders(text))
-    return list(names)[:_MAX_PLACEHOLDERS]

@@ -7,8 +7,7 @@ import sqlite3
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from pushsdk._io.files import lock
@@ -102,35 +101,22 @@ class Database:
         self._guard = ProcessGuard()
         self._idle: list[sqlite3.Connection] = []  # readers not in use
         self._temporary = path is None
-        self._path, release = _temporary_path() if path is None else _locked_path(path.absolute())
-        try:
-            writer = self._open()
-        except BaseException:
-            release()
-            raise
+        with ExitStack() as stack:
+            self._path = _temporary_path(stack) if path is None else _locked_path(path.absolute(), stack)
+            try:
+                writer = stack.enter_context(closing(open_database(self._path, _FORMAT, timeout=_BUSY)))
+                # After a power cut a temporary file is gone anyway; another loses its last commits at most.
+                _set(writer, synchronous="OFF" if self._temporary else "NORMAL", foreign_keys="ON")
+                _set(writer, journal_size_limit=_WAL_LIMIT, wal_autocheckpoint=_WAL_LIMIT // 4096)
+                _set(writer, cache_size=-_WRITER_CACHE_KIB)
+                self.salt: bytes = writer.execute("SELECT salt FROM store").fetchone()[0]
+            except (FileRefused, sqlite3.Error, OSError) as error:
+                raise _unusable(self._path, error) from None
+            stack.callback(_close_all, self._idle)
+            ending = stack.pop_all()
         self._writer: sqlite3.Connection | None = writer  # None after close()
         #: Close everything now; a second call does nothing.
-        self.discard: Callable[[], object] = weakref.finalize(
-            self, _discard, self._guard, [writer], self._idle, release=release
-        )
-
-    def _open(self) -> sqlite3.Connection:
-        try:
-            writer = open_database(self._path, _FORMAT, timeout=_BUSY)
-            try:
-                # After a power cut a temporary file is gone anyway; another loses its last commits at most.
-                writer.execute(f"PRAGMA synchronous = {'OFF' if self._temporary else 'NORMAL'}")
-                writer.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
-                writer.execute(f"PRAGMA wal_autocheckpoint = {_WAL_LIMIT // 4096}")
-                writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
-                writer.execute("PRAGMA foreign_keys = ON")
-                self.salt: bytes = writer.execute("SELECT salt FROM store").fetchone()[0]
-            except BaseException:
-                writer.close()
-                raise
-            return writer
-        except (FileRefused, sqlite3.Error, OSError) as error:
-            raise _unusable(self._path, error) from None
+        self.discard: Callable[[], object] = weakref.finalize(self, _discard, self._guard, ending)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -174,9 +160,8 @@ class Database:
         with suppress(IndexError):
             return self._idle.pop()
         db = connect(self._path, timeout=_BUSY)
-        db.execute("PRAGMA trusted_schema = OFF")
-        db.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
-        db.execute("PRAGMA query_only = ON")
+        db.row_factory = sqlite3.Row
+        _set(db, trusted_schema="OFF", cache_size=-_READER_CACHE_KIB, query_only="ON")
         return db
 
     def _check_process(self) -> None:
@@ -190,36 +175,40 @@ class Database:
             self.discard()
 
 
+def _set(db: sqlite3.Connection, **settings: object) -> None:
+    for name, value in settings.items():
+        db.execute(f"PRAGMA {name} = {value}")
+
+
 def _unusable(path: Path, error: Exception) -> StoreError:
     reason = error.strerror if isinstance(error, OSError) else error
     return StoreError(f"{path} can't be used as a store: {reason}; name another file")
 
 
-def _temporary_path() -> tuple[Path, Callable[[], None]]:
-    """Return a file in a new folder, and the function that removes the folder."""
+def _temporary_path(stack: ExitStack) -> Path:
+    """Return a file in a new folder, which the stack removes."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="pushsdk-emulator-"))
     except OSError as error:
         raise StoreError(f"no temporary store can be made: {error.strerror}; name a file, or set TMPDIR") from None
-    return folder / "store", partial(shutil.rmtree, folder, ignore_errors=True)
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    return folder / "store"
 
 
-def _locked_path(path: Path) -> tuple[Path, Callable[[], None]]:
-    """Return the path, and the function that unlocks the path."""
+def _locked_path(path: Path, stack: ExitStack) -> Path:
+    """Lock the path, which the stack unlocks."""
     try:
-        return path, lock(path.with_name(f"{path.name}.lock"))
+        stack.callback(lock(path.with_name(f"{path.name}.lock")))
     except BlockingIOError:
         raise StoreError(f"{path} is in use by another emulator: end that one, or name another file") from None
     except OSError as error:
         raise _unusable(path, error) from None
+    return path
 
 
-def _discard(guard: ProcessGuard, *connections: list[sqlite3.Connection], release: Callable[[], None]) -> None:
-    if guard.is_inherited:
-        return
-    for group in connections:
-        _close_all(group)
-    release()
+def _discard(guard: ProcessGuard, ending: ExitStack) -> None:
+    if not guard.is_inherited:
+        ending.close()
 
 
 def _close_all(connections: list[sqlite3.Connection]) -> None:

@@ -1,7 +1,7 @@
 """The store: every SQL statement over the tables of ``database``.
 
 The number of pushes accepted for each user is kept forever, per inbox: tests rely on it. Stored bodies are bounded.
-`Store.duplicates` decides what is a duplicate.
+`Store.received` decides what is a duplicate.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pushsdk.emulator.store.records import (
     InboxView,
     Preview,
     Push,
+    Recipient,
     RequestRecord,
     RequestSummary,
     UserCount,
@@ -39,18 +40,23 @@ NO_BOUND = (1 << 63) - 1
 _SLACK = 100  # an overfull store drops a hundredth more, or each further request would drop another
 _ALL = Search()
 
-_RECORD = ("inbox", "time", "endpoint", "status", "accepted", "fault", "error", "users", "title", "text", "body")
-_COLUMNS = (*_RECORD, "bytes", "preview", "langs")
+_COLUMNS = (
+    *("inbox", "time", "endpoint", "status", "accepted", "fault", "error", "users", "title", "text", "body"),
+    *("bytes", "preview", "langs"),
+)
 # Inserts nothing if the inbox was reset in the meantime.
 _INSERT = (
     f"INSERT INTO requests({', '.join(_COLUMNS)}) SELECT {', '.join(f':{name}' for name in _COLUMNS)}"
     " FROM inboxes WHERE id = :inbox"
 )
-_SUMMARY = ("id", "time", "endpoint", "status", "accepted", "fault", "error", "users", "bytes", "preview")
-_REQUEST = f"SELECT {', '.join(_SUMMARY)}, (SELECT uuid FROM campaigns WHERE request = requests.id)"
+_REQUEST = (
+    "SELECT id, time, endpoint, status, accepted, fault, error, users, bytes, preview,"
+    " (SELECT uuid FROM campaigns WHERE request = requests.id) AS campaign,"
+    " (SELECT name FROM inboxes WHERE id = requests.inbox) AS inbox"
+)
 
 _STATE = ("uuid", "name", "external_id", "state", "start", "reading", "started", "finished", "users", "error")
-_CAMPAIGN = f"SELECT inbox, id, time, {', '.join(f'campaigns.{name}' for name in _STATE)}"
+_CAMPAIGN = f"SELECT id, time, {', '.join(f'campaigns.{name}' for name in _STATE)}"
 _CAMPAIGN_FROM = "FROM campaigns JOIN requests ON id = request"
 
 _ACCEPTED = "SELECT total(times) FROM received WHERE inbox = ? AND user = ?"
@@ -67,6 +73,8 @@ class InboxRef(Struct, frozen=True):
 
 
 NO_INBOX = InboxRef(0, "")
+ALL_INBOXES = InboxRef(-1, "*")
+"""For reading requests, whose ids count up over all inboxes."""
 
 
 class Store:
@@ -193,14 +201,15 @@ class Store:
             since = "SELECT id FROM requests WHERE time >= ? ORDER BY id LIMIT 1"
             db.execute(f"DELETE FROM requests WHERE id < ({since})", (new[-1].time - self._max_age,))
         for inbox in {record.inbox for record in new}:
-            surplus = db.execute("SELECT requests - ? FROM inboxes WHERE id = ?", (self._keep, inbox)).fetchone()
-            if surplus is not None and surplus[0] > 0:
-                _drop_oldest(db, inbox, count=surplus[0])
+            surplus = "SELECT max(0, requests - ?) FROM inboxes WHERE id = ?"
+            oldest = f"SELECT id FROM requests WHERE inbox = ? ORDER BY id LIMIT coalesce(({surplus}), 0)"
+            db.execute(f"DELETE FROM requests WHERE id IN ({oldest})", (inbox, self._keep, inbox))
         (excess,) = db.execute("SELECT bytes - ? FROM store", (self._max_bytes,)).fetchone()
         excess += self._max_bytes // _SLACK if excess > 0 else 0
         while excess > 0:  # take from the largest inbox first
             inbox, size = db.execute("SELECT id, bytes FROM inboxes ORDER BY bytes DESC LIMIT 1").fetchone()
-            _drop_oldest(db, inbox, size=excess)
+            older = "SELECT id, sum(bytes) OVER (ORDER BY id) - bytes AS size FROM requests WHERE inbox = ?"
+            db.execute(f"DELETE FROM requests WHERE id IN (SELECT id FROM ({older}) WHERE size < ?)", (inbox, excess))
             excess -= size
 
     def delete(self, inbox: InboxRef, search: Search = _ALL, *, only: int | None = None) -> int:
@@ -212,12 +221,9 @@ class Store:
 
     def update(self, campaign: Campaign) -> None:
         """Store the state of a campaign, if the campaign still exists."""
-        values = [getattr(campaign, name) for name in _STATE]
+        state = ", ".join(f"{name} = :{name}" for name in _STATE)
         with self._writing() as db:
-            db.execute(
-                f"UPDATE campaigns SET {', '.join(f'{name} = ?' for name in _STATE)} WHERE request = ?",
-                (*values, campaign.id),
-            )
+            db.execute(f"UPDATE campaigns SET {state} WHERE request = :id", msgspec.structs.asdict(campaign))
 
     def deliver(self, campaign: Campaign, batch: Iterable[tuple[str, Mapping[str, object]]]) -> bool:
         """Store recipients and their rows of the segment; return False if the campaign no longer exists."""
@@ -257,14 +263,6 @@ class Store:
             users = (UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same)
             return list(islice(users, limit))
 
-    def users(self, inbox: InboxRef) -> dict[str, int]:
-        """Return the number of accepted pushes of each user."""
-        return {user.user_id: user.accepted for user in self.received(inbox)}
-
-    def duplicates(self, inbox: InboxRef) -> dict[str, int]:
-        """Return the users with an equal push accepted more than once, and the highest such count."""
-        return {user.user_id: user.same for user in self.received(inbox, same=2)}
-
     def delivered(
         self, inbox: InboxRef, user_id: str, *, limit: int = 1000, size: int = NO_BOUND
     ) -> tuple[int, list[Delivered]]:
@@ -284,51 +282,46 @@ class Store:
                 JOIN recipients ON recipients.request = id AND user = ? WHERE inbox = ?
                 ORDER BY at DESC, id DESC LIMIT ?),
             summed AS (SELECT *, sum(size) OVER (ORDER BY at DESC, id DESC) AS sum FROM got)
-            SELECT id, at, CASE WHEN sum <= ? THEN body ELSE x'' END, times, uuid, fields
+            SELECT id, at AS time, CASE WHEN sum <= ? THEN body ELSE x'' END AS body, times, uuid AS campaign, fields
             FROM summed JOIN requests USING (id) ORDER BY at, id"""
         with self._database.reading() as db:
             (accepted,) = db.execute(_ACCEPTED, (inbox.id, user_id)).fetchone()
             rows = db.execute(query, (inbox.id, user_id, user_id, inbox.id, limit, size)).fetchall()
         return int(accepted), [
-            Delivered(
-                **dict(zip(Delivered.__struct_fields__, row, strict=False)),
-                fields=fields and msgspec.json.decode(fields),
-            )
-            for *row, fields in rows
+            Delivered(**{**row, "fields": row["fields"] and msgspec.json.decode(row["fields"])}) for row in rows
         ]
 
     # Campaigns
 
     def campaigns(self, inbox: InboxRef, *, limit: int = -1, size: int = NO_BOUND) -> tuple[Campaign, ...]:
         """Return the newest stored campaigns, oldest first. A body over ``size`` bytes is left empty."""
-        body = "CASE WHEN bytes <= ? THEN body ELSE x'' END"
+        body = "CASE WHEN bytes <= ? THEN body ELSE x'' END AS body"
         query = f"{_CAMPAIGN}, {body} {_CAMPAIGN_FROM} WHERE inbox = ? ORDER BY id DESC LIMIT ?"
-        return tuple(_campaign(row) for row in self._all(query, size, inbox.id, limit))[::-1]
+        return tuple(Campaign(**row) for row in self._all(query, size, inbox.id, limit))[::-1]
 
     def campaign(self, inbox: InboxRef, uuid: str) -> Campaign | None:
         """Return one campaign of this inbox."""
         row = self._first(f"{_CAMPAIGN}, body {_CAMPAIGN_FROM} WHERE uuid = ? AND inbox = ?", uuid, inbox.id)
-        return row and _campaign(row)
+        return row and Campaign(**row)
 
-    def unfinished(self) -> list[tuple[int, Campaign]]:
-        """Return all waiting and running campaigns, each with the id of its inbox."""
-        query = f"{_CAMPAIGN}, body {_CAMPAIGN_FROM} WHERE state IN ('waiting', 'running') ORDER BY id"
-        return [(row[0], _campaign(row)) for row in self._all(query)]
+    def unfinished(self) -> list[tuple[int, str, str, float]]:
+        """Return inbox, uuid, state and start of all running campaigns and those that wait for a time."""
+        query = f"SELECT inbox, uuid, state, coalesce(start, 0) {_CAMPAIGN_FROM}"
+        query += " WHERE state = 'running' OR state = 'waiting' AND start NOT NULL ORDER BY start, id"
+        return [tuple(row) for row in self._all(query)]
 
-    def recipients(
-        self, campaign: Campaign, *, after: str = "", limit: int = 100
-    ) -> list[tuple[str, dict[str, object]]]:
+    def recipients(self, campaign: Campaign, *, after: str = "", limit: int = 100) -> list[Recipient]:
         """Return the recipients of a campaign with their rows, sorted by id, from ``after`` on."""
         query = "SELECT user, fields FROM recipients WHERE request = ? AND user > ? ORDER BY user LIMIT ?"
         rows = self._all(query, campaign.id, after, limit)
-        return [(user, msgspec.json.decode(fields)) for user, fields in rows]
+        return [Recipient(user, msgspec.json.decode(fields)) for user, fields in rows]
 
     # Requests
 
     def pushes(self, inbox: InboxRef) -> tuple[Push, ...]:
         """Return the stored accepted pushes, oldest first."""
         query = "SELECT id, body, time FROM requests WHERE inbox = ? AND endpoint = 'push' AND accepted ORDER BY id"
-        return tuple(Push(id=number, body=body, time=time) for number, body, time in self._all(query, inbox.id))
+        return tuple(Push(**row) for row in self._all(query, inbox.id))
 
     def requests(
         self,
@@ -347,21 +340,14 @@ class Store:
 
     def request(self, inbox: InboxRef, number: int) -> tuple[RequestSummary, bytes] | None:
         """Return one request and its body."""
-        row = self._first(f"{_REQUEST}, body FROM requests WHERE inbox = ? AND id = ?", inbox.id, number)
-        return row and (_summary(row[:-1]), row[-1])
+        where, values = _where(inbox, _ALL, number - 1, number + 1)
+        row = self._first(f"{_REQUEST}, body AS raw {where}", *values)
+        return row and (_summary(row), row["raw"])
 
-    def count_new(self, inbox: InboxRef, search: Search, after: int) -> tuple[int, int]:
-        """Return the number of requests of a search with an id over ``after``, and the newest id of the inbox."""
+    def count(self, inbox: InboxRef, search: Search, after: int) -> int:
+        """Return the number of requests of a search with an id over ``after``."""
         where, values = _where(inbox, search, after, NO_BOUND)
-        with self._database.reading() as db:
-            (number,) = db.execute(f"SELECT count(*) {where}", values).fetchone()
-            (newest,) = db.execute("SELECT max(id) FROM requests WHERE inbox = ?", (inbox.id,)).fetchone()
-            return number, max(after, newest or 0)
-
-    def check(self) -> None:
-        """Raise `StoreError` if the store can't be written."""
-        with self._writing():
-            pass
+        return int(self._first(f"SELECT count(*) {where}", *values)[0])
 
     def totals(self) -> dict[str, int]:
         """Count over all inboxes: users with an accepted push, users with a duplicate, stored pushes and campaigns."""
@@ -377,7 +363,7 @@ class Store:
 
 
 def _insert(db: Connection, record: RequestRecord) -> int:
-    values = {name: getattr(record, name) for name in _RECORD} | {
+    values = msgspec.structs.asdict(record) | {
         "bytes": len(record.body),
         "preview": _encode(record.preview),
         "langs": f" {' '.join(record.preview.languages)} ".casefold(),
@@ -397,38 +383,22 @@ def _insert(db: Connection, record: RequestRecord) -> int:
     return request
 
 
-def _drop_oldest(db: Connection, inbox: int, *, count: int = -1, size: float = float("inf")) -> None:
-    """Delete the oldest requests of an inbox, at most ``count``, until ``size`` bytes are deleted."""
-    surplus = []
-    for number, length in db.execute(
-        "SELECT id, bytes FROM requests WHERE inbox = ? ORDER BY id LIMIT ?", (inbox, count)
-    ):
-        if size <= 0:
-            break
-        size -= length
-        surplus.append((number,))
-    db.executemany("DELETE FROM requests WHERE id = ?", surplus)
-
-
-def _campaign(row: tuple[Any, ...]) -> Campaign:
-    return Campaign(**dict(zip(("id", "time", *_STATE, "body"), row[1:], strict=True)))
-
-
-def _summary(row: tuple[Any, ...]) -> RequestSummary:
-    values = dict(zip((*_SUMMARY, "campaign"), row, strict=True))
-    preview = msgspec.structs.asdict(_preview.decode(values.pop("preview")))
-    return RequestSummary(**{**values, "accepted": bool(values["accepted"])}, **preview)
+def _summary(row: Any) -> RequestSummary:
+    preview = msgspec.structs.asdict(_preview.decode(row["preview"]))
+    values = {**row, **preview, "accepted": bool(row["accepted"])}
+    return RequestSummary(**{name: values[name] for name in RequestSummary.__struct_fields__})
 
 
 def _where(inbox: InboxRef, search: Search, after: int, before: int) -> tuple[str, list[Any]]:
     """Return FROM and WHERE of a search, and their values."""
     condition = f" AND {search.condition}" if search.condition else ""
-    where = f"FROM requests WHERE inbox = ? AND id > ? AND id < ?{condition}"
-    values: list[Any] = [inbox.id, after, before, *search.values]
+    own = [] if inbox == ALL_INBOXES else [inbox.id]
+    where = f"FROM requests WHERE{' inbox = ? AND' * len(own)} id > ? AND id < ?{condition}"
+    values: list[Any] = [*own, after, before, *search.values]
     for user in search.users:
         where += (
-            " AND id IN (SELECT request FROM received WHERE inbox = ? AND user = ? UNION ALL"
-            " SELECT request FROM campaigns JOIN recipients USING (request) WHERE user = ?)"
+            f" AND id IN (SELECT request FROM received WHERE inbox {'= ?' if own else 'IN (SELECT id FROM inboxes)'}"
+            " AND user = ? UNION ALL SELECT request FROM campaigns JOIN recipients USING (request) WHERE user = ?)"
         )
-        values += [inbox.id, user, user]
+        values += [*own, user, user]
     return where, values

@@ -1,6 +1,6 @@
 """The values that the store keeps and returns: requests, pushes, campaigns, users."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -9,7 +9,7 @@ from msgspec import Struct
 Endpoint: TypeAlias = Literal["push", "campaigns"]
 
 
-class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Preview(Struct, frozen=True, kw_only=True):
     """The part of a body that lists show: shortened texts by language, and a few other fields."""
 
     title: dict[str, str] = {}
@@ -30,8 +30,8 @@ class RequestRecord(Struct, kw_only=True):
 
     inbox: int
     time: float
-    body: bytes
-    endpoint: Endpoint | None = None
+    endpoint: Endpoint
+    body: bytes = b""
     status: int | None = None
     accepted: bool = False
     fault: str | None = None
@@ -78,15 +78,14 @@ class _PushContent(Struct, frozen=True, rename="camel"):
     custom_fields: dict[str, Any] | None = None
 
 
-class Campaign(Struct, frozen=True, kw_only=True):
-    """One accepted campaign: the ``uuid`` of the response, the raw ``body``, ``time`` as in `Push`.
+class CampaignState(Struct, frozen=True, kw_only=True):
+    """One accepted campaign: the ``uuid`` of the response, ``time`` as in `Push`.
 
     ``state`` is "waiting", "running", "done", "failed" or "not run". ``start`` is in seconds since the epoch, None if
     the campaign has to be started by hand; ``reading`` explains it. ``users`` and ``error`` are the segment's result.
     """
 
     uuid: str
-    body: bytes
     time: float
     id: int = 0
     name: str | None = None
@@ -98,6 +97,12 @@ class Campaign(Struct, frozen=True, kw_only=True):
     finished: float | None = None
     users: int | None = None
     error: str | None = None
+
+
+class Campaign(CampaignState, frozen=True, kw_only=True):
+    """A campaign with the raw ``body`` of its request."""
+
+    body: bytes
 
     @property
     def request(self) -> dict[str, Any]:
@@ -120,28 +125,33 @@ class Delivered(Struct, frozen=True, kw_only=True):
     fields: dict[str, Any] | None = None
 
 
-class RequestSummary(Struct, frozen=True, kw_only=True):
-    """A request in a list. Texts are cut at 300 characters; ``time`` is in seconds since the epoch."""
+class Recipient(Struct, frozen=True):
+    """A user of a campaign, and the row of the segment that fills the placeholders."""
+
+    user_id: str
+    fields: Mapping[str, Any]
+
+
+class RequestSummary(Preview, frozen=True, kw_only=True):
+    """A request in a list. Texts are cut at 300 characters; ``time`` is in seconds since the epoch.
+
+    ``inbox`` is the public name of the request's inbox.
+    """
 
     id: int
+    inbox: str = ""
     time: float
-    endpoint: str | None
+    endpoint: str
     status: int | None
     accepted: bool
     fault: str | None
     error: str | None
     users: int
     bytes: int
-    first_user: str | None
-    title: Mapping[str, str]
-    body: Mapping[str, str]
-    languages: Sequence[str]
-    platforms: Sequence[str]
-    collapse_id: str | None
     campaign: str | None
 
 
-class Unmatched(Struct, frozen=True, kw_only=True):
+class Unmatched(Struct, frozen=True):
     """The head of a request that reached no inbox, and the error it was refused with."""
 
     time: float

@@ -24,7 +24,7 @@ import re
 
 from msgspec import Struct
 
-_MAX_LINE = 2_000  # characters of a line; SQLite bounds the length of a pattern
+_MAX_LINE = 2_000  # characters of a line
 _MAX_TERMS = 50  # SQLite bounds the depth of an expression
 
 # Possessive quantifiers: a hostile line can't cause backtracking.
@@ -44,12 +44,12 @@ _IS = {
     "campaign": "requests.endpoint = 'campaigns'",
 }
 
-_TITLE = r"requests.title LIKE ? ESCAPE '\'"
-_BODY = r"requests.text LIKE ? ESCAPE '\'"
-_LANGUAGE = " OR ".join([r"requests.langs LIKE ? ESCAPE '\'"] * 3)  # the column is like " de en "
+# The texts are stored case-folded, the languages like " de en ".
+_TEXTS = {"title": "instr(requests.title, ?)", "body": "instr(requests.text, ?)"}
+_LANGUAGE = " OR ".join(["instr(requests.langs, ?)"] * 3)
 _CAMPAIGN = (
     "EXISTS (SELECT 1 FROM campaigns WHERE campaigns.request = requests.id"
-    r" AND (campaigns.uuid = ? OR campaigns.name LIKE ? ESCAPE '\'))"
+    " AND (campaigns.uuid = ? OR instr(lower(campaigns.name), lower(?))))"
 )
 
 
@@ -80,7 +80,9 @@ def parse(line: str) -> Search:
     users: list[str] = []
     groups: dict[object, list[tuple[str, list[str | int]]]] = {}  # alternatives by subject
     for match in terms[:_MAX_TERMS]:
-        prefix, value = _split(match)
+        prefix, value = (match[1] or "").lower(), match[3]
+        if match[2] is not None:
+            value = re.sub(r'\\(["\\])', r"\1", match[2])
         if not value and (prefix == "" or prefix in _PREFIXES):
             partial = True
         elif prefix == "user":
@@ -97,22 +99,15 @@ def parse(line: str) -> Search:
     )
 
 
-def _split(match: re.Match[str]) -> tuple[str, str]:
-    """Return the prefix of a term in lower case, and its value."""
-    prefix, quoted, plain = match.groups()
-    return (prefix or "").lower(), plain if quoted is None else re.sub(r'\\(["\\])', r"\1", quoted)
-
-
 def _condition(prefix: str, value: str, term: re.Match[str]) -> tuple[object, str, list[str | int]]:
     """Return the subject of a term, its condition and the values; terms with the same subject are alternatives."""
-    low = value.lower()
-    if prefix in ("title", "body"):
-        return term, _TITLE if prefix == "title" else _BODY, [_like(value)]
+    low, folded = value.lower(), value.casefold()
+    if prefix in _TEXTS:
+        return term, _TEXTS[prefix], [folded]
     if prefix == "lang":
-        escaped = _escaped(folded(value))
-        return term, _LANGUAGE, [f"% {escaped} %", f"% {escaped}-%", rf"% {escaped}\_%"]
+        return term, _LANGUAGE, [f" {folded}{end}" for end in " -_"]
     if prefix == "campaign":
-        return term, _CAMPAIGN, [low, f"%{_escaped(value.replace(chr(0), chr(0xFFFD)))}%"]
+        return term, _CAMPAIGN, [low, value]
     if prefix == "is" and low in _IS:
         return "kind" if low in ("push", "campaign") else "fate", _IS[low], []
     if prefix == "status" and low == "none":
@@ -120,21 +115,5 @@ def _condition(prefix: str, value: str, term: re.Match[str]) -> tuple[object, st
     if prefix == "status" and (status := _STATUS.fullmatch(low)):
         first = int(status[1] or f"{status[2]}00")
         return "status", "requests.status BETWEEN ? AND ?", [first, first if status[1] else first + 99]
-    word = value if term[1] is None else f"{term[1]}:{value}"
-    return term, f"{_TITLE} OR {_BODY}", [_like(word)] * 2
-
-
-def folded(text: str) -> str:
-    """Return the text as compared: case-folded (LIKE alone folds only ASCII), and without NUL, which ends a LIKE.
-
-    The searched columns ``title`` and ``text`` are folded too.
-    """
-    return text.casefold().replace("\0", "\ufffd")
-
-
-def _like(text: str) -> str:
-    return f"%{_escaped(folded(text))}%"
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\%_])", r"\\\1", text)
+    word = folded if term[1] is None else f"{term[1]}:{value}".casefold()
+    return term, " OR ".join(_TEXTS.values()), [word] * 2

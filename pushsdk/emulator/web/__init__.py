@@ -8,18 +8,17 @@ from pathlib import PurePosixPath
 
 from aiohttp import web
 
-from pushsdk.emulator.guard import Guard, Refusal
+from pushsdk.emulator.guard import Guard, Refused
 from pushsdk.emulator.http_io import PRIVATE, refuse
-
-__all__ = ["Pages"]
+from pushsdk.emulator.web.guide import page
 
 _TYPES = {
     ".css": "text/css",
     ".html": "text/html",
     ".js": "text/javascript",
+    ".png": "image/png",
     ".svg": "image/svg+xml",
 }
-_NO_FILE = Refusal(404, "no such page; the inbox is at /")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'{images}; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
@@ -34,7 +33,10 @@ _HEADERS = {
 
 
 class Pages:
-    """Serves ``/`` and its files. With ``?images=1`` the page may load pictures from other sites."""
+    """Serves ``/``, its files, and the guide under ``/docs``.
+
+    With ``?images=1`` the page may load pictures from other sites.
+    """
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -43,8 +45,9 @@ class Pages:
     def _files(self) -> dict[str, tuple[bytes, str]]:
         """Content and type of each file by name. No path of a request ever reaches the file system."""
         return {
-            file.name: (file.read_bytes(), _TYPES[suffix])
-            for file in files(__name__).iterdir()
+            f"{folder}{file.name}": (file.read_bytes(), _TYPES[suffix])
+            for folder, package in (("", __name__), ("docs/", "pushsdk.docs"))
+            for file in files(package).iterdir()
             if (suffix := PurePosixPath(file.name).suffix) in _TYPES
         }
 
@@ -53,10 +56,15 @@ class Pages:
         if request.method not in {"GET", "HEAD"}:
             return None
         name = request.path.removeprefix("/") or "index.html"
-        refusal = self._guard.foreign(request.headers) or (None if name in self._files else _NO_FILE)
-        if refusal is not None:
-            return refuse(Refusal(refusal.status, refusal.error, PRIVATE))
-        body, kind = self._files[name]
+        section, _, topic = name.partition("/")
+        guide_page = page(topic or "index") if section == "docs" else None
+        try:
+            self._guard.check_origin(request.headers)
+            if not (name in self._files or guide_page):
+                raise Refused(404, "no such page; the inbox is at /")
+        except Refused as refused:
+            return refuse(refused, PRIVATE)
+        body, kind = (guide_page.encode(), "text/html") if guide_page else self._files[name]
         images = " https: http:" if request.query.get("images") == "1" else ""
         headers = {**_HEADERS, "Content-Security-Policy": _POLICY.format(images=images)}
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)

@@ -37,7 +37,10 @@ export function setToken(token) {
   }
 }
 
-/** The public name of the chosen inbox, never a key. */
+/** The name of all inboxes together; only requests can be read by it. */
+export const ALL = "*";
+
+/** The public name of the chosen inbox, never a key; or `ALL`. */
 export const inbox = () => session.inbox;
 export function setInbox(name) {
   session.inbox = name;
@@ -47,11 +50,10 @@ export function headers() {
   return session.token ? { Authorization: `Bearer ${session.token}` } : {};
 }
 
-/** The address of a route; parameters that are null or "" are omitted. */
+/** The address of a route for the chosen inbox or the one in `query`; parameters that are null or "" are omitted. */
 export function address(path, query = {}) {
   const parameters = new URLSearchParams();
-  if (session.inbox) parameters.set("inbox", session.inbox);
-  for (const [name, value] of Object.entries(query)) {
+  for (const [name, value] of Object.entries({ inbox: session.inbox, ...query })) {
     if (value !== null && value !== undefined && value !== "") parameters.set(name, String(value));
   }
   const text = parameters.toString();
@@ -62,16 +64,18 @@ export function address(path, query = {}) {
  * Call a route.
  * @param {string} method
  * @param {string} path
- * @param {{query?: object, body?: unknown, signal?: AbortSignal}} [options]
+ * @param {{query?: object, body?: unknown, text?: string, key?: string, signal?: AbortSignal}} [options] `text` is a
+ *   body that is JSON already, `key` an Api-Key in place of an inbox
  */
-export async function call(method, path, { query, body, signal } = {}) {
+export async function call(method, path, { query, body, text: json, key, signal } = {}) {
   const sent = { ...headers(), Accept: "application/json" };
+  if (key) sent["Api-Key"] = key;
   // Even without a body: the server requires JSON, which a form of another site can't send.
   if (method !== "GET") sent["Content-Type"] = "application/json";
   const response = await fetch(address(path, query), {
     method,
     headers: sent,
-    body: body === undefined ? undefined : JSON.stringify(body),
+    body: json ?? (body === undefined ? undefined : JSON.stringify(body)),
     signal,
     cache: "no-store",
     credentials: "omit",
@@ -92,5 +96,24 @@ export async function call(method, path, { query, body, signal } = {}) {
 }
 
 export const get = (path, query, signal) => call("GET", path, { query, signal });
+
+/**
+ * Send a request to the service through the page's own route, which needs no Api-Key of the inbox.
+ * @param {string} text the body
+ * @param {{inbox?: string, key?: string, endpoint: string}} to an inbox by name, or by the key of one that is not there yet
+ * @returns {Promise<{id: number, status: number | null, accepted: boolean, body: string}>}
+ */
+export const send = (text, { inbox, key, endpoint }) => call("POST", "/requests", { query: { inbox, endpoint }, key: inbox ? null : key, text });
+
+/** Save the requests of a search as a file of JSON lines. */
+export async function download(search, name) {
+  const response = await fetch(address("/export", { search }), { headers: headers(), cache: "no-store", credentials: "omit" });
+  if (!response.ok) throw new ApiError(response.status, `the server answered ${response.status}`);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
 
 export const part = (text) => encodeURIComponent(text);

@@ -1,23 +1,24 @@
-// The chosen push: its head with the stamp, the phones on their stage, the inspector beside them.
+// The chosen push: its head with the stamp and the advice, the phones on their stage, the inspector beside them.
 
-import { call, get } from "./api.js";
-import { bdi, clipped, confirmed, copy, fill, h, simulated, toast } from "./dom.js";
-import { FATES, clock, direction, fate, languageName, plural } from "./format.js";
+import { advice } from "./advice.js";
+import { call, get, send } from "./api.js";
+import { bdi, clipped, confirmed, copy, fill, h, toast } from "./dom.js";
+import { FATES, clock, direction, fate, plural } from "./format.js";
 import { icon } from "./icons.js";
 import { inspector } from "./inspector.js";
-import { hostOf, imagesOn, link } from "./links.js";
-import { badge, enabled, readMessage, target, text, textOf, texts } from "./message.js";
-import { phone, unsent } from "./phones.js";
+import { isObject, readMessage, textOf, texts } from "./message.js";
+import { unsent } from "./phones.js";
 import { names, rendered } from "./placeholders.js";
-import { segmented } from "./widgets.js";
+import { Stage } from "./stage.js";
+
+const LONGEST = 200_000; // characters of a request that can be edited
 
 export class Detail {
-  /** @param {{back: () => void, deleted: (id: number) => void}} events */
+  /** @param {{back: () => void, deleted: (id: number) => void, sent: (id: number) => void, edit: (id: number) => void}} events */
   constructor(events) {
     this.events = events;
-    this.expanded = false; // kept for the next push, like the language
-    this.language = null;
-    this.tab = "overview";
+    this.tab = "overview"; // kept for the next push
+    this.stage = new Stage(() => this.drawHead());
     this.root = h("section", { class: "detail", "aria-label": "Chosen push" });
     this.id = null;
   }
@@ -57,64 +58,36 @@ export class Detail {
     this.request = request;
     this.message = readMessage(request.body);
     this.values = initialValues(request, this.message);
-    const { languages } = this.message;
-    if (!languages.includes(this.language)) this.language = languages.find((one) => /^en\b/.test(one)) ?? languages[0] ?? "en";
     this.root.classList.remove("waiting");
     this.head = h("header", { class: "detail-head" });
-    this.stage = h("div", { class: "stage-screens" });
     this.side = inspector({
       request,
       message: this.message,
       values: this.values,
       tab: this.tab,
       switched: (tab) => (this.tab = tab),
-      edited: () => this.redraw(),
+      edited: () => this.redraw(true),
     });
     fill(
       this.root,
       this.head,
-      h("div", { class: "detail-body" }, h("div", { class: "stage" }, this.toolbar(), this.stage), this.side),
+      h("div", { class: "detail-body" }, this.stage.root, this.side),
     );
-    const why = request.accepted ? unsent(this.message) : refused(request);
-    if (why) fill(this.stage.parentElement, why); // a push that reaches no phone is explained instead of drawn
     this.redraw(false);
   }
 
-  /** Draw the parts that depend on the language, the view and the values. */
-  redraw(still = true) {
-    this.stage.classList.toggle("still", still); // animate a new push only
+  /** Draw the parts that depend on the values; a push that reaches no phone is explained instead of drawn. */
+  redraw(still) {
+    const { request, message, values } = this;
+    this.stage.show(message, { values, time: request.time, instead: request.accepted ? unsent(message) : refused(request), still });
     this.drawHead();
-    if (!this.stage.isConnected) return;
-    const shown = { message: this.message, language: this.language, values: this.values, time: this.request.time };
-    const open = () => this.toggle();
-    const one = (platform) =>
-      h(
-        "figure",
-        { class: "device" },
-        phone(platform, shown, { expanded: this.expanded, open }),
-        h("figcaption", null, effects(this.message, platform, this.language)),
-      );
-    fill(this.stage, one("ios"), one("android"));
-  }
-
-  toggle() {
-    this.expanded = !this.expanded;
-    this.viewSwitch.choose(this.expanded ? "expanded" : "lock");
-    this.redraw();
-  }
-
-  nextLanguage() {
-    const { languages } = this.message;
-    if (languages.length < 2) return;
-    this.language = languages[(languages.indexOf(this.language) + 1) % languages.length];
-    this.languageSwitch.choose(this.language);
-    this.redraw();
   }
 
   drawHead() {
     const { request } = this;
     const kind = fate(request);
-    const title = rendered(textOf(this.message, "title", this.language), this.values);
+    const { language } = this.stage;
+    const title = rendered(textOf(this.message, "title", language), this.values);
     fill(
       this.head,
       this.backButton(),
@@ -127,8 +100,9 @@ export class Detail {
           `${request.endpoint === "campaigns" ? "Campaign" : "Push"} ${request.id} · ${clock(request.time)} · `,
           request.endpoint === "campaigns" ? h("a", { href: `#/campaigns/${request.campaign ?? ""}` }, "see its campaign") : plural(request.users, "user"),
         ),
-        h("h2", { dir: direction(this.language) }, title === "" ? h("span", { class: "quiet" }, "No title") : clipped(title, 140, "Title")),
+        h("h2", { dir: direction(language) }, title === "" ? h("span", { class: "quiet" }, "No title") : clipped(title, 140, "Title")),
         request.accepted && request.fault ? trouble(request) : null,
+        isObject(request.body) ? (advice(request.lint ?? []) ?? h("p", { class: "fine" }, icon("check"), "No advice")) : null,
       ),
       h("div", { class: `stamp ${kind}`, title: FATES[kind].says }, h("b", null, FATES[kind].word), h("span", null, request.status ?? "no status")),
       this.actions(),
@@ -137,22 +111,45 @@ export class Detail {
 
   actions() {
     const { request } = this;
-    const button = (label, name, act, extra = "") =>
-      h("button", { type: "button", class: `button ${extra}`, onclick: act, title: label, "aria-label": label }, icon(name), h("span", { class: "button-text" }, label));
+    const button = (label, name, act, extra = "", why = label) =>
+      h("button", { type: "button", class: `button ${extra}`, onclick: act, title: why, "aria-label": label, disabled: why !== label }, icon(name), h("span", { class: "button-text" }, label));
+    const copier = (name, source) =>
+      h("button", { type: "button", class: "button", onclick: () => copy(source, name), title: `Copy as ${name}`, "aria-label": `Copy as ${name}` }, icon("copy"), name);
+    const { sendable, editable } = whole(request);
     return h(
       "div",
       { class: "actions" },
-      request.curl ? button("Copy as curl", "copy", () => copy(request.curl, "curl")) : null,
-      request.python ? button("Copy as Python", "copy", () => copy(request.python, "Python")) : null,
+      button("Send again", "repeat", () => this.sendAgain(), "", sendable ? undefined : "The request is too large, or its bytes are no text"),
+      button("Edit and send", "pen", () => this.edit(), "", editable ? undefined : "The request is too large to be edited here"),
+      request.curl ? copier("curl", request.curl) : null,
+      request.python ? copier("Python", request.python) : null,
       button("Delete", "trash", () => this.remove(), "ghost"),
     );
+  }
+
+  /** Send the same bytes into the same inbox. */
+  async sendAgain() {
+    const { request } = this;
+    if (!whole(request).sendable) return;
+    try {
+      const result = await send(request.text, request);
+      const kind = fate(result);
+      toast(`Sent again: ${FATES[kind].word}, ${result.status ?? "no status"}`, kind === "accepted" ? "info" : "error");
+      this.events.sent(result.id);
+    } catch (error) {
+      toast(error.message, "error");
+    }
+  }
+
+  edit() {
+    if (whole(this.request).editable) this.events.edit(this.request.id);
   }
 
   async remove() {
     const { id } = this.request;
     if (!(await confirmed(`Delete request ${id} from this inbox? The counts per user stay.`, "Delete"))) return;
     try {
-      await call("DELETE", `/requests/${id}`);
+      await call("DELETE", `/requests/${id}`, { query: { inbox: this.request.inbox } });
       toast("Deleted");
       this.events.deleted(id);
     } catch (error) {
@@ -162,30 +159,6 @@ export class Detail {
 
   backButton() {
     return h("button", { type: "button", class: "icon-button back", "aria-label": "Back to the list", onclick: this.events.back }, icon("back"));
-  }
-
-  toolbar() {
-    const { languages } = this.message;
-    this.viewSwitch = segmented(
-      "View",
-      [["lock", "Lock screen"], ["expanded", "Expanded"]],
-      this.expanded ? "expanded" : "lock",
-      (view) => {
-        this.expanded = view === "expanded";
-        this.redraw();
-      },
-    );
-    this.languageSwitch = segmented(
-      "Language",
-      languages.map((language) => [language, language.slice(0, 24), languageName(language).slice(0, 60)]),
-      this.language,
-      (language) => {
-        this.language = language;
-        this.redraw();
-      },
-    );
-    const none = h("span", { class: "quiet" }, "no text in any language");
-    return h("div", { class: "stage-bar" }, languages.length ? this.languageSwitch.root : none, this.viewSwitch.root);
   }
 }
 
@@ -221,22 +194,8 @@ function initialValues(request, message) {
   return values;
 }
 
-/** The effects that a picture of a phone can't show: sound, badge, the target of a tap. */
-function effects(message, platform, language) {
-  const url = target(message, platform);
-  const sound = text(message, "soundFileName");
-  const count = badge(message);
-  const row = (name, ...content) => h("li", null, icon(name), h("span", null, content));
-  const picture = platform === "ios" ? text(message, "richMediaUrl") || text(message, "bigImageUrl") : text(message, "bigImageUrl") || text(message, "richMediaUrl");
-  return [
-    h("p", { class: "device-name" }, platform === "ios" ? "iPhone" : "Android", " ", simulated(), h("span", { class: "quiet", dir: "ltr" }, direction(language) === "rtl" ? "right to left" : "")),
-    !enabled(message, platform) ? null : h(
-      "ul",
-      { class: "effects" },
-      row("tap", "opens ", url ? link(url) : h("span", { class: "quiet" }, "the app")),
-      sound ? row("sound", bdi(sound.slice(0, 120), "mono")) : null,
-      count !== null ? row("bell", `badge ${count}`) : null,
-      picture && !imagesOn ? row("image", "image of ", bdi(hostOf(picture)), " not loaded") : null,
-    ),
-  ];
+/** Whether the page has the whole body: it is cut if it is large, and bytes that are no UTF-8 can't be shown. */
+function whole({ text, lint }) {
+  const sendable = !lint.some((one) => one.code === "large") && !text.includes("\ufffd");
+  return { sendable, editable: sendable && text.length <= LONGEST };
 }

@@ -32,7 +32,7 @@ function build(element, attributes, children) {
 
 // The last line of defense: other kinds of addresses never get into the page.
 function checked(name, value) {
-  if ((name === "href" || name === "src") && !/^(#|https?:|[\w-]+\.(svg|js|css)$|\?)/i.test(value)) {
+  if ((name === "href" || name === "src") && !/^(#|https?:|\/docs(\/[\w-]+)?$|[\w-]+\.(svg|js|css)$|\?)/i.test(value)) {
     throw new TypeError(`${name} must be an http(s) address`);
   }
   return value;

@@ -1,6 +1,7 @@
 // The help: keys, search terms, simulated behavior.
 
 import { dialog, h } from "./dom.js";
+import { guide } from "./links.js";
 
 const KEYS = [
   [["j", "↓"], "next push"],
@@ -9,7 +10,11 @@ const KEYS = [
   [["e"], "lock screen or expanded"],
   [["l"], "next language"],
   [["g"], "newest push"],
-  [["1", "2", "3", "4"], "pushes, campaigns, users, faults"],
+  [["c"], "compose a push"],
+  [["s"], "send the push again"],
+  [["x"], "edit the push and send it"],
+  [["Ctrl", "Enter"], "send what is composed"],
+  [["1", "2", "3", "4", "5"], "pushes, campaigns, users, faults, compose"],
   [["Enter", "Esc"], "leave the search, which stays"],
   [["Esc"], "close"],
   [["?"], "this help"],
@@ -31,6 +36,7 @@ export function help() {
   if (document.querySelector("dialog[open]")) return;
   dialog(
     "Help",
+    h("p", null, "The guide has all about the emulator and the SDK: ", guide("emulator", null, "open it"), "."),
     h("h3", null, "Keys"),
     pairs(KEYS, (keys) => keys.map((key) => h("kbd", null, key))),
     h("h3", null, "Search"),

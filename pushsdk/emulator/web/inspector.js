@@ -1,4 +1,4 @@
-// The details of the chosen push: advice, placeholders, facts, fields, users, code.
+// The details of the chosen push: placeholders, facts, fields, users, code.
 
 import { bdi, clipped, copy, h, simulated } from "./dom.js";
 import { fieldsTable } from "./fields.js";
@@ -36,23 +36,7 @@ export function inspector({ request, message, values, tab, switched, edited }) {
 
 function overview(request, message, values, edited) {
   if (!isObject(request.body)) return [h("p", { class: "hint" }, "The body holds no fields that can be shown here: see Raw.")];
-  return [advice(request.lint ?? []), placeholders(message, values, edited), arrival(request, message), taps(message), data(request, message)];
-}
-
-function advice(problems) {
-  if (!problems.length) return h("p", { class: "fine" }, icon("check"), "No advice: the message is well made.");
-  return h(
-    "section",
-    { class: "advice" },
-    h("h3", null, "Advice"),
-    h(
-      "ul",
-      null,
-      problems.map((problem) =>
-        h("li", null, icon("alert"), h("div", null, clipped(plain(problem.message), 300, "Advice"), h("p", { class: "quiet mono" }, bdi(`${plain(problem.path)} · ${plain(problem.code)}`)))),
-      ),
-    ),
-  );
+  return [placeholders(message, values, edited), arrival(request, message), taps(message), data(request, message)];
 }
 
 function placeholders(message, values, edited) {

@@ -2,7 +2,7 @@
 
 import { help } from "./help.js";
 
-const VIEWS = { 1: "pushes", 2: "campaigns", 3: "users", 4: "faults" };
+const VIEWS = { 1: "pushes", 2: "campaigns", 3: "users", 4: "faults", 5: "compose", c: "compose" };
 
 /** @param {object} app as in main */
 export function listen(app) {
@@ -18,7 +18,7 @@ export function listen(app) {
 function escape(event, app, typing) {
   if (typing) {
     typing.blur(); // the filter stays until the field is emptied
-  } else if (location.hash.split("/").length > 2) {
+  } else if (location.hash.split("/").length > 2 && app.view !== "compose") {
     app.go(`#/${app.view}`);
   }
   event.preventDefault();
@@ -35,8 +35,11 @@ function act(event, app) {
   else if (key === "j" || (key === "ArrowDown" && inList(event))) pushes.move(1);
   else if (key === "k" || (key === "ArrowUp" && inList(event))) pushes.move(-1);
   else if (key === "g") newest(app);
-  else if (key === "e" && pushes.detail.id !== null) pushes.detail.toggle();
-  else if (key === "l" && pushes.detail.id !== null) pushes.detail.nextLanguage();
+  else if (pushes.detail.id === null) return false;
+  else if (key === "e") pushes.detail.stage.toggle();
+  else if (key === "l") pushes.detail.stage.nextLanguage();
+  else if (key === "s" && !event.repeat) pushes.detail.sendAgain(); // a held key sends once
+  else if (key === "x") pushes.detail.edit();
   else return false;
   return true;
 }

@@ -32,6 +32,11 @@ export function link(text) {
   );
 }
 
+/** A link to a page of the guide, which opens beside this page. */
+export function guide(topic, attributes, ...content) {
+  return h("a", { href: topic ? `/docs/${topic}` : "/docs", target: "_blank", rel: "noopener noreferrer", ...attributes }, content);
+}
+
 /** The host that an image would come from. */
 export function hostOf(text) {
   const href = followable(text);

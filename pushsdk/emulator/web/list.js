@@ -12,10 +12,12 @@ export class List {
   /**
    * @param {import("./feed.js").Feed} feed
    * @param {(id: number) => void} choose
+   * @param {(row: object) => string | null} inboxOf the label of a row's inbox, if the list has several
    */
-  constructor(feed, choose) {
+  constructor(feed, choose, inboxOf) {
     this.feed = feed;
     this.choose = choose;
+    this.inboxOf = inboxOf;
     this.chosen = null;
     this.unseen = 0; // rows added above while the list was scrolled
     this.frame = 0;
@@ -125,6 +127,13 @@ export class List {
     this.draw();
   }
 
+  /** Draw the rows anew, with other names of inboxes. */
+  rename() {
+    for (const element of this.drawn.values()) element.remove();
+    this.drawn.clear();
+    this.draw();
+  }
+
   /** Remove all rows, before those of another inbox or search. */
   clear() {
     for (const element of this.drawn.values()) element.remove();
@@ -139,6 +148,7 @@ export class List {
     const lit = this.fresh.delete(row.id) ? " fresh" : "";
     const [language, title] = firstText(row.title);
     const [, body] = firstText(row.body, language);
+    const from = this.inboxOf(row);
     return h(
       "div",
       { class: `push-row ${kind}${lit}`, role: "option", id: `row-${row.id}`, "data-id": row.id, "aria-selected": "false" },
@@ -148,7 +158,7 @@ export class List {
         { class: "row-main", dir: "ltr" },
         line("row-title", title, "no title"),
         line("row-body", body, row.error ?? "no text"),
-        h("span", { class: "row-meta" }, audience(row), chips(row)),
+        h("span", { class: "row-meta" }, from === null ? null : h("span", { class: "tag from", title: "Inbox" }, icon("inbox"), bdi(from.slice(0, 60))), audience(row), chips(row, from === null ? 4 : 2)),
       ),
       h("span", { class: "row-side" }, h("time", null, clock(row.time)), state(row, kind)),
     );
@@ -175,12 +185,12 @@ function audience(row) {
   return h("span", { class: "to" }, icon("users"), row.first_user ? bdi(row.first_user.slice(0, 60)) : null, rest);
 }
 
-function chips(row) {
+function chips(row, most) {
   const languages = row.languages ?? [];
   return [
-    languages.slice(0, 4).map((language) => h("span", { class: "tag" }, bdi(language.slice(0, 12)))),
+    languages.slice(0, most).map((language) => h("span", { class: "tag" }, bdi(language.slice(0, 12)))),
     row.accepted && !row.platforms.length ? h("span", { class: "tag" }, "no platform") : null,
-    languages.length > 4 ? h("span", { class: "tag" }, `+${languages.length - 4}`) : null,
+    languages.length > most ? h("span", { class: "tag" }, `+${languages.length - most}`) : null,
     row.fault ? h("span", { class: "tag fault", title: "A fault rule acted" }, icon("bolt"), bdi(row.fault.slice(0, 40))) : null,
   ];
 }

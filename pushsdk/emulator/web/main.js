@@ -1,17 +1,20 @@
 // The start of the page: wires the parts, follows the address, the keys and the stream.
 
-import { address, call, get, headers, inbox, setInbox, setToken } from "./api.js";
+import { ALL, address, call, get, headers, inbox, setInbox, setToken } from "./api.js";
 import { Campaigns } from "./campaigns.js";
+import { Compose } from "./compose.js";
+import { readService, service } from "./connect.js";
 import { dialog, fill, h, toast } from "./dom.js";
 import { Faults } from "./faults.js";
 import { listen } from "./keys.js";
-import { Notices } from "./notices.js";
+import { Choice } from "./choice.js";
+import { Elsewhere } from "./elsewhere.js";
 import { Pushes } from "./pushes.js";
+import { Refused } from "./refused.js";
 import { follow } from "./stream.js";
 import { Frames, later } from "./timing.js";
 import { Top } from "./top.js";
 import { Users } from "./users.js";
-import { showUnmatched } from "./welcome.js";
 
 const LOOK = 1500; // ms between two requests for all inboxes; shorter while there is none
 const LOOK_EMPTY = 600;
@@ -20,13 +23,14 @@ class App {
   constructor() {
     this.main = document.getElementById("main");
     this.list = [];
-    this.unmatched = [];
-    this.notices = new Notices((name) => this.choose(name).then(() => this.go("#/pushes")));
-    this.top = new Top({ chose: (name) => this.choose(name), opened: () => this.look(), named: () => this.rename() });
-    this.views = { pushes: new Pushes(this), campaigns: new Campaigns(this), users: new Users(this), faults: new Faults(this) };
+    this.refused = new Refused();
+    this.elsewhere = new Elsewhere((name) => this.choose(name).then(() => this.go("#/pushes")));
+    this.top = new Top({ chose: (name) => this.choose(name), opened: () => this.look(), named: () => this.rename(), badge: this.elsewhere.root });
+    this.views = { pushes: new Pushes(this), compose: new Compose(this), campaigns: new Campaigns(this), users: new Users(this), faults: new Faults(this) };
+    this.choice = new Choice((name) => this.choose(name));
     this.frames = new Frames({ requests: (rows, count) => this.arrived(rows, count), other: (event, data) => this.happened(event, data) });
-    this.refresh = later(500, () => this.views[this.view]?.refresh?.());
-    fill(this.main, Object.values(this.views).map((view) => view.root));
+    this.refresh = later(500, () => this.choice.root.hidden && this.views[this.view]?.refresh?.());
+    fill(this.main, this.choice.root, Object.values(this.views).map((view) => view.root));
     addEventListener("hashchange", () => this.route());
     listen(this);
     this.route();
@@ -35,7 +39,12 @@ class App {
 
   /** The number of requests of the chosen inbox, if known. */
   total() {
-    return this.list.find((one) => one.inbox === inbox())?.requests ?? 0;
+    return this.list.reduce((sum, one) => sum + (inbox() === ALL || one.inbox === inbox() ? one.requests : 0), 0);
+  }
+
+  /** The name of an inbox for people. */
+  label(name) {
+    return this.list.find((one) => one.inbox === name)?.label ?? "Inbox";
   }
 
   go(hash) {
@@ -46,9 +55,14 @@ class App {
   route() {
     const [, key, id] = /^#\/(\w+)(?:\/(.*))?$/.exec(location.hash) ?? [];
     this.view = Object.hasOwn(this.views, key) ? key : "pushes";
-    for (const [name, view] of Object.entries(this.views)) view.root.hidden = name !== this.view;
+    // Only requests can be shown over all inboxes; a link from a request leads into its inbox.
+    const needsOne = inbox() === ALL && ["campaigns", "users", "faults"].includes(this.view);
+    const from = this.views.pushes.detail.request?.inbox;
+    if (needsOne && id && from) return this.choose(from, location.hash);
+    for (const [name, view] of Object.entries(this.views)) view.root.hidden = needsOne || name !== this.view;
+    this.choice.show(needsOne ? this.view : null, this.list);
     this.top.view(this.view);
-    this.views[this.view].show(id ? decoded(id) : undefined);
+    if (!needsOne) this.views[this.view].show(id ? decoded(id) : undefined);
   }
 
   async start() {
@@ -62,29 +76,36 @@ class App {
 
   /** Load the inboxes; choose one if none is chosen. */
   async look(wanted) {
+    let refused;
     try {
-      [this.list, this.unmatched] = await Promise.all([get("/inboxes"), get("/unmatched")]);
+      [this.list, refused] = await Promise.all([get("/inboxes"), get("/unmatched"), service.inbox ? null : readService()]);
     } catch (error) {
       if (error.status === 401 || error.status === 403) this.askToken(error.message);
       else this.top.connection("reconnecting");
       return;
     }
-    const known = (name) => this.list.some((one) => one.inbox === name);
+    const known = (name) => this.list.some((one) => one.inbox === name || name === ALL);
     if (inbox() && !known(inbox())) this.lost();
     if (!inbox() && this.list.length) await this.choose(known(wanted) ? wanted : this.list[0].inbox);
     else if (!inbox()) this.firstTime();
-    showUnmatched(this.unmatched);
+    this.refused.show(refused);
     this.paint();
+    const { pushes } = this.views;
+    if (inbox() === ALL && this.total() < pushes.feed.count && !pushes.search) pushes.freshen(); // some were deleted
   }
 
   paint() {
     this.top.inboxes(this.list, inbox());
-    this.notices.show(this.list, inbox(), this.total() ? this.unmatched : []); // the empty page shows them itself
+    this.elsewhere.show(this.list, inbox(), this.refused.unseen);
+    const names = JSON.stringify(this.list.map((one) => [one.inbox, one.label]).sort());
+    if (inbox() === ALL && names !== this.names) this.views.pushes.list.rename();
+    this.names = names;
   }
 
   /** Restart the page: a restarted emulator may not have the chosen inbox. */
   lost() {
     setInbox(null);
+    service.inbox = "";
     this.close?.();
     this.waiting = false;
     this.views.pushes.clear();
@@ -98,7 +119,8 @@ class App {
     this.views.pushes.changed(0);
   }
 
-  async choose(name) {
+  /** @param {string} name @param {string | null} [hash] the page to stay on, in place of the view of the inbox */
+  async choose(name, hash = null) {
     setInbox(name);
     store(name);
     this.close?.();
@@ -106,7 +128,7 @@ class App {
     this.paint();
     const { pushes } = this.views;
     pushes.detail.empty();
-    if (/^#\/(pushes|users|campaigns)\/./.test(location.hash) && this.chosenBefore) this.go(`#/${this.view}`);
+    if (hash === null && /^#\/(pushes|users|campaigns)\/./.test(location.hash) && this.chosenBefore) this.go(`#/${this.view}`);
     this.chosenBefore = true;
     pushes.clear();
     this.connect();
@@ -153,7 +175,10 @@ class App {
     if (event === "reset" || (event === "hello" && !this.greeted)) pushes.reload().then(() => this.route());
     else if (event === "hello" || event === "resync") pushes.behind();
     else if (event === "deleted") this.deleted(data);
-    if (event === "hello") this.greeted = true;
+    if (event === "hello") {
+      this.greeted = true;
+      readService().catch(() => {}); // the key of a restarted emulator; the next look reports errors
+    }
     this.refresh();
   }
 

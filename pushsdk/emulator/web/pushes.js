@@ -1,6 +1,6 @@
 // The view of the pushes: search, live list, the chosen push.
 
-import { call, get, inbox } from "./api.js";
+import { ALL, call, download, get, inbox } from "./api.js";
 import { Detail } from "./detail.js";
 import { bdi, confirmed, fill, h, toast } from "./dom.js";
 import { Feed } from "./feed.js";
@@ -20,13 +20,18 @@ const TERMS = [
 ];
 
 export class Pushes {
-  /** @param {{total: () => number, go: (hash: string) => void}} app */
+  /** @param {{total: () => number, go: (hash: string) => void, label: (inbox: string) => string, refused: import("./refused.js").Refused}} app */
   constructor(app) {
     this.app = app;
     this.search = "";
-    this.detail = new Detail({ back: () => app.go("#/pushes"), deleted: (id) => this.gone(id) });
+    this.detail = new Detail({
+      back: () => app.go("#/pushes"),
+      deleted: (id) => this.gone(id),
+      sent: (id) => app.go(`#/pushes/${id}`),
+      edit: (id) => app.go(`#/compose/${id}`),
+    });
     this.feed = new Feed((query) => get("/requests", { ...query, search: this.search }), (shift) => this.changed(shift));
-    this.list = new List(this.feed, (id) => app.go(`#/pushes/${id}`));
+    this.list = new List(this.feed, (id) => app.go(`#/pushes/${id}`), (row) => (inbox() === ALL ? app.label(row.inbox) : null));
     this.list.failed = (error) => this.say(error.message);
     this.list.restart = () => this.reload();
     this.requery = later(250, () => this.newMatches());
@@ -66,8 +71,10 @@ export class Pushes {
         "div",
         { class: "list-head" },
         this.count,
+        (this.saving = h("button", { type: "button", class: "button small ghost", title: "Download as JSON lines", onclick: () => this.save() }, icon("download"), "Download")),
         (this.clearing = h("button", { type: "button", class: "button small ghost", onclick: () => this.removeAll() }, icon("trash"), "Delete all")),
       ),
+      this.app.refused.row,
       h("div", { class: "list-box" }, this.list.pill, this.list.root, this.blank),
     );
   }
@@ -123,8 +130,10 @@ export class Pushes {
   /** @param {string | undefined} id of the push to show; by default the newest if the page is wide */
   show(id) {
     const chosen = /^\d{1,15}$/.test(id) ? Number(id) : null;
-    this.root.classList.toggle("chosen", chosen !== null);
+    this.root.classList.toggle("chosen", chosen !== null || id === "refused");
     this.list.select(chosen);
+    this.app.refused.close();
+    if (id === "refused") return this.detail.empty(this.app.refused.open(this.detail.backButton()));
     if (!inbox()) return; // called again once there is one
     if (chosen !== null && chosen !== this.detail.id) this.detail.show(chosen);
     if (chosen === null) this.suggest();
@@ -147,6 +156,8 @@ export class Pushes {
   changed(shift) {
     this.list.changed(shift);
     this.blank.hidden = this.feed.count > 0;
+    this.saving.disabled = !this.feed.count;
+    this.clearing.hidden = inbox() === ALL;
     this.clearing.disabled = !this.feed.count;
     this.root.classList.toggle("empty", !this.feed.count && !this.search);
     if (!this.feed.count) fill(this.blank, this.search ? h("p", null, "Nothing matches.") : waiting());
@@ -189,6 +200,15 @@ export class Pushes {
     if (this.detail.id === id) {
       this.detail.empty();
       this.app.go(next === null || !wide() ? "#/pushes" : `#/pushes/${next}`);
+    }
+  }
+
+  async save() {
+    try {
+      await download(this.search, `${inbox() === ALL ? "all inboxes" : this.app.label(inbox()).replace(/[^\w .-]/g, "_")}.jsonl`);
+      toast("Downloaded as JSON lines");
+    } catch (error) {
+      toast(error.message, "error");
     }
   }
 

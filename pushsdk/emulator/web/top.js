@@ -1,25 +1,28 @@
 // The bar at the top: views, inbox, connection, images, theme, help.
 
+import { ALL } from "./api.js";
+import { showConnect } from "./connect.js";
 import { fill, h } from "./dom.js";
 import { number } from "./format.js";
 import { help } from "./help.js";
 import { icon } from "./icons.js";
-import { imagesOn, switchImages } from "./links.js";
+import { guide, imagesOn, switchImages } from "./links.js";
 
 const VIEWS = [
   ["pushes", "Pushes", "inbox"],
   ["campaigns", "Campaigns", "megaphone"],
   ["users", "Users", "users"],
   ["faults", "Faults", "bolt"],
+  ["compose", "Compose", "pen"],
 ];
 
 export class Top {
-  /** @param {{chose: (inbox: string) => void, opened: () => void, named: () => void}} events */
+  /** @param {{chose: (inbox: string) => void, opened: () => void, named: () => void, badge: Node}} events */
   constructor(events) {
     this.select = h("select", { class: "inbox-select", "aria-label": "Inbox", onchange: () => events.chose(this.select.value) });
     this.select.addEventListener("pointerdown", events.opened);
     this.rename = h("button", { type: "button", class: "icon-button", "aria-label": "Name this inbox", title: "Name this inbox", disabled: true, onclick: events.named }, icon("pen"));
-    this.links = VIEWS.map(([key, name, symbol]) => h("a", { href: `#/${key}`, "data-view": key }, icon(symbol), h("span", null, name)));
+    this.links = VIEWS.map(([key, name, symbol]) => h("a", { href: `#/${key}`, "data-view": key, title: name }, icon(symbol), h("span", null, name)));
     this.state = h("p", { class: "connection", role: "status" });
     this.images = h(
       "button",
@@ -36,9 +39,9 @@ export class Top {
         h("a", { href: "#/pushes" }, h("img", { src: "icon.svg", alt: "", width: "28", height: "28" }), h("span", null, h("b", null, "pushsdk "), h("small", null, "emulator"))),
       ),
       h("nav", { class: "views", "aria-label": "Views" }, this.links),
-      h("div", { class: "inbox-box" }, h("span", { class: "inbox-label", "aria-hidden": "true" }, "Inbox"), this.select, this.rename),
+      h("div", { class: "inbox-box" }, h("span", { class: "inbox-label", "aria-hidden": "true" }, "Inbox"), this.select, this.rename, events.badge),
       this.state,
-      h("div", { class: "tools" }, this.images, this.theme, h("button", { type: "button", class: "icon-button", "aria-label": "Help", title: "Help (?)", onclick: help }, icon("help"))),
+      h("div", { class: "tools" }, this.images, tool("key", "Connect", showConnect), guide("", { class: "icon-button guide", "aria-label": "Guide", title: "Guide" }, icon("book")), this.theme, tool("help", "Help", help)),
     );
     this.connection("connecting");
     this.paint();
@@ -65,10 +68,11 @@ export class Top {
     fill(
       this.select,
       list.length ? null : h("option", { value: "" }, "none yet"),
+      list.length > 1 || chosen === ALL ? h("option", { value: ALL, selected: chosen === ALL }, `All inboxes · ${number(list.reduce((sum, one) => sum + one.requests, 0))}`) : null,
       list.map((one) => h("option", { value: one.inbox, selected: one.inbox === chosen }, `${one.label} · ${number(one.requests)}`)),
     );
     this.select.disabled = list.length === 0;
-    this.rename.disabled = list.length === 0;
+    this.rename.disabled = list.length === 0 || chosen === ALL;
   }
 
   turn() {
@@ -89,6 +93,8 @@ export class Top {
     fill(this.theme, icon(isDark() ? "sun" : "moon"));
   }
 }
+
+const tool = (name, label, act) => h("button", { type: "button", class: "icon-button", "aria-label": label, title: label, onclick: act }, icon(name));
 
 function isDark() {
   const chosen = document.documentElement.dataset.theme;

@@ -20,8 +20,8 @@ async def violations(page: Any) -> list[str]:
             raise
         pytest.skip("axe is not installed: pip install axe-playwright-python")
     await page.locator(".detail.waiting").wait_for(state="detached")  # pale until the push is loaded
-    found = (await Axe().run(page, options={"runOnly": RULES})).response["violations"]
-    return [f"{one['id']}: {[node['target'] for node in one['nodes'][:3]]}" for one in found]
+    rows = (await Axe().run(page, options={"runOnly": RULES})).response["violations"]
+    return [f"{one['id']}: {[node['target'] for node in one['nodes'][:3]]}" for one in rows]
 
 
 async def filled(desk: Any) -> None:
@@ -58,15 +58,16 @@ async def test_axe_finds_nothing_on_any_view(desk: Any, dark: bool, width: int) 
         ("users", ".users a"),
         ("users/u-1", ".tray .card"),
         ("faults", ".rule"),
+        ("pushes/refused", ".refused-list li"),
+        ("pushes/5", ".detail-head .advice"),
     ):
         await page.evaluate(f"location.hash = '#/{view}'")
         await page.locator(f".view:not([hidden]) {ready}").first.wait_for(state="attached")
         assert await violations(page) == [], view
-    await page.get_by_role("button", name="1 request reached no inbox").click()
-    assert await violations(page) == []
-    await page.get_by_role("button", name="Close").click()
-    await page.get_by_role("button", name="Help").click()
-    assert await violations(page) == []
+    for name in ("Help", "Connect"):
+        await page.get_by_role("button", name=name).click()
+        assert await violations(page) == [], name
+        await page.get_by_role("button", name="Close").click()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -74,3 +75,54 @@ async def test_axe_finds_nothing_on_an_empty_inbox(desk: Any, dark: bool) -> Non
     page = await desk.page(dark=dark)
     await page.get_by_role("heading", name="Send a push").wait_for()
     assert await violations(page) == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 1100, 400])
+async def test_axe_finds_nothing_on_the_composer(desk: Any, dark: bool, width: int) -> None:
+    await filled(desk)
+    page = await desk.page("/#/compose/1", dark=dark, width=width)
+    checks = page.get_by_role("status", name="Checks")
+    await checks.locator(".fine").wait_for()
+    for section in ("Tap and buttons", "Pictures", "How it arrives", "Data"):
+        await page.locator("summary").get_by_text(section).click()
+    await page.get_by_role("group", name="Android buttons").get_by_role("button", name="Add").click()
+    await checks.locator(".advice").wait_for()
+    assert await violations(page) == []
+    await page.get_by_role("button", name="Send", exact=False).last.click()
+    await page.get_by_role("status", name="Result").locator(".stamp").wait_for()
+    assert await violations(page) == []
+    await page.get_by_role("textbox", name="JSON", exact=True).fill("{")
+    await checks.get_by_text("· json").wait_for()
+    assert await violations(page) == []
+    await page.get_by_role("button", name="Campaign", exact=True).click()
+    await page.get_by_label("Segment query").wait_for()
+    assert await violations(page) == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_axe_finds_nothing_on_all_inboxes(desk: Any, dark: bool) -> None:
+    await filled(desk)
+    await desk.send({"userIds": ["u"], "message": {"title": {"en": "Theirs"}}}, api_key="another")
+    page = await desk.page(dark=dark)
+    await page.get_by_label("Inbox", exact=True).select_option("*")
+    await page.get_by_role("option", name="Theirs").wait_for()
+    await page.get_by_role("button", name="1 request reached no inbox").wait_for()
+    assert await violations(page) == []
+    await page.keyboard.press("3")
+    await page.get_by_role("heading", name="Users belong to an inbox").wait_for()
+    assert await violations(page) == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 400])
+async def test_axe_finds_nothing_on_the_guide(open_desk: Any, dark: bool, width: int) -> None:
+    desk = await open_desk()
+    context = await desk.browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
+    )
+    page = await context.new_page()
+    for topic in ("", "/emulator", "/errors"):
+        await page.goto(f"{desk.origin}/docs{topic}")
+        assert await violations(page) == [], topic
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width

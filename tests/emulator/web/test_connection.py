@@ -143,20 +143,20 @@ async def test_a_hundred_thousand_pushes_are_scrolled_through(open_desk: Any, tm
     desk = await open_desk(store=tmp_path / "many.db", api_key="the-key")
     page = await desk.page()
     await page.locator(".list-count").get_by_text("100,000 pushes").wait_for()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     rows = page.locator(".rows")
     for share in (0.5, 0.9, 1.0, 0.25, 0.0):
         await rows.evaluate("(rows, share) => { rows.scrollTop = share * rows.scrollHeight }", share)
         index = round(share * MANY)
-        seen = f"""() => [...document.querySelectorAll('.push-row')].some(row => {{
+        script = f"""() => [...document.querySelectorAll('.push-row')].some(row => {{
             const number = Number(/\\d+/.exec(row.querySelector('.row-title').textContent)[0]);
             return Math.abs({MANY} - {index} - number) < 40;
         }})"""
-        await page.wait_for_function(seen)
+        await page.wait_for_function(script)
         assert await page.locator(".push-row").count() < 60
     await page.get_by_role("option", name="Push number 99999").wait_for()
-    assert sum("/requests?" in url for url in asked) < 40  # the page jumps, without loading all rows in between
+    assert sum("/requests?" in url for url in urls) < 40  # the page jumps, without loading all rows in between
     await page.get_by_role("searchbox", name="Search pushes").fill("number 77777")
     await page.get_by_role("option", name="Push number 77777").wait_for()
     assert desk.complaints == []

@@ -1,4 +1,4 @@
-"""Every field of the interface makes a visible difference on the page, or is listed there; the table says where.
+"""Every field of the interface makes a visible difference on the page, or is listed there; see the table.
 
 It names every field of every model, so a field that is new fails here until it has its place.
 """
@@ -36,9 +36,9 @@ class Place(NamedTuple):
     where: Sequence[str]
 
 
-def place(value: Any, *where: str) -> Place:
+def place(value: Any, *location: str) -> Place:
     """A field without a place is only in the table of all fields."""
-    return Place(value, where)
+    return Place(value, location)
 
 
 URL = "https://example.com/an-address"
@@ -172,9 +172,9 @@ def fields_of(model: type) -> set[str]:
 def leaves(value: Any) -> list[str]:
     """Return the texts of a value, as the page shows them."""
     if isinstance(value, Mapping):
-        return [word for each in value.values() for word in leaves(each)]
+        return [word for part in value.values() for word in leaves(part)]
     if isinstance(value, list):
-        return [word for each in value for word in leaves(each)]
+        return [word for part in value for word in leaves(part)]
     return [str(value).lower() if isinstance(value, bool) else str(value)]
 
 
@@ -196,8 +196,8 @@ async def open_push(page: Any, number: int) -> None:
 
 
 async def test_every_field_of_a_push_makes_the_difference_that_the_table_states(desk: Any) -> None:
-    asked = [(model, name) for model in PLACES if model in IN_A_PUSH for name in PLACES[model]]
-    asked.append((CampaignRequest, "message"))
+    fields = [(model, name) for model in PLACES if model in IN_A_PUSH for name in PLACES[model]]
+    fields.append((CampaignRequest, "message"))
     numbers: dict[str, int] = {}  # of requests, each sent once
 
     async def sent(model: type, one: Mapping[str, Any]) -> int:
@@ -208,37 +208,37 @@ async def test_every_field_of_a_push_makes_the_difference_that_the_table_states(
         return numbers[repr(body)]
 
     pairs = []
-    for model, name in asked:
+    for model, name in fields:
         beside = {key: value for key, value in BESIDE.get(model, {}).items() if key != name}
         pairs.append((await sent(model, beside), await sent(model, beside | {name: PLACES[model][name].value})))
     page = await desk.page(width=900, height=100)  # little to paint
     await page.locator(".push-row").first.wait_for()
-    seen: dict[int, dict[str, Any]] = {}
+    places: dict[int, dict[str, Any]] = {}
     for number in numbers.values():
         await open_push(page, number)
-        seen[number] = await page.evaluate(SEEN, [LOCK, UNDER, USERS, OVERVIEW])
+        places[number] = await page.evaluate(SEEN, [LOCK, UNDER, USERS, OVERVIEW])
         await page.keyboard.press("e")
-        seen[number] |= await page.evaluate(SEEN, [EXPANDED])
+        places[number] |= await page.evaluate(SEEN, [EXPANDED])
         await page.keyboard.press("e")
-    for (model, name), (without, there) in zip(asked, pairs, strict=True):
-        changed = {where for where in seen[there] if seen[there][where] != seen[without][where]}
+    for (model, name), (without, second) in zip(fields, pairs, strict=True):
+        changed = {place for place in places[second] if places[second][place] != places[without][place]}
         assert changed == set(PLACES[model][name].where), f"{model.__name__}.{name}"
 
 
 async def test_every_field_of_a_campaign_is_on_its_page(desk: Any) -> None:
-    asked = [
+    fields = [
         (model, name) for model in (CampaignRequest, Segment, Schedule) for name in PLACES[model] if name != "message"
     ]
-    for model, name in asked:
+    for model, name in fields:
         assert await desk.send(WHOLE[model]({name: PLACES[model][name].value}), path="/v1/campaigns") == 200
     page = await desk.page("/#/campaigns")
-    for (model, name), campaign in zip(asked, desk.emulator.campaigns, strict=True):
+    for (model, name), campaign in zip(fields, desk.emulator.campaigns, strict=True):
         await page.evaluate(f"location.hash = '#/campaigns/{campaign.uuid}'")
         detail = page.locator(".view:not([hidden]) .detail")
         await detail.locator(".eyebrow").get_by_text(campaign.uuid).wait_for()  # the only field of section 2.4
-        shown = await detail.inner_text()
-        assert [word for word in leaves(PLACES[model][name].value) if word not in shown] == [], name
-        assert ("no query" not in shown) == (name in ("segment", "query"))
+        text = await detail.inner_text()
+        assert [word for word in leaves(PLACES[model][name].value) if word not in text] == [], name
+        assert ("no query" not in text) == (name in ("segment", "query"))
 
 
 async def test_every_field_is_in_the_table_of_all_fields_with_its_value(desk: Any) -> None:

@@ -95,8 +95,10 @@ def message(payload: str) -> dict[str, Any]:
 async def harmless(desk: Any, page: Any) -> None:
     """Assert that no payload ran or became markup, and that only http(s) links lead away."""
     assert await page.evaluate("window.hit") is None
-    made = "script:not([src]), iframe, object, embed, base, form[action], style, img:not([src='icon.svg']), [onerror]"
-    assert await page.locator(made).count() == 0
+    selector = (
+        "script:not([src]), iframe, object, embed, base, form[action], style, img:not([src='icon.svg']), [onerror]"
+    )
+    assert await page.locator(selector).count() == 0
     links = await page.locator("a").evaluate_all("all => all.map(one => [one.protocol, one.hash, one.rel, one.href])")
     for protocol, anchor, rel, href in links:
         assert protocol in ("http:", "https:"), href
@@ -210,10 +212,10 @@ async def test_remote_images_are_loaded_only_when_asked_for(open_desk: Any, path
     desk = await open_desk()
     await desk.push("Image", bigImageUrl="https://images.example/big.png")
     page = await desk.page()
-    asked: list[str] = []
+    urls: list[str] = []
 
     async def answer(route: Any) -> None:
-        asked.append(urlsplit(route.request.url).netloc)
+        urls.append(urlsplit(route.request.url).netloc)
         await route.fulfill(status=200, content_type="image/svg+xml", body="<svg xmlns='http://www.w3.org/2000/svg'/>")
 
     await page.route("https://images.example/**", answer)
@@ -221,10 +223,10 @@ async def test_remote_images_are_loaded_only_when_asked_for(open_desk: Any, path
         await page.get_by_role("switch", name="Remote images").click()
         await page.wait_for_url("**/?images=1*")
         await page.locator("img.thumb").first.wait_for()
-        assert set(asked) == {"images.example"}
+        assert set(urls) == {"images.example"}
     else:
         await page.locator(".no-picture").first.wait_for()
-        assert asked == []
+        assert urls == []
         assert desk.strangers == []
 
 

@@ -32,13 +32,13 @@ async def test_a_later_push_replaces_the_one_with_its_collapse_id_on_the_devices
     await desk.push("Fresh news", "u", collapseId="news")
     await desk.push("Other", "u", androidEnabled=False)
     page = await desk.page("/#/users/u")
-    shown = page.locator(".tray.ios:not(.ghosts) .card-title")
-    await shown.nth(1).wait_for()
-    assert await shown.all_inner_texts() == ["Other", "Fresh news"]
+    titles = page.locator(".tray.ios:not(.ghosts) .card-title")
+    await titles.nth(1).wait_for()
+    assert await titles.all_inner_texts() == ["Other", "Fresh news"]
     assert await page.locator(".tray.android:not(.ghosts) .card-title").all_inner_texts() == ["Fresh news"]
-    gone = page.locator(".ghosts.ios")
-    assert await gone.locator(".card-title").all_inner_texts() == ["Old news"]
-    await gone.get_by_text("replaced").wait_for()
+    ghosts = page.locator(".ghosts.ios")
+    assert await ghosts.locator(".card-title").all_inner_texts() == ["Old news"]
+    await ghosts.get_by_text("replaced").wait_for()
 
 
 async def test_an_expired_notification_leaves_the_devices(desk: Any) -> None:

@@ -15,22 +15,22 @@ from pushsdk import AsyncPushClient, PushClient, PushError
 
 __all__ = ["telling", "telling_sync"]
 
-JOBS, AGAIN = "jobs-told", "jobs-again"
+JOBS, AGAIN = "jobs-ended", "jobs-again"
 URL = os.environ["REDIS_URL"]
 
 
 @contextmanager
-def _noting(told: list[tuple[str, str]]) -> Iterator[None]:
+def _noting(outcomes: list[tuple[str, str]]) -> Iterator[None]:
     """Record the outcome. An exception that is not a PushError makes the framework redeliver the job or stop."""
     try:
         yield
     except PushError as error:
-        told.append((JOBS, error.outcome.name))
+        outcomes.append((JOBS, error.outcome.name))
         raise
     except Exception:
-        told.append((AGAIN, ""))
+        outcomes.append((AGAIN, ""))
         raise
-    told.append((JOBS, "ACCEPTED"))
+    outcomes.append((JOBS, "ACCEPTED"))
 
 
 def telling(job: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]]:
@@ -38,16 +38,16 @@ def telling(job: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]
     teller = redis.asyncio.Redis.from_url(URL)
 
     @functools.wraps(job)
-    async def told(*args: Any, **kwargs: Any) -> None:
+    async def wrapper(*args: Any, **kwargs: Any) -> None:
         ends: list[tuple[str, str]] = []
         try:
             with _noting(ends):
                 await job(*args, **kwargs)
         finally:
-            for where, outcome in ends:
-                await teller.rpush(where, f"{kwargs.get('order') or args[-2]} {outcome}")
+            for channel, outcome in ends:
+                await teller.rpush(channel, f"{kwargs.get('order') or args[-2]} {outcome}")
 
-    return told
+    return wrapper
 
 
 def telling_sync(job: Callable[..., Any]) -> Callable[..., None]:
@@ -55,16 +55,16 @@ def telling_sync(job: Callable[..., Any]) -> Callable[..., None]:
     teller = redis.Redis.from_url(URL)
 
     @functools.wraps(job)
-    def told(*args: Any) -> None:
+    def wrapper(*args: Any) -> None:
         ends: list[tuple[str, str]] = []
         try:
             with _noting(ends):
                 job(*args)
         finally:
-            for where, outcome in ends:
-                teller.rpush(where, f"{args[-2]} {outcome}")
+            for channel, outcome in ends:
+                teller.rpush(channel, f"{args[-2]} {outcome}")
 
-    return told
+    return wrapper
 
 
 def _forgetful(send: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,7 @@
+"""``python -m pushsdk``."""
+
+import sys
+
+from pushsdk.cli import main
+
+sys.exit(main())

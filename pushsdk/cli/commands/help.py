@@ -1,0 +1,99 @@
+"""``pushsdk docs``, ``help`` and ``completion``: the user guide in the terminal, and the commands."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from pushsdk import docs as guide
+from pushsdk.cli.app import app
+from pushsdk.cli.exit import Exit, usage_error
+from pushsdk.cli.terminal import say, warn
+
+# Like `Flag` in ``options``, a module that loads the client.
+_FLAG = Parameter(negative=(), show_default=False)
+
+
+def docs(
+    topic: str = "index",
+    /,
+    *,
+    all_pages: Annotated[bool, _FLAG, Parameter(name="--list")] = False,
+    search: str | None = None,
+    path: Annotated[bool, _FLAG] = False,
+) -> int:
+    """Show a page of the user guide.
+
+    Parameters
+    ----------
+    topic
+        The name of the page, for example retries.
+    all_pages
+        List the pages, each with its first sentence.
+    search
+        Print the lines that contain this word, each with its page and heading.
+    path
+        Print the path of the page's file.
+    """
+    if all_pages:
+        pages = guide.names()
+        width = max(map(len, pages))
+        for page in pages:
+            say(f"{page:{width}}  {guide.summary(guide.read(page))}")
+        return Exit.DONE
+    if search is not None:
+        lines = guide.search(search)
+        for page, heading, line in lines:
+            say(f"{page}: {heading}: {line}")
+        if not lines:
+            warn(f"no page contains {search!r}; pushsdk docs --list lists the pages")
+        return Exit.DONE if lines else Exit.INCOMPLETE
+    name = topic.lower().removesuffix(".md")
+    if name not in guide.names():
+        close = difflib.get_close_matches(name, guide.names(), n=1)
+        advice = f"did you mean {close[0]}?" if close else "pushsdk docs --list lists the pages"
+        raise usage_error(f"no page has the name {topic!r}; {advice}")
+    if path:
+        say(str(guide.FOLDER / f"{name}.md"))
+    elif sys.stdout.isatty():
+        _show(guide.read(name))
+    else:
+        sys.stdout.write(guide.read(name))
+    return Exit.DONE
+
+
+def _show(page: str) -> None:
+    from rich.console import Console  # imported late: a pipe does not need rich
+    from rich.markdown import Markdown
+
+    os.environ.setdefault("LESS", "FRX")  # as git does: less passes styles through, and ends if the page fits
+    console = Console()
+    with console.pager(styles=True):
+        console.print(
+            Markdown(re.sub(r"\]\(([\w-]+)\.md[^)]*\)", r"](\1)", page), hyperlinks=False),
+            width=min(console.width, 100),
+        )
+
+
+def help(*command: str) -> int:  # noqa: A001 - the name of the command
+    if app.parse_commands(command)[2]:
+        raise usage_error(f"no command has the name {' '.join(command)!r}; pushsdk --help lists the commands")
+    app.help_print(command)
+    return Exit.DONE
+
+
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
+    """Print the completion script of a shell.
+
+    Parameters
+    ----------
+    shell
+        The shell. Save the script where the shell loads completions, for example ~/.zfunc/_pushsdk.
+    """
+    sys.stdout.write(app.generate_completion(shell=shell))
+    return Exit.DONE

@@ -1,0 +1,43 @@
+"""The user guide: the pages beside this file, for the command ``pushsdk docs`` and the emulator's page.
+
+Imports nothing but the standard library.
+"""
+
+import re
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """Return the names of all pages, in the order of the index."""
+    pages = sorted(path.stem for path in FOLDER.glob("*.md"))
+    linked = re.findall(r"\(([\w-]+)\.md", read("index"))
+    return list(dict.fromkeys(name for name in [*linked, *pages] if name in pages))
+
+
+def read(name: str) -> str:
+    """Return the Markdown of a page. Raises KeyError if no page has this name."""
+    # The name may come from a URL: only names of files in the folder are opened.
+    path = {path.stem: path for path in FOLDER.glob("*.md")}[name]
+    return path.read_text(encoding="utf-8")
+
+
+def summary(page: str) -> str:
+    """Return the first sentence below the title of a page."""
+    paragraph = " ".join(page.split("\n\n")[1].split())
+    return re.split(r"(?<=\.)\s", paragraph)[0]
+
+
+def search(word: str) -> list[tuple[str, str, str]]:
+    """Return the page, heading and text of each line that contains the word, in any case."""
+    lines = []
+    for name in names():
+        heading, fenced = "", False
+        for line in read(name).splitlines():
+            fenced ^= line.startswith("```")
+            if line.startswith("#") and not fenced:
+                heading = line.lstrip("# ")
+            if word.lower() in line.lower():
+                lines.append((name, heading, line.strip()))
+    return lines

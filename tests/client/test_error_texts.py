@@ -1,0 +1,244 @@
+"""Texts of errors: the request, the reason of the operating system or of TLS, the setting, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from http import HTTPStatus
+
+import pytest
+from support import wire_tls
+from support.wire_faults import always, hold, read_head, send, step, take, when
+from support.wire_network import black_hole, closed_port, lookups
+from support.wire_server import WireServer
+
+from pushsdk import (
+    AsyncPushClient,
+    ClaimStoreError,
+    Limits,
+    MobilePush,
+    PushError,
+    RetryPolicy,
+    Timeout,
+    UnexpectedResponseError,
+    ValidationError,
+)
+from pushsdk.testing import FakeResponse, FakeService
+
+MESSAGE = MobilePush(title={"en": "hi"}, ios_enabled=True)
+PUSH_URL = "POST https://push.example/external/api/v1/push"
+
+
+async def error_of(client: AsyncPushClient) -> PushError:
+    async with client:
+        with pytest.raises(PushError) as caught:
+            await client.send("u", MESSAGE)
+    return caught.value
+
+
+def client_of(base_url: str, **options) -> AsyncPushClient:
+    return AsyncPushClient(base_url, "secret-key", **{"retry": RetryPolicy.none(), **options})
+
+
+# -- no connection ------------------------------------------------------------------------------------------------
+
+
+async def test_a_refused_connection_names_the_port_the_reason_and_the_emulator() -> None:
+    async with closed_port() as (_, port):
+        error = await error_of(client_of(f"http://127.0.0.1:{port}"))
+    assert str(error) == (
+        f"not sent: the connection could not be opened: 127.0.0.1:{port}, Connection refused "
+        f"(POST http://127.0.0.1:{port}/v1/push). Is the service up? For a local one: pushsdk emulator"
+    )
+    assert isinstance(error.__cause__, ConnectionRefusedError)
+    assert error.__cause__.__traceback__ is None
+
+
+async def test_an_unknown_host_is_named() -> None:
+    with lookups("fail"):
+        error = await error_of(client_of("https://push.example/api"))
+    assert "the host name could not be resolved: push.example:443, " in str(error)
+    assert str(error).endswith("Check the host in base_url, and the DNS of this machine")
+    assert isinstance(error.__cause__, OSError)
+
+
+async def test_a_connect_timeout_names_the_setting_and_its_seconds() -> None:
+    async with black_hole() as (_, port):
+        error = await error_of(client_of(f"http://127.0.0.1:{port}", timeout=Timeout(connect=0.05)))
+    assert f"no connection within the connect timeout: 127.0.0.1:{port}, Timeout.connect=0.05 s" in str(error)
+    assert "Is the host reachable from here" in str(error)
+
+
+async def test_an_untrusted_certificate_names_the_reason_of_tls_and_the_option() -> None:
+    async with WireServer(tls=wire_tls.untrusted()) as server:
+        error = await error_of(client_of(server.base_url, ssl=wire_tls.client_context()))
+    assert "the server's certificate was not accepted: " in str(error)
+    assert ", unable to get local issuer certificate (" in str(error)
+    assert str(error).endswith("For a private CA pass ssl=ssl.create_default_context(cafile=...)")
+    assert isinstance(error.__cause__, ssl.SSLCertVerificationError)
+
+
+@pytest.mark.parametrize(
+    ("context", "reason", "fix"),
+    [
+        (wire_tls.expired, "certificate has expired", "Renew the service's certificate"),
+        (wire_tls.other_host, "Hostname mismatch", "base_url must have a name that the certificate is for"),
+    ],
+)
+async def test_a_wrong_certificate_has_a_fix_of_its_own(context: Callable, reason: str, fix: str) -> None:
+    async with WireServer(tls=context()) as server:
+        url = server.base_url.replace("127.0.0.1", "localhost")
+        error = await error_of(client_of(url, ssl=wire_tls.client_context()))
+    assert reason in str(error)
+    assert f"). {fix}" in str(error)
+
+
+async def test_a_proxy_is_named_without_its_password() -> None:
+    async with closed_port() as (_, port):
+        error = await error_of(client_of("https://push.example/api", proxy=f"http://ann:secret@127.0.0.1:{port}"))
+    assert str(error).startswith(
+        f"not sent: the proxy could not be used: http://127.0.0.1:{port}, Connection refused (POST https://push.example"
+    )
+
+
+async def test_a_status_of_a_proxy_is_named() -> None:
+    async with WireServer(when(always, step(read_head, send(b"HTTP/1.1 407 x\r\n\r\n")))) as proxy:
+        error = await error_of(client_of("https://push.example/api", proxy=f"http://127.0.0.1:{proxy.port}"))
+    assert f"the proxy could not be used: http://127.0.0.1:{proxy.port}, HTTP 407 (" in str(error)
+
+
+async def test_another_protocol_asks_for_the_base_url() -> None:
+    async with WireServer(when(always, step(take, send(b"220 mail\r\n\r\n")))) as server:
+        error = await error_of(client_of(server.base_url))
+    assert "could not be parsed as HTTP (POST" in str(error)
+    assert "Is base_url right?" in str(error)
+
+
+async def test_a_campaign_without_a_uuid_names_the_request_and_what_not_to_do() -> None:
+    async with FakeService(FakeResponse.status(200, body=b"{}")).client() as client:
+        with pytest.raises(UnexpectedResponseError) as caught:
+            await client.create_campaign({"name": "Spring"})
+    assert str(caught.value) == (
+        "the campaign was created (HTTP 200, POST https://push.example/external/api/v1/campaigns), but the answer has "
+        "no uuid that can be read. Don't create it again: look it up by its externalId"
+    )
+
+
+@pytest.mark.parametrize("location", ["redis://127.0.0.1:{}", "postgresql://127.0.0.1:{}/db"])
+async def test_a_claim_store_that_is_down_asks_whether_it_is_up(location: str) -> None:
+    async with (
+        closed_port() as (_, port),
+        AsyncPushClient("http://127.0.0.1:9", "k", claims=location.format(port)) as c,
+    ):
+        with pytest.raises(ClaimStoreError, match=r"refused; is the store up, at the address in claims=\?"):
+            await c.send("u", MESSAGE, idempotency_key="job-1")
+
+
+@pytest.mark.parametrize(("key", "kind"), [(42, "int"), ("", "an empty one")])
+async def test_a_wrong_idempotency_key_shows_its_kind(key: object, kind: str) -> None:
+    async with AsyncPushClient("http://127.0.0.1:9", "k", claims="memory:") as client:
+        with pytest.raises(ValidationError, match=f"'shipped:42'; got {kind}$"):
+            await client.send("u", MESSAGE, idempotency_key=key)
+
+
+async def test_a_text_for_all_languages_shows_an_example() -> None:
+    async with AsyncPushClient("http://127.0.0.1:9", "k") as client:
+        with pytest.raises(PushError) as caught:
+            await client.send("u", {"title": "Hello"})
+    assert str(caught.value) == '$.message.title: Expected `object`, got `str`, for example {"en": "Hello"}'
+
+
+async def test_tls_to_a_plain_port_asks_for_the_port() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1") as plain:
+        port = plain.sockets[0].getsockname()[1]
+        error = await error_of(client_of(f"https://127.0.0.1:{port}"))
+    assert f"the TLS handshake failed: 127.0.0.1:{port}, " in str(error)
+    assert str(error).endswith("Does the service speak TLS on this port?")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known"),
+        (socket.gaierror(), "gaierror"),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), "tls error"),
+        (OSError("text of the server"), "OSError"),
+        (OSError(113, "text of the server"), "No route to host"),
+    ],
+)
+def test_a_reason_is_in_fixed_words(error: OSError, words: str) -> None:
+    from pushsdk._io.transport import _words
+
+    assert _words(error) == words
+
+
+# -- timeouts and limits ------------------------------------------------------------------------------------------
+
+
+async def test_an_attempt_timeout_names_the_setting_and_its_seconds() -> None:
+    async with WireServer(when(always, step(take, hold))) as server:
+        error = await error_of(client_of(server.base_url, timeout=Timeout(attempt=0.05)))
+    assert str(error) == (
+        "outcome unknown: no answer within the attempt timeout: Timeout.attempt=0.05 s "
+        f"(POST {server.base_url}/v1/push); it may have been enqueued, so sending it again may push twice. "
+        "Raise the timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"
+    )
+
+
+async def test_a_deadline_names_the_setting_and_its_seconds() -> None:
+    async with WireServer(when(always, step(take, hold))) as server:
+        error = await error_of(client_of(server.base_url, timeout=0.05))
+    assert "the deadline passed: Timeout.total=0.05 s (POST" in str(error)
+
+
+async def test_a_deadline_in_the_queue_names_the_setting_and_its_seconds() -> None:
+    service = FakeService(then=FakeResponse.hang())
+    async with service.client(limits=Limits(in_flight=1)) as client:
+        first = asyncio.create_task(client.send("a", MESSAGE, timeout=Timeout(total=0.2)))
+        await asyncio.sleep(0)
+        with pytest.raises(PushError) as caught:
+            await client.send("u", MESSAGE, timeout=Timeout(total=0.05))
+        first.cancel()
+    assert str(caught.value).startswith("not sent: the deadline passed: Timeout.total=0.05 s. Raise the timeout")
+
+
+async def test_a_call_that_is_not_retried_names_why_and_the_setting() -> None:
+    service = FakeService(then=FakeResponse.status(429, headers={"Retry-After": "50"}))
+    error = await error_of(service.client(timeout=7.0))
+    assert f"HTTP 429 Too Many Requests ({PUSH_URL}); not retried: " in str(error)
+    assert str(error).endswith(
+        "Call again after 50 s, or set a rate, for example rate=Rate(users_per_second=100); see: pushsdk docs "
+        "timeouts-and-limits"
+    )
+
+
+# -- answers ------------------------------------------------------------------------------------------------------
+
+
+TOO_LARGE = "Shorten the message: fewer users would not make the request much smaller"
+DOUBT = "it may have been enqueued, so sending it again may push twice; see: pushsdk docs outcomes"
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "rejected: HTTP 400 Bad Request ({})"),
+        (401, "rejected: HTTP 401 Unauthorized ({}). Check the api_key, and that it belongs to this base_url"),
+        (404, "rejected: HTTP 404 Not Found ({}). base_url is probably wrong: it must end before /v1"),
+        (413, f"rejected: HTTP 413 {HTTPStatus(413).phrase} ({{}}). {TOO_LARGE}"),
+        (499, "rejected: HTTP 499 ({})"),
+        (500, f"outcome unknown: HTTP 500 Internal Server Error ({{}}); {DOUBT}"),
+    ],
+)
+async def test_a_status_is_named_with_its_phrase_and_what_to_do(status: int, text: str) -> None:
+    service = FakeService(then=FakeResponse.status(status))
+    error = await error_of(service.client(retry=RetryPolicy.none()))
+    assert str(error) == text.format(PUSH_URL)
+    assert error.__cause__ is None

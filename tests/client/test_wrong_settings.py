@@ -1,0 +1,130 @@
+"""Wrong settings: each error names the rule, the value and the fix."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from datetime import timedelta
+
+import pytest
+
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    ConfigurationError,
+    Limits,
+    MobilePush,
+    PushClient,
+    PushError,
+    Rate,
+    RetryPolicy,
+    StopPolicy,
+    Timeout,
+)
+from pushsdk.testing import FakeResponse, FakeService
+
+MESSAGE = MobilePush(title={"en": "hi"}, ios_enabled=True)
+URL = "https://push.example/api"
+
+
+@pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
+def test_both_missing_settings_are_named_at_once(client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PUSHSDK_BASE_URL", raising=False)
+    monkeypatch.delenv("PUSHSDK_API_KEY", raising=False)
+    with pytest.raises(ConfigurationError, match="no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and"):
+        client()
+
+
+def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix() -> None:
+    with pytest.raises(ConfigurationError, match="base_url must end before /v1: the client adds /v1/push"):
+        AsyncPushClient(f"{URL}/v1", "secret-key")
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: RetryPolicy(attempts=3),
+            "RetryPolicy.. got an unexpected .* 'attempts': did you mean 'max_attempts'?",
+        ),
+        (lambda: RetryPolicy.safe(max_attempt=3), "'max_attempt': did you mean 'max_attempts'?"),
+        (lambda: Timeout(totel=3), "'totel': did you mean 'total'?"),
+        (lambda: Batching(max_user=3), "'max_user': did you mean 'max_users'?"),
+        (lambda: Limits(inflight=3), "'inflight': did you mean 'in_flight'?"),
+        (lambda: Rate(users_per_sec=3), "'users_per_sec': did you mean 'users_per_second'?"),
+        (lambda: StopPolicy(reject=0.1), "'reject': did you mean 'rejected'?"),
+        (lambda: Timeout(zzz=3), "'zzz'$"),
+        (lambda: AsyncPushClient(URL, "secret-key", timout=3), "'timout': did you mean 'timeout'?"),
+    ],
+)
+def test_an_unknown_keyword_suggests_the_nearest(make, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        make()
+
+
+async def test_an_unknown_option_of_a_run_suggests_the_nearest() -> None:
+    async with FakeService().client() as client:
+        with pytest.raises(TypeError, match=r"'on_unkown': did you mean 'on_unknown'"):
+            await client.broadcast(["u"], MESSAGE, on_unkown="resend")  # type: ignore[call-arg]
+
+
+def test_a_timedelta_is_taken_for_seconds() -> None:
+    half, minute = timedelta(milliseconds=500), timedelta(minutes=1)
+    assert Timeout(total=minute, connect=half) == Timeout(total=60.0, connect=0.5)
+    assert RetryPolicy(initial_delay=half, max_retry_after=minute) == RetryPolicy(initial_delay=0.5, max_retry_after=60)
+    assert Batching(linger=half) == Batching(linger=0.5)
+    assert StopPolicy(max_outage=minute) == StopPolicy(max_outage=60.0)
+    with pytest.raises(ConfigurationError, match=r"Timeout\.total must be a number of seconds greater than 0; got -1"):
+        Timeout(total=timedelta(seconds=-1))
+    client = AsyncPushClient(URL, "secret-key", keepalive=half, timeout=minute)
+    assert (client._engine.settings.keepalive, client._options.timeout.total) == (0.5, 60.0)
+
+
+async def test_a_call_and_a_close_take_a_timedelta() -> None:
+    client = FakeService(then=FakeResponse.hang()).client()
+    with pytest.raises(PushError, match=r"Timeout\.total=0\.05 s"):
+        await client.send("u", MESSAGE, timeout=timedelta(milliseconds=50))
+    await client.aclose(timedelta(0))
+
+
+@pytest.mark.parametrize("timeout", [{"attempt": 40, "total": 30}, {"attempt": timedelta(seconds=40)}])
+def test_an_attempt_timeout_that_never_applies_warns(timeout: dict) -> None:
+    with pytest.warns(
+        UserWarning, match=r"Timeout\(attempt=40, total=30\): .* raise total, or leave attempt"
+    ) as caught:
+        Timeout(**timeout)
+    assert caught[0].filename == __file__
+
+
+async def test_a_shorter_total_of_a_call_does_not_warn() -> None:
+    assert Timeout(total=5).attempt == 10.0
+    async with FakeService().client(timeout=Timeout(attempt=40, total=60)) as client:
+        await client.send("u", MESSAGE, timeout=30)
+
+
+async def send_without_close() -> int:
+    client = FakeService().client()
+    line = asyncio.get_running_loop() and send_without_close.__code__.co_firstlineno + 1
+    await client.send("u", MESSAGE)
+    return line
+
+
+async def test_an_unclosed_client_warns_by_its_name_with_where_it_was_made(caplog: pytest.LogCaptureFixture) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        line = await send_without_close()
+        gc.collect()
+    (text,) = [str(warning.message) for warning in caught if __file__ in str(warning.message)]
+    assert text.startswith(f"unclosed AsyncPushClient('https://push.example/external/api'), made at {__file__}:{line}")
+    assert text in caplog.text, "Python hides the warning by default"
+
+
+async def test_a_closed_client_and_an_unused_one_do_not_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        AsyncPushClient(URL, "secret-key")
+        async with FakeService().client() as client:
+            await client.send("u", MESSAGE)
+        del client
+        gc.collect()

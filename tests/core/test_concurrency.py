@@ -1,0 +1,283 @@
+"""The limit on requests in flight, against simulated services. Virtual time, fixed seed."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.limited_client import BusyClient, Duration, Pool, Simulation, Throttled, about
+from support.throttling import Bucket, Outage, ThrottledService, Window
+
+from pushsdk._core.concurrency import AdaptiveLimit
+
+PLENTY = 10**6
+
+
+def lognormal(mean: float, sigma: float) -> Duration:
+    return lambda draw, users: draw.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)
+
+
+def with_outliers(seconds: float) -> Duration:
+    """One in a hundred takes tenfold."""
+    return lambda draw, users: seconds * (10 if draw.random() < 0.01 else 1)
+
+
+def run(make: Callable[[Simulation], Pool], *, until: float, cpu: float = 0.0, **options: int) -> BusyClient:
+    simulation = Simulation()
+    client = BusyClient(simulation, make(simulation), cpu=cpu, **options)
+    simulation.run(until)
+    return client
+
+
+def throttled(service: ThrottledService, *, until: float, latency: float = 0.05) -> BusyClient:
+    simulation = Simulation()
+    client = BusyClient(simulation, Throttled(simulation, service, latency))
+    simulation.run(until)
+    return client
+
+
+# -- throughput and queue -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("latency", [0.001, 0.02, 0.05, 0.2])
+def test_a_client_whose_own_speed_is_the_bound_reaches_it(latency):
+    client = run(lambda simulation: Pool(simulation, PLENTY, about(latency)), until=20, cpu=1 / 4000)
+    assert client.rate(10, 20) > 0.9 * 4000
+
+
+@pytest.mark.parametrize("workers", [4, 32, 300])
+def test_the_workers_of_a_service_are_busy_and_few_requests_queue(workers):
+    client = run(lambda simulation: Pool(simulation, workers, about(0.05)), until=30)
+    assert client.rate(10, 30) > 0.92 * workers / 0.05
+    assert client.in_flight(10, 30) < 2.5 * workers
+
+
+def test_a_service_that_loses_its_workers_and_has_them_again_is_followed():
+    simulation = Simulation()
+    pool = Pool(simulation, 200, about(0.05))
+    client = BusyClient(simulation, pool)
+    for when, workers in ((25.0, 20), (50.0, 200)):
+        simulation.at(when, setattr, pool, "workers", workers)
+    simulation.run(75)
+    assert client.rate(10, 25) > 0.9 * 4000
+    assert client.rate(25, 50) > 0.85 * 400
+    assert client.in_flight(30, 50) < 2.5 * 20
+    assert client.rate(60, 75) > 0.9 * 4000
+
+
+def test_a_service_that_becomes_ten_times_slower_is_not_choked():
+    simulation = Simulation()
+    pool = Pool(simulation, 50, about(0.02))
+    client = BusyClient(simulation, pool)
+    simulation.at(20.0, setattr, pool, "_seconds", about(0.2))
+    simulation.run(60)
+    assert client.rate(35, 60) > 0.85 * 250
+    assert client.in_flight(35, 60) < 2.5 * 50
+
+
+@pytest.mark.parametrize("seconds", [lognormal(0.05, 1.0), with_outliers(0.046)], ids=["lognormal", "outliers"])
+def test_latencies_that_vary_cost_little(seconds):
+    client = run(lambda simulation: Pool(simulation, 64, seconds), until=40)
+    assert client.rate(10, 40) > 0.85 * 64 / 0.05
+    assert client.in_flight(10, 40) < 2.5 * 64
+
+
+def test_pauses_of_the_service_cost_no_more_than_they_last():
+    client = run(lambda simulation: Pool(simulation, 32, about(0.005), pauses=(5.0, 0.2)), until=30)
+    assert client.rate(10, 30) > 0.85 * 6400 * 0.96
+
+
+def test_an_application_that_blocks_the_loop_does_not_look_like_a_slow_service():
+    simulation = Simulation()
+    client = BusyClient(simulation, Pool(simulation, PLENTY, about(0.02)), cpu=1 / 5000)
+    simulation.at(0.2, client.block, 0.2, 0.05)
+    simulation.run(20)
+    assert client.rate(5, 20) > 0.8 * 5000 * 0.75
+
+
+def test_ten_clients_share_a_service():
+    simulation = Simulation()
+    pool = Pool(simulation, 100, about(0.05))
+    clients = [BusyClient(simulation, pool, begin=number / 2) for number in range(10)]
+    simulation.run(60)
+    shares = [client.rate(30, 60) for client in clients]
+    assert sum(shares) > 0.9 * 2000
+    assert min(shares) > max(shares) / 2
+    assert sum(client.in_flight(30, 60) for client in clients) < 2.5 * 100
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["mixed", "in turn"])
+def test_requests_of_1_and_of_1000_users_do_not_confuse_it(swap):
+    simulation = Simulation()
+
+    def users(draw: random.Random) -> int:
+        return 1000 if (int(simulation.now) % 6 >= 3 if swap else draw.random() < 0.5) else 1
+
+    client = BusyClient(simulation, Pool(simulation, 32, about(0.01, per_user=0.0001)), users=users)
+    simulation.run(48)
+    mean = (0.0101 + 0.11) / 2
+    busy = 2 / (1 / (32 / 0.0101) + 1 / (32 / 0.11)) if not swap else (32 / 0.0101 + 32 / 0.11) / 2
+    assert client.rate(12, 48) > 0.85 * (busy if swap else 32 / mean)
+    assert client.in_flight(12, 48) < 2.5 * 32
+
+
+@pytest.mark.parametrize("spread", [0, 6])
+def test_sparse_requests_leave_the_limit_as_it_is(spread):
+    limit = AdaptiveLimit(0.0, cap=100)
+    for number in range(2000):
+        seconds = 0.05 * (1 + number % (spread + 1))
+        limit.started(number)
+        limit.ended(number + seconds, seconds)
+    assert (limit.limit, limit._goal) == (16, 16.0)
+
+
+def test_the_cap_is_never_exceeded_and_the_limit_never_below_1():
+    client = run(lambda simulation: Pool(simulation, PLENTY, about(0.05)), until=5, cap=3)
+    assert max(count for _, count in client.load) == 3
+    assert client.rate(1, 5) == pytest.approx(60, rel=0.1)
+
+
+# -- refusals -------------------------------------------------------------------------------------------------------
+
+
+def started(limit: AdaptiveLimit, count: int) -> None:
+    for _ in range(count):
+        limit.started(0.0)
+
+
+def test_one_refusal_lowers_the_limit_by_5_percent_once_for_all_in_flight():
+    limit = AdaptiveLimit(0.0, cap=100)
+    limit.limit = 100
+    limit._goal = 100.0
+    started(limit, 100)
+    for _ in range(10):
+        limit.refused(1.0, 0.5)
+        limit.ended(1.0, None)
+    assert limit.limit == 95
+
+
+@pytest.mark.parametrize("stray", [0.005, 0.04])
+@pytest.mark.parametrize(("workers", "cpu"), [(32, 0.0), (PLENTY, 1 / 4000)], ids=["service", "client"])
+def test_stray_refusals_cost_nothing(stray, workers, cpu):
+    client = run(lambda simulation: Pool(simulation, workers, about(0.05), stray=stray), until=40, cpu=cpu)
+    assert client.rate(10, 40) > 0.9 * min(workers / 0.05, 4000)
+
+
+def test_a_service_that_refuses_beyond_64_at_once_is_used():
+    client = run(lambda simulation: Pool(simulation, 64, about(0.05), most=64), until=40)
+    assert client.rate(10, 40) > 0.9 * 1280
+    assert client.refused(10, 40) < 0.05
+
+
+@pytest.mark.parametrize(
+    "service",
+    [lambda: Bucket(500, 50), lambda: Bucket(500, 50, 1.0), lambda: Window(500, 1, tells=True)],
+    ids=["without Retry-After", "with Retry-After", "per second, with Retry-After"],
+)
+def test_a_rate_limit_of_500_is_used_to_90_percent(service):
+    client = throttled(service(), until=90)
+    assert client.rate(30, 90) > 0.9 * 500
+    assert client.refused(30, 90) < 0.05
+
+
+@pytest.mark.parametrize("latency", [0.02, 0.2])
+@pytest.mark.parametrize(
+    ("limit", "make"),
+    [
+        (100, lambda: Bucket(100, 100, retry_after=1)),
+        (100, lambda: Bucket(100, 10, retry_after=1)),
+        (100, lambda: Bucket(100, 100)),
+        (100, lambda: Bucket(100, 5)),
+        (250, lambda: Bucket(250, 50)),
+        (5, lambda: Bucket(5, 5, retry_after=1)),
+        (5, lambda: Bucket(5, 5)),
+        (100, lambda: Window(100, 1, tells=True)),
+        (100, lambda: Window(100, 1, tells=False)),
+        (100, lambda: Window(100, 10, tells=True)),
+    ],
+    ids=[
+        "bucket, Retry-After",
+        "small bucket, Retry-After",
+        "bucket",
+        "small bucket",
+        "fast",
+        "slow, Retry-After",
+        "slow",
+        "window, Retry-After",
+        "window",
+        "long window, Retry-After",
+    ],
+)
+def test_a_rate_far_below_one_slot_is_found_by_pacing(limit, make, latency):
+    client = throttled(make(), until=240, latency=latency)
+    # A Retry-After in whole seconds costs up to a second per refusal, in which a small bucket overflows.
+    assert 0.65 * limit < client.rate(40, 240) < 1.05 * limit
+    assert client.refused(40, 240) < 0.06
+
+
+@pytest.mark.parametrize("retry_after", [None, 1.0])
+@pytest.mark.parametrize("latency", [0.02, 0.2])
+def test_a_quota_that_drops_to_a_tenth_is_found_within_30_s(retry_after, latency):
+    client = throttled(Bucket(lambda now: 200 if now < 120 else 20, 40, retry_after), until=300, latency=latency)
+    assert client.rate(30, 120) > 0.85 * 200
+    assert client.refused(150, 300) < 0.06
+    assert 0.85 * 20 < client.rate(150, 300) < 1.05 * 20
+
+
+@pytest.mark.parametrize("latency", [0.02, 0.2])
+def test_a_used_up_quota_that_names_no_end_is_used(latency):
+    client = throttled(Window(100, 10, tells=False), until=240, latency=latency)
+    assert client.rate(40, 240) > 0.7 * 100
+    assert client.refused(40, 240) < 0.1
+
+
+@pytest.mark.parametrize("latency", [0.02, 0.2])
+def test_a_short_outage_costs_less_than_half_of_the_minute_after_it(latency):
+    client = throttled(Outage(Bucket(200, 40), 60, 63), until=120, latency=latency)
+    assert client.rate(63, 120) > 0.6 * 200
+
+
+@pytest.mark.parametrize("retry_after", [None, 1.0])
+@pytest.mark.parametrize("latency", [0.02, 0.2])
+def test_a_rate_that_is_raised_tenfold_is_used_after_a_minute(retry_after, latency):
+    client = throttled(Bucket(lambda now: 20 if now < 60 else 200, 40, retry_after), until=240, latency=latency)
+    assert client.rate(130, 240) > 0.85 * 200
+    assert client.refused(60, 240) < 0.05
+
+
+@pytest.mark.parametrize("retry_after", [None, 1.0])
+@pytest.mark.parametrize("latency", [0.02, 0.2])
+def test_in_an_outage_about_one_request_a_second_is_tried_and_30_s_after_it_all_is_as_before(retry_after, latency):
+    service = Outage(Bucket(200, 200, retry_after), 60, 660, retry_after)
+    client = throttled(service, until=760, latency=latency)
+    tried = [when for when, _ in client.answers if 120 <= when < 660]
+    assert client.rate(30, 60) > 0.85 * 200
+    assert 0.4 <= len(tried) / 540 <= 1.5
+    longest = max(after - before for (before, _), (after, _) in pairwise(client.answers))
+    assert longest <= 1.0 + (retry_after or 0.0) + latency + 0.01
+    assert client.rate(690, 760) > 0.85 * 200
+
+
+gaps = st.floats(0, 40)
+events = st.tuples(st.sampled_from(["start", "accepted", "failed", "refused", "unconnected"]), gaps, st.floats(0, 60))
+
+
+@given(st.lists(events, max_size=200), st.integers(1, 1000), st.booleans())
+def test_whatever_happens_the_limit_stays_between_1_and_the_cap(script, cap, starved):
+    limit, now = AdaptiveLimit(0.0, cap=cap), 0.0
+    for action, gap, seconds in script * 3:
+        now += gap / 10
+        if action == "start" or not limit.in_flight:
+            limit.started(now)
+            continue
+        if action in ("refused", "unconnected"):
+            limit.refused(now, now - seconds, pause=seconds if seconds > 50 else 0.0, paced=action == "refused")
+        answered = action in ("accepted", "failed")
+        limit.ended(now, seconds if answered else None, ok=action == "accepted", waits=seconds / 2, starved=starved)
+        assert 1 <= limit.limit <= cap
+        assert 0.0 <= limit.gap <= 1.0

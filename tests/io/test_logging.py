@@ -1,0 +1,87 @@
+"""Log lines: attempts at DEBUG; retries, splits and pauses at INFO; never an id, a text or the key."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from pushsdk import MobilePush, PushError, RetryPolicy
+from pushsdk._io.sender import log_to_stderr
+from pushsdk.testing import FakeResponse, FakeService
+
+MESSAGE = MobilePush(title={"en": "TEXTMARKER"}, ios_enabled=True)
+QUICK = RetryPolicy(max_attempts=2, initial_delay=0.001)
+
+
+@pytest.fixture(autouse=True)
+def logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("pushsdk")
+    level = logger.level
+    yield logger
+    logger.setLevel(level)
+
+
+async def lines_of(service: FakeService, caplog: pytest.LogCaptureFixture, users: list[str]) -> list[tuple[str, str]]:
+    async with service.client(api_key="KEYMARKER", retry=QUICK) as client:
+        with suppress(PushError):
+            await client.send(users, MESSAGE)
+    assert not any(marker in caplog.text for marker in ("USERMARKER", "TEXTMARKER", "KEYMARKER"))
+    return [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "pushsdk"]
+
+
+async def test_each_attempt_and_each_retry_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "pushsdk")
+    lines = await lines_of(
+        FakeService(FakeResponse.status(429, headers={"Retry-After": "0.001"})), caplog, ["USERMARKER"]
+    )
+    assert [level for level, _ in lines] == ["DEBUG", "INFO", "DEBUG"]
+    assert lines[0][1].startswith("attempt 1 of push for 1 user: REJECTED, HTTP 429, in ")
+    assert lines[1][1].startswith("retry of push for 1 user after attempt 1 (HTTP 429), in ")
+    assert lines[2][1].startswith("attempt 2 of push for 1 user: ACCEPTED, HTTP 204, in ")
+
+
+async def test_a_pause_and_a_split_are_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pushsdk")
+    service = FakeService(FakeResponse.status(429, headers={"Retry-After": "1"}), FakeResponse.status(413))
+    users = [f"USERMARKER-{number}-{'x' * 200}" for number in range(2)]
+    lines = [message for _, message in await lines_of(service, caplog, users)]
+    assert lines[0] == "the service asked for a pause of 1.000 s"
+    assert "a request for 2 users is split after HTTP 413" in lines
+
+
+async def test_the_phases_of_a_run_are_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pushsdk")
+    async with FakeService().client() as client:
+        await client.broadcast(["USERMARKER", "u"], MESSAGE)
+    assert caplog.messages == ["the run reads its users", "the run begins: 2 PENDING", "the run ends: 2 ACCEPTED"]
+
+
+@pytest.mark.parametrize(("value", "level"), [("debug", logging.DEBUG), ("INFO", logging.INFO)])
+def test_pushsdk_log_sets_the_level(value: str, level: int, logger: logging.Logger) -> None:
+    log_to_stderr(value)
+    assert logger.level == level
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_no_value_changes_nothing(value: str | None, logger: logging.Logger) -> None:
+    level = logger.level
+    log_to_stderr(value)
+    assert logger.level == level
+
+
+def test_any_other_value_is_a_warning_with_the_levels(logger: logging.Logger) -> None:
+    level = logger.level
+    with pytest.warns(UserWarning, match="^PUSHSDK_LOG must be debug, info, warning or error; got 'loud'$"):
+        log_to_stderr("loud")
+    assert logger.level == level
+
+
+def test_pushsdk_log_shows_lines_on_stderr() -> None:
+    code = "import pushsdk, logging; pushsdk.AsyncPushClient; logging.getLogger('pushsdk').debug('a line')"
+    ended = subprocess.run([sys.executable, "-c", code], env={"PUSHSDK_LOG": "debug"}, capture_output=True, text=True)
+    assert ended.stderr.endswith("DEBUG pushsdk: a line\n")

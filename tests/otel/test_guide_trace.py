@@ -1,0 +1,29 @@
+"""The guide's trace is the trace of its example."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from opentelemetry import trace
+from support.docs import page
+from support.service_thread import served
+from support.telemetry import Telemetry
+
+from pushsdk.emulator import Fault
+
+SECTION = page("logging-and-tracing").section("OpenTelemetry")
+
+
+def block(language: str) -> str:
+    (blocks,) = re.findall(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
+    return str(blocks)
+
+
+def test_the_trace_is_that_of_the_example(telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What trace.set_tracer_provider sets, once in a process.
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", telemetry.tracers)
+    with served(monkeypatch) as service:
+        service.faults = [Fault.status(429, first=1)]
+        exec(compile(block("python"), "logging-and-tracing.md", "exec"), {"__name__": "__main__"})
+    assert telemetry.tree() + "\n" == block("text")

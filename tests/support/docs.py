@@ -1,0 +1,106 @@
+"""README and the pages of the user guide, as the tests read them."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pushsdk import AsyncPushClient, MobilePush
+
+__all__ = ["DOCUMENTS", "GUIDE", "MODULES", "README", "ROOT", "Block", "Document", "page", "run"]
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "pushsdk" / "docs"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block of code."""
+
+    document: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}"
+
+    @property
+    def source(self) -> str:
+        """The text after as many line ends as give its errors the line numbers of the document."""
+        return "\n" * (self.line - 1) + self.text
+
+    @property
+    def module(self) -> str | None:
+        """The file name in the first line of a module, which a dedicated test runs with its framework."""
+        name = re.match(r"# ([\w/]+\.py)\n", self.text)
+        return name[1] if name else None
+
+
+class Document(NamedTuple):
+    """README or a page of the guide."""
+
+    name: str
+    path: Path
+    text: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [
+            Block(self.name, self.text[: match.start(2)].count("\n") + 1, match[1], match[2])
+            for match in BLOCK.finditer(self.text)
+        ]
+
+    @property
+    def headings(self) -> list[str]:
+        return re.findall(r"^#+ (.+)$", BLOCK.sub("", self.text), re.MULTILINE)
+
+    def section(self, title: str) -> str:
+        """Return the text below a heading of the second level."""
+        return self.text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+    def table(self, first: str) -> list[list[str]]:
+        """Return the rows of the table that begins with this cell."""
+        for match in re.finditer(r"(?:^\|.*\|\n)+", self.text, re.MULTILINE):
+            head, _, *rows = ([cell.strip() for cell in line[1:-1].split("|")] for line in match[0].splitlines())
+            if head[0] == first:
+                return rows
+        raise AssertionError(f"{self.name} has no table that begins with {first!r}")
+
+
+def page(name: str) -> Document:
+    """Return a page of the guide."""
+    path = GUIDE / f"{name}.md"
+    return Document(path.name, path, path.read_text())
+
+
+README = Document("README.md", ROOT / "README.md", (ROOT / "README.md").read_text())
+DOCUMENTS = [README, *(page(path.stem) for path in sorted(GUIDE.glob("*.md")))]
+#: The modules that dedicated tests run, by file name.
+MODULES = {block.module: block.text for document in DOCUMENTS for block in document.blocks if block.module}
+
+
+def run(block: Block) -> dict[str, Any]:
+    """Run an example. If it awaits at top level, it gets a ``client`` and a ``message``."""
+    message = MobilePush(title={"en": "Hello"}, ios_enabled=True, android_enabled=True)
+    names: dict[str, Any] = {"__name__": "__main__", "message": message}
+    code = compile(block.source, block.document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    if not code.co_flags & inspect.CO_COROUTINE:
+        exec(code, names)
+        return names
+
+    async def awaited() -> None:
+        async with AsyncPushClient() as names["client"]:
+            example: Coroutine[Any, Any, None] = eval(code, names)
+            await example
+
+    asyncio.run(awaited())
+    return names

@@ -1,0 +1,199 @@
+"""Simulated services and clients, whose requests in flight ``AdaptiveLimit`` limits. Virtual time, fixed seed."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from pushsdk._core.concurrency import AdaptiveLimit
+from support.throttling import ThrottledService
+
+Duration = Callable[[random.Random, int], float]
+
+
+class Simulation:
+    """A queue of events."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.now = 0.0
+        self.random = random.Random(seed)
+        self._events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+        self._numbers = itertools.count()
+
+    def at(self, when: float, call: Callable[..., object], *arguments: object) -> None:
+        heapq.heappush(self._events, (when, next(self._numbers), call, arguments))
+
+    def run(self, until: float) -> None:
+        while self._events and self._events[0][0] <= until:
+            self.now, _, call, arguments = heapq.heappop(self._events)
+            call(*arguments)
+        self.now = until
+
+
+class Reply(NamedTuple):
+    status: int = 204
+    retry_after: float | None = None
+
+
+Answer = Callable[[Reply], None]
+
+
+class Service(Protocol):
+    def take(self, users: int, answer: Answer) -> None: ...
+
+
+def about(seconds: float, per_user: float = 0.0) -> Duration:
+    """A latency that varies by a tenth."""
+    return lambda draw, users: (seconds + per_user * users) * draw.uniform(0.9, 1.1)
+
+
+class Pool:
+    """A service with workers and a queue.
+
+    ``most``: it refuses more requests at once. ``stray``: it refuses this share. ``pauses``: how often, how long.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        workers: int,
+        seconds: Duration,
+        *,
+        most: float = math.inf,
+        stray: float = 0.0,
+        pauses: tuple[float, float] | None = None,
+    ) -> None:
+        self._simulation, self.workers, self._seconds = simulation, workers, seconds
+        self._most, self._stray, self._busy, self._paused_until = most, stray, 0, 0.0
+        self._queue: deque[tuple[int, Answer]] = deque()
+        if pauses is not None:
+            simulation.at(pauses[0], self._pause, *pauses)
+
+    def take(self, users: int, answer: Answer) -> None:
+        full = self._busy + len(self._queue) >= self._most
+        if full or self._simulation.random.random() < self._stray:
+            self._simulation.at(self._simulation.now + 0.001, answer, Reply(503 if full else 429, 0.0))
+            return
+        self._queue.append((users, answer))
+        self._work()
+
+    def _work(self) -> None:
+        simulation = self._simulation
+        while self._queue and self._busy < self.workers:
+            users, answer = self._queue.popleft()
+            self._busy += 1
+            simulation.at(simulation.now + self._seconds(simulation.random, users), self._finish, answer)
+
+    def _finish(self, answer: Answer) -> None:
+        if self._simulation.now < self._paused_until:
+            self._simulation.at(self._paused_until, self._finish, answer)
+            return
+        self._busy -= 1
+        self._work()
+        answer(Reply())
+
+    def _pause(self, every: float, seconds: float) -> None:
+        self._paused_until = self._simulation.now + seconds
+        self._simulation.at(self._simulation.now + every, self._pause, every, seconds)
+
+
+class Throttled:
+    """A service that decides half way if it throttles."""
+
+    def __init__(self, simulation: Simulation, service: ThrottledService, latency: float) -> None:
+        self._simulation, self._service, self._latency = simulation, service, latency
+
+    def take(self, users: int, answer: Answer) -> None:
+        self._simulation.at(self._simulation.now + self._latency / 2, self._decide, answer)
+
+    def _decide(self, answer: Answer) -> None:
+        accepted, retry_after = self._service.take(self._simulation.now)
+        reply = Reply() if accepted else Reply(429, retry_after)
+        self._simulation.at(self._simulation.now + self._latency / 2, answer, reply)
+
+
+class BusyClient:
+    """A client whose requests never run out. Each costs ``cpu`` seconds of its single core."""
+
+    def __init__(
+        self, simulation: Simulation, service: Service, *, cpu: float = 0.0, cap: int = 4096, begin: float = 0.0,
+        users: Callable[[random.Random], int] = lambda draw: 1,
+    ) -> None:  # fmt: skip
+        self._simulation, self._service, self._cpu, self._users = simulation, service, cpu, users
+        self.limit = AdaptiveLimit(0.0, cap=cap)
+        self.free_at = 0.0
+        self._next_start = self._paused_until = self._wakes_at = -1.0
+        #: The responses in order: time, and True if accepted. And requests in flight, in requests x seconds.
+        self.answers: list[tuple[float, bool]] = []
+        self.load: list[tuple[float, int]] = []
+        simulation.at(begin, self.pump)
+
+    def pump(self) -> None:
+        now, limit = self._simulation.now, self.limit
+        while limit.in_flight < limit.limit:
+            earliest = max(self._next_start, self._paused_until)
+            if earliest > now:
+                if not now < self._wakes_at <= earliest:
+                    self._wakes_at = earliest
+                    self._simulation.at(earliest, self.pump)
+                return
+            limit.started(now)
+            self.load.append((now, limit.in_flight))
+            if limit.gap:
+                self._next_start = max(self._next_start, now - 0.01 - limit.gap * (limit.limit - 1)) + limit.gap
+            self._simulation.at(self._work(), self._send, self._users(self._simulation.random), now)
+
+    def block(self, every: float, seconds: float) -> None:
+        """Block the client's core, as an application does that computes in its event loop."""
+        self.free_at = max(self._simulation.now, self.free_at) + seconds
+        self._simulation.at(self._simulation.now + every, self.block, every, seconds)
+
+    def _work(self) -> float:
+        self.free_at = max(self._simulation.now, self.free_at) + self._cpu / 2
+        return self.free_at
+
+    def _send(self, users: int, began: float) -> None:
+        written = self._simulation.now
+
+        def receive(reply: Reply) -> None:
+            self._simulation.at(self._work(), self._end, users, began, written, reply)
+
+        self._service.take(users, receive)
+
+    def _end(self, users: int, began: float, written: float, reply: Reply) -> None:
+        now, accepted = self._simulation.now, reply.status == 204
+        self.answers.append((now, accepted))
+        if accepted:
+            self.limit.ended(now, now - written, users=users, waits=written - began, starved=self._paused_until <= now)
+        else:
+            self.limit.refused(now, began, pause=reply.retry_after or 0.0)
+            self.limit.ended(now, None, ok=False, waits=now - began, starved=self._paused_until <= now)
+        self.load.append((now, self.limit.in_flight))
+        if reply.retry_after:
+            self._paused_until = max(self._paused_until, now + reply.retry_after)
+            self._next_start = max(self._next_start, self._paused_until)
+        self.pump()
+
+    # -- measured -------------------------------------------------------------------------------------------------
+
+    def rate(self, begin: float, end: float) -> float:
+        """Accepted per second."""
+        return sum(accepted for when, accepted in self.answers if begin <= when < end) / (end - begin)
+
+    def refused(self, begin: float, end: float) -> float:
+        """The share of answers that were refusals."""
+        answers = [accepted for when, accepted in self.answers if begin <= when < end]
+        return 1 - sum(answers) / len(answers)
+
+    def in_flight(self, begin: float, end: float) -> float:
+        """Mean number of requests in flight."""
+        load = [(max(when, begin), count) for when, count in self.load if when < end]
+        area = sum(
+            count * max(0.0, after - when) for (when, count), (after, _) in itertools.pairwise([*load, (end, 0)])
+        )
+        return area / (end - begin)

@@ -1,0 +1,361 @@
+"""README and the user guide are true: examples and commands run, links lead somewhere, messages reach a platform."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import duckdb
+import pytest
+from support.docs import DOCUMENTS, GUIDE, MODULES, README, ROOT, Block, Document, page, run
+from support.service_thread import ThreadService, served
+
+import pushsdk
+from pushsdk import Outcome, PushClient, RetryPolicy, lint
+from pushsdk import docs as guide
+from pushsdk._core.outcome import TABLE, Attempt
+from pushsdk._core.policy import RetryOptions
+from pushsdk._core.rate_limit import CAPACITY, COST, REFUND
+from pushsdk.claims import SqliteClaims
+from pushsdk.cli.app import EXAMPLES as EXAMPLES_OF_HELP
+from pushsdk.cli.app import app
+from pushsdk.cli.exit import Exit
+from pushsdk.cli.options import CallOptions
+from pushsdk.cli.settings import DEFAULTS, KEYS, SETTINGS
+
+PYTHON = [block for document in DOCUMENTS for block in document.blocks if block.language == "python"]
+TESTS = [block for block in PYTHON if "def test_" in block.text and not block.module]
+EXAMPLES = [block for block in PYTHON if block not in TESTS and not block.module]
+JSON = [block for document in DOCUMENTS for block in document.blocks if block.language == "json"]
+CONSOLES = [document for document in DOCUMENTS if any(block.language == "console" for block in document.blocks)]
+PAGES = [document for document in DOCUMENTS if document is not README]
+SENDS = re.compile(r"\b(send|send_each|broadcast|create_campaign)\(")
+MESSAGE = {"title": {"en": "Hello {{ first_name | 'there' }}"}, "body": {"en": "It ships today"}, "iosEnabled": True}
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ThreadService]:
+    """The embedded service; a folder with the files that examples read; no settings of the developer."""
+    for name in [name for name in os.environ if name.startswith("PUSHSDK_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    users = [{"user_id": f"user-{i}", "first_name": f"Ann{i}", "country": "SE"} for i in range(9)]
+    Path("message.json").write_text(json.dumps(MESSAGE))
+    Path("ids.txt").write_text("".join(f"{user['user_id']}\n" for user in users))
+    Path("users.txt").write_text(Path("ids.txt").read_text())
+    Path("users.jsonl").write_text("".join(json.dumps(user) + "\n" for user in users))
+    campaign = {"name": "Spring", "externalId": "spring-2026", "schedule": {"type": "START_NOW"}, "message": MESSAGE}
+    campaign["segment"] = {"query": "SELECT id FROM users", "primaryKey": "id"}
+    Path("campaign.json").write_text(json.dumps(campaign))
+    duckdb.execute("COPY (FROM 'users.jsonl') TO 'users.csv'")
+    duckdb.execute("COPY (FROM 'users.jsonl') TO 'users.parquet' (FORMAT parquet)")
+    with served(monkeypatch) as service:
+        yield service
+
+
+# -- code -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", EXAMPLES, ids=str)
+def test_every_example_runs(service: ThreadService, block: Block) -> None:
+    run(block)
+    if SENDS.search(block.text) and "Emulator(" not in block.text:
+        assert service.requests > 0
+    assert [lint(push.message) for push in service.pushes if lint(push.message)] == []
+
+
+def has_no_platform(call: ast.AST) -> bool:
+    """Return True for a message that is enabled neither for iOS nor for Android."""
+    match call:
+        case ast.Call(func=ast.Name(id="MobilePush") | ast.Attribute(attr="MobilePush"), keywords=keywords):
+            return not {"ios_enabled", "android_enabled", None} & {keyword.arg for keyword in keywords}
+        case ast.Dict(keys=keys, values=values):
+            names = [key.value if isinstance(key, ast.Constant) else None for key in keys]
+            fields = dict(zip(names, values, strict=True))
+            return isinstance(fields.get("title"), ast.Dict) and not {"iosEnabled", "androidEnabled", None} & {*fields}
+    return False
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+def test_every_message_in_python_sets_a_platform(block: Block) -> None:
+    tree = ast.parse(block.source)
+    assert [node.lineno for node in ast.walk(tree) if has_no_platform(node) and isinstance(node, ast.expr)] == []
+
+
+@pytest.mark.parametrize("block", JSON, ids=str)
+def test_every_json_block_is_json_whose_messages_set_a_platform(block: Block) -> None:
+    assert not any(has_no_platform(node) for node in ast.walk(ast.parse(repr(json.loads(block.text)))))
+
+
+@pytest.mark.parametrize("block", TESTS, ids=str)
+def test_every_test_example_passes_when_it_is_copied(tmp_path: Path, block: Block) -> None:
+    (tmp_path / "test_example.py").write_text(block.source)
+    settings = "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
+    (tmp_path / "pytest.ini").write_text(settings)
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            # As if the package were installed.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_PLUGINS": "pushsdk.testing.plugin,pytest_asyncio.plugin",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert re.search(r"^\d+ passed", ended.stdout, re.MULTILINE), ended.stdout + ended.stderr
+    assert ended.returncode == 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_is_run_by_a_dedicated_test(name: str) -> None:
+    stem = name.removesuffix(".py")
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if stem in path.read_text()]
+    assert tests, f"no test names {name}"
+
+
+def test_the_modules_have_different_names() -> None:
+    names = [block.module for block in PYTHON if block.module]
+    assert sorted(set(names)) == sorted(names)
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+# Commands of a console block that run. Others (pip, docker, kubectl) are for the reader only. The address and the key
+# are always those of the embedded service.
+RUN = re.compile(r"(?!export PUSHSDK_(?:BASE_URL|API_KEY)=)(?:[A-Z_]+=\S+ )*(?:pushsdk|export|unset|echo|cat|printf)\b")
+# These are parsed, not run: they run until a signal, take seconds, or need a server.
+PARSED = re.compile(r"pushsdk (?:emulator|demo)\b|.*(?:redis|postgresql)://")
+# The emulator's address in the guide.
+ADDRESS = re.compile(r"http://(?:127\.0\.0\.1|localhost):8080")
+
+
+def commands(document: Document) -> Iterator[tuple[str, list[str]]]:
+    """Yield each command of a document's console blocks, and the output shown below it."""
+    for block in document.blocks:
+        if block.language == "console":
+            for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+                command, output = re.split(r"(?<!\\)\n", part, maxsplit=1)
+                yield command.replace("\\\n", " "), [line.strip() for line in output.splitlines() if line.strip()]
+
+
+def is_shown(line: str, output: str) -> bool:
+    """Return True if the output has this line; ``...`` in the line stands for any text."""
+    pattern = ".*".join(map(re.escape, line.split("...")))
+    return any(re.fullmatch(pattern, real.strip()) for real in output.splitlines())
+
+
+@pytest.mark.parametrize("document", CONSOLES, ids=str)
+def test_every_command_runs_and_prints_what_is_shown(service: ThreadService, document: Document) -> None:
+    """The commands of a page run in order, in one shell; without output shown, each must exit with 0."""
+    for name, text in re.findall(r"`([\w-]+\.json)`[^`\n]*:\n\n```json\n(.*?)^```", document.text, re.M | re.S):
+        Path(name).write_text(text)
+    with PushClient(claims=SqliteClaims("claims.db")) as client:
+        client.send("user-1", MESSAGE, idempotency_key="job-1")
+    session = []
+    for command, shown in commands(document):
+        if PARSED.match(command):
+            words = shlex.split(command.rstrip("& "))[1:]
+            app.parse_args([*words[: words.index("--")], "--", "true"] if "--" in words else words)
+        elif RUN.match(command):
+            session.append((command, shown))
+    script = [f'exec 2>&1\npushsdk() {{ "{sys.executable}" -P -m pushsdk "$@"; }}']
+    script += [f"{command}\ncode=$?; printf '\\036%d\\036' $code; (exit $code)" for command, _ in session]
+    service_root = service.base_url.removesuffix("/external/api")
+    shell = subprocess.run(
+        ["bash", "-c", ADDRESS.sub(service_root, "\n".join(script))],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": os.getcwd(), "COLUMNS": "120", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    results = shell.stdout.split("\036")[:-1]
+    assert len(results) == 2 * len(session), shell.stdout + shell.stderr
+    for (command, shown), output, code in zip(session, results[::2], results[1::2], strict=True):
+        address_of_the_guide = output.replace(service_root, "http://127.0.0.1:8080")
+        for line in shown:
+            assert is_shown(line, address_of_the_guide), f"$ {command}\n{output}\nis without the line: {line}"
+        assert shown or code == "0", f"$ {command}\n{output}\nexit code {code}"
+
+
+def test_the_quick_start_reaches_the_first_accepted_push(tmp_path: Path) -> None:
+    """The emulator prints the settings of the next command, and the address of a page."""
+    _, start, send, *_ = (command for command, _ in commands(page("quickstart")))
+    environment = {**os.environ, "HOME": str(tmp_path)}
+
+    def words(command: str) -> list[str]:
+        return [sys.executable, "-P", "-m", "pushsdk", *shlex.split(command)[1:]]
+
+    with subprocess.Popen(
+        [*words(start), "--port", "0"], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(4)]
+        try:
+            settings = dict(re.findall(r"^export (\w+)=(\S+)$", "".join(lines), re.MULTILINE))
+            assert subprocess.check_output(words(send), env=environment | settings, text=True) == "accepted: 1 user\n"
+            (address,) = re.findall(r"page at (http://\S+)", "".join(lines))
+            with urllib.request.urlopen(address) as response:
+                assert response.headers.get_content_type() == "text/html"
+        finally:
+            process.terminate()
+
+
+# -- links ------------------------------------------------------------------------------------------------------------
+
+
+def anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-")
+
+
+def links(document: Document) -> Iterator[str]:
+    text = re.sub(r"^```.*?^```", "", document.text, flags=re.MULTILINE | re.DOTALL)
+    yield from re.findall(r"\]\(([^)\s]+)\)", text)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_every_link_leads_somewhere(document: Document) -> None:
+    for link in links(document):
+        if re.match(r"https?://", link):
+            continue
+        path, _, fragment = link.partition("#")
+        target = (document.path.parent / path).resolve() if path else document.path
+        if target.parent == GUIDE and target.stem in PLANNED and not target.exists():
+            continue
+        assert target.is_file(), link
+        if fragment:
+            headings = next(each.headings for each in DOCUMENTS if each.path == target)
+            assert fragment in map(anchor, headings), link
+
+
+# Pages of the index that are still to be written.
+PLANNED = {link.removesuffix(".md") for link in re.findall(r"\((\S+\.md)\)", (GUIDE / "index.md").read_text())}
+
+
+def test_every_page_is_in_the_index() -> None:
+    assert {document.path.stem for document in PAGES} - {"index"} <= PLANNED
+
+
+@pytest.mark.parametrize("document", PAGES, ids=str)
+def test_a_page_begins_with_its_title_and_one_sentence(document: Document) -> None:
+    title, blank, sentence, *_ = document.text.splitlines()
+    assert re.fullmatch(r"# \S.*", title)
+    assert blank == ""
+    assert re.match(r"[A-Z`]", sentence)
+
+
+def test_every_page_that_a_text_of_the_package_names_exists() -> None:
+    texts = "".join(path.read_text() for path in GUIDE.parent.rglob("*.py"))
+    named = set(re.findall(r"pushsdk docs ([a-z][\w-]*)", texts))
+    assert named
+    assert named <= {document.path.stem for document in PAGES} | PLANNED
+
+
+# -- tables and numbers -----------------------------------------------------------------------------------------------
+
+
+def test_the_outcome_table_is_that_of_the_code() -> None:
+    rows = [[rule.answer, rule.outcome, "yes" if rule.retryable else "no", rule.meaning] for rule in TABLE]
+    assert page("outcomes").table("answer") == rows
+
+
+UNSENT = Attempt(outcome=Outcome.NOT_SENT, retryable=True)
+UNKNOWN = Attempt(outcome=Outcome.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("name", "unsent", "unknown", "collapsible"),
+    [
+        ("safe", True, False, False),
+        ("collapsible", True, False, True),
+        ("at_least_once", True, True, True),
+    ],
+)
+def test_the_policies_retry_what_their_table_says(name: str, unsent: bool, unknown: bool, collapsible: bool) -> None:
+    rows = page("retries").table("policy")
+    results = {row[0].partition("(")[0].removeprefix("`RetryPolicy."): row[1:] for row in rows}
+    policy: RetryPolicy = getattr(RetryPolicy, name)()
+    assert policy.max_attempts > 1
+    assert policy.should_retry(UNSENT, collapsible=False) is unsent is results[name][0].startswith("retried")
+    assert policy.should_retry(UNKNOWN, collapsible=False) is unknown is results[name][1].startswith("retried")
+    assert policy.should_retry(UNKNOWN, collapsible=True) is collapsible is (results[name][1] != "never")
+    assert results["none"] == ["never", "never"]
+    assert RetryPolicy.none().max_attempts == 1
+    assert len(results) == 5
+
+
+def test_the_defaults_of_the_retry_policy_are_those_of_the_code() -> None:
+    rows = {
+        name.strip("`"): ast.literal_eval(default.strip("`")) for name, default, _ in page("retries").table("argument")
+    }
+    assert rows == {name: getattr(RetryPolicy(), name) for name in RetryOptions.__annotations__}
+
+
+def test_the_retry_budget_is_that_of_the_code() -> None:
+    text = " ".join(page("retries").text.split())
+    assert f"costs {COST} tokens of the client's {CAPACITY}" in text
+    assert f"on its first try gives {REFUND} back" in text
+
+
+def test_the_defaults_of_a_client_are_those_of_the_code() -> None:
+    rows = re.findall(r"^\| `([A-Z]\w+)\.(\w+)` \| (.*?) \|", page("timeouts-and-limits").text, re.MULTILINE)
+    assert {kind for kind, _, _ in rows} == {"Timeout", "Limits", "Batching"}
+    for kind, name, shown in rows:
+        number = re.match(r"([\d,]+)( MiB)?", shown)
+        value = int(number[1].replace(",", "")) * (2**20 if number[2] else 1) if number else shown.strip('`"')
+        value = None if shown == "none" else value
+        assert getattr(getattr(pushsdk, kind)(), name) == value
+
+
+def test_every_exit_code_has_a_row() -> None:
+    assert [int(code) for code, _ in page("cli").table("exit code")] == sorted(Exit)
+
+
+def test_the_page_on_the_command_line_lists_all_settings() -> None:
+    rows = [[cell.strip("`") for cell in row] for row in page("cli").table("option")]
+    settings = {key for _, _, key, _ in rows if key}
+    assert settings == {*SETTINGS, *KEYS}
+    assert {variable for _, variable, _, _ in rows} == {
+        f"PUSHSDK_{name.upper()}" for name in (*settings, "config", "profile")
+    }
+    options = {name.replace("_", "-") for name in (field.name for field in fields(CallOptions)) if name != "verbose"}
+    assert {option for option, *_ in rows if option} == {f"--{option}" for option in options}
+    defaults = {key: default.split()[0].strip("`") for _, _, key, default in rows if key in DEFAULTS}
+    assert defaults == {
+        name: f"{value:g}" if isinstance(value, float) else f"{value}" for name, value in DEFAULTS.items()
+    }
+
+
+@pytest.mark.parametrize("name", EXAMPLES_OF_HELP)
+def test_a_help_has_an_example_that_parses_and_a_page_that_exists(name: str) -> None:
+    topic, arguments = EXAMPLES_OF_HELP[name]
+    assert topic in guide.names()
+    app.parse_args(shlex.split(f"{name} {arguments.partition(' > ')[0]}"), exit_on_error=False, print_error=False)
+
+
+def test_every_command_has_a_row() -> None:
+    rows = " ".join(row[0] for row in page("cli").table("command"))
+    assert [name for name in app if not name.startswith("-") and f"`pushsdk {name}" not in rows] == []
+
+
+def test_every_error_has_a_heading_on_the_page_of_errors_and_is_said_to_be_what_it_is() -> None:
+    for name in {name for name in pushsdk.__all__ if name.endswith("Error")} - {"PushError"}:
+        base = re.match(r"\s*A `(\w+)`: ", page("errors").section(name))
+        assert getattr(pushsdk, name).__base__.__name__ == (base[1] if base else "PushError")
+        assert name in page("errors").headings
+    assert all(f".{name}`" in page("errors").text for name in inspect.get_annotations(pushsdk.PushError))

@@ -1,0 +1,142 @@
+"""The Django page: its app runs in a project, with a view, a command and a test to copy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.worker_frameworks import installed
+from support.worker_lab import MODULES, ROOT
+
+from pushsdk.emulator import Emulator, Fault
+from pushsdk.testing.inbox import EmulatorThread
+
+APP = [
+    "shop/settings.py",
+    "shop/push.py",
+    "shop/views.py",
+    "shop/management/commands/announce.py",
+    "shop/test_views.py",
+]
+MODELS = """
+from django.db import models
+
+class Order(models.Model):
+    user_id = models.CharField(max_length=64)
+    shipped = models.BooleanField(default=False)
+"""
+PROJECT = """
+from shop.settings import *
+
+SECRET_KEY = "test"
+ALLOWED_HOSTS = ["*"]
+INSTALLED_APPS = ["shop"]
+ROOT_URLCONF = "project"
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}}
+LOGGING = {"version": 1, "handlers": {"stderr": {"class": "logging.StreamHandler"}}, "root": {"handlers": ["stderr"]}}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+def __getattr__(name):  # the URLs, once the apps are loaded
+    if name != "urlpatterns":
+        raise AttributeError(name)
+    from django.urls import path
+    from shop.views import ship
+
+    return [path("orders/<int:number>/ship", ship)]
+"""
+
+
+class Project:
+    """A Django project with the app of the page."""
+
+    def __init__(self, folder: Path, emulator: Emulator) -> None:
+        self.emulator = emulator
+        self._folder = folder
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
+            "DJANGO_SETTINGS_MODULE": "project",
+            "PUSHSDK_BASE_URL": emulator.base_url,
+            "PUSHSDK_API_KEY": emulator.api_key,
+        }
+        for name in APP:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(MODULES[name])
+        (folder / "shop" / "models.py").write_text(MODELS)
+        (folder / "project.py").write_text(PROJECT)
+        self.run("django", "migrate", "--run-syncdb", "--verbosity=0")
+
+    def run(self, *command: str) -> str:
+        """Run a module in the folder of the project, and return what it printed."""
+        ended = subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=self._folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout + ended.stderr
+
+    def shell(self, code: str) -> str:
+        """Run code in a process of the project."""
+        setup = "import django; django.setup()\nfrom django.test import Client\nfrom shop.models import Order\n"
+        (self._folder / "script.py").write_text(setup + code)
+        return self.run("script")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    installed("django", "django")
+    with EmulatorThread(Emulator()) as host:
+        yield Project(tmp_path, host.emulator)
+
+
+SHIP_TWICE = """
+order = Order.objects.create(user_id="ann")
+for _ in range(2):
+    assert Client().post(f"/orders/{order.pk}/ship").status_code == 204
+assert Order.objects.get().shipped
+"""
+
+
+def test_a_view_pushes_once(project: Project) -> None:
+    project.shell(SHIP_TWICE)
+    assert project.emulator.users() == {"ann": 1}
+
+
+def test_a_failed_push_is_logged_and_the_order_is_shipped(project: Project) -> None:
+    project.emulator.faults = [Fault.status(400)]
+    assert "rejected: HTTP 400" in project.shell(SHIP_TWICE)
+    assert project.emulator.users() == {}
+
+
+def test_a_transaction_that_is_rolled_back_pushes_nothing(project: Project) -> None:
+    project.shell(
+        """
+from django.db import transaction
+order = Order.objects.create(user_id="ann")
+with transaction.atomic():
+    Client().post(f"/orders/{order.pk}/ship")
+    transaction.set_rollback(True)
+assert not Order.objects.get().shipped
+"""
+    )
+    assert project.emulator.users() == {}
+
+
+def test_the_command_pushes_to_each_customer_once_however_often_it_runs(project: Project) -> None:
+    project.shell('Order.objects.bulk_create([Order(user_id=f"user-{n % 2000}") for n in range(3000)])')
+    for _ in range(2):
+        assert "2000 accepted, 0 unknown, 0 not sent\n" in project.run("django", "announce", "--run", "spring.run")
+    assert project.emulator.users() == {f"user-{number}": 1 for number in range(2000)}
+
+
+def test_the_test_of_the_page_passes_when_it_is_copied(project: Project) -> None:
+    installed("pytest_django", "django")
+    assert "1 passed" in project.run("pytest", "-q", "-p", "no:cacheprovider", "shop/test_views.py")

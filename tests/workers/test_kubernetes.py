@@ -1,0 +1,125 @@
+"""The Kubernetes page: SIGTERM in the middle of sends and of a broadcast loses nothing, as the service counts it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import aiohttp
+import pytest
+from support.docs import MODULES, ROOT, page
+from support.servers import free_port
+
+from pushsdk.emulator import Emulator, Fault
+from pushsdk.testing.inbox import EmulatorThread
+
+BROADCAST = re.search(r"command: \[pushsdk, (.*)\]", page("kubernetes").text)
+USERS = 200_000
+
+
+@pytest.fixture
+def service() -> Iterator[Emulator]:
+    # Slow, so that a signal finds requests in flight.
+    with EmulatorThread(Emulator(faults=[Fault.delay(0.1)])) as host:
+        yield host.emulator
+
+
+def start(command: Sequence[str], folder: Path, service: Emulator, **more: str) -> subprocess.Popen[str]:
+    environment = {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, *command],
+        cwd=folder,
+        env=os.environ | environment | more,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_the_grace_period_is_longer_than_the_shutdown() -> None:
+    text = page("kubernetes").text
+    grace = re.search(r"terminationGracePeriodSeconds: (\d+)", text)
+    parts = [
+        re.search(pattern, text)
+        for pattern in (r'\[sleep, "(\d+)"\]', r"shutdown_timeout=([\d.]+)", r"drain=([\d.]+)", r"timeout=([\d.]+)")
+    ]
+    seconds = [float(part[1]) for part in parts if part]
+    assert grace
+    assert int(grace[1]) > sum(seconds[:3])
+    # A request ends before the shutdown gives it up.
+    assert seconds[1] > seconds[3]
+
+
+async def test_a_service_completes_its_requests_on_sigterm(tmp_path: Path, service: Emulator) -> None:
+    (tmp_path / "kubernetes_service.py").write_text(MODULES["kubernetes_service.py"])
+    port = free_port()
+    answers: dict[str, int | None] = {}
+
+    async def order(session: aiohttp.ClientSession, user: str) -> None:
+        try:
+            async with session.post(f"http://127.0.0.1:{port}/shipped/{user}") as response:
+                answers[user] = response.status
+        except aiohttp.ClientConnectionError:
+            answers[user] = None
+
+    async def is_ready(session: aiohttp.ClientSession) -> bool:
+        try:
+            async with session.get(f"http://127.0.0.1:{port}/health") as response:
+                return response.status == 200
+        except aiohttp.ClientConnectionError:
+            return False
+
+    process = start(["kubernetes_service.py"], tmp_path, service, PORT=str(port))
+    # A connection per request, as a request on a kept one may cross its closing.
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
+        while not await is_ready(session):
+            assert process.poll() is None
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(400):
+                tasks.create_task(order(session, f"user-{number}"))
+                await asyncio.sleep(0.002)
+                if number == 200:
+                    process.send_signal(signal.SIGTERM)
+    output, _ = await asyncio.to_thread(process.communicate)
+    assert process.returncode == 0, output
+    assert "unknown=0" in output
+    pushed = {user for user, status in answers.items() if status == 204}
+    assert set(answers.values()) == {204, None}
+    assert len(pushed) > 100
+    assert service.users() == dict.fromkeys(pushed, 1)
+
+
+def job(name: str, folder: Path) -> list[str]:
+    """Return the command of a broadcast: that of the Job, or the module."""
+    (folder / "users.csv").write_text("user_id\n" + "".join(f"user-{number}\n" for number in range(USERS)))
+    (folder / "message.json").write_text(json.dumps({"title": {"en": "Spring sale"}, "iosEnabled": True}))
+    (folder / "broadcast_job.py").write_text(MODULES["broadcast_job.py"])
+    assert BROADCAST
+    return ["broadcast_job.py"] if name == "module" else ["-P", "-m", "pushsdk", *BROADCAST[1].split(", ")]
+
+
+@pytest.mark.parametrize("name", ["command", "module"])
+def test_a_broadcast_that_gets_sigterm_is_continued_by_the_next_pod(
+    name: str, tmp_path: Path, service: Emulator
+) -> None:
+    command, codes = job(name, tmp_path), []
+    while not codes or codes[-1]:
+        requests = service.requests
+        process = start(command, tmp_path, service)
+        if len(codes) < 2:
+            while process.poll() is None and service.requests < requests + 30:
+                time.sleep(0.005)
+            process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate()
+        codes.append(process.returncode)
+        assert codes[-1] in (0, 130), output
+    assert codes == [130, 130, 0]
+    assert service.users() == {f"user-{number}": 1 for number in range(USERS)}

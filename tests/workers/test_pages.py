@@ -1,0 +1,53 @@
+"""The guide's pages on frameworks: their modules are short, and their tables are true."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import tomllib
+
+import pytest
+from support.docs import DOCUMENTS, MODULES, ROOT, page
+
+from pushsdk import PushError
+
+JOBS = ["celery_jobs.py", "taskiq_jobs.py", "arq_jobs.py", "faststream_jobs.py"]
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_takes_at_most_twelve_lines_besides_imports(name: str) -> None:
+    lines = [line.strip() for line in MODULES[name].splitlines()]
+    code = [line for line in lines if line and not line.startswith(("#", "import ", "from "))]
+    assert len(code) <= 12
+
+
+@pytest.mark.parametrize(("name", "tries"), [("arq_jobs.py", "max_tries"), ("celery_jobs.py", "max_retries")])
+def test_a_job_is_retried_for_an_hour(name: str, tries: str) -> None:
+    number = re.search(rf"{tries}\b.*?(\d+)", MODULES[name])
+    assert number
+    assert int(number[1]) * inspect.signature(PushError.retry_delay).parameters["default"].default == 3600
+
+
+def test_the_tables_say_when_a_job_is_retried() -> None:
+    rows = page("taskiq-arq-faststream").table("framework")
+    assert [row[-1] for row in rows] == [
+        "every 10 s, without an end",
+        "every 10 s, for an hour",
+        "every 2 min, without an end",
+    ]
+    assert page("celery").table("event")[0][-1] == "every 10 s, for an hour"
+    assert "min_idle_time=120_000" in MODULES["faststream_jobs.py"]
+
+
+def test_what_a_page_installs_is_what_its_tests_install() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    tested = {re.split(r"[><=]", each)[0] for extra in ("workers", "workers-arq") for each in extras[extra]}
+    pages = [
+        each for each in DOCUMENTS if any(re.search("_(service|jobs)", block.module or "") for block in each.blocks)
+    ]
+    lines = [line for each in pages for line in re.findall(r"^\$ pip install (.+)$", each.text, re.MULTILINE)]
+    assert len(lines) >= 5
+    for ours, *theirs in map(shlex.split, lines):
+        assert ours in {"pushsdk", "pushsdk[redis]"}
+        assert {*theirs} <= tested
