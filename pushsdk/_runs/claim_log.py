@@ -190,8 +190,12 @@ class ClaimLog:
                     logger.warning("a claim was lost before its outcome was written: a redelivery may push again")
         for entry in entries:
             self._requeue(entry)
-        failed = [entry for entry in self._queue if entry.failures] if error is not None else []
-        self._give_up(failed[:-MAX_FAILED], f"more than {MAX_FAILED} calls wait for the claim store")
+        if error is not None and len(self._queue) > MAX_FAILED:
+            # Not in a variable: the stored errors hold this frame.
+            self._give_up(
+                [entry for entry in self._queue if entry.failures][:-MAX_FAILED],
+                f"more than {MAX_FAILED} calls wait for the claim store",
+            )
         return error
 
     def _requeue(self, entry: ClaimEntry) -> None:

@@ -62,7 +62,9 @@ class KeyedSends:
         except NotSentError as error:
             if keyed.error is not None:
                 is_unclaimed = True
-                raise keyed.error from keyed.error.__cause__
+                # Breaks a cycle: the exception holds this frame, and the frame holds the keyed call.
+                failure, keyed.error = keyed.error, None
+                raise failure from failure.__cause__
             if not keyed.has_asked and asyncio.get_running_loop().time() < call.deadline:
                 return await self._recorded(call, keyed, error)
             raise

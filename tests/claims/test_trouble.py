@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ from pushsdk import (
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._runs import claim_entry, claim_log
+from pushsdk._runs.keyed import KeyedCall
 from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing import FakeRequest, FakeResponse, FakeService
@@ -99,6 +101,34 @@ async def test_nothing_is_sent_if_the_store_hangs_past_its_timeout(fault: Fault)
         assert isinstance(await deliver(client), ClaimStoreError)
         assert now() - started == pytest.approx(2.0, abs=0.01)
     assert (service.requests, claims.states()) == ([], UNDONE)
+
+
+@virtual
+async def test_calls_whose_claim_failed_leave_nothing_in_memory() -> None:
+    def alive() -> int:
+        gc.collect()
+        return len([item for item in gc.get_objects() if isinstance(item, KeyedCall)])
+
+    claims = ShakyClaims(add=["down"] * 100)
+    async with FakeService().client(claims=claims) as client:
+        before = alive()
+        for number in range(50):
+            with pytest.raises(ClaimStoreError):
+                await client.send("user-1", HELLO, idempotency_key=f"job-{number}")
+        assert alive() <= before + 1
+
+
+@virtual
+async def test_the_memory_of_a_failing_store_grows_with_the_calls_and_not_with_their_square() -> None:
+    claims, calls = ShakyClaims(add=["down"] * 1000, swap=["down"] * 1000), 50
+    async with FakeService().client(claims=claims) as client:
+        for number in range(calls):
+            with pytest.raises(ClaimStoreError):
+                await client.send("user-1", HELLO, idempotency_key=f"job-{number}")
+        gc.collect()
+        lists = [item for item in gc.get_objects() if type(item) is list]
+        assert sum(isinstance(item, claim_entry.ClaimEntry) for items in lists for item in items) <= 2 * calls
+        await client.aclose(drain=0)
 
 
 @virtual
