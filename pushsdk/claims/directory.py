@@ -17,7 +17,7 @@ from pathlib import Path
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.files import objection
 from pushsdk.claims._blocking import StoreThreads
-from pushsdk.claims.store import WEEK, Claim, ClaimStore, Put
+from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
 
 # The file that marks a directory of claims, and its content: the version of the format.
 MARKER, FORMAT = "pushsdk-claims", b"pushsdk claims 1\n"
@@ -73,9 +73,11 @@ class DirectoryClaims(ClaimStore):
     async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
         for folder in range(256):
             keys = await self._threads.run(self._keys, f"{folder:02x}")
-            for key, claim in zip(keys, await self.get(keys), strict=True):
-                if claim is not None:
-                    yield key, claim
+            for first in range(0, len(keys), PAGE):
+                page = keys[first : first + PAGE]
+                for key, claim in zip(page, await self.get(page), strict=True):
+                    if claim is not None:
+                        yield key, claim
 
     async def aclose(self) -> None:
         """Refuse further operations, and wait for pending writes up to ``timeout`` seconds."""

@@ -3,7 +3,7 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from typing import Self
+from typing import NoReturn, Self
 
 import msgspec
 
@@ -98,6 +98,9 @@ class ClaimStore(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a claim store can't be pickled, as it holds connections: make one in each process")
 
 
 class LoopGuard:

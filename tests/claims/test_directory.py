@@ -121,6 +121,30 @@ def claim_of(number: int) -> Claim:
     return Claim(f"{number:032x}", b"{}")
 
 
+async def test_every_write_has_a_temporary_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names, real = list[str](), os.link
+
+    def link(source: Path, target: Path) -> None:
+        names.append(source.name)
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", link)
+    async with store_of(tmp_path) as store:
+        for number in range(3):
+            await put(store, ONE, key=key_of(number))
+    assert len(set(names)) == len(names) == 4, "with the marker"
+
+
+async def test_scan_reads_a_large_folder_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAGE", 3, raising=False)
+    async with store_of(tmp_path) as store:
+        await store.put([Put(key_of(number), ONE) for number in range(7)], WEEK)
+        pages, real = list[int](), store.get
+        monkeypatch.setattr(store, "get", lambda keys: pages.append(len(keys)) or real(keys))
+        assert [key async for key, _ in store.scan()] == [key_of(number) for number in range(7)]
+    assert pages == [3, 3, 1]
+
+
 # -- concurrency -----------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from pushsdk import (
     RetryScheduled,
     SendAbandoned,
 )
+from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
 
 ATTEMPT = Attempt(outcome=Outcome.REJECTED, status=400, reason="HTTP 400", seconds=0.1)
 ABANDONED = SendAbandoned(outcome=Outcome.UNKNOWN, user_ids=("u",), attempts=(ATTEMPT,))
@@ -109,3 +110,22 @@ def test_nothing_that_knows_the_key_is_pickled_or_copied(hidden: Way, way: Way) 
         pytest.skip("a shallow copy of an inner object stays in this process")
     with pytest.raises(TypeError):
         way(hidden(client))
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "make",
+    [
+        MemoryClaims,
+        lambda: SqliteClaims("claims.db"),
+        lambda: DirectoryClaims("claims"),
+        lambda: RedisClaims("redis://host/0"),
+        lambda: PostgresClaims("postgresql://host/database"),
+    ],
+    ids=["memory", "sqlite", "directory", "redis", "postgres"],
+)
+def test_a_claim_store_is_not_pickled_or_copied_and_the_error_says_what_to_do(
+    make: Callable[[], ClaimStore], way: Way
+) -> None:
+    with pytest.raises(TypeError, match="make one in each process"):
+        way(make())
