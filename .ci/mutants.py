@@ -2626,8 +2626,8 @@ BY_ARROW = [
     ),
     Mutant(
         "skipping recorded users costs rate",
-        "pushsdk/_io/limiter.py",
-        "        self.rate_limiter.refund(users)\n",
+        IO + "sender.py",
+        "                self.limiter.rate_limiter.refund(request.users)\n",
         "",
         T_CLAIMS + "sends.py",
     ),

@@ -10,6 +10,7 @@ from typing import TypeVar
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError, must_be
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.words import count
 
 T = TypeVar("T")
@@ -47,6 +48,7 @@ _RULES = {
     Limits: "a Limits, for example Limits(in_flight=8)",
     Rate: "a Rate, for example Rate(users_per_second=100)",
     RetryPolicy: "a RetryPolicy, for example RetryPolicy.safe() or RetryPolicy.none()",
+    StopPolicy: "a StopPolicy, for example StopPolicy(rejected=0.1)",
 }
 
 

@@ -63,12 +63,6 @@ class StopPolicy(Settings, frozen=True, kw_only=True):
         return cls(rejected=None, unknown=None, max_outage=None)
 
 
-def check_stop_policy(stop_policy: object) -> None:
-    """Raise ConfigurationError for anything but a StopPolicy or None."""
-    if stop_policy is not None and not isinstance(stop_policy, StopPolicy):
-        raise must_be("stop_policy", "a StopPolicy, for example StopPolicy(rejected=0.1)", stop_policy)
-
-
 class _Window(msgspec.Struct):
     """Number of settled requests and users."""
 

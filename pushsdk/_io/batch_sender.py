@@ -166,7 +166,6 @@ class CallClaims(Claimant, Protocol):
     @property
     def part(self) -> BatchPart:
         """The part to send, without the users whose claim was refused: these are settled."""
-        ...
 
 
 class BatchSender:

@@ -27,15 +27,12 @@ class SlotWaiter(Protocol):
     @property
     def users(self) -> int:
         """Number of users of the request."""
-        ...
 
     def acquire(self) -> bool:
         """Take the slot. Return False if the slot is no longer wanted."""
-        ...
 
     def fail(self, reason: Failure, *, before: float) -> None:
         """End everything with a deadline before this time."""
-        ...
 
 
 class ConcurrencyLimiter:
@@ -132,11 +129,6 @@ class ConcurrencyLimiter:
         if queue:
             self._assign_slots()
 
-    def return_unused(self, users: int) -> None:
-        """Return a slot that was not used, and refund the rate limiter for this number of users."""
-        self.rate_limiter.refund(users)
-        self.release(users)
-
     def pause(self, until: float) -> None:
         """Start nothing before ``until``. Waiters that can't wait that long fail now."""
         self.rate_limiter.pause(until)
@@ -163,7 +155,9 @@ class ConcurrencyLimiter:
             now = self._loop.time()
             earliest = max(self.rate_limiter.not_before, self._next_start)
             if earliest > now:
-                self._hold(earliest)
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = self._loop.call_at(earliest, self._assign_slots)
                 return
             waiting = self._queue.popleft()
             users = waiting.users
@@ -182,11 +176,6 @@ class ConcurrencyLimiter:
         limit = self.limit
         logger.debug("the limit on requests in flight is %d; %d are in flight", limit, self.in_flight)
         self._low, self._high = limit / 2, limit * 1.5
-
-    def _hold(self, until: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(until, self._assign_slots)
 
 
 class _SlotFuture:

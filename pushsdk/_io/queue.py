@@ -59,18 +59,6 @@ class SendQueue:
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def send(self, call: Call, content: Key) -> Receipt:
-        """Send one call. Raises PushError unless all of its users were accepted.
-
-        ``AsyncPushClient.send`` calls ``submit`` itself, which saves one coroutine per call.
-        """
-        try:
-            receipt = await self.submit(call, content)
-        except asyncio.CancelledError:
-            self.cancel(call)
-            raise
-        return receipt or self.pending.conclude(call)
-
     async def wait_for_room(self, call: Call) -> None:
         """Wait until the queue is below its limits, before the call has any bytes. Raises PushError if it can't."""
         self.pending.active.add(call)

@@ -63,14 +63,12 @@ class Claimant(Protocol):
 
         Returns the body to send, without the users whose claim was refused; None if nothing is to be sent.
         """
-        ...
 
     def settle(self, verdict: Verdict) -> None:
         """Record the verdict on the request so far. Called after each post, even if nothing was claimed.
 
         A claim that is not complete by then is void.
         """
-        ...
 
 
 class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
@@ -253,7 +251,9 @@ class RequestSender:
                 request.span.end(None, request.evidence.failure)
                 request.span = None
             if request.failure is Failure.UNCLAIMED and request.own == own:
-                self.limiter.return_unused(request.users)
+                # Nothing was sent: the fixed rates don't count the request.
+                self.limiter.rate_limiter.refund(request.users)
+                self.limiter.release(request.users)
             else:
                 evidence = request.evidence
                 seconds, status = evidence.latency, evidence.status

@@ -27,7 +27,6 @@ class TimerEntry(Protocol):
 
     def expire(self, reason: Failure) -> None:
         """End the entry: its deadline has come (DEADLINE), or the client ends it (CLOSED)."""
-        ...
 
 
 class TimerWheel:

@@ -22,19 +22,15 @@ class AttemptSpan(Protocol):
     @property
     def headers(self) -> Mapping[str, str] | None:
         """Headers of the request, added to the client's."""
-        ...
 
     def current(self) -> AbstractContextManager[None]:
         """Make the span current for a block in which other code sees the request, such as hooks of a session."""
-        ...
 
     def application_context(self) -> AbstractContextManager[None]:
         """Restore the caller's context for a block that runs the application's code, such as its key callable."""
-        ...
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
         """End the span. ``attempt`` is None if it was not judged; ``failure`` is the reason for no response."""
-        ...
 
 
 class WorkSpan(Protocol):
@@ -42,7 +38,6 @@ class WorkSpan(Protocol):
 
     def end(self, users: Mapping[Outcome, int]) -> None:
         """End the span with the users by outcome (a campaign counts as one); empty if cut short."""
-        ...
 
 
 class Observer(Protocol):
@@ -50,31 +45,24 @@ class Observer(Protocol):
 
     def opened(self, engine: Any) -> None:
         """Note that the client's engine is in use. A forked child has another engine."""
-        ...
 
     def caller(self, now: float) -> object:
         """Return the record of the caller of a ``send()``, for ``Call.caller``."""
-        ...
 
     def dequeued(self, calls: Sequence[Call], now: float) -> None:
         """Note that these calls have waited and have a slot now."""
-        ...
 
     def attempt(self, operation: Operation, users: int, resends: int, *, first: bool) -> AttemptSpan:
         """Return the span of an attempt that begins in this task, after ``resends`` others of its request.
 
         ``first``: none of its users was in an attempt before. After a split, all of them were.
         """
-        ...
 
     def batch(self, calls: Sequence[Call], users: int) -> WorkSpan:
         """Return the span of a request for several callers, which begins in its own task."""
-        ...
 
     def campaign(self) -> WorkSpan:
         """Return the span of a campaign that is created in this task."""
-        ...
 
     def run(self, users: int, requests: int) -> WorkSpan:
         """Return the span of a run with this number of planned users and requests."""
-        ...

@@ -93,11 +93,9 @@ class Transport(Protocol):
         Raises only CancelledError; the evidence so far is valid then. ``connect`` is the connect timeout in seconds.
         ``span`` is this attempt as its observer sees it: its headers are sent, too. See ``Claim`` for ``claim``.
         """
-        ...
 
     async def close(self) -> None:
         """Close what the transport opened itself."""
-        ...
 
 
 class _EvidenceBody(payload.Payload):

@@ -9,6 +9,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,10 @@ async def resume(engine: Engine, settings: RunSettings) -> BroadcastReport:
     path = settings.path
     if path is None:
         raise ConfigurationError("run must be the path of a run file, for example 'spring.run'")
-    journal = await _opened(engine, lambda: Journal.open(path, write=True, durable=settings.durable))
-    try:
+    with closing(await _opened(engine, lambda: Journal.open(path, write=True, durable=settings.durable))) as journal:
         journal.check_planned()
         _check_base_url(engine, journal.header, path)
         return await _send(engine, settings, journal)
-    finally:
-        journal.close()
 
 
 async def _run(engine: Engine, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
@@ -79,11 +77,8 @@ async def _run(engine: Engine, settings: RunSettings, header: Header, plan: Plan
     path = settings.path
     if path is None:
         return await _run_without_file(engine, settings, header, plan)
-    journal = await _opened(engine, lambda: _open_or_create(engine, path, header, settings.durable))
-    try:
+    with closing(await _opened(engine, lambda: _open_or_create(engine, path, header, settings.durable))) as journal:
         return await _plan_and_send(engine, settings, journal, plan)
-    finally:
-        journal.close()
 
 
 async def _run_without_file(engine: Engine, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
@@ -94,11 +89,8 @@ async def _run_without_file(engine: Engine, settings: RunSettings, header: Heade
         why = f"its folder can't be created ({error.strerror}): set TMPDIR, or pass run="
         raise run_file_error(None, why) from None
     try:
-        journal = Journal.open_or_create(Path(folder, "run"), header)
-        try:
+        with closing(Journal.open_or_create(Path(folder, "run"), header)) as journal:
             report = await _plan_and_send(engine, settings, journal, plan)
-        finally:
-            journal.close()
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -36,8 +36,8 @@ class KeyedSends:
     async def send(self, call: Call, content: Content, *, key: object) -> Receipt:
         """Send to the users of the call that no earlier call with this key has settled or claimed.
 
-        Raises like ``SendQueue.send``. Raises ClaimStoreError, or ValidationError for another payload, if nothing was
-        sent.
+        Raises ClaimStoreError, or ValidationError for another payload, if nothing was sent; else as
+        ``AsyncPushClient.send`` does.
         """
         engine, log = self._engine, self._log
         digest, users = idempotency.digest_of(key), tuple(sorted(call.users))
@@ -56,9 +56,12 @@ class KeyedSends:
             engine.pending.ended(keyed)
 
     async def _send(self, call: Call, content: Content, keyed: KeyedCall) -> Receipt:
-        is_unclaimed = False
+        is_unclaimed, queue = False, self._engine.queue
         try:
-            return await self._engine.queue.send(call, content)
+            return await queue.submit(call, content) or queue.pending.conclude(call)
+        except asyncio.CancelledError:
+            queue.cancel(call)
+            raise
         except NotSentError as error:
             if keyed.error is not None:
                 is_unclaimed = True

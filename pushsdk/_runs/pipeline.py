@@ -14,10 +14,11 @@ from typing import Literal
 
 import msgspec
 
+from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError, RunFileError, must_be
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.splitting import Rejected
-from pushsdk._core.stop_policy import StopPolicy, check_stop_policy
+from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
@@ -67,7 +68,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Raise ConfigurationError if an option has a wrong type or value."""
         if self.on_unknown not in ("skip", "resend"):
             raise ConfigurationError(f"on_unknown must be 'skip' or 'resend'; got {self.on_unknown!r}")
-        check_stop_policy(self.stop_policy)
+        check_setting(StopPolicy, "stop_policy", self.stop_policy, None)
         if self.on_progress is not None and not callable(self.on_progress):
             raise must_be("on_progress", "a callable that takes one Progress", self.on_progress)
         if self.stop is not None and not isinstance(self.stop, asyncio.Event):

@@ -3,6 +3,7 @@
 import csv
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TextIO
 
@@ -83,11 +84,8 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
         Raises RunFileError if the file is missing or damaged.
         """
-        journal = Journal.open(Path(self.file), write=False)
-        try:
+        with closing(Journal.open(Path(self.file), write=False)) as journal:
             yield from journal.rows(outcome)
-        finally:
-            journal.close()
 
     def write_csv(self, file: TextIO, outcome: Outcome | None = None) -> int:
         """Write the rows as CSV that is safe to open in a spreadsheet. Return the number of ids changed for that.
@@ -162,14 +160,11 @@ def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
     path = Path(os.path.abspath(run))
     # Ask for the lock before reading: users in flight at the time of reading then prove that the writer was alive.
     in_use = RunFilePath(path, write=False).in_use
-    journal = Journal.open(path, write=False)
-    try:
+    with closing(Journal.open(path, write=False)) as journal:
         if in_use and not journal.sealed:
             raise run_file_error(path, "another process is still planning it: read it again once it is sending")
         journal.check_planned()
         return msgspec.structs.replace(report_of(journal, run=path), in_use=in_use)
-    finally:
-        journal.close()
 
 
 set_public_module(__name__)

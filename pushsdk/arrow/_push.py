@@ -9,10 +9,11 @@ from typing import Any, Literal, Unpack
 import pyarrow as pa
 
 from pushsdk._core.address import redacted
+from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import must_be
 from pushsdk._core.models import MobilePush
 from pushsdk._core.results import DrainReport
-from pushsdk._core.stop_policy import StopPolicy, check_stop_policy
+from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
 from pushsdk._runs.claim_log import ClaimLog, checked_store
 from pushsdk.arrow._chunks import ChunkEncoder
@@ -66,7 +67,7 @@ def push_batches(
     base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
     if not callable(claims):
         raise must_be("claims", "a callable, for example lambda: DirectoryClaims(path)", claims)
-    check_stop_policy(stop_policy)
+    check_setting(StopPolicy, "stop_policy", stop_policy, None)
     client = AsyncPushClient(base_url, api_key, session=None, **options)
     settings = client._engine.settings
     base_url, max_users = settings.base_url, settings.batching.max_users

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 import msgspec
 
 from pushsdk._audience.source import missing_column, printable
+from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError, ValidationError, must_be
 from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.policy import Rate, Share
-from pushsdk._core.stop_policy import check_stop_policy
+from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.wire import encode_custom_fields, encode_message
 from pushsdk._runs.claim_log import checked_store
 from pushsdk.claims import MemoryClaims, SqliteClaims
@@ -89,7 +90,7 @@ def checked_options(
         )
     if api_key is not None and not callable(api_key):
         raise must_be("api_key", "a callable or None", api_key)
-    check_stop_policy(stop_policy)
+    check_setting(StopPolicy, "stop_policy", stop_policy, None)
     # The other options of a client are for one process: they can't be pickled, or would be called in the executors.
     for name in options.keys() - SendingOptions.__optional_keys__:
         raise TypeError(f"broadcast() got an unexpected keyword argument {name!r}")
