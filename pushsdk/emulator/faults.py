@@ -84,8 +84,8 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         for name, value in self.headers.items():
             if name.lower() in _FRAMING:
                 raise ValueError(f"headers must not contain {name}, which the emulator sets: leave it out")
-            if not name or any(character in name + value for character in "\r\n\0"):
-                raise ValueError("a header must have a name, and no line break in its value")
+            if not name or not (name + value).isprintable():
+                raise ValueError("a header must have a name, and no control character in name or value")
 
     @property
     def accepts(self) -> bool:

@@ -211,7 +211,7 @@ async def test_a_wrong_method_gets_the_right_ones(api):
             "PUT",
             "/faults",
             {"faults": [{"fault": "status", "code": 400, "headers": {"a": "b\r\nc: d"}}]},
-            "no line break",
+            "no control character",
         ),
         ("PUT", "/faults", {"preset": "flaky", "seed": 1 << 63}, "$.seed"),
         ("PATCH", "/faults/x", {}, "enabled"),
