@@ -176,6 +176,7 @@ class PushService:
         try:
             self._store.write([record])
         except StoreError as error:
+            record.id, record.accepted = 0, False  # the failure can be in the commit, after the insert set the id
             return refuse(Refused(507, str(error)))
         self.inboxes.publish_request(record)
         if self._log is not None:

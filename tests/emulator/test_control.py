@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import time
 from urllib.parse import quote
 
@@ -13,7 +14,6 @@ from support.control_api import Api
 
 from pushsdk.emulator import Emulator, Fault
 from pushsdk.emulator.faults import Rules
-from pushsdk.emulator.store.database import StoreError
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True, "androidEnabled": True}
 STRANGE = [
@@ -51,12 +51,10 @@ async def test_health_and_readiness_need_no_key(api):
         assert answer["version"][0].isdigit()
 
 
-async def test_it_is_not_ready_if_the_store_is_full(api, emulator, monkeypatch):
-    def full(records: object) -> None:
-        raise StoreError("the disk is full: free some space")
-
-    monkeypatch.setattr(emulator._store, "write", full)
-    assert await api.refused("GET", "/ready") == (507, "the disk is full: free some space")
+async def test_it_is_not_ready_if_the_store_can_not_be_written(api, emulator):
+    emulator._store.open()._writer.execute("PRAGMA query_only = ON")  # as on a file system that was mounted read-only
+    status, error = await api.refused("GET", "/ready")
+    assert (status, error.partition(":")[0]) == (507, "the emulator's store can't be written")
     assert (await api.get("/health"))["status"] == "ok"
 
 
@@ -699,6 +697,16 @@ async def test_a_request_from_the_page_meets_the_faults_of_its_inbox(api, emulat
         result = await api.done("POST", "/requests", body)
         assert (result["status"], result["accepted"]) == (emulator.inbox().requests()[-1].status, accepted)
     assert emulator.accepted("ann") == 2
+
+
+async def test_a_request_from_the_page_that_could_not_be_stored_is_not_accepted(api, emulator, monkeypatch):
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(emulator._store, "_drop_surplus", full)  # after the insert
+    result = await api.done("POST", "/requests", {"userIds": ["ann"], "message": MESSAGE})
+    assert (result["id"], result["status"], result["accepted"]) == (0, 507, False)
+    assert (emulator.users(), "disk is full" in result["body"]) == ({}, True)
 
 
 async def test_a_request_from_the_page_that_is_too_large_is_refused(running):

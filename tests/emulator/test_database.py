@@ -312,7 +312,7 @@ def test_a_full_disk_says_what_to_do(opened):
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
     opened._writer.execute(f"PRAGMA max_page_count = {pages}")
     with (
-        pytest.raises(StoreError, match="database or disk is full; free some space, or reset an inbox"),
+        pytest.raises(StoreError, match="database or disk is full; free some space"),
         opened.writing() as connection,
     ):
         connection.execute("INSERT INTO inboxes(digest, name, label) VALUES (3, 3, ?)", ("x" * 100_000,))

@@ -136,7 +136,7 @@ class Database:
                 self._writer.rollback()  # no effect after a commit, or if SQLite rolled back by itself
         except sqlite3.Error as error:
             is_full = getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
-            hint = "; free some space, or reset an inbox" if is_full else ""
+            hint = "; free some space" if is_full else ""
             raise StoreError(f"the emulator's store can't be written: {error}{hint}") from None
 
     @contextmanager
