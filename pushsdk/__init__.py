@@ -3,10 +3,30 @@
 To read the code, start with ``client.py``; ``_core/__init__.py`` explains how it works.
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
+import pushsdk._public
 from pushsdk._version import __version__
+
+# The modules of the public names, cheap ones first: the first that has a name defines it. A name is imported on first
+# use (PEP 562): ``pushsdk --help`` does not import msgspec, and reading a run file does not import aiohttp.
+_MODULES = (
+    "pushsdk._core.outcome",
+    "pushsdk._core.errors",
+    "pushsdk._core.models",
+    "pushsdk._core.policy",
+    "pushsdk._core.results",
+    "pushsdk._core.events",
+    "pushsdk._core.placeholders",
+    "pushsdk._core.lint",
+    "pushsdk._core.stop_policy",
+    "pushsdk._runs.run_file.journal",
+    "pushsdk._audience.audience",
+    "pushsdk._runs.progress",
+    "pushsdk._runs.report",
+    "pushsdk.client",
+    "pushsdk.sync.client",
+)
 
 if TYPE_CHECKING:
     from pushsdk._audience.audience import Audience, AudienceSummary, Personalized
@@ -66,38 +86,7 @@ if TYPE_CHECKING:
     from pushsdk.sync.client import PushClient
 
 else:  # hidden from type checkers: with a module __getattr__ they would accept any name
-
-    def __getattr__(name):
-        if name in __all__:
-            for module in map(importlib.import_module, _MODULES):
-                if hasattr(module, name):
-                    globals()[name] = value = getattr(module, name)
-                    return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__():
-        return __all__
-
-
-# The modules of the public names, cheap ones first: the first that has a name defines it. A name is imported on first
-# use (PEP 562): ``pushsdk --help`` does not import msgspec, and reading a run file does not import aiohttp.
-_MODULES = (
-    "pushsdk._core.outcome",
-    "pushsdk._core.errors",
-    "pushsdk._core.models",
-    "pushsdk._core.policy",
-    "pushsdk._core.results",
-    "pushsdk._core.events",
-    "pushsdk._core.placeholders",
-    "pushsdk._core.lint",
-    "pushsdk._core.stop_policy",
-    "pushsdk._runs.run_file.journal",
-    "pushsdk._audience.audience",
-    "pushsdk._runs.progress",
-    "pushsdk._runs.report",
-    "pushsdk.client",
-    "pushsdk.sync.client",
-)
+    __getattr__, __dir__ = pushsdk._public.lazy_names(__name__, _MODULES)
 
 __all__ = [
     "UNSET",

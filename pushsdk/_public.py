@@ -1,13 +1,31 @@
-"""The module name that public objects show."""
+"""The names of a package that are imported on first use, and the module name that public objects show."""
 
 import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
 
 
-def set_public_module(module: str, package: str = "pushsdk") -> None:
+def lazy_names(package: str, modules: Sequence[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package: the first of the modules that has a name defines it."""
+    namespace = vars(sys.modules[package])
+
+    def get(name: str) -> Any:
+        for module in map(import_module, modules if name in namespace["__all__"] else ()):
+            set_public_module(module.__name__, package)
+            if hasattr(module, name):
+                namespace[name] = value = getattr(module, name)
+                return value
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return get, lambda: namespace["__all__"]
+
+
+def set_public_module(module: str, package: str) -> None:
     """Have a module's classes and functions that ``package`` exports say ``package.Name`` in tracebacks and pickles.
 
-    Called at the end of the module. msgspec resolves annotations that are strings in the module that a class names, so
-    modules with public Structs don't import ``annotations`` from ``__future__``.
+    msgspec resolves annotations that are strings in the module that a class names, so modules with public Structs don't
+    import ``annotations`` from ``__future__``.
     """
     namespace = vars(sys.modules[module])
     for name in sys.modules[package].__all__:

@@ -36,7 +36,6 @@ from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.sender import ApiRequest
 from pushsdk._io.transport import Session, check_session, check_ssl
-from pushsdk._public import set_public_module
 from pushsdk._runs import api as runs
 from pushsdk._runs.keyed import KeyedSends
 from pushsdk._runs.pipeline import RunPath, RunSettings
@@ -400,6 +399,3 @@ class AsyncPushClient:
         own = self._options
         policy = check_setting(RetryPolicy, "retry", retry, own.policy)
         return self._engine.options_of(policy, check_timeout(timeout, own.timeout))
-
-
-set_public_module(__name__)

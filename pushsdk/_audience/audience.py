@@ -20,7 +20,6 @@ from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, MobilePush, PushRequest
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
-from pushsdk._public import set_public_module
 
 T = TypeVar("T")
 
@@ -204,6 +203,3 @@ class Personalized:
         message: Any = self._message if self._into == "custom_fields" else fill(self._message, row)
         fields = self._custom_fields if self._into == "text" else {**(self._custom_fields or {}), **row}
         return PushRequest(user_ids=(user,), message=message, custom_fields=UNSET if fields is None else fields)
-
-
-set_public_module(__name__)

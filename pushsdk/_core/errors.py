@@ -180,4 +180,5 @@ class BroadcastError(PushError):
     """The BroadcastReport."""
 
 
-set_public_module(__name__)
+# Here and not on first use of a name: other packages raise these errors before that.
+set_public_module(__name__, "pushsdk")

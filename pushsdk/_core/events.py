@@ -4,7 +4,6 @@ import msgspec
 
 from pushsdk._core.operations import Endpoint
 from pushsdk._core.outcome import Attempt, Outcome
-from pushsdk._public import set_public_module
 
 
 class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +63,3 @@ class SendAbandoned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Event = AttemptEnded | RetryScheduled | ClientPaused | RequestSplit | SendAbandoned
-
-
-set_public_module(__name__)

@@ -14,7 +14,6 @@ import msgspec
 from pushsdk._core import models
 from pushsdk._core.models import UNSET, Model, Path, show_path
 from pushsdk._core.placeholders import TEXTS, has_malformed_placeholder
-from pushsdk._public import set_public_module
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,6 +247,3 @@ RULES: tuple[LintRule, ...] = (
     LintRule("no-label", models.ActionButton, _no_label),
     LintRule("no-external-id", models.CampaignRequest, _no_external_id),
 )
-
-
-set_public_module(__name__)

@@ -12,8 +12,6 @@ import msgspec
 from msgspec import UNSET as UNSET
 from msgspec import UnsetType as UnsetType
 
-from pushsdk._public import set_public_module
-
 # The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
 Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Texts = Mapping[str, str]
@@ -327,6 +325,3 @@ class CampaignDict(TypedDict, total=False):
     segment: _SegmentDict
     schedule: _ScheduleDict
     message: MobilePushDict
-
-
-set_public_module(__name__)

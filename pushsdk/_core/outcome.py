@@ -12,8 +12,6 @@ from enum import StrEnum
 
 import msgspec
 
-from pushsdk._public import set_public_module
-
 
 class Outcome(StrEnum):
     """The outcome of a push to one user, or of a campaign."""
@@ -388,6 +386,3 @@ def verdict_of(attempts: Sequence[Attempt], evidence: Evidence, failure: Failure
         failure=failure or evidence.failure,
         error=evidence.error,
     )
-
-
-set_public_module(__name__)

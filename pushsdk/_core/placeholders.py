@@ -9,7 +9,6 @@ import msgspec
 
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import MobilePush
-from pushsdk._public import set_public_module
 
 TEXTS = ("title", "subtitle", "body")
 """The fields of a message whose texts may contain placeholders."""
@@ -94,6 +93,3 @@ def has_malformed_placeholder(text: str) -> bool:
     """Return True if the text has ``{{`` or ``}}`` outside of placeholders, which users would see."""
     rest = _PLACEHOLDER.sub("\0", text)
     return "{{" in rest or "}}" in rest
-
-
-set_public_module(__name__)

@@ -13,7 +13,6 @@ import msgspec
 
 from pushsdk._core.errors import ConfigurationError, must_be, unexpected_keyword
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
-from pushsdk._public import set_public_module
 
 # A larger number is a mistake: in seconds, 30 years.
 MAX_NUMBER = 1e9
@@ -306,6 +305,3 @@ def check_seconds(name: str, value: object, *, or_zero: bool = False) -> float:
         rule = "a number of seconds, 0 or more" if or_zero else "a number of seconds greater than 0"
         _check_positive(name, value, rule)
     return float(value)  # type: ignore[arg-type]
-
-
-set_public_module(__name__)

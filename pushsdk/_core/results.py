@@ -4,7 +4,6 @@ import msgspec
 
 from pushsdk._core.events import SendAbandoned
 from pushsdk._core.outcome import Attempt, Outcome
-from pushsdk._public import set_public_module
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -98,6 +97,3 @@ class Counters(msgspec.Struct):
     retries: int = 0
     splits: int = 0
     stale_connections: int = 0
-
-
-set_public_module(__name__)

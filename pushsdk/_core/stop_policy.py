@@ -13,7 +13,6 @@ import msgspec
 from pushsdk._core.errors import must_be
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import Settings
-from pushsdk._public import set_public_module
 
 # Fewer requests prove nothing: one bad gateway among the first two would be half of the users.
 FEWEST_REQUESTS = 20
@@ -145,6 +144,3 @@ class StopMonitor:
 
 def _show_status(status: int | None) -> str:
     return "no answer" if status is None else f"HTTP {status}"
-
-
-set_public_module(__name__)

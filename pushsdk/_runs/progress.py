@@ -12,7 +12,6 @@ import msgspec
 
 from pushsdk._core.user_states import UserState
 from pushsdk._io.limiter import ConcurrencyLimiter
-from pushsdk._public import set_public_module
 from pushsdk._runs.run_file.journal import Journal
 
 TICK = 0.5  # seconds between two readings
@@ -112,6 +111,3 @@ def planning_reporter(on_progress: OnProgress | None, loop: asyncio.AbstractEven
                 loop.call_soon_threadsafe(on_progress, progress)
 
     return report
-
-
-set_public_module(__name__)

@@ -13,7 +13,6 @@ from pushsdk._audience.source import printable
 from pushsdk._core.errors import BroadcastError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
-from pushsdk._public import set_public_module
 from pushsdk._runs.plan import StopCause, StopReason
 from pushsdk._runs.run_file.file import RunFilePath, run_file_error
 from pushsdk._runs.run_file.journal import Journal, Row
@@ -165,6 +164,3 @@ def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
             raise run_file_error(path, "another process is still planning it: read it again once it is sending")
         journal.check_planned()
         return msgspec.structs.replace(report_of(journal, run=path), in_use=in_use)
-
-
-set_public_module(__name__)

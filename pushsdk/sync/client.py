@@ -26,7 +26,6 @@ from pushsdk._io.credentials import KeySource
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
 from pushsdk._io.sender import guarded
-from pushsdk._public import set_public_module
 from pushsdk._runs.keyed import KeyedSends
 from pushsdk._runs.pipeline import RunPath
 from pushsdk._runs.report import BroadcastReport
@@ -330,6 +329,3 @@ def _close_dropped(thread: LoopThread, name: str) -> None:
     """Close a client that was garbage-collected, as at the exit of the interpreter."""
     if not thread.is_inherited and thread.close_soon(EXIT_DRAIN):
         warnings.warn(f"unclosed {name}: close it, or use it in a with block", ResourceWarning, stacklevel=2)
-
-
-set_public_module(__name__)

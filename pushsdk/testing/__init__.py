@@ -3,8 +3,9 @@
 pytest loads this package wherever pushsdk is installed, so the public names are imported on first use.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+import pushsdk._public
 
 if TYPE_CHECKING:
     from pushsdk.testing.inbox import FaultContext, PushInbox, SentPush
@@ -12,20 +13,9 @@ if TYPE_CHECKING:
     from pushsdk.testing.virtual import HangError, VirtualLoop, virtual_time
 
 else:  # a type checker would accept any name from a visible __getattr__
-
-    def __getattr__(name):
-        for module in map(importlib.import_module, _MODULES if name in __all__ else ()):
-            if hasattr(module, name):
-                globals()[name] = value = getattr(module, name)
-                return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__():
-        return __all__
-
-
-# Cheap ones first.
-_MODULES = ("pushsdk.testing.virtual", "pushsdk.testing.service", "pushsdk.testing.inbox")
+    # Cheap ones first.
+    _MODULES = ("pushsdk.testing.virtual", "pushsdk.testing.service", "pushsdk.testing.inbox")
+    __getattr__, __dir__ = pushsdk._public.lazy_names(__name__, _MODULES)
 
 __all__ = [
     "FakeRequest",

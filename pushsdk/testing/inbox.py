@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk._core.words import count as counted
-from pushsdk._public import set_public_module
 from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
 from pushsdk.emulator.faults import preset
 from pushsdk.emulator.store.records import Delivered, RequestSummary
@@ -446,6 +445,3 @@ def _matches(push: SentPush, wanted: Mapping[str, str | None], language: str | N
         if text is not None and text not in (texts.values() if language is None else [texts.get(language)]):
             return False
     return True
-
-
-set_public_module(__name__, "pushsdk.testing")

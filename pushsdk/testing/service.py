@@ -19,7 +19,6 @@ from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH, Operation
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.tracing import AttemptSpan
-from pushsdk._public import set_public_module
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions
 
@@ -278,6 +277,3 @@ class FakeService:
 async def _run_inline(work: Callable[[], Any]) -> Any:
     """Run blocking work in the event loop: virtual time has no threads."""
     return work()
-
-
-set_public_module(__name__, "pushsdk.testing")

@@ -12,8 +12,6 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
-from pushsdk._public import set_public_module
-
 P = ParamSpec("P")
 # Not a round number, so that a test fails if it confuses absolute and relative times.
 _START = 1000.0013
@@ -71,6 +69,3 @@ def virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, No
             random.setstate(state)
 
     return run
-
-
-set_public_module(__name__, "pushsdk.testing")

@@ -19,7 +19,6 @@ from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
-from pushsdk._public import set_public_module
 from pushsdk._runs.plan import Chunk, Event, Header, Notes, StopReason, UserRange
 from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_file_error
 
@@ -439,6 +438,3 @@ def _row(user: str, status: UserStatus) -> Row:
         return Row(user, Outcome.UNKNOWN, None, NEVER_SETTLED)
     reason = status.reason or (NOT_SENT_YET if status.state is UserState.PENDING else "")
     return Row(user, OUTCOMES[status.state], status.status, reason)
-
-
-set_public_module(__name__)
