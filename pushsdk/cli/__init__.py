@@ -21,6 +21,9 @@ _SIGPIPE = 141  # the exit code that a shell reports for SIGPIPE
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, by default that of this process, and return the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by the caller: the next file opened would get its number
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until the process ends
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # escape letters that the locale lacks instead of failing
             stream.reconfigure(errors="backslashreplace")
@@ -53,6 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _discard_output()
         return _SIGPIPE
+    except SystemExit as error:
+        if error.code != 1:
+            raise
+        return _SIGPIPE  # rich exits with 1 for a closed pipe
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise

@@ -370,14 +370,23 @@ def test_the_result_goes_to_stdout_only(service):
     assert run_apart(*SEND) == (0, "accepted: 1 user\n", "")
 
 
-def test_a_closed_pipe_exits_with_141_without_a_traceback(service):
+@pytest.mark.parametrize("words", [SEND, ["--help"], ["config"]])
+def test_a_closed_pipe_exits_with_141_without_a_traceback(service, words):
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        result = subprocess.run([*COMMAND, *SEND], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+        result = subprocess.run([*COMMAND, *words], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
     finally:
         os.close(writer)
     assert (result.returncode, result.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_failure(service, closed):
+    shell = ["sh", "-c", f'"$@" {closed}', "sh"]
+    assert subprocess.run([*shell, *COMMAND, *SEND], timeout=60, check=False).returncode == 0
+    assert service.accepted("ann") == 1
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
