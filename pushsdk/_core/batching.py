@@ -80,10 +80,10 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     claims: Any = None
     """The call's entry in a claim store, if it has an idempotency key. Set by the shell."""
 
-    def wake(self, receipt: object = None) -> None:
+    def wake(self) -> None:
         """Wake the caller, unless it was woken or cancelled before."""
         if self.future is not None and not self.future.done():
-            self.future.set_result(receipt)
+            self.future.set_result(None)
 
     def settle(self, users: tuple[str, ...], verdict: Verdict, receipt: object = None) -> bool:
         """Record the verdict on these users. Return True, and wake the caller, if no user is left.

@@ -46,8 +46,7 @@ class AdaptiveLimit:
         #: Seconds between two starts; 0 unless the service refuses what so few slots send.
         self.gap = 0.0
         # The value that ``limit`` climbs to, and the least value before the next measurement of the base.
-        self._goal, self._floor = float(self.limit), self.limit * HALF
-        self._step = FASTEST
+        self._goal, self._floor, self._step = float(self.limit), self.limit * HALF, FASTEST
         # Seconds, 0 if unknown: of an empty wire, and of the last window. How much answers differ (CV squared).
         self._base = self._latency = self._spread = 0.0
         # While the base is measured: the limit before, and the earliest end.
@@ -61,12 +60,19 @@ class AdaptiveLimit:
         self._stray_from, self._stray_until = 0.0, -math.inf
         # Latency of each size of request (powers of two of its users) relative to the others.
         self._weights: dict[int, float] = {}
-        # The window: answers to skip and to wait for, their count, sums of latencies, in flight x seconds.
-        self._skip, self._need, self._count = START, FEWEST, 0
-        self._sum = self._squares = self._area = 0.0
-        # For each size: count and sum of latencies. True if a request waited for a slot in the window.
+        self._at = now
+        self._begin()
+        self._skip = START
+
+    def _begin(self) -> None:
+        """Begin a window. Requests in flight were sent under another limit, so they are not counted."""
+        # Answers to skip; True if a request waited for a slot; count and sums of latencies; in flight x seconds.
+        self._skip, self._starved, self._began = self.in_flight, False, self._at
+        self._count, self._sum, self._squares, self._area = 0, 0.0, 0.0, 0.0
+        # For each size: count and sum of latencies.
         self._sizes: dict[int, list[float]] = {}
-        self._starved, self._at, self._began = False, now, now
+        usual = FEWEST // 4 if self._is_paced() else max(FEWEST, int(self._goal * HALF))
+        self._need = usual if self._look is None else max(FEWEST // 2, self.limit)
 
     def started(self, now: float) -> None:
         """Count a request that takes a slot."""
@@ -131,10 +137,8 @@ class AdaptiveLimit:
         sure = share > MANY or self._answers >= 4 * FEWEST or now > self._cut + 4.0 * SOON
         few = not pause and (self._answers < FEWEST or not sure)
         same = began <= self._cut or now < self._cut + 2.0 * self._latency  # a fast refusal precedes slow answers
-        if same or few or self._look is not None:
-            return
         stray = share < STRAY and not pause
-        if stray and now < self._stray_until:
+        if same or few or self._look is not None or (stray and now < self._stray_until):
             return
         limit = self._exact()
         if now > self._rest_until or not stray:
@@ -148,21 +152,12 @@ class AdaptiveLimit:
             # Little's law: the mean number of accepted requests in flight is what the service takes.
             goal = min(goal, max(limit * HALF, self._accepted / (now - self._cut)))
         self._rest_until = now + (rest if share < OUTAGE else SOON)
-        self._accepted = 0.0
-        self._cut, self._step, self._answers, self._refusals = now, 0.0, 0, 0
+        self._cut, self._step, self._answers, self._refusals, self._accepted = now, 0.0, 0, 0, 0.0
         self._stray_until = -math.inf
         if stray and goal < STRAY_FLOOR * self._stray_from:
             goal, self._rest_until, self._stray_until = self._stray_from, -math.inf, now + REST
         self._floor = min(self._floor, goal)
         self._set(goal, least=0.0 if paced else LEAST)
-
-    def _begin(self) -> None:
-        """Begin a window. Requests in flight were sent under another limit, so they are not counted."""
-        self._skip, self._starved, self._began = self.in_flight, False, self._at
-        self._count, self._sum, self._squares, self._area = 0, 0.0, 0.0, 0.0
-        self._sizes = {}
-        usual = FEWEST // 4 if self._is_paced() else max(FEWEST, int(self._goal * HALF))
-        self._need = usual if self._look is None else max(FEWEST // 2, self.limit)
 
     def _set(self, goal: float, *, least: float = LEAST) -> None:
         latency = self._latency or LOOK_SECONDS

@@ -198,32 +198,37 @@ def _fields_of(request: object) -> tuple[Any, Any, Any]:
     return users, message, None if fields is UNSET else fields
 
 
-async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
+def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
     """Yield the items in blocks, with a turn of the event loop between them. A slow source makes small blocks.
 
     Raises ValidationError if ``items`` is not iterable. Errors of ``items`` pass through.
     """
-    block: list[Any] = []
     if isinstance(items, AsyncIterable):
-        source = aiter(items)
-        due = time.monotonic() + BLOCK_SECONDS
-        try:
-            async for item in source:
-                block.append(item)
-                if len(block) >= BLOCK or time.monotonic() >= due:
-                    yield block
-                    block, due = [], time.monotonic() + BLOCK_SECONDS
-        finally:
-            if isinstance(source, AsyncGenerator):
-                await source.aclose()
-        if block:
-            yield block
-        return
+        return _async_blocks(items)
     if not isinstance(items, Iterable) or isinstance(items, (str, Mapping, bytes, bytearray, memoryview)):
         raise ValidationError(f"{name} must be an iterable or an async iterable; got {type(items).__name__}")
-    iterator: Iterator[Any] = iter(items)
-    due = time.monotonic() + BLOCK_SECONDS
-    while items_read := list(itertools.islice(iterator, CHECK_EVERY)):
+    return _blocks(iter(items))
+
+
+async def _async_blocks(items: AsyncIterable[Any]) -> AsyncGenerator[list[Any]]:
+    source = aiter(items)
+    block, due = list[Any](), time.monotonic() + BLOCK_SECONDS
+    try:
+        async for item in source:
+            block.append(item)
+            if len(block) >= BLOCK or time.monotonic() >= due:
+                yield block
+                block, due = [], time.monotonic() + BLOCK_SECONDS
+    finally:
+        if isinstance(source, AsyncGenerator):
+            await source.aclose()
+    if block:
+        yield block
+
+
+async def _blocks(items: Iterator[Any]) -> AsyncGenerator[list[Any]]:
+    block, due = list[Any](), time.monotonic() + BLOCK_SECONDS
+    while items_read := list(itertools.islice(items, CHECK_EVERY)):
         block += items_read
         if len(block) >= BLOCK or time.monotonic() >= due:
             yield block

@@ -7,7 +7,7 @@ from typing import NoReturn, Self
 
 import msgspec
 
-from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._core.policy import check_seconds
 from pushsdk._io.forks import ProcessGuard
 
@@ -64,9 +64,8 @@ class ClaimStore(ABC):
         """Raise ConfigurationError for values out of range."""
         self.claim_ttl: float = check_seconds("claim_ttl", claim_ttl)
         if not MIN_CLAIM_TTL <= self.claim_ttl <= MAX_CLAIM_TTL:
-            raise ConfigurationError(
-                f"claim_ttl must be 60 (a minute) to 31622400 (a year) seconds, for example 604800; got {claim_ttl}"
-            )
+            rule = "60 (a minute) to 31622400 (a year) seconds, for example 604800"
+            raise must_be("claim_ttl", rule, claim_ttl)
         self.timeout: float = check_seconds("timeout", timeout)
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._io.engine import Engine
 
 try:
@@ -53,11 +53,9 @@ def instrument(
     # A PushClient drives an AsyncPushClient.
     engine: Any = getattr(getattr(client, "_client", client), "_engine", None)
     if not isinstance(engine, Engine):
-        raise ConfigurationError(f"client must be an AsyncPushClient or a PushClient; got {type(client).__name__}")
+        raise must_be("client", "an AsyncPushClient or a PushClient", client)
     if not isinstance(propagate, bool | TextMapPropagator):
-        raise ConfigurationError(
-            f"propagate must be True, False or a TextMapPropagator; got {type(propagate).__name__}"
-        )
+        raise must_be("propagate", "True, False or a TextMapPropagator", propagate)
     if not (type(sample_accepted) in (int, float) and 0 <= sample_accepted <= 1):
         raise ConfigurationError(f"sample_accepted must be a number from 0 to 1; got {sample_accepted!r}")
     if propagate is not False and sample_accepted < 1:

@@ -382,12 +382,10 @@ def _recorded_chunks(folder: RunFolder, manifest: Manifest) -> Iterator[tuple[An
 def _states(claim: Claim | None, users: int) -> UserStates:
     if claim is None:
         return UserStates(users)
-    try:
+    with contextlib.suppress(ValueError):
         states = ClaimRecord.decode(claim.record).states()
         if states.users == users:
             return states
-    except ValueError:
-        pass
     raise ClaimStoreError("the claim store holds something else than it was given")
 
 

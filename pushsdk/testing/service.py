@@ -260,18 +260,23 @@ class FakeService:
         if response.failure is None and response.code is None:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(response.after / 2)
-        status, headers, body = response.code, response.headers, response.body
-        if response.usual and request.path == CREATE_CAMPAIGN.path:
-            status, headers = 200, {"Content-Type": "application/json"}
-            body = b'{"uuid": "%b"}' % str(uuid.uuid4()).encode()
-        evidence.status = status
-        if status is not None and 200 <= status < 300:
-            evidence.latency = response.after
-        if status is not None and (status != 204 or read):
-            evidence.headers, evidence.body = CIMultiDict(headers), body
-        evidence.reused = response.reused
-        evidence.failure = response.failure
-        evidence.reason = "" if response.failure is None else "FakeError"
+        _record(request, response, evidence, read=read)
+
+
+def _record(request: FakeRequest, response: FakeResponse, evidence: Evidence, *, read: bool) -> None:
+    """Record what the client observes of the response."""
+    status, headers, body = response.code, response.headers, response.body
+    if response.usual and request.path == CREATE_CAMPAIGN.path:
+        status, headers = 200, {"Content-Type": "application/json"}
+        body = b'{"uuid": "%b"}' % str(uuid.uuid4()).encode()
+    evidence.status = status
+    if status is not None and 200 <= status < 300:
+        evidence.latency = response.after
+    if status is not None and (status != 204 or read):
+        evidence.headers, evidence.body = CIMultiDict(headers), body
+    evidence.reused = response.reused
+    evidence.failure = response.failure
+    evidence.reason = "" if response.failure is None else "FakeError"
 
 
 async def _run_inline(work: Callable[[], Any]) -> Any:

@@ -139,7 +139,7 @@ def test_a_caller_is_woken_only_once():
     one.wake()
     one.future = Future()
     one.wake()
-    one.wake("receipt")
+    one.wake()
     assert one.settle(("a",), ACCEPTED)
     assert one.future.result() is None
 
