@@ -124,7 +124,9 @@ def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path: Path, monkeyp
         # During the commit of its claims: asyncio.run cancels all tasks and waits for them.
         loop.call_later(0.02, go.set)
 
-    asyncio.run(main())
+    with pytest.warns(ResourceWarning, match="unclosed AsyncPushClient"):
+        asyncio.run(main())
+        gc.collect()
     report = read_report(tmp_path / "run")
     assert (report.planned, report.not_sent, report.in_use) == (8, 8, False)
     assert {row.reason for row in report.rows()} == {"the call was cancelled"}

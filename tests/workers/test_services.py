@@ -128,6 +128,7 @@ async def test_fastapi_says_what_is_wrong_with_the_input_but_not_with_the_progra
 
 
 def test_the_test_of_the_fastapi_page_passes_when_it_is_copied(tmp_path: Path) -> None:
+    installed("fastapi", "fastapi")
     installed("httpx", "fastapi")
     for name in ("fastapi_service.py", "test_fastapi_service.py"):
         (tmp_path / name).write_text(MODULES[name])
