@@ -56,10 +56,15 @@ def pytest_runtest_teardown(item: pytest.Function) -> Generator[None, None, None
     try:
         return (yield)
     finally:
-        item.funcargs.clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "unraisablehook", lambda unraisable: left.append(repr(unraisable.exc_value)))
+            item.funcargs.clear()
             gc.collect()
         gc.freeze()
         if left:
             pytest.fail(f"the test left behind: {', '.join(left)}", pytrace=False)
+
+
+def pytest_unconfigure() -> None:
+    """Include what tests shared in the last collection, which is pytest's own."""
+    gc.unfreeze()
