@@ -1898,7 +1898,7 @@ SYNC_CODE = [
     Mutant(
         "the caller's iterable is read in the event loop",
         LOOP_THREAD,
-        "    return in_blocks(items, request)",
+        "    return in_blocks(iter(lambda: next_block(source), []), request)",
         "    return items",
         T_SYNC + "threads.py",
     ),

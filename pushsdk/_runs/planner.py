@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from pushsdk._audience.distinct import Distinct
 from pushsdk._audience.source import RequestSource, UserSource
@@ -20,11 +20,13 @@ from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
 from pushsdk._runs.run_file.journal import Journal
 
-# The event loop gets a turn after this many items of a caller's iterable or this many seconds. The clock is read once
-# per CHECK_EVERY items.
+T = TypeVar("T")
+
+# The event loop gets a turn after this many items of a caller's iterable or this many seconds.
 BLOCK = 1000
 BLOCK_SECONDS = 0.02
-CHECK_EVERY = 50
+# The steps of a plain iterable, BLOCK items in total: a slow one is noticed at its first item.
+STEPS = (1, 9, 40, *[50] * 19)
 # Chunks stored in one transaction, by the kind of the run: 10,000 users at the default size, or 512 requests.
 CHUNKS_PER_COMMIT = {"broadcast": 10, "each": 512}
 
@@ -227,12 +229,17 @@ async def _async_blocks(items: AsyncIterable[Any]) -> AsyncGenerator[list[Any]]:
 
 
 async def _blocks(items: Iterator[Any]) -> AsyncGenerator[list[Any]]:
-    block, due = list[Any](), time.monotonic() + BLOCK_SECONDS
-    while items_read := list(itertools.islice(items, CHECK_EVERY)):
-        block += items_read
-        if len(block) >= BLOCK or time.monotonic() >= due:
-            yield block
-            await asyncio.sleep(0)
-            block, due = [], time.monotonic() + BLOCK_SECONDS
-    if block:
+    while block := next_block(items):
         yield block
+        await asyncio.sleep(0)
+
+
+def next_block(items: Iterator[T], steps: Sequence[int] = STEPS) -> list[T]:
+    """Read items in steps until BLOCK_SECONDS have passed; none at the end. The clock is read after each step."""
+    block: list[T] = []
+    due = time.monotonic() + BLOCK_SECONDS
+    for step in steps:
+        block.extend(itertools.islice(items, step))
+        if time.monotonic() >= due:
+            break
+    return block

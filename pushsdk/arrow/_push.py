@@ -16,6 +16,7 @@ from pushsdk._core.results import DrainReport
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
 from pushsdk._runs.claim_log import ClaimLog, checked_store
+from pushsdk._runs.planner import next_block
 from pushsdk.arrow._chunks import ChunkEncoder
 from pushsdk.arrow._dispatcher import AHEAD, PlanSender
 from pushsdk.claims.store import ClaimStore
@@ -23,6 +24,8 @@ from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions
 from pushsdk.sync.loop_thread import LoopThread, ThreadCall, in_blocks
 
+# The steps of reading, AHEAD / 2 chunks in total: slow ``batches`` are noticed at their first chunk.
+STEPS = (1, AHEAD // 2 - 1)
 # Seconds for the requests in flight when the generator is closed.
 DRAIN = 30.0
 
@@ -84,7 +87,8 @@ def _outcomes(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the outcomes. Nothing is opened before the first is asked for."""
     call = ThreadCall[None]()
-    chunks = in_blocks(encoder.chunks(batches), call.callbacks.put, block=AHEAD // 2)
+    source = encoder.chunks(batches)
+    chunks = in_blocks(iter(lambda: next_block(source, STEPS), []), call.callbacks.put)
     # Both are set in the loop's thread, by ``send``.
     store: ClaimStore | None = None
     sender: PlanSender | None = None

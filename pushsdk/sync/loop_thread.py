@@ -28,6 +28,7 @@ from pushsdk._core.errors import ClientClosedError, ConfigurationError, OutcomeU
 from pushsdk._core.results import DrainReport
 from pushsdk._io.forks import in_child
 from pushsdk._io.threads import DaemonThreads
+from pushsdk._runs.planner import next_block
 
 #: Seconds for the calls in flight when the interpreter exits, or when a client is dropped without being closed.
 EXIT_DRAIN = 5.0
@@ -37,8 +38,6 @@ EXIT_CLOSE = 1.0
 CANCEL_TIMEOUT = 5.0
 # Seconds of one wait: on Windows a waiting thread notices no signal, such as Ctrl-C.
 WAIT_STEP = 0.5
-# Items that go to the loop together: a slow iterable is reported and stopped after so many.
-BLOCK = 1_000
 # Values that the loop itself can read without blocking, or rejects.
 IN_MEMORY = (str, bytes, bytearray, memoryview, Mapping, list, tuple, set, frozenset, range)
 
@@ -345,23 +344,23 @@ def async_readable(name: str, items: object, request: Request) -> Any:
         )
     if isinstance(items, (*IN_MEMORY, UserSource, RequestSource)) or not isinstance(items, Iterable):
         return items
-    return in_blocks(items, request)
-
-
-async def in_blocks(items: Iterable[Any], request: Request, *, block: int = BLOCK) -> AsyncGenerator[Any]:
-    """Iterate over a plain iterable, which the waiting thread reads in blocks when ``request`` asks it to."""
     # Calls iter() at the first item, in the waiting thread.
     source = itertools.chain.from_iterable((items,))
+    return in_blocks(iter(lambda: next_block(source), []), request)
 
-    def read(future: Future[list[Any]]) -> None:
+
+async def in_blocks(blocks: Iterator[list[T]], request: Request) -> AsyncGenerator[T]:
+    """Iterate over the items of blocks, which the waiting thread reads when ``request`` asks it to."""
+
+    def read(future: Future[list[T]]) -> None:
         if future.set_running_or_notify_cancel():
             try:
-                future.set_result(list(itertools.islice(source, block)))
+                future.set_result(next(blocks, []))
             except Exception as error:  # noqa: BLE001 - raised again in the loop
                 future.set_exception(error)
 
     while True:
-        future: Future[list[Any]] = Future()
+        future: Future[list[T]] = Future()
         request(functools.partial(read, future))
         try:
             values = await asyncio.wrap_future(future)

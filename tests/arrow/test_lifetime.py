@@ -28,6 +28,7 @@ from pushsdk import (
     Timeout,
     ValidationError,
 )
+from pushsdk._runs import planner
 from pushsdk.arrow import _push, push_batches
 from pushsdk.arrow._dispatcher import AHEAD
 from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put
@@ -343,6 +344,20 @@ def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, cl
     tables += outcomes
     assert counts(tables) == {"ACCEPTED": 5000}
     assert batches.asked == 500
+
+
+def test_the_chunks_of_slow_batches_are_sent_before_the_next_batch_is_there(
+    push_env: PushInbox, claims: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if each chunk took longer than a block may take.
+    monkeypatch.setattr(planner, "BLOCK_SECONDS", 0.0)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(plan(40)):
+            yield batch
+            push_env.wait_for(f"user-{min(30 * number + 29, 39)}", timeout=60.0)
+
+    assert counts(push_batches(batches(), MESSAGE, run="spring", claims=claims)) == {"ACCEPTED": 40}
 
 
 def test_without_pyarrow_it_says_how_to_get_it() -> None:

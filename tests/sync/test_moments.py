@@ -161,7 +161,7 @@ def test_a_call_that_never_started_is_counted_without_on_event_too(service: Thre
 
 def test_a_block_requested_by_a_cancelled_reader_is_not_read() -> None:
     blocks: list[Callable[[], object]] = []
-    items = iter(["u"])
+    items = iter([["u"]])
 
     async def main() -> None:
         reading = asyncio.create_task(anext(in_blocks(items, blocks.append)))
@@ -172,7 +172,7 @@ def test_a_block_requested_by_a_cancelled_reader_is_not_read() -> None:
 
     asyncio.run(main())
     blocks[0]()
-    assert next(items) == "u"
+    assert next(items) == ["u"]
 
 
 def test_a_thread_that_is_closing_at_a_fork_has_nothing_to_detach(service: ThreadService) -> None:
