@@ -103,3 +103,13 @@ async def test_a_new_campaign_appears_by_itself(desk: Any) -> None:
     await page.get_by_role("heading", name="No campaign yet").wait_for()
     await desk.send({"name": "Sudden", "message": {"title": {"en": "Now"}}}, path="/v1/campaigns")
     await page.get_by_role("link", name="Sudden").wait_for()
+
+
+async def test_the_result_of_a_campaign_is_below_its_heading_at_full_width(desk: Any) -> None:
+    await desk.send({"name": "Spring"}, path="/v1/campaigns")
+    page = await desk.page("/#/campaigns", width=390)
+    await page.get_by_role("link", name="Spring").click()
+    result = page.locator(".block.result")
+    heading, reason = [await result.locator(part).bounding_box() for part in ("h3", ".trouble")]
+    assert reason["y"] >= heading["y"] + heading["height"]
+    assert reason["width"] > 340
