@@ -74,11 +74,6 @@ class ConcurrencyLimiter:
         """Requests per second while starts are paced, else None."""
         return 1.0 / self._adaptive.gap if self._adaptive.gap else None
 
-    @property
-    def paused_until(self) -> float:
-        """No request starts before this time."""
-        return self.rate_limiter.paused_until
-
     def try_acquire(self, users: int) -> bool:
         """Take a slot now, if one is free and nothing waits for slots. Return True if taken."""
         if self._queue or self._adaptive.in_flight >= self._adaptive.limit:

@@ -209,7 +209,7 @@ class RequestSender:
             request.failure = Failure.CLOSED
         elif self.limiter.try_acquire(request.users):
             return True
-        elif self.limiter.paused_until > request.deadline:
+        elif self.limiter.rate_limiter.paused_until > request.deadline:
             request.failure = Failure.PAUSED
         else:
             size = len(request.body)
@@ -221,7 +221,8 @@ class RequestSender:
                 self.backlog.leave(request.users, size)
             request.failure = scope.expired or request.failure
         if request.failure is Failure.PAUSED and request.evidence.retry_after is None:
-            request.evidence = Evidence(retry_after=max(0.0, self.limiter.paused_until - self._loop.time()))
+            pause = self.limiter.rate_limiter.paused_until - self._loop.time()
+            request.evidence = Evidence(retry_after=max(0.0, pause))
         return request.failure is None
 
     async def _attempt(self, request: ApiRequest) -> bool:

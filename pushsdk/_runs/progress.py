@@ -72,7 +72,7 @@ class ProgressReporter:
         self._readings.append((now, settled))
         first_time, first_settled = self._readings[0]
         rate = (settled - first_settled) / (now - first_time) if now > first_time else 0.0
-        paused = max(0.0, limiter.paused_until - now)
+        paused = max(0.0, limiter.rate_limiter.paused_until - now)
         progress = Progress(
             stage="waiting" if paused or waiting else "sending",
             planned=self._journal.users,

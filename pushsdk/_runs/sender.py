@@ -384,7 +384,8 @@ class ChunkSender:
         return now - self._excluded
 
     def _check_stop_policy(self, now: float) -> None:
-        reason = self._monitor.stop_reason(now, paused_until=self._limiter.paused_until - self._excluded)
+        paused_until = self._limiter.rate_limiter.paused_until - self._excluded
+        reason = self._monitor.stop_reason(now, paused_until=paused_until)
         if reason is not None:
             self.stop("stop_policy", reason)
 
