@@ -341,11 +341,7 @@ class AsyncPushClient:
         return await runs.send_each(self._engine, settings, requests)
 
     async def resume(
-        self,
-        run: RunPath,
-        *,
-        stop: asyncio.Event | None = None,
-        **options: Unpack[RunOptions],
+        self, run: RunPath, *, stop: asyncio.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
         """Resume a run file. Needs nothing but the file and a client with the same base_url.
 

@@ -119,10 +119,7 @@ class StopMonitor:
         before, filling = self._before, self._filling
         users = before.users + filling.users
         if users >= self._policy.after and before.requests + filling.requests >= FEWEST_REQUESTS:
-            for outcome, limit in (
-                (Outcome.REJECTED, self._policy.rejected),
-                (Outcome.UNKNOWN, self._policy.unknown),
-            ):
+            for outcome, limit in ((Outcome.REJECTED, self._policy.rejected), (Outcome.UNKNOWN, self._policy.unknown)):
                 failed = before.failed[outcome] + filling.failed[outcome]
                 if limit is not None and failed >= limit * users:
                     return (

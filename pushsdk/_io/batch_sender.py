@@ -198,11 +198,7 @@ class BatchSender:
     async def _split(self, batch: Batch, parts: list[BatchPart], rejected: Rejected[BatchPart] | None) -> None:
         """Send the batch in parts: it is too large (``parts``), or was ``rejected`` as a whole."""
         splitter = Splitter(
-            parts,
-            split_on=self._split_on,
-            sizes=self._sizes,
-            frame=batch.frame,
-            message=self._message(batch.content),
+            parts, split_on=self._split_on, sizes=self._sizes, frame=batch.frame, message=self._message(batch.content)
         )
         if rejected is not None:
             self._report(batch, splitter, *rejected)

@@ -42,12 +42,7 @@ class DirectoryClaims(ClaimStore):
     at_once: int = 256
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        claim_ttl: float = WEEK,
-        timeout: float = 5.0,
-        durable: bool = True,
+        self, path: str | os.PathLike[str], *, claim_ttl: float = WEEK, timeout: float = 5.0, durable: bool = True
     ) -> None:
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)

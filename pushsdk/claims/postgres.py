@@ -58,12 +58,7 @@ class PostgresClaims(ClaimStore):
     """
 
     def __init__(
-        self,
-        server: str | Any,
-        *,
-        table: str = "pushsdk_claims",
-        claim_ttl: float = WEEK,
-        timeout: float = 5.0,
+        self, server: str | Any, *, table: str = "pushsdk_claims", claim_ttl: float = WEEK, timeout: float = 5.0
     ) -> None:
         """``table`` may name a schema. ``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)

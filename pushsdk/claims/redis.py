@@ -45,12 +45,7 @@ class RedisClaims(ClaimStore):
     """
 
     def __init__(
-        self,
-        server: str | Redis,
-        *,
-        prefix: str = "pushsdk:claim:",
-        claim_ttl: float = WEEK,
-        timeout: float = 5.0,
+        self, server: str | Redis, *, prefix: str = "pushsdk:claim:", claim_ttl: float = WEEK, timeout: float = 5.0
     ) -> None:
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``. Connects on first use."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)

@@ -44,12 +44,7 @@ class SqliteClaims(ClaimStore):
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        durable: bool = False,
-        claim_ttl: float = WEEK,
-        timeout: float = 5.0,
+        self, path: str | os.PathLike[str], *, durable: bool = False, claim_ttl: float = WEEK, timeout: float = 5.0
     ) -> None:
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)

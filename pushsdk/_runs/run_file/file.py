@@ -46,10 +46,7 @@ _FOREIGN = "it is not a run file: pass another path"
 _REASONS = (
     ("SQLITE_FULL", "the disk is full: make room, then {next_step}"),
     ("SQLITE_BUSY", "another program has locked it (a backup, a database browser): end that, then {next_step}"),
-    (
-        "SQLITE_READONLY_ROLLBACK",
-        "its writer was killed: open it once with write access to file and folder",
-    ),
+    ("SQLITE_READONLY_ROLLBACK", "its writer was killed: open it once with write access to file and folder"),
     ("SQLITE_READONLY", "it may not be written: check the permissions of file and folder"),
     ("SQLITE_CANTOPEN", "it can't be opened: check the permissions of file and folder"),
     ("SQLITE_IOERR", "the disk failed: check the disk and its free space, then {next_step}"),

@@ -68,12 +68,7 @@ class Campaigns:
     """
 
     def __init__(
-        self,
-        store: Store,
-        tables: Tables | None,
-        *,
-        now: Callable[[], float],
-        changed: Callable[[int, str, int], None],
+        self, store: Store, tables: Tables | None, *, now: Callable[[], float], changed: Callable[[int, str, int], None]
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._store = store

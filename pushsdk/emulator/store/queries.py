@@ -88,12 +88,7 @@ class Store:
     """
 
     def __init__(
-        self,
-        path: Path | None = None,
-        *,
-        keep: int = 100_000,
-        max_bytes: int = 1 << 30,
-        max_age: float | None = None,
+        self, path: Path | None = None, *, keep: int = 100_000, max_bytes: int = 1 << 30, max_age: float | None = None
     ) -> None:
         if keep < 0 or max_bytes < 0 or (max_age is not None and max_age < 0):
             raise ValueError("keep, max_bytes and max_age must not be negative")
