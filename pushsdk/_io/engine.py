@@ -221,9 +221,11 @@ class Engine:
             finally:
                 self.limiter.close()
                 self.timers.close()
-                await self.transport.close()
-                if self.close_store is not None:
-                    await self.close_store()
+                try:
+                    await self.transport.close()
+                finally:
+                    if self.close_store is not None:
+                        await self.close_store()
         ended: defaultdict[str, list[str]] = defaultdict(list)
         for call in self.pending.drained or ():
             if not call.abandoned:

@@ -170,7 +170,6 @@ class _TextLists:
         kind = column.type
         if not ((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_text(kind.value_type)):
             raise ValidationError(f"column {name} is of type {printable(str(kind), 60)}: a list of strings is needed")
-        column = column.cast(pa.list_(pa.string()))
         self._name = name
         self._values = column.values
         self._offsets = column.offsets.to_pylist()
@@ -185,7 +184,8 @@ class _TextLists:
         values = self._values.slice(start, stop - start)
         if values.null_count:
             raise _chunk_error(self._name, chunk_id, f"{values.null_count} of {len(values)} values are null")
-        return values
+        # A cast would convert the whole column, of all slices of a table, and fail beyond 2 GiB of text.
+        return values if pa.types.is_string(values.type) else pa.array(values.to_pylist(), pa.string())
 
 
 def _names(batch: pa.RecordBatch) -> list[str]:

@@ -176,6 +176,16 @@ def test_dictionary_encoded_lists_are_accepted() -> None:
 # -- in the middle ----------------------------------------------------------------------------------------------------
 
 
+def test_a_chunk_of_a_slice_holds_no_ids_of_other_slices() -> None:
+    rows = [{"chunk_id": f"chunk-{number}", "user_ids": [f"user-{number}"]} for number in range(1000)]
+    schema = pa.schema([("chunk_id", pa.large_string()), ("user_ids", pa.large_list(pa.large_string()))])
+    table = pa.RecordBatch.from_pylist(rows, schema)
+    for row in (0, 999):
+        (chunk,) = chunks(table.slice(row, 1))
+        assert chunk.users == [f"user-{row}"]
+        assert chunk.column.get_total_buffer_size() < 1000
+
+
 def test_a_bad_row_in_the_middle_loses_no_outcome(push_env: PushInbox, claims: Callable[[], ClaimStore]) -> None:
     batches = plan(200, rows=1)
     bad = pa.RecordBatch.from_pydict({"chunk_id": ["bad"], "user_ids": [[None]]}, schema=plan_schema(False))

@@ -134,6 +134,21 @@ async def test_clients_with_other_options_share_the_store(opened: list[ClaimStor
     assert (receipt.already_accepted, len(opened)) == (1, 1)
 
 
+async def test_the_store_is_closed_if_the_connections_can_not_be_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[ClaimStore]
+) -> None:
+    async def fail() -> None:
+        raise OSError
+
+    client = FakeService().client(claims=f"sqlite:{tmp_path / 'claims.db'}")
+    await client.send("u", HELLO, idempotency_key="job")
+    monkeypatch.setattr(client._engine.transport, "close", fail)
+    with pytest.raises(OSError):
+        await client.aclose()
+    with pytest.raises(ConfigurationError, match="is closed"):
+        await opened[0].get(["0" * 64])
+
+
 @pytest.mark.parametrize("trouble", [ValueError, TimeoutError])
 async def test_a_store_that_can_not_be_closed_is_logged_and_the_client_is_closed(
     trouble: type[Exception],
