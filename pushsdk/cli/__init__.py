@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         warn(f"pushsdk: the command line needs {error.name}: pip install 'pushsdk[cli]'")
         return Exit.CANNOT_RUN
+    except KeyboardInterrupt:  # while modules load; a running command handles signals itself
+        return Exit.INTERRUPTED
     except BrokenPipeError:
         _discard_output()
         return _SIGPIPE

@@ -366,6 +366,16 @@ def test_ctrl_c_prints_the_outcome_and_exits_with_130(service):
     assert (process.returncode, out, err) == (130, "", "interrupted: 1 user UNKNOWN\n")
 
 
+def test_ctrl_c_while_the_program_loads_is_no_traceback(monkeypatch):
+    from pushsdk import cli
+
+    def interrupted(_words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_checked", interrupted)
+    assert cli.main([]) == 130
+
+
 def test_the_result_goes_to_stdout_only(service):
     assert run_apart(*SEND) == (0, "accepted: 1 user\n", "")
 
