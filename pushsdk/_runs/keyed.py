@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Awaitable
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +22,8 @@ from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, claim_error, close_store
 from pushsdk.claims import store_at
+
+T = TypeVar("T")
 
 
 class KeyedSends:
@@ -69,16 +73,17 @@ class KeyedSends:
                 failure, keyed.error = keyed.error, None
                 raise failure from failure.__cause__
             if not keyed.has_asked and asyncio.get_running_loop().time() < call.deadline:
-                return await self._recorded(call, keyed, error)
+                return await self._reported(call, self._recorded(call, keyed, error))
             raise
         finally:
             # If the claim failed, the caller does not wait for the same store again.
             if not is_unclaimed:
-                await self._wait_until_written(call, keyed.entry)
+                await self._reported(call, self._log.written(keyed.entry, call.deadline))
 
-    async def _wait_until_written(self, call: Call, entry: ClaimEntry) -> None:
+    async def _reported(self, call: Call, work: Awaitable[T]) -> T:
+        """Await the work that follows the requests of a call. If it is cancelled, report the call as abandoned."""
         try:
-            await self._log.written(entry, call.deadline)
+            return await work
         except asyncio.CancelledError:
             if not call.abandoned:
                 call.abandoned = True

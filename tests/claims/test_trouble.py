@@ -548,14 +548,17 @@ async def test_the_number_of_unwritten_outcomes_is_limited(monkeypatch: pytest.M
     [
         pytest.param({"add": ["slow"]}, Outcome.NOT_SENT, id="claiming"),
         pytest.param({"swap": ["slow"]}, Outcome.ACCEPTED, id="settling"),
+        pytest.param({"get": ["slow"]}, Outcome.NOT_SENT, id="reading the record"),
     ],
 )
 @virtual
 async def test_a_call_cancelled_during_a_store_operation_is_reported(
     faults: dict[str, list[Fault]], outcome: Outcome
 ) -> None:
-    service, results = FakeService(), list[object]()
-    async with service.client(claims=ShakyClaims(**faults), on_event=results.append) as client:
+    # The record is read if the service was not reached.
+    service = FakeService(then=FakeResponse.refused() if "get" in faults else FakeResponse.accept())
+    results, once = list[object](), RetryPolicy(max_attempts=1)
+    async with service.client(claims=ShakyClaims(**faults), on_event=results.append, retry=once) as client:
         task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
         await asyncio.sleep(0.5)
         task.cancel()
