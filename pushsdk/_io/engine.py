@@ -218,6 +218,7 @@ class Engine:
             self.timers.end_scopes(Failure.CLOSED)
             try:
                 await self.idle()
+                await self.idle()  # as above
             finally:
                 self.limiter.close()
                 self.timers.close()

@@ -654,6 +654,17 @@ async def test_closing_waits_for_requests_and_settlements() -> None:
 
 
 @virtual
+async def test_closing_without_a_drain_waits_for_outcomes_that_outlive_their_calls() -> None:
+    service, claims = FakeService(FakeResponse.accept(after=100.0)), ShakyClaims(swap=["slow"])
+    client = service.client(claims=claims)
+    task = asyncio.create_task(deliver(client, timeout=0.5))
+    await asyncio.sleep(0.1)
+    await client.aclose(drain=0)
+    assert claims.states() == [[UserState.UNKNOWN]]
+    assert isinstance(await task, OutcomeUnknownError)
+
+
+@virtual
 async def test_flush_waits_for_claims() -> None:
     service, claims = FakeService(), ShakyClaims(add=["slow"])
     async with service.client(claims=claims) as client:
