@@ -346,8 +346,15 @@ PACING = [
     Mutant(
         "sparse requests raise the limit",
         CORE + "concurrency.py",
-        "self._set(self._next_goal(now, ratio) if self._starved else self._exact())",
-        "self._set(self._next_goal(now, ratio))",
+        "        if not starved:\n",
+        "        if starved is None:\n",
+        T_CONCURRENCY,
+    ),
+    Mutant(
+        "the delay of the own event loop looks like a queue in the service",
+        CORE + "concurrency.py",
+        "own = min(late, seconds - base * weight)",
+        "own = 0.0",
         T_CONCURRENCY,
     ),
 ]

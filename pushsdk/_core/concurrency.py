@@ -25,6 +25,9 @@ FELL, ROSE = 0.75, 2.0  # a base beyond these is measured again soon; it rises b
 # A refusal leaves 95 %, a Retry-After 92 %, or 75 % if it refuses many, and stops the climb for 10 s or 20 s. Until a
 # minute has passed, the climb is slow: in 20 s to the limit before.
 AFTER_REFUSAL, AFTER_PAUSE, AFTER_PAUSES, REST, WARY, RETURN = 0.95, 0.92, 0.75, 10.0, 50.0, 20.0
+# If its delay adds more than the first to latency, our own event loop is the bound: more than so many in flight save
+# nothing then, while fewer make each turn of the loop serve fewer answers.
+OWN, ENOUGH = 0.1, 64
 SLOWEST = 1.0  # requests per second: without requests nothing would notice the end of an outage
 OUTAGE = 0.97  # the share of refusals from which the limit before is not to blame
 # Refusals of less than this share that three quarters of the limit do not avoid are stray: independent of the load.
@@ -60,15 +63,17 @@ class AdaptiveLimit:
         self._stray_from, self._stray_until = 0.0, -math.inf
         # Latency of each size of request (powers of two of its users) relative to the others.
         self._weights: dict[int, float] = {}
+        # True if our own event loop was the bound in the last window.
+        self._is_own = False
         self._at = now
         self._begin()
         self._skip = START
 
     def _begin(self) -> None:
         """Begin a window. Requests in flight were sent under another limit, so they are not counted."""
-        # Answers to skip; True if a request waited for a slot; count and sums of latencies; in flight x seconds.
-        self._skip, self._starved, self._began = self.in_flight, False, self._at
-        self._count, self._sum, self._squares, self._area = 0, 0.0, 0.0, 0.0
+        # Answers to skip; count and sums of latencies; in flight x seconds; seconds of our own event loop's delay.
+        self._skip, self._began = self.in_flight, self._at
+        self._count, self._sum, self._squares, self._area, self._own = 0, 0.0, 0.0, 0.0, 0.0
         # For each size: count and sum of latencies.
         self._sizes: dict[int, list[float]] = {}
         usual = FEWEST // 4 if self._is_paced() else max(FEWEST, int(self._goal * HALF))
@@ -81,14 +86,16 @@ class AdaptiveLimit:
         self.in_flight += 1
 
     def ended(
-        self, now: float, seconds: float | None, *, users: int = 1, ok: bool = True, waits: float = 0.0,
-        starved: bool = False,
+        self, now: float, seconds: float | None, users: int = 1, *, ok: bool = True, waits: float = 0.0,
+        late: float = 0.0, starved: bool = False,
     ) -> None:  # fmt: skip
         """Count a request that returns its slot.
 
         ``seconds`` is its latency; None if that says nothing about the service. ``waits`` is the part of its time that
-        the client spent itself. Not ``ok``: the service did not do the work; such an answer counts only if it was slow.
-        ``starved``: other requests wait for the slot, and for nothing else.
+        the client spent itself. ``late``: the answer may have waited so long for our own event loop; that is deducted,
+        down to the base. Not ``ok``: the service did not do the work; such an answer counts only if it was slow.
+        ``starved``: other requests wait for the slot, and for nothing else. If none wait, the limit limits nothing, so
+        the latency does not count.
         """
         self._area += self.in_flight * (now - self._at) - waits
         self._at = now
@@ -96,10 +103,8 @@ class AdaptiveLimit:
         self._answers += 1
         if ok:
             self._accepted += self._latency if seconds is None else seconds
-        if starved:
-            self._starved = True
-            if self.limit < self._goal:
-                self.limit += 1
+        if starved and self.limit < self._goal:
+            self.limit += 1
         if now >= self._look_at:
             self._begin_look(now)
         if self._skip > 0:
@@ -107,18 +112,29 @@ class AdaptiveLimit:
             return
         if seconds is None:
             return
+        if not starved:
+            self._area -= seconds
+            return
         seconds = max(seconds, 1e-6)
         size = users.bit_length()
         weight = self._weights.get(size)
         if weight is None:
             self._weights[size] = weight = seconds / self._latency if self._latency else 1.0
-        base, scaled = self._base, seconds / weight
+        base = self._base
+        if base and seconds > base * weight:
+            own = min(late, seconds - base * weight)
+            seconds -= own
+            self._area -= own
+            self._own += own / weight
+        scaled = seconds / weight
         if not ok and scaled <= base:
             return
         if base and scaled > base * CLIP:
             scaled = base * CLIP
             seconds = scaled * weight
-        totals = self._sizes.setdefault(size, [0.0, 0.0])
+        totals = self._sizes.get(size)
+        if totals is None:
+            totals = self._sizes[size] = [0.0, 0.0]
         totals[0] += 1.0
         totals[1] += seconds
         self._count += 1
@@ -186,7 +202,7 @@ class AdaptiveLimit:
         if unknown or (look is not None and now < look[1]):
             self._need = count + max(1, count // 2)
             return
-        self._spread = spread
+        self._spread, self._is_own = spread, self._own > OWN * self._sum
         self._weigh(mean)
         unseen = self._area / count / UNSEEN
         if look is not None:
@@ -201,7 +217,7 @@ class AdaptiveLimit:
             self._queued = True
             if ratio < CONGESTED:
                 self._look_at, self._congested = min(self._look_at, self._tick(now, SOON)), True
-        self._set(self._next_goal(now, ratio) if self._starved else self._exact())
+        self._set(self._next_goal(now, ratio))
 
     def _next_goal(self, now: float, ratio: float) -> float:
         """Return the limit after a window of this base / latency, in which requests waited for a slot."""
@@ -212,7 +228,10 @@ class AdaptiveLimit:
             return max(self._floor, limit * ratio if ratio < QUEUED else limit + rise)
         step = STEADY if ratio < QUEUED else self._step
         self._step = step if ratio < QUEUED else min(FASTEST, max(STEADY, 2.0 * step))
-        return max(self._floor, min(2.0 * limit, limit * ratio * (1.0 + step) + ROOM * math.sqrt(limit)))
+        goal = min(2.0 * limit, limit * ratio * (1.0 + step) + ROOM * math.sqrt(limit))
+        if self._is_own:
+            goal = min(goal, max(limit, ENOUGH))
+        return max(self._floor, goal)
 
     def _weigh(self, mean: float) -> None:
         """Correct the weights of the sizes in this window: they waited in the same queue."""
@@ -230,7 +249,7 @@ class AdaptiveLimit:
     def _begin_look(self, now: float) -> None:
         """Measure the base by a half-empty wire, if there was a queue since the last time."""
         self._look_at = self._tick(now, PERIOD)
-        if self._queued:
+        if self._queued and not self._is_own:
             self._queued, self._look_at = False, math.inf
             limit = self._exact()
             self._look = limit, now + max(LOOK_SECONDS, LOOK_LATENCIES * self._latency)

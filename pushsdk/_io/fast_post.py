@@ -33,6 +33,8 @@ if sys.platform == "linux":  # pragma: no branch - the tests run there
 
 # Together with any head it stays below the 64 KiB from which a writer has to wait for the connection to drain.
 WHOLE_BODY_LIMIT = 48 * 1024
+# Bytes of one read. asyncio's 256 KiB make the allocator map and unmap memory for each response: 10 us.
+READ_SIZE = 64 * 1024
 KNOWN_RELEASES = ("3.14.",)
 # For the head of a response. Gateways add many kilobytes of cookies and policies; aiohttp's 8,190 bytes are too few.
 HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024, "max_headers": 256}
@@ -61,6 +63,8 @@ class _Socket:
     __slots__ = ("_fd", "_unacknowledged", "began", "is_plain", "poll", "quickest")
 
     def __init__(self, transport: Any) -> None:
+        if hasattr(transport, "max_size"):  # asyncio's, not uvloop's
+            transport.max_size = READ_SIZE
         sock = transport.get_extra_info("socket")
         self.is_plain = transport.get_extra_info("sslcontext") is None
         #: ``poll(0)`` is true if input or a hang-up waits.

@@ -19,6 +19,8 @@ from pushsdk._io.timers import DeadlineScope, TimerWheel
 logger = logging.getLogger("pushsdk")
 # Seconds of lateness that paced starts make up for: timers have a resolution of a millisecond.
 SLACK = 0.01
+# Seconds between two looks at the CPU time of the loop's thread, and the share from which the loop counts as busy.
+CPU_PERIOD, BUSY = 0.0002, 0.9
 
 
 class SlotWaiter(Protocol):
@@ -27,6 +29,10 @@ class SlotWaiter(Protocol):
     @property
     def users(self) -> int:
         """Number of users of the request."""
+
+    @property
+    def is_merged(self) -> bool:
+        """True for several calls that wait as one request: they need no other slot."""
 
     def acquire(self) -> bool:
         """Take the slot. Return False if the slot is no longer wanted."""
@@ -38,7 +44,10 @@ class SlotWaiter(Protocol):
 class ConcurrencyLimiter:
     """The slots that ``AdaptiveLimit`` finds, first come first served. Held by attempts, not by waits between them."""
 
-    __slots__ = ("_adaptive", "_cap", "_high", "_loop", "_low", "_next_start", "_queue", "_timer", "rate_limiter")
+    __slots__ = (
+        "_adaptive", "_busy_since", "_cap", "_cpu", "_cpu_at", "_high", "_loop", "_low", "_next_start", "_queue",
+        "_timer", "rate_limiter",
+    )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, cap: int, rate_limiter: RateLimiter) -> None:
         self._loop = loop
@@ -46,6 +55,9 @@ class ConcurrencyLimiter:
         self.rate_limiter = rate_limiter
         self._cap = cap
         self._adaptive = AdaptiveLimit(loop.time(), cap=cap, wall=time.time())
+        # The time since which the loop has had no idle moment. The last look at its CPU time, and what it was.
+        self._busy_since = self._cpu_at = loop.time()
+        self._cpu = time.thread_time()
         # The limits beyond which the next change is logged. Set by ``_log_limit``.
         self._low, self._high = self.limit / 2, self.limit * 1.5
         # The earliest start of the next request while starts are paced.
@@ -109,16 +121,15 @@ class ConcurrencyLimiter:
         work. ``began``: the time from which the slot was in use.
         """
         now, queue = self._loop.time(), self._queue
-        # Sends with one message wait in one batch: merged, they need no other slot.
-        starved = len(queue) > 1 or (len(queue) == 1 and type(queue[0]) is _SlotFuture)
-        self._adaptive.ended(
-            now,
-            seconds,
-            users=users,
-            ok=ok,
-            waits=0.0 if began is None else now - began - (seconds or 0.0),
-            starved=starved and self.rate_limiter.not_before <= now,
-        )
+        if now - self._cpu_at >= CPU_PERIOD:
+            cpu = time.thread_time()
+            if cpu - self._cpu < BUSY * (now - self._cpu_at):
+                self._busy_since = now  # what arrived before the idle moment was read then
+            self._cpu_at, self._cpu = now, cpu
+        waits = 0.0 if began is None else now - began - (seconds or 0.0)
+        starved = bool(queue) and (len(queue) > 1 or not queue[0].is_merged) and self.rate_limiter.not_before <= now
+        late = now - self._busy_since
+        self._adaptive.ended(now, seconds, users, ok=ok, waits=waits, late=late, starved=starved)
         if not self._low < self._adaptive.limit < self._high:
             self._log_limit()
         if queue:
@@ -177,6 +188,7 @@ class _SlotFuture:
     """A coroutine that waits for a slot."""
 
     __slots__ = ("_deadline", "future", "users")
+    is_merged = False
 
     def __init__(self, loop: asyncio.AbstractEventLoop, users: int, deadline: float) -> None:
         self.users = users

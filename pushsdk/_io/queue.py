@@ -331,6 +331,10 @@ class QueuedBatch:
     def users(self) -> int:
         return self._batch.users
 
+    @property
+    def is_merged(self) -> bool:
+        return len(self._batch.calls) > 1
+
     def acquire(self) -> bool:
         return self._queue.start(self._batch)
 

@@ -22,7 +22,7 @@ from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled
 from pushsdk._core.operations import Operation
-from pushsdk._core.outcome import Attempt, Evidence, Failure, Guarded, Outcome, Verdict, judge, verdict_of
+from pushsdk._core.outcome import NO_HEADERS, Attempt, Evidence, Failure, Guarded, Outcome, Verdict, judge, verdict_of
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
 from pushsdk._core.results import Counters
@@ -308,7 +308,7 @@ class RequestSender:
 
     def _judge(self, request: ApiRequest, started: float, key: str | None) -> Attempt:
         evidence = request.evidence
-        if evidence.headers:
+        if evidence.headers is not NO_HEADERS:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
         return judge(
             evidence,

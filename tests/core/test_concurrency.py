@@ -50,6 +50,12 @@ def test_a_client_whose_own_speed_is_the_bound_reaches_it(latency):
     assert client.rate(10, 20) > 0.9 * 4000
 
 
+@pytest.mark.parametrize("latency", [0.0001, 0.001, 0.02, 0.2])
+def test_a_client_whose_own_speed_is_the_bound_keeps_a_turn_of_its_loop_busy_and_no_more(latency):
+    client = run(lambda simulation: Pool(simulation, PLENTY, about(latency)), until=20, cpu=1 / 4000)
+    assert 64 <= client.limit.limit <= max(64, 3 * 4000 * latency)
+
+
 @pytest.mark.parametrize("workers", [4, 32, 300])
 def test_the_workers_of_a_service_are_busy_and_few_requests_queue(workers):
     client = run(lambda simulation: Pool(simulation, workers, about(0.05)), until=30)

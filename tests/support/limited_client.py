@@ -126,7 +126,7 @@ class BusyClient:
     ) -> None:  # fmt: skip
         self._simulation, self._service, self._cpu, self._users = simulation, service, cpu, users
         self.limit = AdaptiveLimit(0.0, cap=cap)
-        self.free_at = 0.0
+        self.free_at = self._busy_since = 0.0
         self._next_start = self._paused_until = self._wakes_at = -1.0
         #: The responses in order: time, and True if accepted. And requests in flight, in requests x seconds.
         self.answers: list[tuple[float, bool]] = []
@@ -154,6 +154,8 @@ class BusyClient:
         self._simulation.at(self._simulation.now + every, self.block, every, seconds)
 
     def _work(self) -> float:
+        if self._simulation.now > self.free_at:
+            self._busy_since = self._simulation.now
         self.free_at = max(self._simulation.now, self.free_at) + self._cpu / 2
         return self.free_at
 
@@ -169,7 +171,8 @@ class BusyClient:
         now, accepted = self._simulation.now, reply.status == 204
         self.answers.append((now, accepted))
         if accepted:
-            self.limit.ended(now, now - written, users=users, waits=written - began, starved=self._paused_until <= now)
+            late, waits, starved = now - self._busy_since, written - began, self._paused_until <= now
+            self.limit.ended(now, now - written, users=users, waits=waits, late=late, starved=starved)
         else:
             self.limit.refused(now, began, pause=reply.retry_after or 0.0)
             self.limit.ended(now, None, ok=False, waits=now - began, starved=self._paused_until <= now)
