@@ -46,6 +46,16 @@ async def test_a_wait_ends_with_the_last_missing_request(api, wire, inbox, until
     assert (answer["matched"], answer["count"]) == (True, 2)
 
 
+async def test_a_wait_counts_requests_that_the_store_has_dropped_since(running, until):
+    async with running(keep=1) as wire:
+        await wire.push("ann")
+        waiting = asyncio.ensure_future(Api(wire.emulator).get("/wait?count=2&timeout=5"))
+        await until(lambda: wire.emulator.inbox()._state.events._waiters)
+        await wire.push("bob")
+        answer = await waiting
+    assert (answer["matched"], answer["count"], len(answer["requests"])) == (True, 2, 1)
+
+
 async def test_a_timed_out_wait_reports_the_requests(api, wire):
     await wire.push("ann")
     answer = await api.get("/wait?count=2&timeout=0")

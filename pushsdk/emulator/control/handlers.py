@@ -239,11 +239,13 @@ class Control:
         clock = asyncio.get_running_loop().time
         query, inbox, end = request.query, request.inbox, self._service.end_of(request.request)
         ref, search = inbox.ref, parse(query.search)
-        deadline, count, mark = clock() + query.timeout, 0, -1
+        deadline, after, count, mark = clock() + query.timeout, query.after, 0, -1
         while True:
             if inbox.events.mark != mark:
                 mark = inbox.events.mark
-                count = await asyncio.to_thread(self._store.count, ref, search, query.after)
+                # Only new ones: the store may drop older ones meanwhile.
+                new, after = await asyncio.to_thread(self._store.count, ref, search, after)
+                count += new
             remaining = deadline - clock()
             if count >= query.count or remaining <= 0 or inbox.ref != ref or end.done():
                 break

@@ -339,10 +339,11 @@ class Store:
         row = self._first(f"{_REQUEST}, body AS raw {where}", *values)
         return row and (_summary(row), row["raw"])
 
-    def count(self, inbox: InboxRef, search: Search, after: int) -> int:
-        """Return the number of requests of a search with an id over ``after``."""
+    def count(self, inbox: InboxRef, search: Search, after: int) -> tuple[int, int]:
+        """Return the number of requests of a search with an id over ``after``, and the highest id, or ``after``."""
         where, values = _where(inbox, search, after, NO_BOUND)
-        return int(self._first(f"SELECT count(*) {where}", *values)[0])
+        number, newest = self._first(f"SELECT count(*), max(id) {where}", *values)
+        return number, newest or after
 
     def totals(self) -> dict[str, int]:
         """Count over all inboxes: users with an accepted push, users with a duplicate, stored pushes and campaigns."""
