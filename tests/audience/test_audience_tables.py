@@ -137,9 +137,23 @@ def test_a_column_of_nulls_is_an_error_with_its_first_row() -> None:
     assert refused(Audience.query("SELECT NULL AS user_id")) == "the query, row 1: user_id is NULL"
 
 
-def test_a_bad_row_that_is_not_found_again_is_an_error_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duckdb_reader._DuckdbSource, "_parts", lambda self, db: [])
-    assert refused(Audience.query("SELECT NULL::INTEGER AS user_id")) == "the query: user_id is NULL or empty in a row"
+def test_a_bad_row_that_is_not_found_again_is_an_error_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, expression = (
+        parquet(tmp_path / "u.parquet", "SELECT NULL::INTEGER AS user_id"),
+        duckdb_reader.json_type_expression,
+    )
+
+    def replace_file(*arguments: Any) -> str:
+        parquet(path, "SELECT 7 AS user_id")
+        return expression(*arguments)
+
+    # The search for the row begins with this.
+    monkeypatch.setattr(duckdb_reader, "json_type_expression", replace_file)
+    with pytest.raises(ValidationError) as excinfo:
+        ids_of(Audience.read(path))
+    assert str(excinfo.value) == f"{path}: user_id is NULL or empty in a row"
 
 
 def test_a_missing_column_is_an_error_that_lists_the_columns(tmp_path: Path) -> None:

@@ -157,6 +157,17 @@ def test_a_resend_claims_only_its_own_unknown_users() -> None:
     assert entry.states().resent == 2
 
 
+def test_an_outcome_that_arrives_during_the_failed_write_of_a_resend_stays() -> None:
+    entry, store = new_entry(), KeyStore()
+    entry.settle(ALL, UserStatus(UNKNOWN))
+    write(entry, store)
+    ask(entry, resends=True)
+    assert entry.prepare() is not None
+    entry.settle(ALL, UserStatus(ACCEPTED))
+    entry.fail_requests(RuntimeError("the store fails"))
+    assert each_of(entry.states()) == [ACCEPTED] * USERS
+
+
 def test_an_acceptance_by_another_process_outweighs_the_local_state() -> None:
     entry, store = new_entry(), KeyStore()
     write_claims(entry, store, (0, 2))
