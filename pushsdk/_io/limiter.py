@@ -45,15 +45,16 @@ class ConcurrencyLimiter:
     """The slots that ``AdaptiveLimit`` finds, first come first served. Held by attempts, not by waits between them."""
 
     __slots__ = (
-        "_adaptive", "_busy_since", "_cap", "_cpu", "_cpu_at", "_high", "_loop", "_low", "_next_start", "_queue",
-        "_timer", "rate_limiter",
+        "_adaptive", "_busy_since", "_cpu", "_cpu_at", "_high", "_loop", "_low", "_next_start", "_queue",
+        "_timer", "eager", "rate_limiter",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, cap: int, rate_limiter: RateLimiter) -> None:
         self._loop = loop
         #: Decides when the next request may start.
         self.rate_limiter = rate_limiter
-        self._cap = cap
+        #: The requests that runs have in work: as many as the limit only while they have more. Set by runs.
+        self.eager = 0
         self._adaptive = AdaptiveLimit(loop.time(), cap=cap, wall=time.time())
         # The time since which the loop has had no idle moment. The last look at its CPU time, and what it was.
         self._busy_since = self._cpu_at = loop.time()
@@ -75,11 +76,6 @@ class ConcurrencyLimiter:
     def limit(self) -> int:
         """Number of slots."""
         return self._adaptive.limit
-
-    @property
-    def wanted(self) -> int:
-        """Number of requests to have ready: more than the limit, which rises only while requests wait for a slot."""
-        return min(self.limit + 2, self._cap)
 
     @property
     def rate(self) -> float | None:
@@ -127,7 +123,8 @@ class ConcurrencyLimiter:
                 self._busy_since = now  # what arrived before the idle moment was read then
             self._cpu_at, self._cpu = now, cpu
         waits = 0.0 if began is None else now - began - (seconds or 0.0)
-        starved = bool(queue) and (len(queue) > 1 or not queue[0].is_merged) and self.rate_limiter.not_before <= now
+        starved = self.eager >= self._adaptive.limit or len(queue) > 1 or bool(queue and not queue[0].is_merged)
+        starved = starved and self.rate_limiter.not_before <= now
         late = now - self._busy_since
         self._adaptive.ended(now, seconds, users, ok=ok, waits=waits, late=late, starved=starved)
         if not self._low < self._adaptive.limit < self._high:

@@ -188,15 +188,20 @@ class Pipeline:
         return ChunkRequest.of(positions, chunk, self._journal.header, first), in_doubt
 
     def _add_workers(self, workers: asyncio.TaskGroup) -> None:
-        while self._workers < min(self._engine.limiter.wanted, self._journal.chunks):
+        while self._workers < min(self._engine.limiter.limit, self._journal.chunks):
             self._workers += 1
             workers.create_task(self._worker(workers))
 
     async def _worker(self, workers: asyncio.TaskGroup) -> None:
-        while (work := self._next()) is not None:
-            request, in_doubt = work
-            self._untried += await self._sender.deliver(request, in_doubt=in_doubt)
-            self._add_workers(workers)
+        limiter = self._engine.limiter
+        limiter.eager += 1
+        try:
+            while (work := self._next()) is not None:
+                request, in_doubt = work
+                self._untried += await self._sender.deliver(request, in_doubt=in_doubt)
+                self._add_workers(workers)
+        finally:
+            limiter.eager -= 1
 
     def _retry_given_up(self) -> bool:
         """Queue the requests that were given up if the message was accepted for any user; otherwise reject them."""

@@ -195,9 +195,9 @@ class PlanSender:
             if self._failure is not None or self._is_closed():
                 return None
             if not self._ready.empty():
-                wanted = self._engine.limiter.wanted
-                has_room = len(self._in_work) + self._outcomes.qsize() < wanted + AHEAD
-                if has_room and (self._requests < wanted or self._sender.stop_reason is not None):
+                limit = self._engine.limiter.limit
+                has_room = len(self._in_work) + self._outcomes.qsize() < limit + AHEAD
+                if has_room and (self._requests < limit or self._sender.stop_reason is not None):
                     self.is_waiting = False
                     return self._ready.get_nowait()
             elif self._is_fed:
@@ -284,6 +284,7 @@ class PlanSender:
     def _set_requests(self, chunk: ChunkInFlight, requests: int) -> None:
         """Set the number of a chunk's requests that are not complete; fewer leave room for another chunk."""
         self._requests += requests - chunk.requests
+        self._engine.limiter.eager += requests - chunk.requests
         chunk.requests = requests
         self.wake()
 
