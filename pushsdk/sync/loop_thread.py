@@ -287,9 +287,7 @@ class LoopThread:
         self.is_inherited = True
         _open.discard(self)
         for call in self._calls:
-            # The parent calls what is queued for this thread.
-            while not call.callbacks.empty():
-                call.callbacks.get()
+            call.callbacks = SimpleQueue()  # the parent calls what is queued
             call.finish(
                 OutcomeUnknownError(
                     "outcome unknown: the process forked during this call, which continues in the parent"
