@@ -158,7 +158,7 @@ class FaultDecision(Struct, frozen=True):
     rule: str | None = None
 
 
-class Rule:
+class FaultRule:
     """A fault with its counts."""
 
     def __init__(self, fault: Fault, *, seed: str) -> None:
@@ -198,7 +198,7 @@ class Rules:
 
     def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0, then: "Rules | None" = None) -> None:
         self.seed = seed
-        self.rules: dict[str, Rule] = {}  # by name, in the order they are tried
+        self.rules: dict[str, FaultRule] = {}  # by name, in the order they are tried
         others = {} if then is None else then.rules
         for position, fault in enumerate(faults, start=1):
             if not isinstance(fault, Fault):
@@ -207,7 +207,7 @@ class Rules:
             name = fault.name or f"{len(others) + position}: {fault.fault}"
             if name in self.rules or name in others:
                 raise ValueError("names of faults must be unique")
-            self.rules[name] = Rule(fault, seed=f"{seed}:{position}")
+            self.rules[name] = FaultRule(fault, seed=f"{seed}:{position}")
         self.rules |= others
 
     @property
