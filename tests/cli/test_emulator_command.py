@@ -332,9 +332,10 @@ def test_a_command_ended_by_a_signal_exits_as_in_a_shell():
 
 WAITS = """
 import signal, sys
-signal.signal(signal.{0}, lambda *_: sys.exit(9))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.{0}])
 print("ready", flush=True)
-signal.pause()
+signal.sigwait([signal.{0}])
+sys.exit(9)
 """
 
 
@@ -353,12 +354,13 @@ def test_a_signal_is_forwarded_to_the_command(number):
 def test_a_ctrl_c_at_the_terminal_reaches_the_command_once():
     code = """
 import signal, sys
-signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
-signal.signal(signal.SIGUSR1, lambda *_: print("all handed on", flush=True))
-signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+words = {signal.SIGINT: "interrupted", signal.SIGUSR1: "all handed on", signal.SIGTERM: "terminated"}
+signal.pthread_sigmask(signal.SIG_BLOCK, words)
 print("ready", flush=True)
-while True:
-    signal.pause()
+number = None
+while number != signal.SIGTERM:
+    number = signal.sigwait(words)
+    print(words[number], flush=True)
 """
     child, terminal = pty.fork()
     if child == 0:  # pragma: no cover - runs as the command
