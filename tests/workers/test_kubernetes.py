@@ -97,9 +97,9 @@ async def test_a_service_completes_its_requests_on_sigterm(tmp_path: Path, servi
     assert service.users() == dict.fromkeys(pushed, 1)
 
 
-def job(name: str, folder: Path) -> list[str]:
+def job(name: str, folder: Path, users: int = USERS) -> list[str]:
     """Return the command of a broadcast: that of the Job, or the module."""
-    (folder / "users.csv").write_text("user_id\n" + "".join(f"user-{number}\n" for number in range(USERS)))
+    (folder / "users.csv").write_text("user_id\n" + "".join(f"user-{number}\n" for number in range(users)))
     (folder / "message.json").write_text(json.dumps({"title": {"en": "Spring sale"}, "iosEnabled": True}))
     (folder / "broadcast_job.py").write_text(MODULES["broadcast_job.py"])
     assert BROADCAST
@@ -123,3 +123,28 @@ def test_a_broadcast_that_gets_sigterm_is_continued_by_the_next_pod(
         assert codes[-1] in (0, 130), output
     assert codes == [130, 130, 0]
     assert service.users() == {f"user-{number}": 1 for number in range(USERS)}
+
+
+@pytest.mark.parametrize("name", ["command", "module"])
+@pytest.mark.parametrize(
+    ("faults", "users", "key", "code"),
+    [
+        ([], 3, None, 0),
+        ([Fault.status(400, user="user-1")], 3, None, 1),
+        ([Fault.status(500)], 3, None, 3),
+        ([Fault.status(401)], 3, None, 4),
+        ([], 3, "", 4),
+        ([Fault.status(400)], USERS, None, 5),
+    ],
+)
+def test_a_broadcast_that_fails_is_not_restarted(
+    name: str, faults: list[Fault], users: int, key: str | None, code: int, tmp_path: Path, service: Emulator
+) -> None:
+    service.faults = faults
+    process = start(job(name, tmp_path, users), tmp_path, service, **({} if key is None else {"PUSHSDK_API_KEY": key}))
+    output, _ = process.communicate()
+    assert process.returncode == code, output
+    assert "Traceback" not in output
+    codes = re.search(r"FailJob.*\n.*values: \[(.*)\]", page("kubernetes").text)
+    assert codes
+    assert code == 0 or f"{code}" in codes[1].split(", ")
