@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import shlex
 import tomllib
 
 import pytest
 from support.docs import DOCUMENTS, MODULES, ROOT, page
+from support.worker_frameworks import installed
 
 from pushsdk import PushError
 
@@ -27,6 +29,16 @@ def test_a_job_is_retried_for_an_hour(name: str, tries: str) -> None:
     number = re.search(rf"{tries}\b.*?(\d+)", MODULES[name])
     assert number
     assert int(number[1]) * inspect.signature(PushError.retry_delay).parameters["default"].default == 3600
+
+
+def test_a_process_that_only_queues_celery_jobs_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed("celery", "celery")
+    for name in [name for name in os.environ if name.startswith("PUSHSDK_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1")
+    names: dict[str, object] = {"__name__": "celery_jobs"}
+    exec(MODULES["celery_jobs.py"], names)
+    assert "shipped" in names
 
 
 def test_the_tables_say_when_a_job_is_retried() -> None:
