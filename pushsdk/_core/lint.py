@@ -5,8 +5,9 @@ paths, names and language codes, never a text of the message.
 """
 
 import difflib
+import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -132,10 +133,14 @@ def _fields(subject: object) -> dict[str, Any]:
     return {}
 
 
-def near_word(word: str, words: Sequence[str]) -> str | None:
+def near_word(word: str, words: tuple[str, ...]) -> str | None:
     """Return the word that ``word`` may be a typo of, ignoring case and separators; None if there is none."""
-    if len(word) > 40:  # longer than any name; difflib is quadratic
-        return None
+    # Longer than any name; difflib is quadratic.
+    return _near_word(word, words) if len(word) <= 40 else None
+
+
+@functools.lru_cache(maxsize=1024)  # 40 us for a field; every mapping of a broadcast may have the same unknown field
+def _near_word(word: str, words: tuple[str, ...]) -> str | None:
     folded = {_fold(known): known for known in words}
     close = difflib.get_close_matches(_fold(word), folded, n=1, cutoff=0.8)
     return folded[close[0]] if close else None
@@ -158,7 +163,7 @@ def _listed(languages: frozenset[str]) -> str:
     return ", ".join(sorted(codes))
 
 
-def _near_name(node: LintNode) -> _Found:
+def near_names(node: LintNode) -> _Found:
     known = node.model.__struct_encode_fields__
     for name in node.fields:
         if name not in known and (near := near_word(name, known)):
@@ -168,7 +173,7 @@ def _near_name(node: LintNode) -> _Found:
 def _near_value(node: LintNode) -> _Found:
     for (model, name), shown in SHOWN.items():
         value = node.fields.get(name)
-        if issubclass(node.model, model) and isinstance(value, str) and value != shown and near_word(value, [shown]):
+        if issubclass(node.model, model) and isinstance(value, str) and value != shown and near_word(value, (shown,)):
             yield (name,), f"unknown value, did you mean {shown}?"
 
 
@@ -234,7 +239,7 @@ def _no_external_id(node: LintNode) -> _Found:
 
 
 RULES: tuple[LintRule, ...] = (
-    LintRule("near-name", Model, _near_name),
+    LintRule("near-name", Model, near_names),
     LintRule("near-value", Model, _near_value),
     LintRule("relative-url", Model, _relative_url),
     LintRule("negative-number", Model, _negative),

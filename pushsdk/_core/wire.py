@@ -7,6 +7,7 @@ value: values are user ids and texts.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 
 from pushsdk._core.errors import ValidationError
+from pushsdk._core.lint import CHILDREN, near_names, nodes
 from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model, Path, show_path
 
 _MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
@@ -24,7 +26,7 @@ _MAX_KNOWN_BYTES = 16 * 1024
 _MESSAGE: Path = ("message",)
 _USER_IDS: Path = ("userIds",)
 _CUSTOM_FIELDS: Path = ("customFields",)
-
+_FLAT_FIELDS = frozenset(MobilePush.__struct_encode_fields__) - CHILDREN[MobilePush].keys()
 
 _encode = msgspec.json.Encoder().encode
 _decode_message = msgspec.json.Decoder(MobilePush).decode
@@ -48,7 +50,8 @@ def encode_message(message: MobilePush | Mapping[str, Any]) -> bytes:
     """Return the JSON of a message.
 
     A mapping is sent unchanged, with fields unknown to this version, if it is strict JSON and the known fields have the
-    types of ``MobilePush``. Raises ValidationError naming a path below ``$.message``.
+    types of ``MobilePush``. Warns of unknown fields that are nearly known ones. Raises ValidationError naming a path
+    below ``$.message``.
     """
     if type(message) is not MobilePush:
         return _encode(_checked(message, MobilePush, _MESSAGE))
@@ -163,18 +166,26 @@ def _checked(value: object, model: type[Model], path: Path) -> dict[str, Any]:
     """Return the value in plain types. Raises ValidationError unless known fields have the types of the model."""
     if not isinstance(value, (model, Mapping)):
         raise _error(path, f"expected {model.__name__} or a mapping, got {_kind(value)}")
-    return _typed(_plain(value, path), model, path)
+    plain: dict[str, Any] = _plain(value, path)
+    known = _typed(plain, model, path)
+    # 0.1 us for most messages; the comparison takes 1 to 3 us, and finds unknown fields of nested objects.
+    if not plain.keys() <= _FLAT_FIELDS and msgspec.to_builtins(known) != plain:
+        for node in nodes(plain, model, path):
+            for name, advice in near_names(node):
+                # Shown once per text: the line is the same for all messages.
+                warnings.warn(f"{show_path((*node.path, *name))}: {advice} It is sent as it is", stacklevel=1)
+    return plain
 
 
-def _typed(plain: dict[str, Any], model: type[Model], path: Path) -> dict[str, Any]:
+def _typed(plain: dict[str, Any], model: type[Model], path: Path) -> Model:
+    """Return the model of plain types, without unknown fields. Raises ValidationError for other types."""
     try:
-        msgspec.convert(plain, model)
+        return msgspec.convert(plain, model)
     except msgspec.ValidationError as error:
         text, _, where = str(error).partition(" - at `$")
         where = where.rstrip("`")
         hint = ', for example {"en": "Hello"}' if where.endswith((".title", ".subtitle", ".body")) else ""
         raise ValidationError(f"{show_path(path)}{where}: {text}{hint}") from None
-    return plain
 
 
 def _plain(value: object, path: Path) -> Any:
@@ -209,7 +220,8 @@ def _model(value: Model, path: Path) -> dict[str, Any]:
             raise _error((*path, wire_name), "None can't be sent; leave the field out")
         if field is not UNSET:
             plain[wire_name] = _plain(field, (*path, wire_name))
-    return _typed(plain, type(value), path)
+    _typed(plain, type(value), path)
+    return plain
 
 
 def _text(value: str, path: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -127,6 +128,7 @@ def print_advice(resource: Mapping[str, Any], *, force: bool) -> None:
     problems = lint(resource)
     for problem in problems:
         warn(f"advice: {problem.path}: {problem.message} ({problem.code})")
+    warnings.filterwarnings("ignore", ".*did you mean")  # said above
     if not force and any(problem.code in _REFUSED for problem in problems):
         raise usage_error("nothing was sent: fix the message, or pass --force")
 

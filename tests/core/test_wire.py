@@ -12,6 +12,8 @@ import math
 import re
 import types
 import uuid
+import warnings
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -444,8 +446,8 @@ JSON_VALUES = st.recursive(
 )  # fmt: skip
 
 
-# Names that no field of the interface has.
-@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])).map("-".__add__), JSON_VALUES))
+# Names that no field of the interface has, or nearly has.
+@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])).map(("=" * 20).__add__), JSON_VALUES))
 def test_custom_fields_come_back_as_they_went(fields):
     assert json.loads(encode_custom_fields(fields)) == fields
     assert msgspec.json.decode(encode_custom_fields(fields)) == fields
@@ -546,7 +548,7 @@ def test_a_push_body_is_its_parts_put_together():
         (MobilePush(), False),
         ({"collapseId": "x"}, True),
         ({"collapseId": ""}, False),
-        ({"collapse_id": "x"}, False),
+        ({"otherId": "x"}, False),
         ({"data": {"collapseId": "x"}}, False),
         ({}, False),
     ],
@@ -587,3 +589,48 @@ def test_a_created_campaign_is_read_and_later_fields_are_ignored():
 )  # fmt: skip
 def test_an_answer_without_a_readable_uuid_is_no_created_campaign(body):
     assert decode_campaign_created(body) is None
+
+
+# -- misspelled names ------------------------------------------------------------------------------------------------
+
+
+def warned(send: Callable[[], object]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        send()
+    return [str(warning.message) for warning in caught]
+
+
+def test_a_misspelled_name_of_a_mapping_is_sent_and_warned_about() -> None:
+    message = {"titel": {"en": "Hi"}, "ios_enabled": True, "user-17": 1, "brandNew": 2, "ttl": 3}
+    assert warned(lambda: wire.encode_message(message)) == [
+        "$.message.titel: unknown field, did you mean title? It is sent as it is",
+        "$.message.ios_enabled: unknown field, did you mean iosEnabled? It is sent as it is",
+    ]
+    with pytest.warns(UserWarning, match="did you mean"):
+        assert json.loads(wire.encode_message(message)) == message
+
+
+def test_misspelled_names_are_found_at_every_level() -> None:
+    button = {"androidActionButtons": [{"label": "a"}, {"lable": "b"}], "actionCategory": {"actionComponents": []}}
+    assert warned(lambda: wire.encode_message(button)) == [
+        "$.message.androidActionButtons[1].lable: unknown field, did you mean label? It is sent as it is"
+    ]
+    campaign = {"externalid": "a", "message": {"body ": {}}, "schedule": {"startTS": 1}}
+    assert warned(lambda: wire.encode_campaign(campaign)) == [
+        "$.externalid: unknown field, did you mean externalId? It is sent as it is",
+        "$.schedule.startTS: unknown field, did you mean startTs? It is sent as it is",
+        "$.message[...]: unknown field, did you mean body? It is sent as it is",
+    ]
+
+
+def test_the_same_misspelled_name_is_shown_once() -> None:
+    messages = [{"titel": {"en": str(number)}} for number in range(100)]
+    assert len(warned(lambda: [wire.encode_message(message) for message in messages])) == 1
+
+
+def test_a_right_mapping_has_no_warning() -> None:
+    buttons = [{"label": "a", "keyVals": {"lable": "x"}}]
+    message = {"title": {"titel": "Hi"}, "androidActionButtons": buttons, "actionCategory": {"actionComponents": ()}}
+    assert warned(lambda: wire.encode_message(message)) == []
+    assert warned(lambda: wire.encode_campaign({"name": "a", "segment": {"query": "b"}, "message": message})) == []
