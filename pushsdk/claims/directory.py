@@ -10,14 +10,16 @@ import errno
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
+from typing import TypeVar
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.files import objection
 from pushsdk.claims._blocking import StoreThreads
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
+
+T = TypeVar("T")
 
 # The file that marks a directory of claims, and its content: the version of the format.
 MARKER, FORMAT = "pushsdk-claims", b"pushsdk claims 1\n"
@@ -48,22 +50,31 @@ class DirectoryClaims(ClaimStore):
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         if not hasattr(os, "O_NOFOLLOW"):
             raise ConfigurationError("DirectoryClaims needs a POSIX system, which Windows is not: use another store")
-        self._path = Path(path).absolute()
+        self._path = os.path.abspath(path)
         self._durable = durable
         self._threads = StoreThreads(THREADS)
         # Set by the first operation.
         self._is_checked = False
         # Folders whose names are synced.
-        self._prepared = set[Path]()
+        self._prepared = set[str]()
 
     def __repr__(self) -> str:
-        return f"DirectoryClaims({str(self._path)!r})"
+        return f"DirectoryClaims({self._path!r})"
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        return await asyncio.gather(*(self._threads.run(self._put, put, ttl) for put in puts))
+        return await self._map(lambda put: self._put(put, ttl), puts)
 
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
-        return [claim for _, claim in await asyncio.gather(*(self._threads.run(self._find, key) for key in keys))]
+        return await self._map(lambda key: self._find(key)[1], keys)
+
+    async def _map(self, operation: Callable[[T], Claim | None], items: Sequence[T]) -> list[Claim | None]:
+        """Return the results of the operation for all items, which the threads share."""
+        shares = [items[first::THREADS] for first in range(min(THREADS, len(items)))]
+        work = [self._threads.run(list, map(operation, share)) for share in shares]
+        results: list[Claim | None] = [None] * len(items)
+        for first, share in enumerate(await asyncio.gather(*work)):
+            results[first::THREADS] = share
+        return results
 
     async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
         for folder in range(256):
@@ -89,13 +100,13 @@ class DirectoryClaims(ClaimStore):
         if self._is_checked:
             return
         with suppress(FileExistsError):
-            self._path.mkdir(0o700)
-        _check_owner(self._path.stat())
+            os.mkdir(self._path, 0o700)
+        _check_owner(os.stat(self._path))
         with suppress(FileNotFoundError):
             if all(name.startswith(".") for name in os.listdir(self._path)):
                 # Another process may create the marker first.
-                self._write(self._path / MARKER, FORMAT)
-            self._is_checked = _content(self._path / MARKER) == FORMAT
+                self._write(f"{self._path}/{MARKER}", FORMAT)
+            self._is_checked = _content(f"{self._path}/{MARKER}") == FORMAT
         if not self._is_checked:
             raise ConfigurationError(
                 "the directory of the claim store holds other files or claims of another version: use an empty one"
@@ -115,7 +126,10 @@ class DirectoryClaims(ClaimStore):
         """Return the keys of all claims in a folder."""
         self._check()
         # Each claim has a version 0. Names of temporary files begin with a dot.
-        return sorted(folder + path.stem for path in (self._path / folder).glob("[!.]*.0"))
+        with suppress(FileNotFoundError):
+            files = (name.partition(".") for name in os.listdir(f"{self._path}/{folder}"))
+            return sorted(folder + name for name, _, version in files if name and version == "0")
+        return []
 
     def _find(self, key: str) -> tuple[int, Claim | None]:
         """Return the number of the next version, and the claim of the last version unless it has expired."""
@@ -136,14 +150,14 @@ class DirectoryClaims(ClaimStore):
     def _prepare(self, key: str) -> None:
         """Create the folder of the key if it is missing. Raise ConfigurationError if other users may write to it."""
         self._check()
-        folder = self._file(key, 0).parent
+        folder = f"{self._path}/{key[:2]}"
         if folder not in self._prepared:
             with suppress(FileExistsError):
-                folder.mkdir(0o700)
+                os.mkdir(folder, 0o700)
             self._sync(self._path)
             self._prepared.add(folder)
         # At each operation: whoever may replace the whole directory can't make a folder that belongs to us.
-        _check_owner(folder.lstat())
+        _check_owner(os.lstat(folder))
 
     def _read(self, key: str, version: int) -> tuple[Claim, float] | None:
         """Return a version of a claim and the time of its expiry, None if there is no such version."""
@@ -153,16 +167,19 @@ class DirectoryClaims(ClaimStore):
             return Claim(token.decode(), record), float(expires)
         return None
 
-    def _write(self, path: Path, data: bytes) -> bool:
+    def _write(self, path: str, data: bytes) -> bool:
         """Create a file that is complete as soon as its name exists. Return False if the name exists already."""
-        temporary = path.with_name(f".{secrets.token_hex(16)}")  # unique among all hosts
+        folder = os.path.dirname(path)
+        temporary = f"{folder}/.{secrets.token_hex(16)}"  # unique among all hosts
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
-            with open(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
+            try:
+                while data:
+                    data = data[os.write(descriptor, data) :]  # a full disk fails the second write
                 if self._durable:
                     os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
             os.link(temporary, path)
         except FileExistsError:
             # NFS retries after a lost response: then the existing link is our own.
@@ -177,10 +194,10 @@ class DirectoryClaims(ClaimStore):
             raise
         finally:
             os.unlink(temporary)
-        self._sync(path.parent)
+        self._sync(folder)
         return True
 
-    def _sync(self, folder: Path) -> None:
+    def _sync(self, folder: str) -> None:
         """Sync the names in the folder to disk."""
         if self._durable:
             descriptor = os.open(folder, os.O_RDONLY)
@@ -189,11 +206,11 @@ class DirectoryClaims(ClaimStore):
             finally:
                 os.close(descriptor)
 
-    def _file(self, key: str, version: int) -> Path:
-        return self._path / key[:2] / f"{key[2:]}.{version}"
+    def _file(self, key: str, version: int) -> str:
+        return f"{self._path}/{key[:2]}/{key[2:]}.{version}"
 
 
-def _content(path: Path) -> bytes:
+def _content(path: str) -> bytes:
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
         return file.read()
 

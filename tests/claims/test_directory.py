@@ -124,8 +124,8 @@ def claim_of(number: int) -> Claim:
 async def test_every_write_has_a_temporary_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names, real = list[str](), os.link
 
-    def link(source: Path, target: Path) -> None:
-        names.append(source.name)
+    def link(source: str, target: str) -> None:
+        names.append(os.path.basename(source))
         real(source, target)
 
     monkeypatch.setattr(os, "link", link)
