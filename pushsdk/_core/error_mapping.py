@@ -45,7 +45,8 @@ _NOT_SENT: dict[Failure, type[NotSentError]] = {
     Failure.SESSION: ClientClosedError,
     Failure.QUEUE_FULL: QueueFullError,
 }
-_WRONG_URL = "base_url is probably wrong: it must end before /v1"
+_WRONG_URL = "base_url is probably wrong: check its host and its path, which must end before /v1"
+_AGAIN = "Call again{later}"
 _WRONG_KEY = "Check the api_key, and that it belongs to this base_url"
 _FIX_OF_STATUS = {
     401: _WRONG_KEY,
@@ -53,8 +54,7 @@ _FIX_OF_STATUS = {
     404: _WRONG_URL,
     405: _WRONG_URL,
     413: "Shorten the message: fewer users would not make the request much smaller",
-    429: "Call again{later}, or set a rate, for example rate=Rate(users_per_second=100); see: pushsdk docs "
-    "timeouts-and-limits",
+    429: f"{_AGAIN}, or set a rate, for example rate=Rate(users_per_second=100); see: pushsdk docs timeouts-and-limits",
 }
 _UNSEEN = "The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here"
 _SLOW = "Raise the timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"
@@ -233,7 +233,7 @@ def _cause(verdict: Verdict, decisive: Attempt | None, target: Target | None, ti
 
 
 # The text names these if they ended a request whose last attempt was retryable.
-_OUR_REASONS = frozenset({Failure.DEADLINE, Failure.PAUSED, Failure.BUDGET, Failure.CLOSED})
+_OUR_REASONS = frozenset({Failure.DEADLINE, Failure.PAUSED, Failure.TOO_LONG, Failure.BUDGET, Failure.CLOSED})
 
 
 def _with_phrase(attempt: Attempt) -> str:
@@ -253,7 +253,8 @@ def _fix(verdict: Verdict, decisive: Attempt | None, target: Target) -> str:
         throttled = decisive.retry_after is not None and decisive.retryable
         later = f" after {decisive.retry_after:g} s" if throttled else " later"
         unseen = _UNSEEN if decisive.answer and not target.shows_answers else ""
-        fix = _FIX_OF_STATUS.get(429 if throttled else decisive.status or 0, unseen).format(later=later)
+        fix = _AGAIN if throttled and decisive.status != 429 else _FIX_OF_STATUS.get(decisive.status or 0, unseen)
+        fix = fix.format(later=later)
     if fix == _FIX_OF_FAILURE[Failure.REFUSED] and is_loopback(urlsplit(target.base_url).hostname or ""):
         fix += " For a local one: pushsdk emulator"
     if verdict.outcome is Outcome.UNKNOWN and fix is None:

@@ -47,6 +47,7 @@ class Failure(StrEnum):
     UNREADABLE = "the answer could not be parsed as HTTP"
     QUEUE_FULL = "the client's queue is full"
     PAUSED = "the service asked to wait longer than the call can"
+    TOO_LONG = "the service asked to wait longer than max_retry_after"
     BUDGET = "the retry budget is used up"
     UNCLAIMED = "the claim was refused or could not be made"
     OTHER = "the transport failed"

@@ -21,7 +21,9 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Number of users accepted by an earlier call with the same ``idempotency_key``."""
 
     def __repr__(self) -> str:
-        return f"Receipt({self.outcome}, users={self.users}, requests={self.requests}, attempts={len(self.attempts)})"
+        unsent = [f", {name}={n}" for name in ("duplicates", "already_accepted") if (n := getattr(self, name))]
+        counts = f"users={self.users}, requests={self.requests}, attempts={len(self.attempts)}"
+        return f"Receipt({self.outcome}, {counts}{''.join(unsent)})"
 
     @property
     def outcome(self) -> Outcome:

@@ -181,7 +181,7 @@ class RequestSender:
         if self.closed:
             request.failure = Failure.CLOSED
         elif at_least > request.policy.max_retry_after:
-            request.failure = Failure.PAUSED
+            request.failure = Failure.TOO_LONG
         elif self._loop.time() + wait >= request.deadline:
             request.failure = Failure.PAUSED if at_least else Failure.DEADLINE
         elif not self.budget.spend():

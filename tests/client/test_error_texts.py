@@ -147,7 +147,7 @@ async def test_a_text_for_all_languages_shows_an_example() -> None:
     async with AsyncPushClient("http://127.0.0.1:9", "k") as client:
         with pytest.raises(PushError) as caught:
             await client.send("u", {"title": "Hello"})
-    assert str(caught.value) == '$.message.title: Expected `object`, got `str`, for example {"en": "Hello"}'
+    assert str(caught.value) == '$.message.title: expected a mapping, got str, for example {"en": "Hello"}'
 
 
 async def test_tls_to_a_plain_port_asks_for_the_port() -> None:
@@ -219,9 +219,25 @@ async def test_a_call_that_is_not_retried_names_why_and_the_setting() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("status", "phrase", "rate"),
+    [(429, "Too Many Requests", ", or set a rate, for example"), (503, "Service Unavailable", "")],
+)
+async def test_a_wait_longer_than_the_policy_allows_names_its_setting(status: int, phrase: str, rate: str) -> None:
+    service = FakeService(then=FakeResponse.status(status, headers={"Retry-After": "90"}))
+    error = await error_of(service.client(timeout=1000.0))
+    start = (
+        f"rejected: HTTP {status} {phrase} ({PUSH_URL}); not retried: the service asked to wait longer than "
+        f"max_retry_after. Call again after 90 s{rate}"
+    )
+    assert str(error).startswith(start)
+    assert rate or str(error) == start
+
+
 # -- answers ------------------------------------------------------------------------------------------------------
 
 
+WRONG_URL = "base_url is probably wrong: check its host and its path, which must end before /v1"
 TOO_LARGE = "Shorten the message: fewer users would not make the request much smaller"
 DOUBT = "it may have been enqueued, so sending it again may push twice; see: pushsdk docs outcomes"
 
@@ -231,7 +247,7 @@ DOUBT = "it may have been enqueued, so sending it again may push twice; see: pus
     [
         (400, "rejected: HTTP 400 Bad Request ({})"),
         (401, "rejected: HTTP 401 Unauthorized ({}). Check the api_key, and that it belongs to this base_url"),
-        (404, "rejected: HTTP 404 Not Found ({}). base_url is probably wrong: it must end before /v1"),
+        (404, f"rejected: HTTP 404 Not Found ({{}}). {WRONG_URL}"),
         (413, f"rejected: HTTP 413 {HTTPStatus(413).phrase} ({{}}). {TOO_LARGE}"),
         (499, "rejected: HTTP 499 ({})"),
         (500, f"outcome unknown: HTTP 500 Internal Server Error ({{}}); {DOUBT}"),

@@ -162,7 +162,9 @@ def test_a_rate_limit_without_retry_after_says_so():
     assert error_for(refused(429)).retry_after is None
 
 
-@pytest.mark.parametrize("failure", [Failure.PAUSED, Failure.DEADLINE, Failure.BUDGET, Failure.CLOSED])
+@pytest.mark.parametrize(
+    "failure", [Failure.PAUSED, Failure.TOO_LONG, Failure.DEADLINE, Failure.BUDGET, Failure.CLOSED]
+)
 def test_a_throttled_call_says_why_it_was_not_retried(failure):
     error = error_for(refused(429, retry_after=90.0, failure=failure))
     assert error.retry_after == 90.0

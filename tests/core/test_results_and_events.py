@@ -88,3 +88,10 @@ def test_the_counters_start_at_zero_and_are_those_of_the_stats():
     assert all(getattr(counters, name) == 0 for name in names)
     assert {*names, *(outcome.value.lower() for outcome in Outcome)} <= set(ClientStats.__struct_fields__)
     assert set(msgspec.structs.asdict(ClientStats()).values()) == {0}
+
+
+def test_a_receipt_shows_ids_that_were_not_pushed_only_if_there_are_any():
+    assert repr(Receipt(users=2)) == "Receipt(ACCEPTED, users=2, requests=1, attempts=0)"
+    assert repr(Receipt(users=3, duplicates=1, requests=0, already_accepted=3)) == (
+        "Receipt(ACCEPTED, users=3, requests=0, attempts=0, duplicates=1, already_accepted=3)"
+    )

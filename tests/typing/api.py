@@ -354,7 +354,7 @@ def told(outcome: Outcome) -> str:
             assert_never(outcome)
 
 
-error_is_a_value_error: ValueError = ValidationError("$.message.ttl: Expected `int`")
+error_is_a_value_error: ValueError = ValidationError("$.message.ttl: expected an int")
 options: Mapping[str, Any] = {}
 
 
