@@ -1226,8 +1226,8 @@ COMMANDS = [
     Mutant(
         "a group-readable settings file may contain the key",
         CLI + "settings.py",
-        "mode & (stat.S_IRWXG | stat.S_IRWXO)",
-        "mode & stat.S_IRWXO",
+        "mode & 0o077",
+        "mode & 0o007",
         T_SETTINGS,
     ),
     Mutant(

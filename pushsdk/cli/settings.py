@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-import stat
 import subprocess
 import sys
 import tomllib
@@ -93,7 +92,8 @@ def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ)
     profile: Any = options.get("profile") or environ.get("PUSHSDK_PROFILE") or None
     if profile not in tables:
         known = ", ".join(sorted(filter(None, tables))) or "none: add a table [profiles.NAME]"
-        raise ConfigurationError(f"no profile has the name {profile!r}; the settings file has {known}")
+        why = f"{file} has {known}" if file else no_file(environ)
+        raise ConfigurationError(f"no profile has the name {profile!r}; {why}")
     layers = (
         {name: SettingValue(value, f"--{name.replace('_', '-')}") for name, value in options.items()},
         tables[profile] if profile else {},
@@ -117,13 +117,23 @@ def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ)
 def _settings_file(options: Mapping[str, object], environ: Mapping[str, str]) -> Path | None:
     if named := options.get("config") or environ.get("PUSHSDK_CONFIG"):
         return Path(str(named))
+    file = _default_file(environ)
+    return file if file and file.exists() else None
+
+
+def no_file(environ: Mapping[str, str] = os.environ) -> str:
+    """Say where the settings file would be."""
+    file = _default_file(environ)
+    return f"no settings file: {file} does not exist" if file else "no settings file: pass --config FILE"
+
+
+def _default_file(environ: Mapping[str, str]) -> Path | None:
     if sys.platform == "win32":
         folders = [environ.get("APPDATA")]
     else:
         folders = [environ.get("XDG_CONFIG_HOME"), os.path.join(environ.get("HOME", ""), ".config")]
     # A relative path is below the working directory.
-    files = [Path(path, "pushsdk", "config.toml") for path in folders if path and os.path.isabs(path)]
-    return files[0] if files and files[0].exists() else None
+    return next((Path(path, "pushsdk", "config.toml") for path in folders if path and os.path.isabs(path)), None)
 
 
 def _read_settings(file: Path) -> dict[str | None, dict[str, SettingValue]]:
@@ -151,8 +161,7 @@ def _read_settings(file: Path) -> dict[str | None, dict[str, SettingValue]]:
             near = "".join(f": did you mean {match}?" for match in get_close_matches(name, (*SETTINGS, *KEYS), 1))
             advice = near or f"; use {', '.join((*SETTINGS, *KEYS))}"
             raise ConfigurationError(f"{file}: unknown setting {name!r}{advice}")
-    has_key = any("api_key" in values for values in tables.values())
-    if has_key and os.name == "posix" and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if os.name == "posix" and status.st_mode & 0o077 and any("api_key" in values for values in tables.values()):
         raise ConfigurationError(
             f"{file}: only its owner may read a file with an api_key: run chmod 600 on it, or use api_key_file"
         )

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+_SPACES = str.maketrans("-_", "  ")
 
 
 def names() -> list[str]:
@@ -29,8 +30,9 @@ def summary(page: str) -> str:
     return re.split(r"(?<=\.)\s", paragraph)[0]
 
 
-def search(word: str) -> list[tuple[str, str, str]]:
-    """Return the page, heading and text of each line that contains the word, in any case."""
+def search(text: str) -> list[tuple[str, str, str]]:
+    """Return the page, heading and text of each line that contains all words, in any case; headings first."""
+    words = text.lower().translate(_SPACES).split()
     lines = []
     for name in names():
         heading, fenced = "", False
@@ -38,6 +40,7 @@ def search(word: str) -> list[tuple[str, str, str]]:
             fenced ^= line.startswith("```")
             if line.startswith("#") and not fenced:
                 heading = line.lstrip("# ")
-            if word.lower() in line.lower():
+            if all(word in line.lower().translate(_SPACES) for word in words):
                 lines.append((name, heading, line.strip()))
-    return lines
+    # The text of a heading's own line is the heading.
+    return sorted(lines, key=lambda line: line[2].lstrip("# ") != line[1])

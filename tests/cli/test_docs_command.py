@@ -56,6 +56,34 @@ def test_a_search_prints_page_heading_and_line(command):
     assert command("docs", "--search", "no heading").out == "retries: Budget: # no heading\n"
 
 
+def test_a_search_finds_lines_with_all_words_headings_first_and_joins_words_by_any_of_space_dash_and_underscore(
+    command, tmp_path
+):
+    text = "# Limits\n\nNo limit: rate. `--dry-run`, `dry_run=`.\n\n## A rate, and its limit\n\nThe Api-Key.\nA rate.\n"
+    (tmp_path / "limits.md").write_text(text)
+    assert command("docs", "--search", "rate Limit").out.splitlines() == [
+        "limits: A rate, and its limit: ## A rate, and its limit",
+        "limits: Limits: No limit: rate. `--dry-run`, `dry_run=`.",
+    ]
+    for words in ("dry run", "dry-run", "--dry-run", "DRY_RUN"):
+        assert command("docs", f"--search={words}").out == "limits: Limits: No limit: rate. `--dry-run`, `dry_run=`.\n"
+    assert command("docs", "--search", "api key").out == "limits: A rate, and its limit: The Api-Key.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("rate limit", "timeouts-and-limits"),
+        ("dry run", "cli"),
+        ("retry after", "retries"),
+        ("api key", "security"),
+    ],
+)
+def test_a_search_finds_the_pages_of_the_guide(command, monkeypatch, words, page):
+    monkeypatch.undo()
+    assert page in [line.partition(":")[0] for line in command("docs", "--search", words).out.splitlines()]
+
+
 def test_a_search_that_finds_nothing_exits_with_1(command):
     result = command("docs", "--search", "kafka")
     assert result == (1, "", "no page contains 'kafka'; pushsdk docs --list lists the pages\n")

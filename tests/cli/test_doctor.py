@@ -179,7 +179,7 @@ def test_a_proxy_is_checked_instead_of_the_service_and_its_password_stays_hidden
 # -- the command --------------------------------------------------------------------------------------------------
 
 
-def test_good_settings_exit_with_0_and_nothing_is_sent(command, service):
+def test_good_settings_exit_with_0_and_nothing_is_sent(command, service, tmp_path):
     result = command("doctor", "--timeout", "5")
     assert (result.code, result.err) == (0, "")
     lines = [line.split(None, 2) for line in result.out.splitlines()]
@@ -199,6 +199,7 @@ def test_good_settings_exit_with_0_and_nothing_is_sent(command, service):
     assert lines[1][2] == f"{service.base_url}, set by PUSHSDK_BASE_URL"
     assert lines[2][2] == "5.0, set by --timeout"
     assert lines[3][2] == "***, set by PUSHSDK_API_KEY"
+    assert lines[4][2] == f"no settings file: {tmp_path}/configuration/pushsdk/config.toml does not exist"
     assert lines[5][2] == "10.0, the default"
     assert lines[-1][2] == "not tried: whether the service accepts the Api-Key, the path and a message"
     assert service.requests == 0

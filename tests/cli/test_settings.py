@@ -165,8 +165,8 @@ def test_options_win_over_the_profile_and_the_profile_over_variables_and_the_res
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "no profile has the name 'staging'; the settings file has none: add a table [profiles.NAME]"),
-        ("[profiles.qa]\ntimeout = 1", "the settings file has qa"),
+        ("", r"no profile has the name 'staging'; \S+config.toml has none: add a table [profiles.NAME]"),
+        ("[profiles.qa]\ntimeout = 1", r"; \S+pushsdk/config.toml has qa"),
         ("profiles = 1", "profiles must be tables"),
         ("profiles.staging = 1", "profiles must be tables"),
         ("[profiles.staging]\ntimeut = 1", "unknown setting 'timeut'"),
@@ -176,6 +176,15 @@ def test_a_wrong_profile_is_refused(tmp_path, home, text, says):
     home(text)
     with pytest.raises(ConfigurationError, match=says.replace("[", r"\[")):
         find({"profile": "staging"}, environ(tmp_path))
+
+
+def test_a_profile_without_a_settings_file_says_where_the_file_belongs(tmp_path):
+    with pytest.raises(ConfigurationError) as caught:
+        find({"profile": "staging"}, environ(tmp_path))
+    file = tmp_path / "home" / "pushsdk" / "config.toml"
+    assert str(caught.value) == f"no profile has the name 'staging'; no settings file: {file} does not exist"
+    with pytest.raises(ConfigurationError, match=r"; no settings file: pass --config FILE$"):
+        find({"profile": "staging"}, {})
 
 
 @POSIX

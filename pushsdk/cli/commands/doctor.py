@@ -23,7 +23,7 @@ from pushsdk._io.transport import most_in_flight
 from pushsdk._version import __version__
 from pushsdk.cli.exit import Exit, for_shell
 from pushsdk.cli.options import CallOptions, JsonLines
-from pushsdk.cli.settings import DEFAULTS, KEYS, ClientSettings, check, find
+from pushsdk.cli.settings import DEFAULTS, KEYS, ClientSettings, check, find, no_file
 from pushsdk.cli.terminal import print_json, visible
 
 _CONNECT_TIMEOUT = 5.0  # seconds, as in the client
@@ -158,7 +158,7 @@ def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientS
             value = "***" if name in KEYS or name == "proxy" else setting.value
             yield Finding(name, "ok", f"{value}" if name == "config" else f"{value}, set by {setting.source}")
     if "config" not in found:
-        yield Finding("config", "ok", "no settings file")
+        yield Finding("config", "ok", no_file())
     for name, text in problems.items():
         yield Finding(name, "fail", for_shell(text))
     for name, default in DEFAULTS.items():

@@ -36,7 +36,7 @@ def docs(
     all_pages
         List the pages, each with its first sentence.
     search
-        Print the lines that contain this word, each with its page and heading.
+        Print the lines that contain these words, each with its page and heading.
     path
         Print the path of the page's file.
     """
