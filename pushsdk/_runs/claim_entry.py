@@ -97,6 +97,11 @@ class ClaimEntry(msgspec.Struct, eq=False):
         """Return True if the store is up to date, or writing was given up."""
         return not self.is_changed and self._unconfirmed is None
 
+    @property
+    def has_outcomes(self) -> bool:
+        """Return True if this process has claimed or settled users."""
+        return self._own.count(UserState.PENDING) < self.users
+
     def check(self, fingerprint: str, users: int) -> None:
         """Raise ValidationError for another payload, ValueError for another number of users."""
         if fingerprint != self.fingerprint:
@@ -141,7 +146,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
                 resent = request.resends and self._own.at(start).state is UserState.UNKNOWN
                 self._own.set(start, stop, self._claimed._replace(resent=resent))
         self.is_changed = False
-        if not (self._tokens or self._unconfirmed) and self._own.count(UserState.PENDING) == self.users:
+        if not (self._tokens or self._unconfirmed or self.has_outcomes):
             return None
         record = ClaimRecord(
             fingerprint=self.fingerprint,
@@ -164,7 +169,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
         self._release(requests)
         # The store holds nothing of this process. An unreadable or foreign claim is never replaced.
         self._tokens, self._unconfirmed, self.failures = (), None, 0
-        has_news = self._own.count(UserState.PENDING) < self.users
+        has_news = self.has_outcomes
         try:
             is_late = self._merge(stored)
         except Exception as error:  # noqa: BLE001 - any record in any store

@@ -18,6 +18,7 @@ from itertools import islice
 
 from pushsdk._core.errors import ClaimStoreError, PushError, must_be
 from pushsdk._core.user_states import UserStatus
+from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk.claims.store import ClaimStore
@@ -239,12 +240,9 @@ class ClaimLog:
             entry.fail_requests(TimeoutError())
             entry.give_up()
             self._requeue(entry)
-        if entries:
-            logger.warning(
-                "%s: the outcomes of %d calls were not written to the claim store and stay unknown to other processes",
-                why,
-                len(entries),
-            )
+        if lost := sum([entry.has_outcomes for entry in entries]):
+            message = "%s: the outcomes of %s were not written to the claim store and stay unknown to other processes"
+            logger.warning(message, why, count(lost, "call"))
 
     def _announce(self) -> None:
         wrote, self._wrote = self._wrote, asyncio.get_running_loop().create_future()
