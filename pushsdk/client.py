@@ -162,8 +162,7 @@ class AsyncPushClient:
 
         Args:
             user_ids: One id, or at most ``Batching.max_users`` ids. A duplicate id counts once.
-            message: The message, or a mapping with the names of the interface: it is sent as it is, and names that are
-                probably misspelled cause a UserWarning.
+            message: The message, or a mapping with the names of the interface; a misspelled name causes a UserWarning.
             custom_fields: Any JSON object, for the placeholders of the message.
             timeout: A Timeout, or the total in seconds; by default the client's. To learn the outcome of a call that
                 takes too long, use this and not ``asyncio.timeout``.
@@ -289,8 +288,7 @@ class AsyncPushClient:
 
         Args:
             user_ids: Ids from any iterable, or an Audience.
-            message: The message, or a mapping with the names of the interface: it is sent as it is, and names that are
-                probably misspelled cause a UserWarning.
+            message: The message, or a mapping with the names of the interface; a misspelled name causes a UserWarning.
             custom_fields: Any JSON object, for the placeholders of the message.
             run: Path of the run file (mode 0600, as it holds user ids); by default a temporary file. An existing run is
                 resumed, also after kill -9, without reading ``user_ids`` again; message, base_url and source must be

@@ -59,9 +59,13 @@ for _name in ("__add__", "__getitem__", "__mod__", "__mul__", "__rmul__", *_PUBL
 def check_key(key: object) -> HeaderSecret:
     """Return the key as a header value. Raises ConfigurationError unless 1 to 4096 visible ASCII characters."""
     if not isinstance(key, str) or not _VISIBLE_ASCII.fullmatch(key):
+        hint = "strip the newline of a key that is read from a file"
+        if not isinstance(key, str):
+            hint = f"got {type(key).__name__}"
+        elif not key or key.startswith("Bearer "):
+            hint = "leave out Bearer" if key else "it is empty"
         raise ConfigurationError(
-            "api_key must be 1 to 4096 visible ASCII characters, without spaces or line ends: "
-            "strip the newline of a key that is read from a file"
+            f"api_key must be 1 to 4096 visible ASCII characters, without spaces or line ends: {hint}"
         )
     return HeaderSecret(key)
 

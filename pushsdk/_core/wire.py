@@ -31,15 +31,6 @@ _FLAT_FIELDS = frozenset(MobilePush.__struct_encode_fields__) - CHILDREN[MobileP
 _encode = msgspec.json.Encoder().encode
 _decode_message = msgspec.json.Decoder(MobilePush).decode
 _ENCODING_FAILED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
-# Replacements in a text of msgspec, in this order, for example "Expected `object`, got `str`".
-_IN_PYTHON = {
-    "Expected `int`": "expected an int",
-    "Expected": "expected a",
-    "`object`": "mapping",
-    "`array`": "list",
-    "`null`": "None",
-    "`": "",
-}
 
 # Validated bytes, and the message that a strict decoder reads from them.
 #
@@ -192,8 +183,9 @@ def _typed(plain: dict[str, Any], model: type[Model], path: Path) -> Model:
         return msgspec.convert(plain, model)
     except msgspec.ValidationError as error:
         text, _, where = str(error).partition(" - at `$")
-        for json, python in _IN_PYTHON.items():
-            text = text.replace(json, python)
+        # For example "Expected `object`, got `null`".
+        text = text.replace("Expected `int`", "expected an int").replace("Expected", "expected a")
+        text = text.replace("`object`", "mapping").replace("`array`", "list").replace("`null`", "None").replace("`", "")
         where = where.rstrip("`")
         hint = ', for example {"en": "Hello"}' if where.endswith((".title", ".subtitle", ".body")) else ""
         raise ValidationError(f"{show_path(path)}{where}: {text}{hint}") from None

@@ -218,6 +218,21 @@ def test_any_other_key_is_refused_and_never_quoted(key):
     assert "X-Evil" not in f"{excinfo.value!r} {excinfo.value}"
 
 
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        (b"key", "got bytes"),
+        (None, "got NoneType"),
+        ("", "it is empty"),
+        ("Bearer abc", "leave out Bearer"),
+        ("abc\n", "strip the newline of a key that is read from a file"),
+    ],
+)
+def test_a_refused_key_has_a_hint_at_what_is_wrong(key: object, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"without spaces or line ends: {hint}$"):
+        check_key(key)
+
+
 def test_a_key_is_sent_unchanged_and_never_shown():
     key = check_key(KEY)
     assert str.encode(key) == KEY.encode()
