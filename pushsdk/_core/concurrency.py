@@ -110,10 +110,8 @@ class AdaptiveLimit:
         if self._skip > 0:
             self._skip, self._area = self._skip - 1, 0.0
             return
-        if seconds is None:
-            return
-        if not starved:
-            self._area -= seconds
+        if seconds is None or not starved:
+            self._area -= seconds or 0.0
             return
         seconds = max(seconds, 1e-6)
         size = users.bit_length()

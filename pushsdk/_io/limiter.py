@@ -44,11 +44,6 @@ class SlotWaiter(Protocol):
 class ConcurrencyLimiter:
     """The slots that ``AdaptiveLimit`` finds, first come first served. Held by attempts, not by waits between them."""
 
-    __slots__ = (
-        "_adaptive", "_busy_since", "_cpu", "_cpu_at", "_high", "_loop", "_low", "_next_start", "_queue",
-        "_timer", "eager", "rate_limiter",
-    )  # fmt: skip
-
     def __init__(self, loop: asyncio.AbstractEventLoop, cap: int, rate_limiter: RateLimiter) -> None:
         self._loop = loop
         #: Decides when the next request may start.

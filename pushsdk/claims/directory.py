@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import glob
 import os
 import secrets
 import time
@@ -126,10 +127,8 @@ class DirectoryClaims(ClaimStore):
         """Return the keys of all claims in a folder."""
         self._check()
         # Each claim has a version 0. Names of temporary files begin with a dot.
-        with suppress(FileNotFoundError):
-            files = (name.partition(".") for name in os.listdir(f"{self._path}/{folder}"))
-            return sorted(folder + name for name, _, version in files if name and version == "0")
-        return []
+        names = glob.glob("*.0", root_dir=f"{self._path}/{folder}")
+        return sorted(folder + name.removesuffix(".0") for name in names)
 
     def _find(self, key: str) -> tuple[int, Claim | None]:
         """Return the number of the next version, and the claim of the last version unless it has expired."""
