@@ -346,8 +346,8 @@ PACING = [
     Mutant(
         "sparse requests raise the limit",
         CORE + "concurrency.py",
-        "        if not starved:\n",
-        "        if starved is None:\n",
+        "if seconds is None or not starved:",
+        "if seconds is None:",
         T_CONCURRENCY,
     ),
     Mutant(
