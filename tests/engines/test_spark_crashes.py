@@ -30,7 +30,7 @@ installed("spark")
 
 USERS = 20_000
 # So long that some requests are in flight at every kill.
-SLOW = Fault.delay(0.05, name="slow")
+SLOW = Fault.delay(0.2, name="slow")
 ROUGH = [
     Fault.reset_after(every=23, name="lost"),
     Fault.status(429, headers={"Retry-After": "0"}, every=17, name="throttled"),
