@@ -134,7 +134,7 @@ async def _main(pipe: Connection, rules: Rules) -> None:
 
 
 class Reading(NamedTuple):
-    """What the service did between two readings."""
+    """Counts of the service between two readings."""
 
     accepted: int
     refused: int

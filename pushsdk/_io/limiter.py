@@ -49,7 +49,7 @@ class ConcurrencyLimiter:
         #: Decides when the next request may start.
         self.rate_limiter = rate_limiter
         #: The requests that runs have in work: as many as the limit only while they have more. Set by runs.
-        self.eager = 0
+        self.run_requests = 0
         self._adaptive = AdaptiveLimit(loop.time(), cap=cap, wall=time.time())
         # The time since which the loop has had no idle moment. The last look at its CPU time, and what it was.
         self._busy_since = self._cpu_at = loop.time()
@@ -118,7 +118,7 @@ class ConcurrencyLimiter:
                 self._busy_since = now  # what arrived before the idle moment was read then
             self._cpu_at, self._cpu = now, cpu
         waits = 0.0 if began is None else now - began - (seconds or 0.0)
-        starved = self.eager >= self._adaptive.limit or len(queue) > 1 or bool(queue and not queue[0].is_merged)
+        starved = self.run_requests >= self._adaptive.limit or len(queue) > 1 or bool(queue and not queue[0].is_merged)
         starved = starved and self.rate_limiter.not_before <= now
         late = now - self._busy_since
         self._adaptive.ended(now, seconds, users, ok=ok, waits=waits, late=late, starved=starved)

@@ -194,14 +194,14 @@ class Pipeline:
 
     async def _worker(self, workers: asyncio.TaskGroup) -> None:
         limiter = self._engine.limiter
-        limiter.eager += 1
+        limiter.run_requests += 1
         try:
             while (work := self._next()) is not None:
                 request, in_doubt = work
                 self._untried += await self._sender.deliver(request, in_doubt=in_doubt)
                 self._add_workers(workers)
         finally:
-            limiter.eager -= 1
+            limiter.run_requests -= 1
 
     def _retry_given_up(self) -> bool:
         """Queue the requests that were given up if the message was accepted for any user; otherwise reject them."""

@@ -86,7 +86,7 @@ class Notes(msgspec.Struct, frozen=True):
     """Facts about the sending of a run that nothing depends on."""
 
     answers: dict[str, int] = {}
-    """How often the service answered so to a request that it did not accept: status and text, which may name users."""
+    """Count of each answer to a request that was not accepted, by status and text, which may name users."""
     ended: float | None = None
     """Seconds since the epoch; None while a process sends, and if the last process was killed."""
 

@@ -55,7 +55,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     ended: float | None = None
     """Time when the last process ended the sending; None if a process sends it, or was killed."""
     answers: dict[str, int] = {}
-    """How often the service answered so to a request that it did not accept: status and start of the text.
+    """Count of each answer to a request that was not accepted, by status and start of the text.
 
     The texts may contain user ids. At most 20 are kept, of 300 characters each.
     """

@@ -127,7 +127,7 @@ class ChunkSender:
         self._slot_lock = asyncio.Lock()
         #: The last failure in words; empty once a request has been accepted since. Set by ``_count``.
         self.trouble = ""
-        #: How often the service answered so to a request that it did not accept.
+        #: Count of each answer to a request that was not accepted.
         self.answers: dict[str, int] = {}
         #: The reason for an early end. Set by ``stop``.
         self.stop_reason: StopReason | None = None

@@ -284,7 +284,7 @@ class PlanSender:
     def _set_requests(self, chunk: ChunkInFlight, requests: int) -> None:
         """Set the number of a chunk's requests that are not complete; fewer leave room for another chunk."""
         self._requests += requests - chunk.requests
-        self._engine.limiter.eager += requests - chunk.requests
+        self._engine.limiter.run_requests += requests - chunk.requests
         chunk.requests = requests
         self.wake()
 

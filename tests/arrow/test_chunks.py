@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.arrow_plans import MESSAGE, counts, plan, told, user
+from support.arrow_plans import MESSAGE, counts, plan, reported, user
 
 from pushsdk import ValidationError
 from pushsdk._core.idempotency import digest_of, fingerprint_of
@@ -192,7 +192,7 @@ def test_a_bad_row_in_the_middle_loses_no_outcome(push_env: PushInbox, claims: C
     items: list[pa.RecordBatch] = []
     with pytest.raises(ValidationError, match="column user_ids, chunk bad: 1 of 1 values are null"):
         items.extend(push_batches([*batches, bad], MESSAGE, run="spring", claims=claims))
-    accepted = {user for user, one in told(items).items() if one.outcome == "ACCEPTED"}
+    accepted = {user for user, one in reported(items).items() if one.outcome == "ACCEPTED"}
     assert accepted == set(push_env.users())
     assert counts(push_batches(batches, MESSAGE, run="spring", claims=claims)) == {"ACCEPTED": 200}
     push_env.assert_no_duplicates()

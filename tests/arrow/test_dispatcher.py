@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.arrow_plans import MESSAGE, ReportedUser, plan, told, user
+from support.arrow_plans import MESSAGE, ReportedUser, plan, reported, user
 from support.fake_service import FakeService, answer, client_of, hang, lost, refused, start
 from support.shaky_claims import ShakyClaims
 from support.virtual_time import virtual
@@ -84,10 +84,10 @@ class DispatcherRun:
         """Send a whole plan, one chunk every so many seconds."""
         batches = plan(users, size=size, personal=self.recipe.personal is not None)
         await self.dispatcher.run(self._fed(self.recipe.chunks(batches), every))
-        return self.told()
+        return self.reported()
 
-    def told(self) -> dict[str, ReportedUser]:
-        return told(batch() for batch in self.box.all)
+    def reported(self) -> dict[str, ReportedUser]:
+        return reported(batch() for batch in self.box.all)
 
     async def _fed(self, chunks: Iterable[PreparedChunk], interval: float) -> AsyncIterator[PreparedChunk]:
         for chunk in chunks:
@@ -569,7 +569,7 @@ async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_
         chunks = [*run.recipe.chunks(plan(10)), *run.recipe.chunks(plan(5, size=5))]
         with pytest.raises(ValidationError, match="claimed in this run for another payload"):
             await run.dispatcher.run(run._fed(chunks, 0.5))
-    assert (outcomes(run.told()), len(service.sent)) == ({"ACCEPTED": 10}, 1)
+    assert (outcomes(run.reported()), len(service.sent)) == ({"ACCEPTED": 10}, 1)
 
 
 @virtual

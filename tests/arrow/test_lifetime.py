@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.arrow_plans import MESSAGE, counts, plan, told
+from support.arrow_plans import MESSAGE, counts, plan, reported
 from support.programs import run_program
 
 from pushsdk import (
@@ -179,7 +179,7 @@ def test_an_error_of_the_input_is_raised_after_the_outcomes(push_env: PushInbox,
     with pytest.raises(OSError, match="the disk"):
         batches.extend(push_batches(broken(), MESSAGE, run="spring", claims=claims))
     # ``extend`` keeps what came before the error.
-    statuses = told(batches)
+    statuses = reported(batches)
     assert {user for user, one in statuses.items() if one.outcome == "ACCEPTED"} == set(push_env.users())
     assert resumed(claims, 100) == {"ACCEPTED": 100}
     push_env.assert_no_duplicates()
@@ -269,7 +269,7 @@ def test_closed_by_the_end_of_the_interpreter_it_does_not_seem_complete(push_env
     next(iter(loop_thread._open)).close(30.0)
     with pytest.raises(ClientClosedError, match="closed before the end of the plan: call again"):
         batches.extend(outcomes)
-    accepted = {user for user, one in told(batches).items() if one.outcome == "ACCEPTED"}
+    accepted = {user for user, one in reported(batches).items() if one.outcome == "ACCEPTED"}
     assert accepted == set(push_env.users())
     assert resumed(claims, 2000) == {"ACCEPTED": 2000}
     push_env.assert_no_duplicates()
@@ -311,7 +311,7 @@ def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_
         batches.extend(
             push_batches(plan(1000), MESSAGE, run="spring", claims=lambda: store, limits=Limits(in_flight=4))
         )
-    accepted = {user for user, one in told(batches).items() if one.outcome == "ACCEPTED"}
+    accepted = {user for user, one in reported(batches).items() if one.outcome == "ACCEPTED"}
     assert accepted == set(push_env.users())
     assert 80 <= len(accepted) < 1000
     assert sum(b"ACCEPTED" in claim.record for claim, _ in store._claims.values()) == len(accepted) / 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from support.arrow_plans import ReportedUser, told
+from support.arrow_plans import ReportedUser, reported
 
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.arrow import outcome_schema
@@ -29,7 +29,7 @@ def test_each_state_becomes_a_row() -> None:
         UserStatus(UserState.PENDING, 401, "HTTP 401"),
     )
     assert table.schema == outcome_schema()
-    assert told([table]) == {
+    assert reported([table]) == {
         "a": ReportedUser("ACCEPTED", 204, ""),
         "b": ReportedUser("REJECTED", 404, "HTTP 404"),
         "c": ReportedUser("UNKNOWN", None, "the connection broke"),
@@ -40,6 +40,6 @@ def test_each_state_becomes_a_row() -> None:
 
 
 def test_a_chunk_in_one_state_has_as_many_rows_as_users() -> None:
-    assert told([batch(*[UserStatus(UserState.ACCEPTED, 204)] * 6)]) == dict.fromkeys(
+    assert reported([batch(*[UserStatus(UserState.ACCEPTED, 204)] * 6)]) == dict.fromkeys(
         IDS, ReportedUser("ACCEPTED", 204, "")
     )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
-from support.arrow_plans import MESSAGE, ReportedUser, counts, plan, rebatched, told, user
+from support.arrow_plans import MESSAGE, ReportedUser, counts, plan, rebatched, reported, user
 
 from pushsdk import Batching, Limits, MobilePush, Outcome, RetryPolicy, StopPolicy
 from pushsdk.arrow import push_batches
@@ -24,7 +24,7 @@ ACCEPTED = ReportedUser("ACCEPTED", 204, "")
 
 
 def test_every_user_of_a_plan_is_pushed_once_and_reported_once(push_env: PushInbox, claims: Make) -> None:
-    rows = told(push_batches(plan(95), MESSAGE, run="spring", claims=claims))
+    rows = reported(push_batches(plan(95), MESSAGE, run="spring", claims=claims))
     assert rows == {user(number): ACCEPTED for number in range(95)}
     assert push_env.users() == dict.fromkeys(rows, 1)
     assert len(push_env.pushes) == 10
@@ -48,8 +48,8 @@ def test_an_empty_plan_yields_nothing_and_sends_nothing(push_env: PushInbox, cla
 
 def test_a_plan_sent_again_reports_its_outcomes_and_sends_nothing(push_env: PushInbox, claims: Make) -> None:
     with push_env.fault(Fault.status(404, user="user-3")):
-        first = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims, stop_policy=NO_STOP_POLICY))
-    later_totals = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims))
+        first = reported(push_batches(plan(50), MESSAGE, run="spring", claims=claims, stop_policy=NO_STOP_POLICY))
+    later_totals = reported(push_batches(plan(50), MESSAGE, run="spring", claims=claims))
     rejected = [user(number) for number in range(10)]
     assert {user: first[user] for user in rejected} == dict.fromkeys(
         rejected, ReportedUser("REJECTED", 404, "HTTP 404")
@@ -83,8 +83,8 @@ def test_a_plan_in_other_batches_and_another_order_is_the_same_plan(
 
 def test_users_that_may_have_been_pushed_are_unknown_and_skipped(push_env: PushInbox, claims: Make) -> None:
     with push_env.fault(Fault.reset_after(user="user-0"), Fault.status(502, user="user-10")):
-        first = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims, stop_policy=NO_STOP_POLICY))
-    later_totals = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims))
+        first = reported(push_batches(plan(30), MESSAGE, run="spring", claims=claims, stop_policy=NO_STOP_POLICY))
+    later_totals = reported(push_batches(plan(30), MESSAGE, run="spring", claims=claims))
     skipped = {user(number) for number in range(20)}
     assert {user for user, one in first.items() if one.outcome == Outcome.UNKNOWN} == skipped
     assert first["user-0"].reason.startswith("the connection ")
@@ -96,7 +96,7 @@ def test_users_that_may_have_been_pushed_are_unknown_and_skipped(push_env: PushI
 @pytest.mark.parametrize("status", [400, 422])
 def test_one_rejected_id_does_not_affect_the_others(push_env: PushInbox, claims: Make, status: int) -> None:
     with push_env.fault(Fault.status(status, user="user-13")):
-        rows = told(push_batches(plan(300, size=100), MESSAGE, run="spring", claims=claims))
+        rows = reported(push_batches(plan(300, size=100), MESSAGE, run="spring", claims=claims))
     assert rows.pop("user-13") == ReportedUser("REJECTED", status, f"HTTP {status}")
     assert set(rows.values()) == {ACCEPTED}
     assert push_env.users() == dict.fromkeys(rows, 1)
@@ -143,7 +143,7 @@ def test_more_failures_than_a_send_would_retry_are_retried(push_env: PushInbox, 
 
 def test_placeholders_are_filled_from_the_fields_of_a_user(push_env: PushInbox, claims: Make) -> None:
     batches = plan(25, personal=True)
-    rows = told(push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders"))
+    rows = reported(push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders"))
     assert set(rows.values()) == {ACCEPTED}
     assert {push.user_ids: push.message["body"]["en"] for push in push_env.pushes} == {
         (user(number),): f"Hello name of user-{number}" for number in range(25)
@@ -166,12 +166,12 @@ def test_each_user_of_a_personal_chunk_has_a_separate_outcome(push_env: PushInbo
     faults = [Fault.status(400, user="user-3"), Fault.reset_after(user="user-5"), Fault.status(404, user="user-7")]
     batches = plan(10, personal=True)
     with push_env.fault(*faults):
-        first = told(
+        first = reported(
             push_batches(
                 batches, MESSAGE, run="spring", claims=claims, personal="placeholders", stop_policy=NO_STOP_POLICY
             )
         )
-    later_totals = told(push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders"))
+    later_totals = reported(push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders"))
     for rows in (first, later_totals):
         assert [rows[user(number)].outcome for number in range(10)] == [
             *["ACCEPTED"] * 3, "REJECTED", "ACCEPTED", "UNKNOWN", "ACCEPTED", "REJECTED", "ACCEPTED", "ACCEPTED"
@@ -186,7 +186,7 @@ def test_each_user_of_a_personal_chunk_has_a_separate_outcome(push_env: PushInbo
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_rejected_key_stops_the_sending_and_settles_no_user(push_env: PushInbox, claims: Make, status: int) -> None:
     with push_env.fault(Fault.status(status)):
-        rows = told(push_batches(plan(2000), MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4)))
+        rows = reported(push_batches(plan(2000), MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4)))
     assert len(rows) == 2000
     assert Counter(row.outcome for row in rows.values()) == {"NOT_SENT": 2000}
     reasons = Counter((row.status, row.reason.partition(":")[0]) for row in rows.values())
@@ -198,7 +198,7 @@ def test_a_rejected_key_stops_the_sending_and_settles_no_user(push_env: PushInbo
 def test_a_stop_policy_stops_the_sending_and_the_next_call_sends_the_rest(push_env: PushInbox, claims: Make) -> None:
     stop_policy = StopPolicy(rejected=0.5, after=200)
     with push_env.fault(Fault.status(404)):
-        first = told(
+        first = reported(
             push_batches(
                 plan(2000), MESSAGE, run="spring", claims=claims, stop_policy=stop_policy, limits=Limits(in_flight=4)
             )
@@ -214,7 +214,7 @@ def test_a_stop_policy_stops_the_sending_and_the_next_call_sends_the_rest(push_e
 
 def test_an_untrusted_certificate_stops_the_sending(claims: Make, push: PushInbox) -> None:
     base_url = push.base_url.replace("http://", "https://")
-    rows = told(
+    rows = reported(
         push_batches(
             plan(200),
             MESSAGE,
@@ -253,7 +253,7 @@ def test_texts_and_lists_of_any_type_are_accepted(
     ]
     batch = pa.RecordBatch.from_arrays(columns, ["chunk_id", "user_ids", "fields"])
     # Sliced, its columns begin in the middle of what they are made of.
-    rows = told(
+    rows = reported(
         push_batches([batch.slice(1), batch.slice(0, 1)], MESSAGE, run="spring", claims=claims, personal="placeholders")
     )
     assert rows == dict.fromkeys("äbcdef", ACCEPTED)

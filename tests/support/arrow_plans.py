@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pushsdk.arrow import outcome_schema, plan_schema
 
-__all__ = ["MESSAGE", "ReportedUser", "counts", "plan", "rebatched", "told", "user"]
+__all__ = ["MESSAGE", "ReportedUser", "counts", "plan", "rebatched", "reported", "user"]
 
 MESSAGE = {"title": {"en": "Spring"}, "body": {"en": "Hello {{ name | 'you' }}"}}
 
@@ -50,14 +50,14 @@ def rebatched(batches: Sequence[pa.RecordBatch], rows: int) -> list[pa.RecordBat
     return batches_of(chunks[::-1], rows, batches[0].schema)
 
 
-def told(batches: Iterable[pa.RecordBatch]) -> dict[str, ReportedUser]:
+def reported(batches: Iterable[pa.RecordBatch]) -> dict[str, ReportedUser]:
     """Return the reported result of each user."""
     return dict(_rows(batches))
 
 
 def counts(batches: Iterable[pa.RecordBatch]) -> Counter[str]:
     """Return the number of users of each outcome."""
-    return Counter(row.outcome for row in told(batches).values())
+    return Counter(row.outcome for row in reported(batches).values())
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ReportedUser]]:
