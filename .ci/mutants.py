@@ -29,7 +29,7 @@ T_SPLITTING = "tests/core/test_splitting.py"
 T_CONCURRENCY = "tests/core/test_concurrency.py"
 T_BRAKE = "tests/core/test_stop_policy.py"
 T_BATCHING = "tests/core/test_batching.py"
-T_ENDPOINT = "tests/core/test_address.py"
+T_ENDPOINT = "tests/security/test_settings.py"
 T_MODEL = "tests/model"
 T_CALLS = "tests/io/test_coalescing.py tests/io tests/model"
 T_REQUESTS = "tests/io/test_retrying.py tests/io tests/model"
@@ -45,8 +45,8 @@ OUTCOME = [
     Mutant(
         "a 502 is a rejection",
         CORE + "outcome.py",
-        'Rule("501", (501,), _REJECTED',
-        'Rule("501", (501, 502), _REJECTED',
+        'Rule("501", (501,), REJECTED',
+        'Rule("501", (501, 502), REJECTED',
         T_OUTCOME,
     ),
     Mutant(
@@ -59,14 +59,14 @@ OUTCOME = [
     Mutant(
         "the join prefers REJECTED over UNKNOWN",
         CORE + "outcome.py",
-        "_JOIN = (_ACCEPTED, _UNKNOWN, _REJECTED)",
-        "_JOIN = (_ACCEPTED, _REJECTED, _UNKNOWN)",
+        "_JOIN = (ACCEPTED, UNKNOWN, REJECTED)",
+        "_JOIN = (ACCEPTED, REJECTED, UNKNOWN)",
         T_OUTCOME,
     ),
     Mutant(
         "a 2xx counts as accepted although the request was not written completely",
         CORE + "outcome.py",
-        "if outcome is _ACCEPTED and evidence.touched and not evidence.written:",
+        "if outcome is ACCEPTED and evidence.touched and not evidence.written:",
         "if False:",
         T_OUTCOME,
     ),
@@ -79,7 +79,7 @@ OUTCOME = [
     ),
     Mutant(
         "a truncated body counts as an empty body",
-        "pushsdk/_io/transport.py",
+        "pushsdk/_io/fast_post.py",
         """        if body:
             evidence.body = bytes(body[:limit])""",
         "        evidence.body = bytes(body[:limit])",
@@ -351,6 +351,27 @@ PACING = [
         T_CONCURRENCY,
     ),
     Mutant(
+        "a loop that lost its core counts as one that waited",
+        IO + "limiter.py",
+        "thread_waits != self._waits or ",
+        "True or ",
+        "tests/io/test_limit.py",
+    ),
+    Mutant(
+        "a loop of virtual time is taken for one that is always busy",
+        IO + "limiter.py",
+        " or seconds_since > 10.0 * (clock - self._clock)",
+        "",
+        "tests/io/test_limit.py",
+    ),
+    Mutant(
+        "latency lowers the limit of a client whose own event loop is the bound",
+        CORE + "concurrency.py",
+        "goal = sorted((goal, limit, ENOUGH))[1]",
+        "goal = min(goal, max(limit, ENOUGH))",
+        T_CONCURRENCY,
+    ),
+    Mutant(
         "the delay of the own event loop looks like a queue in the service",
         CORE + "concurrency.py",
         "own = min(late, seconds - base * weight)",
@@ -398,7 +419,7 @@ BRAKE = [
     Mutant(
         "endless pauses stall a run forever",
         CORE + "stop_policy.py",
-        "self._too_many() or self._outage(now, _show_status(status))",
+        "self._too_many() or self._outage(now, _show_status(status, trouble))",
         "self._too_many()",
         T_BRAKE,
     ),
@@ -484,6 +505,13 @@ COALESCING = [
         T_CALLS,
     ),
     Mutant(
+        "a dict that JSON can't hold is sent as something else",
+        CORE + "wire.py",
+        "return data if _decode(data) == message else None",
+        "return data",
+        "tests/core/test_wire.py",
+    ),
+    Mutant(
         "the cached bytes of the last message are used for any message",
         CORE + "wire.py",
         "            data = latest\n",
@@ -555,7 +583,7 @@ COALESCING = [
     Mutant(
         "a call joins a batch that was already sent",
         "pushsdk/_core/batching.py",
-        "if batch.state < BatchState.SENDING <= state and",
+        "if batch.state < SENDING <= state and",
         "if False and",
         T_CALLS,
     ),
@@ -616,7 +644,7 @@ COALESCING = [
         CORE + "batching.py",
         "self.shares = (*self.shares, (users, verdict))\n            return False",
         "self.shares = (*self.shares, (users, verdict))",
-        T_BATCHING,
+        "tests/io/test_splitting.py",
     ),
     Mutant(
         "a call with several users gets the receipt of a call with one user",
@@ -708,7 +736,7 @@ SENDING = [
         IO + "limiter.py",
         "and waiter.future.result() is None:\n                self.release(users)",
         "and waiter.future.result() is None:\n                pass",
-        T_REQUESTS,
+        "tests/runs/test_runs_model.py",
     ),
     Mutant(
         "a pause does not delay requests",
@@ -786,15 +814,15 @@ TRANSPORT = [
     Mutant(
         "a new connection is not checked for input before the first byte",
         IO + "fast_post.py",
-        "must_be_silent = sock.is_plain or evidence.reused",
-        "must_be_silent = evidence.reused",
+        "((self.is_plain or self.used) and self.poll(0))",
+        "(self.used and self.poll(0))",
         "tests/faults/test_early.py",
     ),
     Mutant(
         "a new TLS connection must be silent too",
         IO + "fast_post.py",
-        "must_be_silent = sock.is_plain or evidence.reused",
-        "must_be_silent = True",
+        "((self.is_plain or self.used) and self.poll(0))",
+        "self.poll(0)",
         T_WIRE,
     ),
     Mutant(
@@ -807,22 +835,22 @@ TRANSPORT = [
     Mutant(
         "a response to a request that has not arrived is accepted",
         IO + "fast_post.py",
-        "        if sock.is_acknowledged():\n",
-        "        if True:\n",
+        "            if any(self._unacknowledged):\n",
+        "            if False:\n",
         "tests/faults/test_early.py",
     ),
     Mutant(
         "a connection with such a response returns to the pool",
         IO + "fast_post.py",
-        "            protocol.force_close()\n",
-        "",
+        "                self.transport.close()\n            else:",
+        "            else:",
         "tests/faults/test_early.py",
     ),
     Mutant(
         "only the first response of a connection must answer a request that has arrived",
         IO + "fast_post.py",
-        "sock.quickest = seconds",
-        "sock.quickest = 0.0",
+        "self.quickest = seconds",
+        "self.quickest = 0.0",
         "tests/faults/test_early.py",
     ),
     Mutant(
@@ -835,8 +863,8 @@ TRANSPORT = [
     Mutant(
         "a pooled connection is not checked for input before the first byte",
         IO + "fast_post.py",
-        "if protocol.should_close or (must_be_silent and (sock.poll(0) or protocol.writing_paused)):",
-        "if False:",
+        "((self.is_plain or self.used) and self.poll(0))",
+        "(self.is_plain and not self.used and self.poll(0))",
         T_WIRE,
     ),
     Mutant(
@@ -863,21 +891,21 @@ TRANSPORT = [
     Mutant(
         "the connection of an aborted fast-path request returns to the pool",
         IO + "fast_post.py",
-        "        except BaseException:\n            connection.close()",
-        "        except BaseException:\n            connection.release()",
+        "        except BaseException:\n            connection.lease.close()",
+        "        except BaseException:\n            self.release(connection)",
         "tests/io/test_fast_post.py " + T_WIRE,
     ),
     Mutant(
         "a body of any size is written at once",
         IO + "fast_post.py",
-        "len(body) <= WHOLE_BODY_LIMIT\n            and type",
-        "type",
+        "len(body) <= WHOLE_BODY_LIMIT\n            and self._is_plain",
+        "self._is_plain",
         "tests/io/test_fast_post.py",
     ),
     Mutant(
         "the fast path relies on an unknown aiohttp version",
         IO + "fast_post.py",
-        "release.startswith(KNOWN_RELEASES) and ",
+        "release.startswith(KNOWN_RELEASES)\n            and ",
         "",
         "tests/io/test_fast_post.py",
     ),
@@ -905,15 +933,71 @@ TRANSPORT = [
     Mutant(
         "data received before the request counts as the response",
         IO + "fast_post.py",
-        "if protocol.should_close or (must_be_silent and (sock.poll(0) or protocol.writing_paused)):",
-        "if evidence.reused and (protocol.should_close or poll(0) or protocol.writing_paused):",
+        "if handler.should_close or handler.writing_paused or not handler.is_connected():",
+        "if handler.writing_paused or not handler.is_connected():",
+        "tests/io/test_fast_post.py tests/faults/test_pooled.py",
+    ),
+    Mutant(
+        "input on an idle connection is left for the next request",
+        IO + "fast_post.py",
+        "            # No request awaits a response.\n            self.transport.close()",
+        "            self.handler.data_received(bytes(self.buffer[:nbytes]))",
+        T_WIRE + " tests/faults/test_pooled.py",
+    ),
+    Mutant(
+        "a 204 that ends its connection is a plain one",
+        IO + "fast_post.py",
+        "(?!(?i:connection|proxy-connection|",
+        "(?!(?i:proxy-connection|",
+        "tests/io/test_fast_post.py",
+    ),
+    Mutant(
+        "a 204 with something behind it is a plain one",
+        IO + "fast_post.py",
+        ").fullmatch\n",
+        ").match\n",
+        "tests/io/test_fast_post.py",
+    ),
+    Mutant(
+        "a connection that the service ended is kept",
+        IO + "fast_post.py",
+        "is_ended = connection.is_handed_over and connection.handler.should_close",
+        "is_ended = False",
+        "tests/io/test_fast_post.py " + T_WIRE,
+    ),
+    Mutant(
+        "a connection with an unsent rest of a request is kept",
+        IO + "fast_post.py",
+        " or connection.transport.get_write_buffer_size():",
+        ":",
+        "tests/io/test_fast_post.py",
+    ),
+    Mutant(
+        "idle connections are never closed",
+        IO + "fast_post.py",
+        "            self._idle.popleft().lease.close()\n",
+        "            break\n",
+        "tests/io/test_fast_post.py",
+    ),
+    Mutant(
+        "a connection that was idle too long is reused",
+        IO + "fast_post.py",
+        "monotonic() - connection.since <= self._keepalive",
+        "True",
+        "tests/io/test_fast_post.py",
+    ),
+    Mutant(
+        "a large request opens a connection while others are idle",
+        IO + "transport.py",
+        "                fast_post.lend()\n",
+        "                pass\n",
         "tests/io/test_fast_post.py",
     ),
     Mutant(
         "an error keeps the request body",
         IO + "transport.py",
-        "            error.__traceback__ = None\n",
-        "",
+        "                link.__traceback__, link = None, link.__context__\n",
+        "                link = link.__context__\n",
         "tests/io/test_fast_post.py",
     ),
     Mutant(
@@ -922,6 +1006,20 @@ TRANSPORT = [
         '"allow_redirects": False',
         '"allow_redirects": True',
         "tests/security/test_destinations.py",
+    ),
+    Mutant(
+        "a text shows any request id",
+        CORE + "error_mapping.py",
+        '_REQUEST_ID.fullmatch(decisive.request_id or "")',
+        "decisive.request_id",
+        T_ERRORS,
+    ),
+    Mutant(
+        "a broken connection that had carried an answer asks for https",
+        CORE + "error_mapping.py",
+        "return verdict.is_first and verdict.failure in",
+        "return verdict.failure in",
+        T_ERRORS,
     ),
     Mutant(
         "a failure that needs a fix is requeued",
@@ -940,7 +1038,7 @@ TRANSPORT = [
     Mutant(
         "the types of a mapping are not checked",
         CORE + "wire.py",
-        "    known = _typed(plain, model, path)\n",
+        "    known = typed(plain, model, path)\n",
         "    known = msgspec.convert({}, model)\n",
         "tests/core/test_wire.py",
     ),
@@ -949,7 +1047,7 @@ TRANSPORT = [
         CORE + "address.py",
         "/v1(/push|/campaigns)?$",
         "/v1/v1$",
-        T_ENDPOINT,
+        "tests/client/test_wrong_settings.py",
     ),
     Mutant(
         "retry_on accepts values without effect",
@@ -998,7 +1096,7 @@ TRANSPORT = [
         CORE + "address.py",
         "return \"'***'\"",
         "return str.__repr__(self)",
-        T_ENDPOINT,
+        "tests/security/test_crash_reports.py tests/security/test_leaks.py",
     ),
     Mutant(
         "an error shows the whole location of a redirect",
@@ -1156,8 +1254,8 @@ RUNNING = [
     Mutant(
         "a chunk is sent although its claim could not be committed",
         RUNS + "log.py",
-        'return (request.users, request.ids) if self.failed is None else (0, b"")',
-        "return request.users, request.ids",
+        'return (users.stop - users.start, request.ids) if self.failed is None else (0, b"")',
+        "return users.stop - users.start, request.ids",
         "tests/runs/test_run_trouble.py",
     ),
     Mutant(
@@ -1275,8 +1373,8 @@ COMMANDS = [
     Mutant(
         "a dry run sends",
         CLI + "commands/send.py",
-        'print_curl(settings["base_url"], PUSH, body)\n        return Exit.DONE\n',
-        'print_curl(settings["base_url"], PUSH, body)\n',
+        'print_request(settings["base_url"], PUSH, body, json=json)\n        return Exit.DONE\n',
+        'print_request(settings["base_url"], PUSH, body, json=json)\n',
         "tests/cli/test_send_command.py",
     ),
     Mutant(
@@ -1454,10 +1552,17 @@ RUN_FILE = [
         T_JOURNAL + "place.py",
     ),
     Mutant(
+        "users who join a run of equal status stay a run of their own",
+        CORE + "user_states.py",
+        "elif number and statuses[number - 1] == status:",
+        "elif False:",
+        "tests/core/test_user_states.py",
+    ),
+    Mutant(
         "the next event forgets that a user was resent with an unknown outcome",
         CORE + "user_states.py",
-        "status._replace(resent=True) if old.resent else status",
-        "status",
+        "        if old.resent:\n            status = status._replace(resent=True)\n",
+        "",
         "tests/core/test_user_states.py",
     ),
 ]
@@ -1489,14 +1594,14 @@ EMULATOR_RULES = [
         EMULATOR + "shapes.py",
         "    value = read_json(body)\n",
         "    READERS[endpoint](body)\n    value = read_json(body)\n",
-        T_EMULATOR + "shapes.py",
+        T_EMULATOR + "strict.py",
     ),
     Mutant(
         "strict mode does not check the actions of a category",
         "pushsdk/_core/lint.py",
         '    models.ActionCategory: {"actionComponents": models.ActionComponent},\n',
         "",
-        T_EMULATOR + "shapes.py",
+        T_EMULATOR + "strict.py",
     ),
     Mutant(
         "a disabled rule counts requests",
@@ -1680,7 +1785,7 @@ EMULATOR_STORE = [
     ),
     Mutant(
         "a reset keeps the counts of the inbox",
-        EMULATOR + "store/database.py",
+        EMULATOR + "store/schema.sql",
         "CREATE TABLE received(                       -- accepted pushes of each user; outlives the request\n"
         "    inbox INTEGER NOT NULL REFERENCES inboxes ON DELETE CASCADE,",
         "CREATE TABLE received(inbox INTEGER NOT NULL,",
@@ -1776,8 +1881,8 @@ TELEMETRY = [
     Mutant(
         "the attempt's span is not current when other code sees the request",
         IO + "transport.py",
-        "with _UNWATCHED if span is None else span.current():",
-        "with _UNWATCHED:",
+        "with nullcontext() if span is None else span.current():",
+        "with nullcontext():",
         "tests/otel/test_on_sockets.py",
     ),
     Mutant(
@@ -2177,7 +2282,7 @@ CLAIM_STORES = [
         RUNS + "claim_entry.py",
         "UserState.REJECTED: frozenset({UserState.ACCEPTED, UserState.CLAIMED, UserState.UNKNOWN}),",
         "UserState.REJECTED: frozenset({UserState.ACCEPTED}),",
-        "tests/arrow/test_dispatcher.py",
+        T_CLAIMS + "entry.py",
     ),
     Mutant(
         "an attempt that could not be claimed makes the previous attempt NOT_SENT",
@@ -2196,7 +2301,7 @@ CLAIM_STORES = [
     Mutant(
         "the rate limiter refunds a rejected attempt",
         IO + "sender.py",
-        "request.failure is Failure.UNCLAIMED and request.own == own",
+        "request.own == own and request.failure is Failure.UNCLAIMED",
         "request.failure is Failure.UNCLAIMED",
         T_CLAIMS + "conflicts.py",
     ),
@@ -2255,9 +2360,9 @@ CLAIM_STORES = [
     Mutant(
         "users are claimed before the connection is open",
         IO + "fast_post.py",
-        "            connection = await self._connector.connect(head.request, [], timeout)\n",
-        """            body = body if claim is None else (await claim() or body)
-            connection = await self._connector.connect(head.request, [], timeout)
+        "        connection = await self.acquire(head, evidence, timeout)\n",
+        """        body = body if claim is None else (await claim() or body)
+        connection = await self.acquire(head, evidence, timeout)
 """,
         "tests/io/test_claim_hook.py",
     ),
@@ -2266,9 +2371,9 @@ CLAIM_STORES = [
         IO + "fast_post.py",
         """            if claim is not None:
                 body = await claimed(claim)
-            check_stale(protocol, evidence)
+            connection.check_stale(evidence)
 """,
-        """            check_stale(protocol, evidence)
+        """            connection.check_stale(evidence)
             if claim is not None:
                 body = await claimed(claim)
 """,
@@ -2284,8 +2389,8 @@ CLAIM_STORES = [
     Mutant(
         "a mock answers a request that was never claimed",
         IO + "transport.py",
-        "                if claim is not None and not is_own(",
-        "                if False and not is_own(",
+        "            if claim is not None and not is_own(",
+        "            if False and not is_own(",
         "tests/io/test_claim_hook.py",
     ),
     Mutant(
@@ -2301,8 +2406,8 @@ CLAIM_STORES = [
     Mutant(
         "a request whose claim was refused counts as an attempt",
         IO + "sender.py",
-        "                    request.failure = failure\n                    return False\n",
-        "                    request.failure = failure\n",
+        "                        request.failure = failure\n                        return False\n",
+        "                        request.failure = failure\n",
         T_CLAIMS + "sends.py " + T_CLAIMS + "trouble.py",
     ),
     Mutant(
@@ -2321,7 +2426,7 @@ CLAIM_STORES = [
     ),
     Mutant(
         "a settled claim never expires in Redis",
-        CLAIMS + "redis.py",
+        CLAIMS + "put.lua",
         "redis.call('SET', key, value, 'PX', ARGV[1])",
         "redis.call('SET', key, value)",
         T_CLAIMS + "stores.py " + T_CLAIMS + "each_store.py",
@@ -2347,7 +2452,7 @@ TESTING = [
     Mutant(
         "a fault outside a with block passes",
         "pushsdk/testing/inbox.py",
-        "self._never_used() if required else None",
+        "never_used if required else None",
         "None",
         "tests/testing/test_plugin.py",
     ),

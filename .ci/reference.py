@@ -209,6 +209,15 @@ def constants() -> dict[str, str]:
     return {name: ast.unparse(value) for name, value in assignments if name.isupper() and isinstance(value, literals)}
 
 
+@functools.cache
+def aliases() -> dict[str, str]:
+    """Return the types that the page shows instead of their names in the source."""
+    assignments = [node for node in ast.walk(source_of("pushsdk._core.models")) if isinstance(node, ast.Assign)]
+    values = [(ast.unparse(node.targets[0]), ast.unparse(node.value)) for node in assignments]
+    documented = {name: value for name, value in values if value.startswith("Literal[")}
+    return {**documented, r"UntypedMapping\[\w+\]": "Mapping[str, Any]"}
+
+
 def described(name: str, node: Definition) -> Iterator[str]:
     """Yield the lines of a class or a function, without its heading."""
     if not isinstance(node, ast.ClassDef):
@@ -264,7 +273,12 @@ def page() -> str:
     for subject, content in sections.items():
         if content:
             lines += [f"## {subject}", "", *content]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).rstrip() + "\n"
+    text = "\n".join(line.rstrip() for line in lines)
+    for name, meaning in aliases().items():
+        text = re.sub(rf"\b{name}(?!\w)", meaning, text)
+    text = re.sub(r"\bAnnotated\[(\w+), \w+\]", r"\1", text)
+    text = re.sub(r"(->|\w:) '([\w.|\[\], ]+)'", r"\1 \2", text)  # types of names that are defined below
+    return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
 
 
 if sys.argv[1:] == ["--check"]:

@@ -18,7 +18,7 @@ from benchmarks.report import Goal, result
 from benchmarks.sink import sink
 
 ROUNDS, QUICK_ROUNDS = 5, 2
-MESSAGE = {"title": c.TITLE, "body": {"en": "Hello {{ number | 'you' }}"}}
+MESSAGE = {"iosEnabled": True, "title": c.TITLE, "body": {"en": "Hello {{ number | 'you' }}"}}
 PERSONAL_GROUP = 100
 
 MEMORY, FOLDER, SYNCED = "push_batches, memory", "push_batches, directory", "push_batches, directory, durable"

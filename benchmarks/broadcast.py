@@ -33,7 +33,7 @@ SEND, EACH = "send() one by one", "send_each, run file"
 
 def personal(number: int) -> dict[str, Any]:
     """Return a message for one user only."""
-    return {"title": c.TITLE, "body": {"en": f"Hello {number}"}}
+    return {"iosEnabled": True, "title": c.TITLE, "body": {"en": f"Hello {number}"}}
 
 
 def parquet(users: int, folder: Path) -> Path:
@@ -72,7 +72,10 @@ async def whole(users: int, folder: Path) -> dict[str, Any]:
         async with AsyncPushClient(server.base_url, c.API_KEY) as client:
             wall, cpu = time.perf_counter(), time.process_time()
             report = await client.broadcast(
-                Audience.read(path), {"title": c.TITLE, "body": {"en": "Hello"}}, run=folder / "run", on_progress=stages
+                Audience.read(path),
+                {"iosEnabled": True, "title": c.TITLE, "body": {"en": "Hello"}},
+                run=folder / "run",
+                on_progress=stages,
             )
             ended, cpu_ended = time.perf_counter(), time.process_time()
         counts = server.counts()
@@ -116,7 +119,7 @@ async def turn(name: str, work: Work, numbers: range, server: Sink) -> Round:
 
 def works(client: Any, folder: Path) -> dict[str, tuple[int, Work]]:
     """Return the contenders: the users of a turn and the function that sends to them, by name."""
-    message = {"title": c.TITLE, "body": {"en": "Hello"}}
+    message = {"iosEnabled": True, "title": c.TITLE, "body": {"en": "Hello"}}
 
     async def sends(numbers: range) -> tuple[float, float]:
         groups = [[user(number) for number in numbers[at : at + GROUP]] for at in range(0, len(numbers), GROUP)]

@@ -64,7 +64,7 @@ async def ours(base_url: str, *, drive: Drive) -> AsyncIterator[Run]:
     """Open pushsdk with its defaults."""
     from pushsdk import AsyncPushClient, MobilePush
 
-    message = MobilePush(title=c.TITLE, body={"en": "Hello"})
+    message = MobilePush(ios_enabled=True, title=c.TITLE, body={"en": "Hello"})
     async with AsyncPushClient(base_url, c.API_KEY) as client:
 
         async def send(number: int) -> None:

@@ -200,7 +200,7 @@ async def busy(base_url: str, fixed: int | None) -> AsyncIterator[Any]:
             step = number
             while True:
                 step += SENDERS
-                await client.send(user(step), {"title": {"en": f"number {step}"}})
+                await client.send(user(step), {"title": {"en": f"number {step}"}, "iosEnabled": True})
 
         tasks = [asyncio.create_task(sender(number)) for number in range(SENDERS)]
         yield client

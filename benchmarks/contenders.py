@@ -31,7 +31,7 @@ encode = msgspec.json.Encoder().encode
 
 def push(number: int) -> dict[str, Any]:
     """Return the JSON of a push to one user, with a distinct message."""
-    message = {"type": "MOBILE_PUSH", "title": TITLE, "body": {"en": f"Hello {number}"}}
+    message = {"type": "MOBILE_PUSH", "iosEnabled": True, "title": TITLE, "body": {"en": f"Hello {number}"}}
     return {"userIds": [user(number)], "message": message}
 
 
@@ -129,7 +129,7 @@ async def ours(base_url: str, **options: Any) -> AsyncIterator[Send]:
     async with AsyncPushClient(base_url, API_KEY, **options) as client:
 
         async def send(number: int) -> None:
-            await client.send(user(number), MobilePush(title=TITLE, body={"en": f"Hello {number}"}))
+            await client.send(user(number), MobilePush(ios_enabled=True, title=TITLE, body={"en": f"Hello {number}"}))
 
         yield send
 

@@ -59,7 +59,7 @@ async def offer(sends: int, group: int) -> dict[str, Any]:
     """Send `sends` calls of `group` users each, and sample the queue of the client."""
     from pushsdk import AsyncPushClient, MobilePush
 
-    message = MobilePush(title=c.TITLE, body={"en": "Hello"})
+    message = MobilePush(ios_enabled=True, title=c.TITLE, body={"en": "Hello"})
     queued_users = queued_bytes = samples = 0
     numbers = iter(range(sends))
 

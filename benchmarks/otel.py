@@ -85,7 +85,7 @@ async def instrumented(
     async with client:
 
         async def send(number: int) -> None:
-            await client.send(user(number), MobilePush(title=c.TITLE, body={"en": f"Hello {number}"}))
+            await client.send(user(number), MobilePush(ios_enabled=True, title=c.TITLE, body={"en": f"Hello {number}"}))
 
         yield send
 
@@ -100,7 +100,7 @@ async def by_hand(base_url: str, *, share: float = 1.0) -> AsyncIterator[c.Send]
 
         async def send(number: int) -> None:
             span = tracer.start_span("POST", kind=SpanKind.CLIENT, attributes=STARTED)
-            await client.send(user(number), MobilePush(title=c.TITLE, body={"en": f"Hello {number}"}))
+            await client.send(user(number), MobilePush(ios_enabled=True, title=c.TITLE, body={"en": f"Hello {number}"}))
             if span.is_recording():
                 span.set_attributes(ENDED)
             span.end()
@@ -116,7 +116,7 @@ async def merged(base_url: str, *, traced: bool) -> AsyncIterator[Run]:
     from pushsdk import AsyncPushClient, MobilePush
     from pushsdk.otel import instrument
 
-    message = MobilePush(title=c.TITLE, body={"en": "Hello"})
+    message = MobilePush(ios_enabled=True, title=c.TITLE, body={"en": "Hello"})
     client, provider = AsyncPushClient(base_url, c.API_KEY), traces()
     if traced:
         instrument(client, tracer_provider=provider, meter_provider=measures())

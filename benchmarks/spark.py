@@ -28,8 +28,8 @@ PERSONAL, QUICK_PERSONAL = 20_000, 2_000
 ROUNDS, QUICK_ROUNDS = 3, 1
 FEW = 1_000
 
-ALL_ALIKE = {"title": c.TITLE, "body": {"en": "Hello"}}
-EACH_OWN = {"title": c.TITLE, "body": {"en": "Hello {{ user_id | 'you' }}"}}
+ALL_ALIKE = {"iosEnabled": True, "title": c.TITLE, "body": {"en": "Hello"}}
+EACH_OWN = {"iosEnabled": True, "title": c.TITLE, "body": {"en": "Hello {{ user_id | 'you' }}"}}
 
 
 class Seconds(NamedTuple):

@@ -76,7 +76,7 @@ async def threads(base_url: str) -> AsyncIterator[Run]:
     with PushClient(base_url, c.API_KEY) as client:
 
         def send(number: int) -> None:
-            client.send(user(number), MobilePush(title=c.TITLE, body={"en": f"Hello {number}"}))
+            client.send(user(number), MobilePush(ios_enabled=True, title=c.TITLE, body={"en": f"Hello {number}"}))
 
         yield in_threads(send)
 

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pushsdk._audience.audience import Audience, AudienceSummary, Personalized
     from pushsdk._core.errors import (
         AuthenticationError,
-        BroadcastError,
         ClaimStoreError,
         ClientClosedError,
         ConfigurationError,
+        MessageWarning,
         NotSentError,
         OutcomeUnknownError,
         PartialError,
@@ -54,9 +54,12 @@ if TYPE_CHECKING:
         UNSET,
         Action,
         ActionButton,
+        ActionButtonDict,
         ActionCategory,
+        ActionCategoryDict,
         ActionCategoryType,
         ActionComponent,
+        ActionComponentDict,
         CampaignCreated,
         CampaignDict,
         CampaignRequest,
@@ -68,10 +71,13 @@ if TYPE_CHECKING:
         MobilePushDict,
         Priority,
         PushRequest,
+        PushRequestDict,
         RelevanceScore,
         Schedule,
+        ScheduleDict,
         ScheduleType,
         Segment,
+        SegmentDict,
         UnsetType,
     )
     from pushsdk._core.outcome import Attempt, Outcome
@@ -80,7 +86,7 @@ if TYPE_CHECKING:
     from pushsdk._core.results import ClientStats, DrainReport, Receipt
     from pushsdk._core.stop_policy import StopPolicy
     from pushsdk._runs.progress import Progress
-    from pushsdk._runs.report import BroadcastReport, read_report
+    from pushsdk._runs.report import BroadcastError, BroadcastReport, read_report
     from pushsdk._runs.run_file.journal import Row
     from pushsdk.client import AsyncPushClient
     from pushsdk.sync.client import PushClient
@@ -92,9 +98,12 @@ __all__ = [
     "UNSET",
     "Action",
     "ActionButton",
+    "ActionButtonDict",
     "ActionCategory",
+    "ActionCategoryDict",
     "ActionCategoryType",
     "ActionComponent",
+    "ActionComponentDict",
     "AsyncPushClient",
     "Attempt",
     "AttemptEnded",
@@ -119,6 +128,7 @@ __all__ = [
     "Limits",
     "MediaType",
     "MessageType",
+    "MessageWarning",
     "MobilePush",
     "MobilePushDict",
     "NotSentError",
@@ -134,6 +144,7 @@ __all__ = [
     "PushClient",
     "PushError",
     "PushRequest",
+    "PushRequestDict",
     "QueueFullError",
     "Rate",
     "RateLimitedError",
@@ -146,8 +157,10 @@ __all__ = [
     "Row",
     "RunFileError",
     "Schedule",
+    "ScheduleDict",
     "ScheduleType",
     "Segment",
+    "SegmentDict",
     "SendAbandoned",
     "StopPolicy",
     "Timeout",

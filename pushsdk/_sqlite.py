@@ -1,7 +1,5 @@
 """SQLite files of this package: private from the start, and identified before anything in them is changed."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time

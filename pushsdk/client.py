@@ -14,31 +14,34 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import Any, NoReturn, Self, Unpack
 from urllib.parse import urlsplit
 
-from pushsdk._audience.source import RequestSource, UserSource
+from pushsdk._audience.source import UserSource
 from pushsdk._core import wire
 from pushsdk._core.address import check_base_url, check_headers, check_proxy, is_loopback, redacted, redacted_location
 from pushsdk._core.arguments import check_setting, check_timeout, check_users
-from pushsdk._core.batching import Call, Content, Options
+from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import error_for, set_answer
-from pushsdk._core.errors import (
-    ConfigurationError,
-    PartialError,
-    UnexpectedResponseError,
-    ValidationError,
-    unexpected_keyword,
+from pushsdk._core.errors import ConfigurationError, PartialError, UnexpectedResponseError, ValidationError
+from pushsdk._core.models import (
+    CampaignCreated,
+    CampaignDict,
+    CampaignRequest,
+    MobilePush,
+    MobilePushDict,
+    PushRequest,
+    PushRequestDict,
+    UntypedMapping,
 )
-from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
 from pushsdk._core.operations import CREATE_CAMPAIGN
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Seconds, Timeout, check_seconds
+from pushsdk._core.policy import Batching, Limits, Options, Rate, RetryPolicy, Seconds, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
+from pushsdk._core.words import check_keywords
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
-from pushsdk._io.sender import ApiRequest
-from pushsdk._io.transport import Session, check_session, check_ssl
+from pushsdk._io.transport import ApiRequest, Session, check_session, check_ssl
 from pushsdk._runs import api as runs
 from pushsdk._runs.keyed import KeyedSends
-from pushsdk._runs.pipeline import RunPath, RunSettings
+from pushsdk._runs.pipeline import RunSettings
 from pushsdk._runs.report import BroadcastReport
 from pushsdk.options import ClientOptions, RunOptions
 
@@ -79,8 +82,7 @@ class AsyncPushClient:
         base_url = redacted(os.environ.get("PUSHSDK_BASE_URL") if base_url is None else base_url)
         options["proxy"] = proxy = redacted(options.get("proxy"))
         options["claims"] = claims = redacted_location(options.get("claims"))
-        if unknown := options.keys() - ClientOptions.__optional_keys__:
-            raise unexpected_keyword("AsyncPushClient", min(unknown), ClientOptions.__optional_keys__)
+        check_keywords("AsyncPushClient", options, ClientOptions.__optional_keys__)
         if api_key is None:
             if base_url is None:
                 raise ConfigurationError(
@@ -149,7 +151,7 @@ class AsyncPushClient:
     async def send(
         self,
         user_ids: str | Iterable[str],
-        message: MobilePush | Mapping[str, Any],
+        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
         *,
         custom_fields: Mapping[str, Any] | None = None,
         timeout: Timeout | Seconds | None = None,
@@ -162,7 +164,7 @@ class AsyncPushClient:
 
         Args:
             user_ids: One id, or at most ``Batching.max_users`` ids. A duplicate id counts once.
-            message: The message, or a mapping with the names of the interface; a misspelled name causes a UserWarning.
+            message: The message, or a mapping with the names of the interface. Likely mistakes cause a MessageWarning.
             custom_fields: Any JSON object, for the placeholders of the message.
             timeout: A Timeout, or the total in seconds; by default the client's. To learn the outcome of a call that
                 takes too long, use this and not ``asyncio.timeout``.
@@ -219,7 +221,7 @@ class AsyncPushClient:
 
     async def create_campaign(
         self,
-        request: CampaignRequest | Mapping[str, Any],
+        request: CampaignRequest | CampaignDict | UntypedMapping[CampaignDict],
         *,
         timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
@@ -255,10 +257,9 @@ class AsyncPushClient:
             engine.pending.ended(job)
         if verdict.outcome is not Outcome.ACCEPTED:
             target = engine.settings.target(CREATE_CAMPAIGN)
-            raise error_for(verdict, target=target, timeout=options.timeout, external_id=external_id)
+            raise error_for(verdict, target=target, options=options, external_id=external_id)
         engine.counters.campaigns += 1
-        created = wire.decode_campaign_created(job.evidence.body or b"")
-        if created is None:
+        if (created := wire.decode_campaign_created(job.evidence.body or b"")) is None:
             error = UnexpectedResponseError(
                 f"the campaign was created (HTTP {verdict.status}, {engine.settings.target(CREATE_CAMPAIGN)}), but the "
                 "answer has no uuid that can be read. Don't create it again: look it up by its externalId",
@@ -272,10 +273,10 @@ class AsyncPushClient:
     async def broadcast(
         self,
         user_ids: Iterable[str] | AsyncIterable[str] | UserSource,
-        message: MobilePush | Mapping[str, Any],
+        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
         *,
         custom_fields: Mapping[str, Any] | None = None,
-        run: RunPath | None = None,
+        run: str | os.PathLike[str] | None = None,
         stop: asyncio.Event | None = None,
         dedupe: bool = True,
         **options: Unpack[RunOptions],
@@ -288,7 +289,7 @@ class AsyncPushClient:
 
         Args:
             user_ids: Ids from any iterable, or an Audience.
-            message: The message, or a mapping with the names of the interface; a misspelled name causes a UserWarning.
+            message: The message, or a mapping with the names of the interface. Likely mistakes cause a MessageWarning.
             custom_fields: Any JSON object, for the placeholders of the message.
             run: Path of the run file (mode 0600, as it holds user ids); by default a temporary file. An existing run is
                 resumed, also after kill -9, without reading ``user_ids`` again; message, base_url and source must be
@@ -296,7 +297,7 @@ class AsyncPushClient:
                 ``on_unknown="resend"``.
             stop: Ends the run after the requests in flight, once it is set.
             dedupe: False keeps duplicate ids.
-            **options: See ``pushsdk.options.RunOptions``.
+            **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
 
         Raises:
             ValidationError: The message or an id can't be sent. Nothing was sent.
@@ -309,7 +310,7 @@ class AsyncPushClient:
         """
         return await runs.broadcast(
             self._engine,
-            self._run_settings(run, stop, options),
+            self._run_settings("broadcast", run, stop, options),
             user_ids,
             message=message,
             custom_fields=custom_fields,
@@ -318,11 +319,10 @@ class AsyncPushClient:
 
     async def send_each(
         self,
-        requests: Iterable[PushRequest | Mapping[str, Any]]
-        | AsyncIterable[PushRequest | Mapping[str, Any]]
-        | RequestSource,
+        requests: Iterable[PushRequest | PushRequestDict | UntypedMapping[PushRequestDict]]
+        | AsyncIterable[PushRequest | PushRequestDict | UntypedMapping[PushRequestDict]],
         *,
-        run: RunPath | None = None,
+        run: str | os.PathLike[str] | None = None,
         stop: asyncio.Event | None = None,
         **options: Unpack[RunOptions],
     ) -> BroadcastReport:
@@ -332,24 +332,22 @@ class AsyncPushClient:
             requests: Items with ``user_ids`` (at most ``Batching.max_users``) and a ``message``.
             run: Path of the run file. An existing run is resumed without reading ``requests`` again.
             stop: Ends the run after the requests in flight, once it is set.
-            **options: See ``pushsdk.options.RunOptions``.
+            **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
 
         Raises:
             PushError: The errors of ``broadcast``.
         """
-        settings = self._run_settings(run, stop, options)
-        return await runs.send_each(self._engine, settings, requests)
+        return await runs.send_each(self._engine, self._run_settings("send_each", run, stop, options), requests)
 
     async def resume(
-        self, run: RunPath, *, stop: asyncio.Event | None = None, **options: Unpack[RunOptions]
+        self, run: str | os.PathLike[str], *, stop: asyncio.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
         """Resume a run file. Needs nothing but the file and a client with the same base_url.
 
         Raises:
             RunFileError: The file is not a run, is in use or damaged, or its plan was never finished.
         """
-        settings = self._run_settings(run, stop, options)
-        return await runs.resume(self._engine, settings)
+        return await runs.resume(self._engine, self._run_settings("resume", run, stop, options))
 
     def with_options(self, *, timeout: Timeout | Seconds | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a client with another timeout or policy. Both share everything else and are closed together."""
@@ -384,10 +382,11 @@ class AsyncPushClient:
             error.retryable = error._open
             raise
 
-    def _run_settings(self, run: RunPath | None, stop: asyncio.Event | None, options: RunOptions) -> RunSettings:
+    def _run_settings(
+        self, function: str, run: str | os.PathLike[str] | None, stop: asyncio.Event | None, options: RunOptions
+    ) -> RunSettings:
         self._engine.enter()
-        if unknown := options.keys() - RunOptions.__optional_keys__:
-            raise unexpected_keyword("broadcast, send_each and resume", min(unknown), RunOptions.__optional_keys__)
+        check_keywords(function, options, RunOptions.__optional_keys__)
         policy, timeout = self._options.policy, self._options.timeout
         return RunSettings(run=run, stop=stop, policy=policy, timeout=timeout, **options)
 

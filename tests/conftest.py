@@ -1,13 +1,12 @@
 """Settings of all tests: a busy machine causes no failures, and processes start fast."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
+import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -68,3 +67,12 @@ def pytest_runtest_teardown(item: pytest.Function) -> Generator[None, None, None
 def pytest_unconfigure() -> None:
     """Include what tests shared in the last collection, which is pytest's own."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Iterator[None]:
+    """The package logs nothing."""
+    logger = logging.getLogger("pushsdk")
+    logger.disabled = True
+    yield
+    logger.disabled = False

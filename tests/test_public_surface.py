@@ -1,11 +1,8 @@
 """Every public name is documented, typed, and in the changelog."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect
-import os
 import pickle
 import re
 import subprocess
@@ -14,6 +11,7 @@ import typing
 from pathlib import Path
 
 import pytest
+from support.programs import run_program
 
 import pushsdk
 from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome
@@ -121,8 +119,7 @@ for struct in public:
     msgspec.json.Decoder(struct)
 print(len(public) > 20, "Outcome" in vars(pushsdk))
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (ran.stdout, ran.stderr) == ("True False\n", "")
+    assert run_program(code) == (0, "True False\n", "")
 
 
 @pytest.mark.parametrize(
@@ -134,13 +131,9 @@ print(len(public) > 20, "Outcome" in vars(pushsdk))
     ],
 )
 def test_an_import_brings_no_more_than_it_needs(statement: str, absent: set[str]) -> None:
-    code = f"import sys; {statement}; print(*sys.modules)"
-    root = str(Path(pushsdk.__file__).parents[1])
-    environment = {**os.environ, "PYTHONPATH": root}
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True, env=environment
-    )
-    assert absent.isdisjoint(loaded.stdout.split())
+    loaded = run_program(f"import sys; {statement}; print(*sys.modules)")
+    assert loaded.code == 0
+    assert absent.isdisjoint(loaded.out.split())
 
 
 @pytest.mark.parametrize("name", NAMES)

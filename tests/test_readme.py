@@ -1,7 +1,5 @@
 """The README is true: its examples run, its commands exist, its tables match the code."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

@@ -1,7 +1,5 @@
 """The texts in the guide's page on troubleshooting are texts of the code."""
 
-from __future__ import annotations
-
 import ast
 import re
 

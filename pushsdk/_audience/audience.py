@@ -17,7 +17,7 @@ from pushsdk._audience.source import ReadCounts, deduplicated, printable
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.models import UNSET, MobilePush, PushRequest
+from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
 
@@ -133,7 +133,7 @@ class Audience:
 
     def personalize(
         self,
-        message: MobilePush | Mapping[str, Any],
+        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
         *,
         into: Literal["custom_fields", "text", "both"] = "custom_fields",
         custom_fields: Mapping[str, Any] | None = None,
@@ -168,7 +168,7 @@ class Personalized:
     """Requests made from the rows of an audience. Each iteration is a new reading."""
 
     _audience: Audience
-    _message: MobilePush | Mapping[str, Any]
+    _message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict]
     _into: str
     _custom_fields: Mapping[str, Any] | None
     _distinct: bool

@@ -3,8 +3,6 @@
 The file on disk has no name: no other process can open it, and it is gone with the process.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 import tempfile
@@ -77,7 +75,10 @@ class Distinct(AbstractContextManager["Distinct"]):
             fresh = {user: item for user, item in fresh.items() if user not in seen}
         self.duplicates += len(items) - len(fresh)
         if self._spill is not None:
-            self._spill.add(fresh, self._size(fresh))
+            rows = list(fresh.values()) if self._rows else []
+            # The bytes that the items take in memory, at most.
+            size = _BLOAT * len(_packed(rows)) + _OVERHEAD * len(rows) if self._rows else _size_of_ids(fresh)
+            self._spill.add(fresh, size)
             return []
         seen.update(fresh)
         self._used += _size_of_ids(fresh)
@@ -113,12 +114,6 @@ class Distinct(AbstractContextManager["Distinct"]):
         for row in items:
             first.setdefault(row[0], row)
         return first
-
-    def _size(self, items: dict[str, Any]) -> int:
-        """Return the bytes that items take in memory, at most."""
-        if not self._rows:
-            return _size_of_ids(items)
-        return _BLOAT * len(_packed(list(items.values()))) + _OVERHEAD * len(items)
 
 
 class _Spill:
@@ -164,7 +159,7 @@ class _Spill:
                 items.clear()
         self._pending = 0
 
-    def _read(self, blocks: array[int]) -> Iterator[bytes]:
+    def _read(self, blocks: "array[int]") -> Iterator[bytes]:
         for offset, length in zip(blocks[::2], blocks[1::2], strict=True):
             with _on_disk():
                 self._file.seek(offset)

@@ -4,8 +4,6 @@ DuckDB is imported only when used. An id is the text of the stored value. A type
 date, a boolean) is an error of the column, an empty or NULL id an error of its row.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import operator
@@ -131,8 +129,7 @@ _VALUE_SQL: Mapping[str, str] = {
 
 def column_types(db: Connection, sql: str) -> dict[str, str]:
     """Return the type of each column of a table or table expression, as DuckDB writes types."""
-    rows = db.execute(f"DESCRIBE SELECT * FROM {sql}").fetchall()
-    return {name: kind for name, kind, *_ in rows}
+    return {name: kind for name, kind, *_ in db.execute(f"DESCRIBE SELECT * FROM {sql}").fetchall()}
 
 
 def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str = "primary_key=") -> str:

@@ -3,9 +3,6 @@
 Errors may show column names, never values.
 """
 
-from __future__ import annotations
-
-import difflib
 import glob
 import hashlib
 import os
@@ -20,6 +17,7 @@ import msgspec
 from pushsdk._audience.distinct import Distinct
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import PushRequest
+from pushsdk._core.words import near_word
 
 MAX_DEPTH = 90  # a little less than wire has for the whole request
 
@@ -83,15 +81,10 @@ def missing_column(name: str, key: str, columns: Sequence[str], *, option: str =
     shown = [column if _NAME.fullmatch(column) else "..." for column in columns[:_SHOWN]]
     if len(columns) > _SHOWN:
         shown.append(f"and {len(columns) - _SHOWN} more")
-    folded = {_fold(column): column for column in columns if _NAME.fullmatch(column)}
-    near = difflib.get_close_matches(_fold(key)[:40], folded, n=1, cutoff=0.7)
-    hint = f"; did you mean {option}{folded[near[0]]!r}?" if near else f"; name one with {option.rstrip()}"
+    near = near_word(key, filter(_NAME.fullmatch, columns))
+    hint = f"; did you mean {option}{near!r}?" if near else f"; name one with {option.rstrip()}"
     listed = ", ".join(shown) or "none"
     return ValidationError(f"{printable(name)}: no column {printable(key, 60)!r}, only {listed}{hint}")
-
-
-def _fold(word: str) -> str:
-    return re.sub(r"[\W_]", "", word).lower()
 
 
 def sendable(value: Any, depth: int = MAX_DEPTH) -> Any:

@@ -4,8 +4,6 @@ DuckDB is not strict enough for ids: if two columns have the key's name it takes
 bare text passes for an id, and a header of several lines can cost the first row.
 """
 
-from __future__ import annotations
-
 import csv
 import itertools
 import re
@@ -120,7 +118,7 @@ def _lines(file: IO[bytes], context: ReadContext, longest: int = LONGEST_ROW) ->
         try:
             text = line.decode()
         except UnicodeDecodeError:
-            raise context.line_error(number, "not UTF-8") from None
+            raise context.line_error(number, "not UTF-8: save the file as UTF-8 text") from None
         if "\0" in text:
             raise context.line_error(number, "holds a NUL character: is the file UTF-8 text?")
         yield text.removeprefix("\ufeff") if number == 1 else text
@@ -169,8 +167,7 @@ def read_csv(file: IO[bytes], context: ReadContext, delimiter: str | None = None
 
 def delimiter_of(header: str) -> str:
     """Return the one of comma, semicolon, tab and bar that is most frequent outside of quotes."""
-    bare = re.sub(r'"[^"]*"', "", header)
-    return max(",;\t|", key=bare.count)
+    return max(",;\t|", key=re.sub(r'"[^"]*"', "", header).count)
 
 
 def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[Any]:

@@ -18,7 +18,7 @@ request
 attempt
     One try of a request, with the method and path of ``operations``. ``_io.sender`` makes attempts under deadlines and
     the retry budget; ``policy`` decides on retries and delays, ``_io.retrying`` runs the loop. A stale connection is
-    noticed by ``_io.fast_post.check_stale`` and replaced within the attempt, by ``_io.sender``.
+    noticed by ``_io.fast_post.HttpConnection`` and replaced within the attempt, by ``_io.sender``.
 evidence
     Facts of one attempt: bytes written, status, failure. ``_io.transport`` and ``_io.fast_post`` record them, and
     nothing changes them afterwards.

@@ -1,7 +1,5 @@
 """Checks of base URL, proxy, headers and Api-Key. Errors never quote them."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +32,7 @@ class HeaderSecret(str):
     def __iter__(self) -> Iterator[str]:
         return map(HeaderSecret, super().__iter__())
 
-    def __radd__(self, other: str) -> HeaderSecret:
+    def __radd__(self, other: str) -> "HeaderSecret":
         return HeaderSecret(str.__add__(other, self))
 
     def __reduce__(self) -> NoReturn:

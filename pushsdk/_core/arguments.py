@@ -1,7 +1,5 @@
 """Checks of what callers pass. Nothing is sent until all checks pass."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import AsyncIterable, Iterable, Mapping
 from datetime import timedelta
@@ -69,5 +67,4 @@ def check_timeout(timeout: object, default: Timeout) -> Timeout:
         return timeout
     if not isinstance(timeout, (int, float, timedelta)) or isinstance(timeout, bool):
         raise must_be("timeout", "a Timeout, or the total in seconds", timeout)
-    total = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    return default.within(total)
+    return default.within(timeout.total_seconds() if isinstance(timeout, timedelta) else timeout)

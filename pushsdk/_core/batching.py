@@ -3,8 +3,6 @@
 Decides and counts; the shell awaits. No order is promised between calls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -12,20 +10,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pushsdk._core.outcome import Guarded, Verdict
-from pushsdk._core.policy import Batching, RetryPolicy, Timeout
+from pushsdk._core.policy import Batching, Options
 from pushsdk._core.splitting import LearnedSizes
 
 # The bytes of a push body around its parts: {"userIds":[],"message":,"customFields":}.
 FRAME = 48
-
-
-class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Retry policy and timeouts of a request. Equal options are one object: quick to compare."""
-
-    policy: RetryPolicy
-    timeout: Timeout
-    keyed: bool = False
-    """True for calls with an idempotency key: their requests wait for a claim store, so they are merged separately."""
 
 
 class Content(NamedTuple):
@@ -71,7 +60,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     """Otherwise the verdicts so far, each with its users. Added by ``settle``."""
     abandoned: bool = False
     """True once the caller has stopped waiting. Set by the shell."""
-    batch: Batch | None = None
+    batch: "Batch | None" = None
     """Set by ``Batches``."""
     future: Any = None
     """Future of ``Receipt | None`` that the caller waits for; None means: look at the call. Set by the shell."""
@@ -126,12 +115,14 @@ class BatchState(IntEnum):
     """Every call is settled, or has left."""
 
 
+OPEN, LINGERING, QUEUED, SENDING, DONE = BatchState
+
 TRANSITIONS: Mapping[BatchState, tuple[BatchState, ...]] = {
-    BatchState.OPEN: (BatchState.LINGERING, BatchState.QUEUED, BatchState.SENDING, BatchState.DONE),
-    BatchState.LINGERING: (BatchState.QUEUED, BatchState.DONE),
-    BatchState.QUEUED: (BatchState.SENDING, BatchState.DONE),
-    BatchState.SENDING: (BatchState.DONE,),
-    BatchState.DONE: (),
+    OPEN: (LINGERING, QUEUED, SENDING, DONE),
+    LINGERING: (QUEUED, DONE),
+    QUEUED: (SENDING, DONE),
+    SENDING: (DONE,),
+    DONE: (),
 }
 """The states that may follow each state."""
 
@@ -152,7 +143,7 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     max_users: int
     max_bytes: int
     """Bounds of merging. Set by ``Batches``."""
-    state: BatchState = BatchState.OPEN
+    state: BatchState = OPEN
     """Changed by ``Batches.advance`` only."""
     taken: set[str] | None = None
     """The ids in the batch. Created when a second call joins: most batches hold one call."""
@@ -168,7 +159,7 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
 
     def is_sent_by(self, call: Call) -> bool:
         """Return True if the batch is in flight, sent by the task of this call."""
-        return call is self.leader and self.state is BatchState.SENDING
+        return call is self.leader and self.state is SENDING
 
     def remove(self, call: Call) -> None:
         """Remove a call that leaves before the batch is sent."""
@@ -238,14 +229,14 @@ class Batches:
         """Change the state of the batch. Raises RuntimeError if TRANSITIONS does not allow it."""
         if state not in TRANSITIONS[batch.state]:
             raise RuntimeError(f"a batch that is {batch.state.name} can't become {state.name}")
-        if batch.state < BatchState.SENDING <= state and self._joinable.get(batch.content) is batch:
+        if batch.state < SENDING <= state and self._joinable.get(batch.content) is batch:
             del self._joinable[batch.content]
         batch.state = state
-        if state is BatchState.SENDING:
+        if state is SENDING:
             # ``taken``: most batches never held a second call.
             if batch.taken is not None and len(batch.calls) > 1:
                 batch.leader = None
-        elif state is BatchState.DONE:
+        elif state is DONE:
             # The calls refer to the batch, and neither is known to the cycle collector.
             batch.leader = batch.entry = None
             batch.calls = []

@@ -3,8 +3,6 @@
 Pure: times are arguments, in seconds on the caller's clock; no timers, no randomness.
 """
 
-from __future__ import annotations
-
 import math
 
 # Slots at first; fewest by latency. After refusals, starts are paced below the third: whole slots are too coarse.
@@ -26,7 +24,7 @@ FELL, ROSE = 0.75, 2.0  # a base beyond these is measured again soon; it rises b
 # minute has passed, the climb is slow: in 20 s to the limit before.
 AFTER_REFUSAL, AFTER_PAUSE, AFTER_PAUSES, REST, WARY, RETURN = 0.95, 0.92, 0.75, 10.0, 50.0, 20.0
 # If its delay adds more than the first to latency, our own event loop is the bound: more than so many in flight save
-# nothing then, while fewer make each turn of the loop serve fewer answers.
+# nothing then, while fewer make each turn of the loop, and each commit of a run, serve fewer requests.
 OWN, ENOUGH = 0.1, 64
 SLOWEST = 1.0  # requests per second: without requests nothing would notice the end of an outage
 OUTAGE = 0.97  # the share of refusals from which the limit before is not to blame
@@ -228,7 +226,7 @@ class AdaptiveLimit:
         self._step = step if ratio < QUEUED else min(FASTEST, max(STEADY, 2.0 * step))
         goal = min(2.0 * limit, limit * ratio * (1.0 + step) + ROOM * math.sqrt(limit))
         if self._is_own:
-            goal = min(goal, max(limit, ENOUGH))
+            goal = sorted((goal, limit, ENOUGH))[1]  # between the limit and ENOUGH
         return max(self._floor, goal)
 
     def _weigh(self, mean: float) -> None:

@@ -1,12 +1,10 @@
 """The decision on a verdict: the next step, and the state of the users. The same for runs, chunks and single calls."""
 
-from __future__ import annotations
-
 from collections.abc import Set
 from enum import Enum
 from typing import NamedTuple
 
-from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.outcome import ACCEPTED, Failure, Outcome, Verdict
 from pushsdk._core.user_states import UserState, UserStatus
 
 # Statuses about the key, the address or the size of a request, never about its users.
@@ -37,6 +35,9 @@ class Step(Enum):
     STOP = "nothing took effect, and no other request would succeed: stop"
 
 
+SETTLE, RETRY, SPLIT, RESEND, LEAVE, STOP = Step
+
+
 class Decision(NamedTuple):
     """The next step, and the status of the users until then."""
 
@@ -44,9 +45,8 @@ class Decision(NamedTuple):
     status: UserStatus
 
 
-# The decision on nearly every request. Globals are faster to look up than enum members.
-_ACCEPTED = Outcome.ACCEPTED
-_DELIVERED = Decision(Step.SETTLE, UserStatus(UserState.ACCEPTED, 204))
+# The decision on nearly every request.
+_DELIVERED = Decision(SETTLE, UserStatus(UserState.ACCEPTED, 204))
 
 
 def decide(
@@ -57,28 +57,30 @@ def decide(
     ``in_doubt`` is True after an UNKNOWN attempt: the users stay UNKNOWN until an attempt is ACCEPTED, and the
     request is never split. ``resends`` is the number of resends so far; None if resending was not asked for.
     """
+    if verdict.outcome is ACCEPTED and verdict.status == 204:
+        return _DELIVERED
     status, reason = _decisive(verdict)
-    if verdict.outcome is _ACCEPTED:
-        return _DELIVERED if status == 204 else Decision(Step.SETTLE, UserStatus(UserState.ACCEPTED, status))
+    if verdict.outcome is ACCEPTED:
+        return Decision(SETTLE, UserStatus(UserState.ACCEPTED, status))
     unknown = UserStatus(UserState.UNKNOWN, status, reason)
     if verdict.outcome is Outcome.UNKNOWN:
-        return Decision(Step.RESEND if resends is not None and resends < MAX_RESENDS else Step.SETTLE, unknown)
+        return Decision(RESEND if resends is not None and resends < MAX_RESENDS else SETTLE, unknown)
     pending = unknown if in_doubt else UserStatus(UserState.PENDING, status, reason)
     if verdict.failure is Failure.CLOSED:
-        return Decision(Step.STOP, pending)
+        return Decision(STOP, pending)
     if is_retryable(verdict):
-        return Decision(Step.RETRY, pending)
+        return Decision(RETRY, pending)
     is_unsent = bool(verdict.attempts) and verdict.attempts[-1].outcome is Outcome.NOT_SENT
     if is_unsent or status in REFUSED or status in REDIRECTS:
-        return Decision(Step.STOP, pending)
+        return Decision(STOP, pending)
     if in_doubt:
-        return Decision(Step.SETTLE, unknown)
+        return Decision(SETTLE, unknown)
     if status in split_on:
-        return Decision(Step.SPLIT, pending)
+        return Decision(SPLIT, pending)
     # If several calls shared the request, the rejected call is unknown.
     if status == TOO_LARGE or verdict.shared:
-        return Decision(Step.LEAVE, pending)
-    return Decision(Step.SETTLE, UserStatus(UserState.REJECTED, status, reason))
+        return Decision(LEAVE, pending)
+    return Decision(SETTLE, UserStatus(UserState.REJECTED, status, reason))
 
 
 def is_retryable(verdict: Verdict) -> bool:

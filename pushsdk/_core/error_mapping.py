@@ -4,8 +4,8 @@ Each caller gets its own object. Texts are made of fixed phrases, statuses and c
 ids or texts, so a text has what the service answered only if ``Target.shows_answers`` is set.
 """
 
-from __future__ import annotations
-
+import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,7 +30,7 @@ from pushsdk._core.errors import (
 )
 from pushsdk._core.operations import PUSH, Target
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
-from pushsdk._core.policy import Timeout
+from pushsdk._core.policy import Options
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import attempts_of
 
@@ -56,7 +56,9 @@ _FIX_OF_STATUS = {
     413: "Shorten the message: fewer users would not make the request much smaller",
     429: f"{_AGAIN}, or set a rate, for example rate=Rate(users_per_second=100); see: pushsdk docs timeouts-and-limits",
 }
+_LINT = "Check the message: pushsdk message lint, or lint(message)"
 _UNSEEN = "The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here"
+_PLAIN = "base_url says http://: does the service speak https? See: pushsdk docs troubleshooting"
 _SLOW = "Raise the timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"
 _FIX_OF_FAILURE = {
     Failure.DNS: "Check the host in base_url, and the DNS of this machine",
@@ -71,7 +73,7 @@ _FIX_OF_FAILURE = {
     Failure.DEADLINE: _SLOW,
     Failure.ATTEMPT_TIMEOUT: _SLOW,
     Failure.QUEUE_FULL: "Call again later, or raise Limits(queued_users=..., queued_bytes=...)",
-    Failure.PAUSED: "Call again after .retry_after seconds; see: pushsdk docs retries",
+    Failure.PAUSED: "Call again after this pause; see: pushsdk docs retries",
     Failure.BUDGET: "The service fails too often; see: pushsdk docs retries",
 }
 _FIX_OF_CERTIFICATE = {
@@ -84,14 +86,14 @@ def error_for(
     verdict: Verdict,
     *,
     target: Target | None = None,
-    timeout: Timeout | None = None,
+    options: Options | None = None,
     user_ids: tuple[str, ...] = (),
     external_id: str | None = None,
 ) -> PushError:
-    """Return the error for a verdict that is not ACCEPTED: where the request went, and the timeout of the call."""
+    """Return the error for a verdict that is not ACCEPTED: where the request went, and the options of the call."""
     attempts = verdict.attempts
     decisive = next((attempt for attempt in reversed(attempts) if attempt.outcome is verdict.outcome), None)
-    cause, fix = _cause(verdict, decisive, target, timeout), "" if target is None else _fix(verdict, decisive, target)
+    cause, fix = _cause(verdict, decisive, target, options), "" if target is None else _fix(verdict, decisive, target)
     error: PushError
     if verdict.outcome is Outcome.UNKNOWN:
         doubt = (PUSH if target is None else target.operation).in_doubt
@@ -120,7 +122,7 @@ def conclude(
     duplicates: int,
     parts: Sequence[tuple[tuple[str, ...], Verdict]],
     target: Target,
-    timeout: Timeout | None = None,
+    options: Options | None = None,
 ) -> Receipt:
     """Return the receipt of a call from the verdicts on its users, or raise its PushError."""
     # The verdicts on other users come from the claim store.
@@ -137,7 +139,7 @@ def conclude(
     if not sent:
         raise recorded_error(parts[-1][1], user_ids=users)
     whole = msgspec.structs.replace(sent[-1][1], attempts=attempts)
-    error = error_for(whole, target=target, timeout=timeout, user_ids=users)
+    error = error_for(whole, target=target, options=options, user_ids=users)
     error.retryable = any(retryable(verdict) for _, verdict in sent)
     raise error
 
@@ -212,15 +214,15 @@ def retryable(verdict: Verdict) -> bool:
     return is_retryable(verdict) and not keyless
 
 
-def _cause(verdict: Verdict, decisive: Attempt | None, target: Target | None, timeout: Timeout | None) -> str:
+def _cause(verdict: Verdict, decisive: Attempt | None, target: Target | None, options: Options | None) -> str:
     """Return the reason, the request, the answer if it is to be shown, and why the request was not retried."""
-    failure = str(verdict.failure or "the call ended before its first attempt")
-    if verdict.failure is Failure.DEADLINE and timeout is not None:
-        failure += f": {timeout.named('total')}"
+    failure = str(verdict.failure or "the call ended before its first attempt") + _bound(verdict, options)
     cause = failure if decisive is None else _with_phrase(decisive) + _redirect(decisive)
     requests = [str(target)] if target is not None and verdict.attempts else []
     if len(verdict.attempts) > 1:
         requests.append(f"{len(verdict.attempts)} attempts")
+    if decisive is not None and _REQUEST_ID.fullmatch(decisive.request_id or ""):
+        requests.append(f"request id {decisive.request_id}")
     if requests:
         cause += f" ({', '.join(requests)})"
     if decisive is None:
@@ -231,6 +233,21 @@ def _cause(verdict: Verdict, decisive: Attempt | None, target: Target | None, ti
     is_ours = verdict.failure in _OUR_REASONS and not last.startswith(str(verdict.failure))
     return f"{cause}; not retried: {failure}" if is_ours else cause
 
+
+def _bound(verdict: Verdict, options: Options | None) -> str:
+    """Return the pause that the service asked for, and the setting that is shorter; ``""`` if none ended the call."""
+    if options is None or verdict.failure not in (Failure.DEADLINE, Failure.PAUSED, Failure.TOO_LONG):
+        return ""
+    if verdict.failure is Failure.DEADLINE:
+        return f": {options.timeout.named('total')}"
+    is_long = verdict.failure is Failure.TOO_LONG
+    longest = f"RetryPolicy(max_retry_after={options.policy.max_retry_after:g})"
+    pause = math.ceil(min(verdict.retry_after or 0, 1e9))  # a header may hold any number of digits
+    return f": {pause} s, {longest if is_long else options.timeout.named('total')}"
+
+
+# Nothing that steers a terminal, and no @: a service may put a user id into such a header.
+_REQUEST_ID = re.compile(r"[\w.:;=/+-]{1,100}", re.ASCII)
 
 # The text names these if they ended a request whose last attempt was retryable.
 _OUR_REASONS = frozenset({Failure.DEADLINE, Failure.PAUSED, Failure.TOO_LONG, Failure.BUDGET, Failure.CLOSED})
@@ -253,13 +270,30 @@ def _fix(verdict: Verdict, decisive: Attempt | None, target: Target) -> str:
         throttled = decisive.retry_after is not None and decisive.retryable
         later = f" after {decisive.retry_after:g} s" if throttled else " later"
         unseen = _UNSEEN if decisive.answer and not target.shows_answers else ""
+        if decisive.status in (400, 422) and not decisive.answer:
+            unseen = _LINT
         fix = _AGAIN if throttled and decisive.status != 429 else _FIX_OF_STATUS.get(decisive.status or 0, unseen)
         fix = fix.format(later=later)
     if fix == _FIX_OF_FAILURE[Failure.REFUSED] and is_loopback(urlsplit(target.base_url).hostname or ""):
         fix += " For a local one: pushsdk emulator"
+    if _may_need_tls(verdict, decisive, target):
+        fix = _PLAIN
     if verdict.outcome is Outcome.UNKNOWN and fix is None:
         return "; see: pushsdk docs outcomes"
     return f". {fix}" if fix else ""
+
+
+def _may_need_tls(verdict: Verdict, decisive: Attempt | None, target: Target) -> bool:
+    """Return True if the port may be one for TLS: no request was answered over http, or the answer says so."""
+    if decisive is None or not target.base_url.startswith("http:"):
+        return False
+    if decisive.status is not None:
+        return decisive.status == 400 and bool(_HTTP_TO_TLS.search(decisive.answer))
+    return verdict.is_first and verdict.failure in (Failure.RESET, Failure.DISCONNECTED)
+
+
+# As nginx, Apache, and Go's net/http answer.
+_HTTP_TO_TLS = re.compile("plain HTTP|HTTP request to an HTTPS server")
 
 
 def _redirect(attempt: Attempt) -> str:

@@ -3,9 +3,7 @@
 Plain data: picklable, without payload or key; user ids only in ``user_ids`` and ``outcomes``, never in a text or repr.
 """
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
-from typing import Any
+from collections.abc import Mapping
 
 from pushsdk._core.outcome import NO_HEADERS, Answered, Attempt, Outcome
 from pushsdk._public import set_public_module
@@ -71,14 +69,12 @@ def must_be(name: str, rule: str, value: object) -> ConfigurationError:
     return ConfigurationError(f"{name} must be {rule}; got {value if is_plain else type(value).__name__}")
 
 
-def unexpected_keyword(function: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for an unknown keyword argument, with the nearest known one."""
-    nearest = "".join(f": did you mean {match!r}?" for match in get_close_matches(name, known, 1))
-    return TypeError(f"{function}() got an unexpected keyword argument {name!r}{nearest}")
-
-
 class ValidationError(PushError, ValueError):
     """The input can't be sent; the text names the path, such as ``$.message.ttl``. Nothing was sent."""
+
+
+class MessageWarning(UserWarning):
+    """A message is sent, but is probably a mistake: a misspelled field, or no platform. Names the caller's line."""
 
 
 class NotSentError(PushError):
@@ -168,16 +164,6 @@ class RunFileError(PushError):
 
     path: str = ""
     """Path of the file."""
-
-
-class BroadcastError(PushError):
-    """Some users of a broadcast were not accepted. Raised by ``BroadcastReport.raise_for_failures``.
-
-    ``outcome`` is the worst outcome: UNKNOWN, then NOT_SENT, then REJECTED.
-    """
-
-    report: Any = None
-    """The BroadcastReport."""
 
 
 # Here and not on first use of a name: other packages raise these errors before that.

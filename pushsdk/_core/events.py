@@ -3,7 +3,7 @@
 import msgspec
 
 from pushsdk._core.operations import Endpoint
-from pushsdk._core.outcome import Attempt, Outcome
+from pushsdk._core.outcome import Attempt, Guarded, Outcome
 
 
 class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,18 +48,15 @@ class RequestSplit(msgspec.Struct, frozen=True, kw_only=True):
     """Number of ``send()`` calls that share the request."""
 
 
-class SendAbandoned(msgspec.Struct, frozen=True, kw_only=True):
+class SendAbandoned(Guarded, msgspec.Struct, frozen=True, kw_only=True):
     """A send ended after its caller had stopped waiting: cancelled, or past the deadline."""
 
     outcome: Outcome
     user_ids: tuple[str, ...]
     attempts: tuple[Attempt, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"SendAbandoned(outcome={self.outcome!s}, users={len(self.user_ids)}, attempts={len(self.attempts)})"
-
     def __rich_repr__(self) -> list[tuple[str, object]]:
-        return [("outcome", self.outcome), ("users", len(self.user_ids))]
+        return [("outcome", self.outcome), ("users", len(self.user_ids)), ("attempts", len(self.attempts))]
 
 
 Event = AttemptEnded | RetryScheduled | ClientPaused | RequestSplit | SendAbandoned

@@ -4,8 +4,6 @@ Decides only. A position is the index of a user among the sorted distinct users 
 and their order in the call does not matter.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections.abc import Iterable
@@ -43,7 +41,7 @@ class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return msgspec.json.encode(self)
 
     @classmethod
-    def decode(cls, data: bytes) -> ClaimRecord:
+    def decode(cls, data: bytes) -> "ClaimRecord":
         """Return the record that ``encode`` wrote. Raises ValueError for anything else."""
         return msgspec.json.decode(data, type=ClaimRecord)
 

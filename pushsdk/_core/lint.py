@@ -4,8 +4,6 @@ A table of rules over the nodes of a resource. Never raises: ``wire`` rejects wh
 paths, names and language codes, never a text of the message.
 """
 
-import difflib
-import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -15,6 +13,7 @@ import msgspec
 from pushsdk._core import models
 from pushsdk._core.models import UNSET, Model, Path, show_path
 from pushsdk._core.placeholders import TEXTS, has_malformed_placeholder
+from pushsdk._core.words import fold, near_word
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,9 +103,9 @@ def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
 def _model_of(subject: object) -> type[Model]:
     if isinstance(subject, Model):
         return type(subject)
-    names = {_fold(name) for name in _fields(subject)}
+    names = {fold(name) for name in _fields(subject)}
     candidates: tuple[type[Model], ...] = (models.MobilePush, models.CampaignRequest, models.PushRequest)
-    return max(candidates, key=lambda model: len(names.intersection(map(_fold, model.__struct_encode_fields__))))
+    return max(candidates, key=lambda model: len(names.intersection(map(fold, model.__struct_encode_fields__))))
 
 
 def nodes(subject: object, model: type[Model], path: Path = ()) -> Iterator[LintNode]:
@@ -133,21 +132,18 @@ def _fields(subject: object) -> dict[str, Any]:
     return {}
 
 
-def near_word(word: str, words: tuple[str, ...]) -> str | None:
-    """Return the word that ``word`` may be a typo of, ignoring case and separators; None if there is none."""
-    # Longer than any name; difflib is quadratic.
-    return _near_word(word, words) if len(word) <= 40 else None
-
-
-@functools.lru_cache(maxsize=1024)  # 40 us for a field; every mapping of a broadcast may have the same unknown field
-def _near_word(word: str, words: tuple[str, ...]) -> str | None:
-    folded = {_fold(known): known for known in words}
-    close = difflib.get_close_matches(_fold(word), folded, n=1, cutoff=0.8)
-    return folded[close[0]] if close else None
-
-
-def _fold(word: str) -> str:
-    return re.sub(r"[\s_-]", "", word).lower()
+def plain_error(error: Exception, names: tuple[str, ...] = ()) -> str:
+    """Return msgspec's error in plain words, after its path; an unknown name with the nearest of ``names``."""
+    text, _, path = str(error).partition(" - at `$")
+    if unknown := re.fullmatch(r"(?:Object contains unknown (field)|Invalid enum (value)) [`'](.*)[`']", text):
+        near = near_word(unknown[3], names)
+        advice = f", did you mean {near}?" if near else f": use {', '.join(names)}"
+        text = f"unknown {unknown[1] or unknown[2]} {unknown[3]!r}{advice}"
+    # For example "Expected `object`, got `null`".
+    text = text.replace("Object missing required field", "missing field").replace("Expected `int`", "expected an int")
+    text = text.replace("Expected", "expected a").replace("`object`", "mapping").replace("`array`", "list")
+    text = text.replace("`null`", "None").replace("`", "")
+    return f"${path.rstrip('`')}: {text}"
 
 
 def _filled(value: object) -> bool:

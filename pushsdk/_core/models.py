@@ -6,15 +6,17 @@ is also their order on the wire.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Self, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, Self, TypedDict, TypeVar
 
 import msgspec
 from msgspec import UNSET as UNSET
 from msgspec import UnsetType as UnsetType
 
+from pushsdk._core.words import check_keywords
+
 # The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
-Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Texts = Mapping[str, str]
+INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
+T = TypeVar("T")
 
 Path = tuple[str | int, ...]
 """A path in a resource: keys and indexes from the root."""
@@ -25,14 +27,28 @@ def show_path(path: Path) -> str:
 
     A key that can't be a field name or a language code is shown as ``[...]``: it may be a user id.
     """
-    return "$" + "".join(f"[{part}]" if isinstance(part, int) else _show_key(part) for part in path)
+    is_name = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,40}").fullmatch
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" if is_name(part) else "[...]" for part in path)
+    return "$" + "".join(parts)
 
 
-def _show_key(key: str) -> str:
-    return f".{key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,40}", key) else "[...]"
+# The enumerated fields accept any str: the interface document has one value of each as an example. Editors complete
+# that value; msgspec does not allow a Literal beside str.
+if TYPE_CHECKING:
+    MessageTypeName = Literal["MOBILE_PUSH"] | str
+    ActionName = Literal["DEFAULT"] | str
+    PriorityName = Literal["NORMAL"] | str
+    MediaTypeName = Literal["IMAGE"] | str
+    InterruptionLevelName = Literal["PASSIVE"] | str
+    RelevanceScoreName = Literal["SCORE_MAX"] | str
+    ClickActionName = Literal["DEEP_LINKING"] | str
+    ActionCategoryTypeName = Literal["PREDEFINED_CATEGORY"] | str
+    ScheduleTypeName = Literal["START_NOW"] | str
+else:
+    MessageTypeName = ActionName = PriorityName = MediaTypeName = InterruptionLevelName = str
+    RelevanceScoreName = ClickActionName = ActionCategoryTypeName = ScheduleTypeName = str
 
 
-# The enumerated fields accept any str: the interface document has one value of each as an example.
 class MessageType:
     """Values of ``MobilePush.type``."""
 
@@ -87,7 +103,20 @@ class ScheduleType:
     START_NOW: Final = "START_NOW"
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class HintingType(msgspec.StructMeta):
+    """Class of the structs whose TypeError for an unknown field has the nearest known one."""
+
+    if not TYPE_CHECKING:  # checkers look at the fields only if they see no call of our own
+
+        def __call__(self, *args, **kwargs):
+            try:
+                return super().__call__(*args, **kwargs)
+            except TypeError:
+                check_keywords(self.__name__, kwargs, self.__struct_fields__)
+                raise
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass=HintingType):
     """Base class of all models: camelCase on the wire, unset fields left out.
 
     The repr shows only the names of fields that are set, so that user ids and texts don't reach a log.
@@ -116,9 +145,9 @@ class ActionButton(Model, frozen=True, kw_only=True):
     """Text on the button."""
     url: str | UnsetType = UNSET
     """URL that the button opens."""
-    click_action: str | UnsetType = UNSET
+    click_action: ClickActionName | UnsetType = UNSET
     """Action of a click. Documented: ``ClickAction.DEEP_LINKING``."""
-    key_vals: Texts | UnsetType = UNSET
+    key_vals: Mapping[str, str] | UnsetType = UNSET
     """Custom data of the button."""
 
 
@@ -129,9 +158,9 @@ class ActionComponent(Model, frozen=True, kw_only=True):
     """Identifier of the action."""
     url: str | UnsetType = UNSET
     """URL that the action opens."""
-    click_action: str | UnsetType = UNSET
+    click_action: ClickActionName | UnsetType = UNSET
     """Action of a click. Documented: ``ClickAction.DEEP_LINKING``."""
-    key_vals: Texts | UnsetType = UNSET
+    key_vals: Mapping[str, str] | UnsetType = UNSET
     """Custom data of the action."""
     use_webview: bool | UnsetType = UNSET
     """True to open the URL in a web view."""
@@ -140,7 +169,7 @@ class ActionComponent(Model, frozen=True, kw_only=True):
 class ActionCategory(Model, frozen=True, kw_only=True):
     """The actions of an iOS notification."""
 
-    type: str | UnsetType = UNSET
+    type: ActionCategoryTypeName | UnsetType = UNSET
     """Documented: ``ActionCategoryType.PREDEFINED_CATEGORY``."""
     name: str | UnsetType = UNSET
     """Name of the category."""
@@ -151,29 +180,29 @@ class ActionCategory(Model, frozen=True, kw_only=True):
 class MobilePush(Model, frozen=True, kw_only=True):
     """The push message, for a direct push or for a campaign. No field is required; unset fields are not sent."""
 
-    type: str = MessageType.MOBILE_PUSH
+    type: MessageTypeName = MessageType.MOBILE_PUSH
     """Kind of the message. Documented: ``MessageType.MOBILE_PUSH``."""
     ios_enabled: bool | UnsetType = UNSET
     """True to send to iOS devices."""
     android_enabled: bool | UnsetType = UNSET
     """True to send to Android devices."""
-    title: Texts | UnsetType = UNSET
+    title: Mapping[str, str] | UnsetType = UNSET
     """Title by language code, such as ``{"en": "Hello {{ first_name | 'there' }}"}``."""
-    subtitle: Texts | UnsetType = UNSET
+    subtitle: Mapping[str, str] | UnsetType = UNSET
     """Subtitle by language code, like ``title``; may be empty."""
-    body: Texts | UnsetType = UNSET
+    body: Mapping[str, str] | UnsetType = UNSET
     """Text by language code, like ``title``."""
     collapse_id: str | UnsetType = UNSET
     """Identifier that collapses messages: a later push with the same id replaces this one."""
-    ttl: Integer | UnsetType = UNSET
+    ttl: Annotated[int, INT64] | UnsetType = UNSET
     """Time to live. The interface document does not define the unit."""
-    action: str | UnsetType = UNSET
+    action: ActionName | UnsetType = UNSET
     """Action of a click on the notification. Documented: ``Action.DEFAULT``."""
     android_action_url: str | UnsetType = UNSET
     """URL of the action on Android."""
     ios_action_url: str | UnsetType = UNSET
     """URL of the action on iOS."""
-    key_vals: Texts | UnsetType = UNSET
+    key_vals: Mapping[str, str] | UnsetType = UNSET
     """Custom data that is delivered with the message."""
     big_image_url: str | UnsetType = UNSET
     """URL of a large image."""
@@ -183,7 +212,7 @@ class MobilePush(Model, frozen=True, kw_only=True):
     """Identifier of the small icon's resource."""
     android_channel: str | UnsetType = UNSET
     """Notification channel on Android."""
-    priority: str | UnsetType = UNSET
+    priority: PriorityName | UnsetType = UNSET
     """Delivery priority. Documented: ``Priority.NORMAL``."""
     android_action_buttons: Sequence[ActionButton] | UnsetType = UNSET
     """Buttons on the Android notification."""
@@ -191,13 +220,13 @@ class MobilePush(Model, frozen=True, kw_only=True):
     """Name of the sound file to play."""
     rich_media_url: str | UnsetType = UNSET
     """URL of rich media."""
-    media_type: str | UnsetType = UNSET
+    media_type: MediaTypeName | UnsetType = UNSET
     """Kind of the rich media. Documented: ``MediaType.IMAGE``."""
-    interruption_level: str | UnsetType = UNSET
+    interruption_level: InterruptionLevelName | UnsetType = UNSET
     """Interruption level on iOS. Documented: ``InterruptionLevel.PASSIVE``."""
-    badge_count: Integer | UnsetType = UNSET
+    badge_count: Annotated[int, INT64] | UnsetType = UNSET
     """Number on the badge. The interface document does not define its bounds."""
-    relevance_score: str | UnsetType = UNSET
+    relevance_score: RelevanceScoreName | UnsetType = UNSET
     """Relevance score on iOS. Documented: ``RelevanceScore.SCORE_MAX``."""
     content_available: bool | UnsetType = UNSET
     """Content-available flag."""
@@ -217,9 +246,9 @@ class Segment(Model, frozen=True, kw_only=True):
 class Schedule(Model, frozen=True, kw_only=True):
     """The start of a campaign."""
 
-    type: str | UnsetType = UNSET
+    type: ScheduleTypeName | UnsetType = UNSET
     """Kind of the schedule. Documented: ``ScheduleType.START_NOW``."""
-    start_ts: Integer | UnsetType = UNSET
+    start_ts: Annotated[int, INT64] | UnsetType = UNSET
     """Start. The interface document does not define the unit."""
 
 
@@ -255,73 +284,100 @@ class CampaignCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     uuid: str
 
 
-class _ActionButtonDict(TypedDict, total=False):
+class ActionButtonDict(TypedDict, total=False):
+    """An ``ActionButton`` as a dict, with the names on the wire."""
+
     label: str
     url: str
-    clickAction: str
-    keyVals: Texts
+    clickAction: ClickActionName
+    keyVals: Mapping[str, str]
 
 
-class _ActionComponentDict(TypedDict, total=False):
+class ActionComponentDict(TypedDict, total=False):
+    """An ``ActionComponent`` as a dict, with the names on the wire."""
+
     actionId: str
     url: str
-    clickAction: str
-    keyVals: Texts
+    clickAction: ClickActionName
+    keyVals: Mapping[str, str]
     useWebview: bool
 
 
-class _ActionCategoryDict(TypedDict, total=False):
-    type: str
+class ActionCategoryDict(TypedDict, total=False):
+    """An ``ActionCategory`` as a dict, with the names on the wire."""
+
+    type: ActionCategoryTypeName
     name: str
-    actionComponents: Sequence[_ActionComponentDict]
+    actionComponents: Sequence[ActionComponent | ActionComponentDict]
 
 
 class MobilePushDict(TypedDict, total=False):
-    """A ``MobilePush`` as a dict, with the names on the wire."""
+    """A ``MobilePush`` as a dict, with the names on the wire: ``bigImageUrl`` is ``MobilePush.big_image_url``."""
 
-    type: str
+    type: MessageTypeName
     iosEnabled: bool
     androidEnabled: bool
-    title: Texts
-    subtitle: Texts
-    body: Texts
+    title: Mapping[str, str]
+    subtitle: Mapping[str, str]
+    body: Mapping[str, str]
     collapseId: str
     ttl: int
-    action: str
+    action: ActionName
     androidActionUrl: str
     iosActionUrl: str
-    keyVals: Texts
+    keyVals: Mapping[str, str]
     bigImageUrl: str
     largeIconUrl: str
     smallIconResourceId: str
     androidChannel: str
-    priority: str
-    androidActionButtons: Sequence[_ActionButtonDict]
+    priority: PriorityName
+    androidActionButtons: Sequence[ActionButton | ActionButtonDict]
     soundFileName: str
     richMediaUrl: str
-    mediaType: str
-    interruptionLevel: str
+    mediaType: MediaTypeName
+    interruptionLevel: InterruptionLevelName
     badgeCount: int
-    relevanceScore: str
+    relevanceScore: RelevanceScoreName
     contentAvailable: bool
-    actionCategory: _ActionCategoryDict
+    actionCategory: ActionCategory | ActionCategoryDict
 
 
-class _SegmentDict(TypedDict, total=False):
+class SegmentDict(TypedDict, total=False):
+    """A ``Segment`` as a dict, with the names on the wire."""
+
     query: str
     primaryKey: str
 
 
-class _ScheduleDict(TypedDict, total=False):
-    type: str
+class ScheduleDict(TypedDict, total=False):
+    """A ``Schedule`` as a dict, with the names on the wire."""
+
+    type: ScheduleTypeName
     startTs: int
 
 
 class CampaignDict(TypedDict, total=False):
-    """A ``CampaignRequest`` as a dict, with the names on the wire."""
+    """A ``CampaignRequest`` as a dict, with the names on the wire: ``externalId`` is its ``external_id``."""
 
     name: str
     externalId: str
-    segment: _SegmentDict
-    schedule: _ScheduleDict
-    message: MobilePushDict
+    segment: Segment | SegmentDict
+    schedule: Schedule | ScheduleDict
+    message: MobilePush | MobilePushDict
+
+
+class PushRequestDict(TypedDict, total=False):
+    """A ``PushRequest`` as a dict, with the names on the wire."""
+
+    userIds: Sequence[str]
+    message: MobilePush | MobilePushDict
+    customFields: Mapping[str, Any]
+
+
+class AnnotateTheDictAs(Generic[T]):
+    """The type of no value, so only ``Any`` is assignable to it. Type checkers show its name for a wrong dict."""
+
+
+# Beside a TypedDict, Mapping[str, Any] would accept every dict literal, and a misspelled name with it.
+UntypedMapping = Mapping[str, AnnotateTheDictAs[T]]
+"""A mapping whose values have the type ``Any``, such as a message from ``json.load``."""

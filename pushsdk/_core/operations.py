@@ -1,7 +1,5 @@
 """The operations of the push service, as data. Other modules of the client take methods and paths from here."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

@@ -5,13 +5,14 @@ interpreted.
 """
 
 import warnings
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
-from pushsdk._core.errors import ConfigurationError, must_be, unexpected_keyword
+from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.models import HintingType
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
 
 # A larger number is a mistake: in seconds, 30 years.
@@ -20,15 +21,7 @@ MAX_NUMBER = 1e9
 Seconds = float | timedelta
 
 
-class _SettingsType(msgspec.StructMeta):
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Construct the settings. The TypeError for an unknown keyword suggests the nearest one."""
-        if unknown := kwargs.keys() - set(self.__struct_fields__):
-            raise unexpected_keyword(self.__name__, min(unknown), self.__struct_fields__)
-        return super().__call__(*args, **kwargs)
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True, metaclass=_SettingsType):
+class Settings(msgspec.Struct, frozen=True, kw_only=True, metaclass=HintingType):
     """Base class of the settings. A ``timedelta`` is taken wherever seconds are."""
 
     def _check_seconds(self, *names: str, or_zero: bool = False, or_none: bool = False) -> None:
@@ -41,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, metaclass=_SettingsTyp
 
 
 Unknown = Literal["raise", "retry_if_collapsible", "retry"]
+Strategy = Callable[..., Any] | None
 
 
 class RetryOptions(TypedDict, total=False):
@@ -135,7 +129,7 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
 
     @classmethod
     def from_tenacity(
-        cls, *, stop: Any = None, wait: Any = None, retry: Any = None, **options: Unpack[RetryOptions]
+        cls, *, stop: Strategy = None, wait: Strategy = None, retry: Strategy = None, **options: Unpack[RetryOptions]
     ) -> Self:
         """Return a policy with tenacity's own strategies, such as ``stop_after_attempt(3)`` or ``wait_random(0, 2)``.
 
@@ -199,6 +193,15 @@ class Timeout(Settings, frozen=True, kw_only=True):
 def _is_needless(attempt: float | None, total: float) -> bool:
     """Return True if an attempt timeout is longer than the call. The default is no mistake."""
     return attempt is not None and 10.0 != attempt > total
+
+
+class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Retry policy and timeouts of a request. Equal options are one object: quick to compare."""
+
+    policy: RetryPolicy
+    timeout: Timeout
+    keyed: bool = False
+    """True for calls with an idempotency key: their requests wait for a claim store, so they are merged separately."""
 
 
 class Batching(Settings, frozen=True, kw_only=True):

@@ -1,7 +1,5 @@
 """Limits on sending: pauses that the service asks for, fixed rates, and the retry budget."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC
 from email.utils import parsedate_to_datetime

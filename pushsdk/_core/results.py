@@ -3,7 +3,7 @@
 import msgspec
 
 from pushsdk._core.events import SendAbandoned
-from pushsdk._core.outcome import Attempt, Outcome
+from pushsdk._core.outcome import Attempt, Guarded, Outcome
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -36,7 +36,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.attempts[-1].status if self.attempts else None
 
 
-class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
+class DrainReport(Guarded, msgspec.Struct, frozen=True, kw_only=True):
     """The outcomes of calls that ended during ``aclose``, as user ids."""
 
     accepted: tuple[str, ...] = ()
@@ -46,10 +46,7 @@ class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
     abandoned: tuple[SendAbandoned, ...] = ()
     """The last 1000 sends that ended after their caller had stopped waiting."""
 
-    def __repr__(self) -> str:
-        return f"DrainReport({', '.join(f'{name}={count}' for name, count in self.__rich_repr__())})"
-
-    def __rich_repr__(self) -> list[tuple[str, int]]:
+    def __rich_repr__(self) -> list[tuple[str, object]]:
         return [(name, len(getattr(self, name))) for name in self.__struct_fields__]
 
 

@@ -182,7 +182,10 @@ class Splitter(Generic[P]):
         if (self._large and self._smallest_failed) or (self._left_out and self._probes_failed):
             message.is_rejected = True
         if not self._ready and (message.accepted or not message.is_rejected):
-            self._bisect_large()
+            # One part until a request is accepted, then all.
+            for _ in range(len(self._large) if message.accepted else min(1, len(self._large))):
+                part, verdict = self._large.pop()
+                self._ready += part.bisect(verdict.attempts)
         if not self._ready and (message.accepted or not self._probes_failed):
             self._bisect_suspects()
         wave, self._ready = self._ready, []
@@ -194,12 +197,6 @@ class Splitter(Generic[P]):
         for parts in (self._large, self._suspects, self._left_out):
             parts.clear()
         return rest
-
-    def _bisect_large(self) -> None:
-        """Bisect parts that were too large: one part until a request is accepted, then all."""
-        for _ in range(len(self._large) if self._message.accepted else min(1, len(self._large))):
-            part, verdict = self._large.pop()
-            self._ready += part.bisect(verdict.attempts)
 
     def _bisect_suspects(self) -> None:
         """Send units alone while the message may be to blame, then bisect all blocks that contain a culprit."""

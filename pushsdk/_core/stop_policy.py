@@ -11,13 +11,13 @@ from typing import Self
 import msgspec
 
 from pushsdk._core.errors import must_be
-from pushsdk._core.outcome import Outcome
+from pushsdk._core.outcome import ACCEPTED, Outcome
 from pushsdk._core.policy import Settings
 
 # Fewer requests prove nothing: one bad gateway among the first two would be half of the users.
 FEWEST_REQUESTS = 20
 ADVICE = {
-    Outcome.REJECTED: "Look at one of them in the report and fix the cause, then resume: the rest is still planned",
+    Outcome.REJECTED: "See the report and fix the cause, then resume; another message needs a new run in a new file",
     Outcome.UNKNOWN: "Check the service, then resume: unknown users are skipped unless you resend them",
 }
 
@@ -88,25 +88,25 @@ class StopMonitor:
         """Record that the run starts to send."""
         self._accepted_at = self._last_response_at = now
 
-    def settled(self, outcome: Outcome, users: int, status: int | None, now: float) -> None:
+    def settled(self, outcome: Outcome, users: int, status: int | None, now: float, trouble: str = "") -> None:
         """Record the final outcome of a request and its users; ``status`` is None if there was no response."""
         window = self._filling
         window.requests += 1
         window.users += users
-        if outcome is Outcome.ACCEPTED:
+        if outcome is ACCEPTED:
             self._accepted_at = self._last_response_at = now
         else:
             window.failed[outcome] += users
             self._last_status[outcome] = status
-            self.released(status, now)
+            self.released(status, now, trouble)
         if window.users >= self._policy.after and window.requests >= FEWEST_REQUESTS:
             self._before, self._filling = window, _Window()
 
-    def released(self, status: int | None, now: float) -> None:
-        """Record a request whose users stay pending: throttled, not sent, or to be split."""
+    def released(self, status: int | None, now: float, trouble: str = "") -> None:
+        """Record a request whose users stay pending, and why: throttled, not sent, or to be split."""
         self._last_response_at = now
         if self._stop_reason is None:
-            self._stop_reason = self._too_many() or self._outage(now, _show_status(status))
+            self._stop_reason = self._too_many() or self._outage(now, _show_status(status, trouble))
 
     def stop_reason(self, now: float, *, paused_until: float = -math.inf) -> str | None:
         """Return the reason why the run stops, with a fix; None while the run goes on. The first reason stays."""
@@ -139,5 +139,5 @@ class StopMonitor:
         )
 
 
-def _show_status(status: int | None) -> str:
-    return "no answer" if status is None else f"HTTP {status}"
+def _show_status(status: int | None, trouble: str = "") -> str:
+    return trouble or "no answer" if status is None else f"HTTP {status}"

@@ -3,8 +3,6 @@
 Values only. Position 0 is the first user of the plan, or of the sorted users of a claim; user ids are not stored.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator
 from enum import StrEnum
@@ -58,8 +56,6 @@ _decode_runs = msgspec.json.Decoder(list[_Run]).decode
 class UserStates:
     """The status of the users 0 to ``users`` - 1, kept as runs of equal neighbors. All are PENDING at first."""
 
-    __slots__ = ("_counts", "_starts", "_statuses", "resent", "users")
-
     def __init__(self, users: int = 0) -> None:
         #: Number of users. Changed by ``extend``.
         self.users = 0
@@ -75,7 +71,7 @@ class UserStates:
         counts = ", ".join(f"{state}={users}" for state, users in self._counts.items() if users)
         return f"UserStates({counts})"
 
-    def copy(self) -> UserStates:
+    def copy(self) -> "UserStates":
         """Return an independent copy."""
         copy = UserStates()
         copy.users, copy.resent = self.users, self.resent
@@ -96,17 +92,11 @@ class UserStates:
         """Set the status of the users ``start`` to ``stop`` - 1; a user once ``resent`` stays so."""
         if not 0 <= start < stop <= self.users:
             raise ValueError(f"there are no users {start} to {stop}, only {self.users}")
-        starts, statuses, counts = self._starts, self._statuses, self._counts
-        first, last = self._cut(start), self._cut(stop)
-        for number in range(first, last):
-            old, users = statuses[number], self._stop(number) - starts[number]
-            new = statuses[number] = status._replace(resent=True) if old.resent else status
-            counts[old.state] -= users
-            counts[new.state] += users
-            self.resent += users * (new.resent - old.resent)
-        for number in range(min(last, len(starts) - 1), max(first, 1) - 1, -1):
-            if statuses[number] == statuses[number - 1]:
-                del starts[number], statuses[number]
+        while start < stop:
+            number = bisect_right(self._starts, start) - 1
+            end = min(stop, self._stop(number))
+            self._set_in_run(number, start, end, status)
+            start = end
 
     def at(self, position: int) -> UserStatus:
         """Return the status of one user."""
@@ -143,7 +133,7 @@ class UserStates:
         return msgspec.json.encode([_as_list(stop - start, status) for start, stop, status in self.runs()])
 
     @classmethod
-    def from_json(cls, data: bytes) -> UserStates:
+    def from_json(cls, data: bytes) -> "UserStates":
         """Return the states that ``to_json`` wrote. Raises ValueError for anything else."""
         states = cls()
         for run in _decode_runs(data):
@@ -159,13 +149,31 @@ class UserStates:
             self.resent += users * status.resent
             self._counts[status.state] += users
 
-    def _cut(self, position: int) -> int:
-        """Cut the run at this position in two, unless a run begins there. Return the number of the run that does."""
-        number = bisect_left(self._starts, position)
-        if position < self.users and (number == len(self._starts) or self._starts[number] != position):
-            self._starts.insert(number, position)
-            self._statuses.insert(number, self._statuses[number - 1])
-        return number
+    def _set_in_run(self, number: int, start: int, stop: int, status: UserStatus) -> None:
+        """Set users of this run."""
+        starts, statuses = self._starts, self._statuses
+        low, high, old = starts[number], self._stop(number), statuses[number]
+        if old.resent:
+            status = status._replace(resent=True)
+        if old == status:
+            return
+        users = stop - start
+        self._counts[old.state] -= users
+        self._counts[status.state] += users
+        self.resent += users * (status.resent - old.resent)
+        # The runs that replace this one, and a neighbor that has the new status.
+        new_starts, new_statuses = [start], [status]
+        first, last = number, number + 1
+        if start > low:
+            new_starts, new_statuses = [low, start], [old, status]
+        elif number and statuses[number - 1] == status:
+            first, new_starts = number - 1, [starts[number - 1]]
+        if stop < high:
+            new_starts.append(stop)
+            new_statuses.append(old)
+        elif last < len(starts) and statuses[last] == status:
+            last += 1
+        starts[first:last], statuses[first:last] = new_starts, new_statuses
 
     def _stop(self, number: int) -> int:
         return self._starts[number + 1] if number + 1 < len(self._starts) else self.users

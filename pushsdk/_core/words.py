@@ -1,8 +1,37 @@
 """Text that errors and commands share."""
 
-from __future__ import annotations
+import difflib
+import functools
+import re
+from collections.abc import Iterable
 
 
 def count(number: int, noun: str = "user") -> str:
     """Return the number with its noun: ``1 user``, ``2,000 users`` or ``2 pushes``."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('sh') else 's'}"
+
+
+def near_word(word: str, words: Iterable[str]) -> str | None:
+    """Return the word that ``word`` may be a typo of, ignoring case and separators; None if there is none."""
+    # Longer than any name; difflib is quadratic.
+    return _near_word(word, tuple(words)) if len(word) <= 40 else None
+
+
+@functools.lru_cache(maxsize=1024)  # 40 us for a field; every mapping of a broadcast may have the same unknown field
+def _near_word(word: str, words: tuple[str, ...]) -> str | None:
+    folded = {fold(known): known for known in words}
+    close = difflib.get_close_matches(fold(word), folded, n=1, cutoff=0.8)
+    return folded[close[0]] if close else None
+
+
+def fold(word: str) -> str:
+    """Return the word in lower case, without separators."""
+    return re.sub(r"[\s_-]", "", word).lower()
+
+
+def check_keywords(function: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError for the first name in the alphabet that is not known. The text has the nearest known name."""
+    if unknown := {*names}.difference(known):
+        near = near_word(name := min(unknown), sorted(known))
+        hint = f": did you mean {near!r}?" if near else ""
+        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")

@@ -3,8 +3,6 @@
 The core decides what is split (``_core.splitting``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque
@@ -19,7 +17,7 @@ from pushsdk._core.batching import Batch, Call
 from pushsdk._core.error_mapping import conclude
 from pushsdk._core.events import Event, RequestSplit, SendAbandoned
 from pushsdk._core.operations import PUSH, Target
-from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, verdict_of
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Batching
 from pushsdk._core.results import Counters, Receipt
 from pushsdk._core.splitting import (
@@ -34,8 +32,9 @@ from pushsdk._core.splitting import (
     split_calls,
 )
 from pushsdk._core.words import count
-from pushsdk._io.sender import ApiRequest, Claimant, RequestSender
+from pushsdk._io.sender import RequestSender
 from pushsdk._io.timers import TURNS_TO_READ
+from pushsdk._io.transport import ApiRequest, Claimant
 
 logger = logging.getLogger("pushsdk")
 
@@ -62,9 +61,9 @@ class PendingCalls:
         self._counters.users[verdict.outcome] += part.users
         receipt: Receipt | None = None
         if len(part.units) > 1:
-            if verdict.outcome is Outcome.REJECTED:
+            if verdict.outcome is REJECTED:
                 verdict = msgspec.structs.replace(verdict, shared=True)
-            elif verdict.outcome is Outcome.ACCEPTED:
+            elif verdict.outcome is ACCEPTED:
                 # One receipt for all calls with one user, of which there may be thousands.
                 receipt = Receipt(users=1, attempts=verdict.attempts)
         for unit in part.units:
@@ -85,18 +84,19 @@ class PendingCalls:
 
     def conclude(self, call: Call) -> Receipt:
         """Return the receipt of a call that its caller has stopped waiting for, or raise its PushError."""
-        verdict, parts = call.verdict, call.parts
+        if not call.unsettled:
+            self.end(call)
+        verdict = call.verdict
+        if verdict is not None and verdict.outcome is ACCEPTED and not verdict.recorded:
+            # Nearly every call.
+            return Receipt(users=len(call.users), duplicates=call.duplicates, attempts=verdict.attempts)
+        parts = call.parts
         if call.unsettled:
             # The deadline has expired during a shared request, whose end is reported to ``on_event``.
             call.abandoned = True
             parts = (*parts, (unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)))
-        else:
-            self.end(call)
-        if verdict is not None and verdict.outcome is Outcome.ACCEPTED and not verdict.recorded:
-            # Nearly every call.
-            return Receipt(users=len(call.users), duplicates=call.duplicates, attempts=verdict.attempts)
-        timeout = None if call.batch is None else call.batch.content.options.timeout
-        return conclude(call.users, call.duplicates, parts, self.target, timeout)
+        options = None if call.batch is None else call.batch.content.options
+        return conclude(call.users, call.duplicates, parts, self.target, options)
 
     def report_abandoned(self, call: Call) -> None:
         """Report the end of a call whose caller had stopped waiting."""
@@ -188,10 +188,10 @@ class BatchSender:
             await self._split(batch, parts, None)
             return
         whole, verdict = await self._send(batch, parts[0])
-        if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
+        if verdict.outcome is REJECTED and verdict.status in self._split_on:
             await self._split(batch, [], (whole, verdict))
             return
-        if verdict.outcome is Outcome.ACCEPTED:
+        if verdict.outcome is ACCEPTED:
             self._message(batch.content).accepted = True
         self._pending.settle_part(whole, verdict)
 

@@ -1,7 +1,5 @@
 """The Api-Key: a string, or a callable that is called for each attempt."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable

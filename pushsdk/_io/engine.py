@@ -4,8 +4,6 @@ Calls share batches (``queue``), which are sent as requests (``batch_sender``, `
 ``fast_post``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import warnings
@@ -16,13 +14,12 @@ from typing import Any
 
 import msgspec
 
-from pushsdk._core.batching import Options
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.events import Event
 from pushsdk._core.operations import PUSH, Operation, Target
 from pushsdk._core.outcome import Failure
-from pushsdk._core.policy import Batching, Limits, Rate
+from pushsdk._core.policy import Batching, Limits, Options, Rate
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes

@@ -1,31 +1,33 @@
-"""One request on a connection of aiohttp's pool, without aiohttp's request and response objects.
+"""Small requests on connections that aiohttp opens and this module reads.
+
+aiohttp opens each connection: host names, TLS, happy eyeballs. Then ``HttpConnection`` takes the place of aiohttp's
+protocol on it. A plain 204 is recognized at once. Any other response goes to aiohttp's protocol, from its first byte.
 
 ``check_stale`` finds a stale connection before the first byte is written; ``RequestSender`` then replaces the
 connection (``_may_replace`` in ``_io.sender``).
 
-Request and response objects, merged headers and unused timers are half the cost of a POST by aiohttp. Its pool,
-connector and parser are used unchanged. The module relies on private parts of aiohttp, so it serves only the releases
-that the contract test covers, and no session or request that other code mocks, traces, records, forbids or proxies.
+The module serves only the releases of aiohttp that the contract test covers, and no session or request that other code
+mocks, traces, records, forbids or proxies.
 """
 
-from __future__ import annotations
-
+import asyncio
 import math
+import re
 import select
 import socket
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from types import FunctionType
-from typing import Any, NoReturn
+from typing import Any
 
 import aiohttp
 from aiohttp import client_reqrep, hdrs
-from aiohttp.connector import Connection
 from aiohttp.http_writer import _serialize_headers
 from yarl import URL
 
-from pushsdk._core.outcome import Evidence
+from pushsdk._core.outcome import Evidence, is_json
 
 if sys.platform == "linux":  # pragma: no branch - the tests run there
     from fcntl import ioctl
@@ -35,12 +37,21 @@ if sys.platform == "linux":  # pragma: no branch - the tests run there
 WHOLE_BODY_LIMIT = 48 * 1024
 # Bytes of one read. asyncio's 256 KiB make the allocator map and unmap memory for each response: 10 us.
 READ_SIZE = 64 * 1024
+ERROR_BODY_LIMIT = 4 * 1024
+ANSWER_BODY_LIMIT = 64 * 1024
 KNOWN_RELEASES = ("3.14.",)
 # For the head of a response. Gateways add many kilobytes of cookies and policies; aiohttp's 8,190 bytes are too few.
 HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024, "max_headers": 256}
-# Set on a connection's protocol at its first write, to its ``_Socket``: the next request finds it reused.
-_SOCKET = "_pushsdk_socket"
-
+# Set on aiohttp's protocol to its ``HttpConnection``: the next request finds that it was used.
+_CONNECTION = "_pushsdk_connection"
+# A whole 204 whose headers leave the connection open, all of it valid for aiohttp's parser, too.
+_is_plain_204 = re.compile(
+    rb"HTTP/1\.1 204 [ -~]{0,99}\r\n"
+    rb"(?:(?:(?i:connection: *keep-alive)"
+    rb"|(?!(?i:connection|proxy-connection|content-length|transfer-encoding|upgrade|sec-websocket-key1):)"
+    rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,99}:[\t -~\x80-\xff]{0,4096})\r\n){0,64}"
+    rb"\r\n"
+).fullmatch
 
 Claim = Callable[[], Awaitable[bytes | None]]
 """Hook that is awaited after the connection is acquired and before the first byte is written.
@@ -57,12 +68,21 @@ class UnclaimedError(Exception):
     """The claim was refused, or failed. Nothing was written."""
 
 
-class _Socket:
-    """The kernel's view of a connection."""
+class HttpConnection(asyncio.BufferedProtocol):
+    """One connection, with the kernel's view of it. Reads the responses to the requests of ``FastPost``."""
 
-    __slots__ = ("_fd", "_unacknowledged", "began", "is_plain", "poll", "quickest")
-
-    def __init__(self, transport: Any) -> None:
+    def __init__(self, handler: Any, *, used: bool) -> None:
+        #: aiohttp's protocol. Reads responses that are not plain, and every response to a request of aiohttp's own.
+        self.handler = handler
+        self.transport = transport = handler.transport
+        #: True once a request was written.
+        self.used = used
+        #: The place in aiohttp's pool, and the memory for reads. Set by ``FastPost``.
+        self.lease: Any = None
+        self.buffer: Any = None
+        #: Set while a response is awaited. Its result is True for a plain 204, False if aiohttp's protocol reads.
+        self.waiter: asyncio.Future[bool] | None = None
+        self.is_handed_over = False
         if hasattr(transport, "max_size"):  # asyncio's, not uvloop's
             transport.max_size = READ_SIZE
         sock = transport.get_extra_info("socket")
@@ -80,35 +100,83 @@ class _Socket:
         is_counted = sys.platform == "linux" and self.is_plain and sock.family in (socket.AF_INET, socket.AF_INET6)
         self._fd = sock.fileno() if is_counted else None
         self._unacknowledged = bytearray(4)
-        #: Time before the last request was written, and the shortest time to a response, in seconds.
-        self.began = 0.0
+        #: Time when the last request was written, or the last response received.
+        self.since = 0.0
+        #: Shortest time to a response, in seconds.
         self.quickest = math.inf
 
-    def is_acknowledged(self) -> bool:
-        """Return False if the peer's kernel is known to lack a part of what was written. The socket must be open."""
-        if self._fd is not None:
-            ioctl(self._fd, TIOCOUTQ, self._unacknowledged)
-        return not any(self._unacknowledged)
+    @classmethod
+    def of(cls, handler: Any, evidence: Evidence) -> "HttpConnection":
+        """Return the connection of aiohttp's protocol. Raises StaleConnectionError if the connection is stale."""
+        connection: HttpConnection | None = getattr(handler, _CONNECTION, None)
+        # Other users of an injected session leave no ``HttpConnection``, but the ``_payload`` of their last response.
+        # Unread input is no response to an earlier request.
+        evidence.reused = connection.used if connection else handler._payload is not None and not handler._buffer
+        # Unsolicited input was read already. A paused writer still holds an earlier request, answered before the server
+        # had read it.
+        if handler.should_close or handler.writing_paused or not handler.is_connected():
+            raise StaleConnectionError
+        if connection is None:
+            connection = cls(handler, used=evidence.reused)
+            setattr(handler, _CONNECTION, connection)
+        return connection
 
+    def check_stale(self, evidence: Evidence) -> None:
+        """Raise StaleConnectionError if the connection is closed or has input waiting, just before the first byte."""
+        evidence.reused = self.used
+        # A fresh TLS connection may have session tickets waiting.
+        if self.transport.is_closing() or ((self.is_plain or self.used) and self.poll(0)):
+            raise StaleConnectionError
+        self.used = True
+        self.since = monotonic()
 
-def check_stale(protocol: Any, evidence: Evidence) -> None:
-    """Raise StaleConnectionError if the connection is closed or has input waiting, before the first byte is written."""
-    transport = protocol.transport
-    sock = getattr(protocol, _SOCKET, None)
-    # Other users of an injected session leave no ``_Socket``, but the ``_payload`` of their last response. Unread input
-    # is no response to an earlier request.
-    evidence.reused = sock is not None or (protocol._payload is not None and not protocol._buffer)
-    if transport is None or transport.is_closing():
-        raise StaleConnectionError
-    if sock is None:
-        sock = _Socket(transport)
-        setattr(protocol, _SOCKET, sock)
-    # Unsolicited input is read already (should_close) or still in the socket. A paused writer still holds an earlier
-    # request, answered before the server had read it. A fresh TLS connection may have session tickets waiting.
-    must_be_silent = sock.is_plain or evidence.reused
-    if protocol.should_close or (must_be_silent and (sock.poll(0) or protocol.writing_paused)):
-        raise StaleConnectionError
-    sock.began = monotonic()
+    def confirm(self, evidence: Evidence) -> None:
+        """Record the latency of a 2xx. Mark the request as not written if the peer's kernel lacks a part of it.
+
+        Such a response does not belong to this request, so the connection is closed.
+        """
+        seconds = monotonic() - self.since
+        if evidence.reused or self.handler.should_close:
+            evidence.latency = seconds
+        # An unsolicited response arrives faster than any real one. Only the fastest response so far pays for the system
+        # call, which takes 2 % of a send. A closed socket can't be asked: its file descriptor may be reused.
+        if seconds < self.quickest and not self.transport.is_closing():
+            if self._fd is not None:
+                ioctl(self._fd, TIOCOUTQ, self._unacknowledged)
+            if any(self._unacknowledged):
+                evidence.written = False
+                self.transport.close()
+            else:
+                self.quickest = seconds
+
+    def get_buffer(self, sizehint: int) -> Any:
+        """Return the memory for one read."""
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Recognize a plain 204; leave any other response to aiohttp's protocol."""
+        if self.is_handed_over:
+            self.handler.data_received(bytes(self.buffer[:nbytes]))
+        elif self.waiter is None:
+            # No request awaits a response.
+            self.transport.close()
+        elif _is_plain_204(self.buffer, 0, nbytes):
+            self._wake(is_plain=True)
+        else:
+            self.is_handed_over = True
+            self.handler.set_response_params(read_until_eof=True, auto_decompress=False, **HEAD_LIMITS)
+            self.handler.data_received(bytes(self.buffer[:nbytes]))
+            self._wake(is_plain=False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let aiohttp's protocol raise the reason in the request that awaits a response."""
+        self.handler.connection_lost(exc)
+        self._wake(is_plain=False)
+
+    def _wake(self, *, is_plain: bool) -> None:
+        waiter, self.waiter = self.waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(is_plain)
 
 
 async def claimed(claim: Claim) -> bytes:
@@ -122,89 +190,72 @@ async def claimed(claim: Claim) -> bytes:
     return body
 
 
-def confirm(protocol: Any, evidence: Evidence) -> None:
-    """Record the latency of a 2xx. Mark the request as not written if the peer's kernel has not acknowledged all of it.
-
-    Such a response does not belong to this request, so the connection is closed.
-    """
-    sock = getattr(protocol, _SOCKET)
-    seconds = monotonic() - sock.began
-    if evidence.reused or protocol.should_close:
-        evidence.latency = seconds
-    # An unsolicited response arrives faster than any real one. Only the fastest response so far pays for the system
-    # call, which takes 2 % of a send. A closed socket can't be asked: its file descriptor may be reused.
-    if seconds < sock.quickest and protocol.is_connected():
-        if sock.is_acknowledged():
-            sock.quickest = seconds
-        else:
-            evidence.written = False
-            protocol.force_close()
-
-
 class RequestHead:
     """The constant part of a request: request line and headers. Contains the Api-Key; never log it."""
-
-    __slots__ = ("_text", "request")
 
     def __init__(self, method: str, url: URL, headers: Mapping[str, str]) -> None:
         #: Tells the pool where to connect. Created by aiohttp, so the head is the one that aiohttp would send.
         self.request = aiohttp.ClientRequest(method, url, headers=headers)
-        merged = self.request.headers
-        merged.popall(hdrs.CONTENT_LENGTH, None)
-        text = _serialize_headers(f"{method} {url.raw_path_qs} HTTP/1.1", merged)
+        self.request.headers.popall(hdrs.CONTENT_LENGTH, None)
+        text = _serialize_headers(f"{method} {url.raw_path_qs} HTTP/1.1", self.request.headers)
         self._text = text.removesuffix(b"\r\n") + b"Content-Length: "
 
     def write(self, transport: Any, body: bytes) -> None:
         """Write the whole request."""
         transport.write(b"%b%d\r\n\r\n%b" % (self._text, len(body), body))
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a RequestHead is not pickled: it holds the Api-Key")
 
+async def read_body(response: Any, content: aiohttp.StreamReader, evidence: Evidence, *, wanted: bool = False) -> None:
+    """Record headers and the start of the body, without decompression. An incomplete body is recorded, too.
 
-class RawResponse:
-    """A response, with the parts of ``aiohttp.ClientResponse`` that are needed here. Release it."""
-
-    __slots__ = ("_connection", "content", "headers", "status")
-
-    def __init__(self, connection: Connection, message: Any, content: aiohttp.StreamReader) -> None:
-        self._connection = connection
-        self.status: int = message.code
-        self.headers: Mapping[str, str] = message.headers
-        self.content = content
-
-    def release(self) -> None:
-        """Return the connection to the pool, which closes the connection if the response was not read to its end."""
-        self._connection.release()
+    ``wanted``: the caller needs the body of a 2xx. Else its first byte that is not white space is enough.
+    """
+    evidence.headers = response.headers
+    is_success = evidence.status in range(200, 300)
+    if is_success and not wanted and is_json(response.headers):
+        return
+    limit = ANSWER_BODY_LIMIT if is_success and wanted else ERROR_BODY_LIMIT
+    body = bytearray()
+    try:
+        async for chunk in content.iter_chunked(limit):
+            body += chunk
+            if len(body) >= limit or (is_success and not wanted and body.strip()):
+                break
+        evidence.body = b""
+    finally:
+        if body:
+            evidence.body = bytes(body[:limit])
 
 
 class FastPost:
-    """Sends requests over the connections of one session."""
+    """Sends requests over connections of one session, and keeps the idle ones: the last used is the next."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, keepalive: float, release: str = aiohttp.__version__) -> None:
         self._session = session
-        self._connector = session.connector
-
-    @classmethod
-    def over(cls, session: Any, release: str = aiohttp.__version__) -> FastPost | None:
-        """Return a FastPost for this session, or None if aiohttp itself has to send its requests."""
-        if not (release.startswith(KNOWN_RELEASES) and all(map(is_own, (_REQUEST, _SEND, _START)))):
-            return None
+        self._loop = asyncio.get_running_loop()
+        self._keepalive = keepalive
+        # Count against the limit of aiohttp's pool: callers have no more requests in flight than that.
+        self._idle: deque[HttpConnection] = deque()
+        # One read ends before the next begins: all connections of a loop share this.
+        self._buffer = memoryview(bytearray(READ_SIZE))
+        self._sweeper: asyncio.TimerHandle | None = None
         # Instrumentation libraries add their hooks to every session.
-        is_plain = (
-            type(session) is _SESSION
+        self._is_plain = (
+            release.startswith(KNOWN_RELEASES)
+            and all(map(is_own, (_REQUEST, _SEND, _START)))
+            and type(session) is _SESSION
             and session._request_class is aiohttp.ClientRequest
             and session._response_class is aiohttp.ClientResponse
-            and not any((session._trace_configs, session._middlewares, session._default_headers, session._default_auth))
+            and not any((session._middlewares, session._default_headers, session._default_auth))
             and not any((session._default_proxy, session._trust_env))
         )
-        return cls(session) if is_plain else None
 
     def takes(self, body: bytes) -> bool:
-        """Return True if the body is small enough for one write, and aiohttp's requests are still unpatched."""
+        """Return True if the body is small enough for one write, and aiohttp's session and requests are its own."""
         session = self._session
         return (
             len(body) <= WHOLE_BODY_LIMIT
+            and self._is_plain
             and type(session)._request is _REQUEST
             and "_request" not in session.__dict__
             and not session._trace_configs
@@ -219,34 +270,88 @@ class FastPost:
         evidence: Evidence,
         timeout: aiohttp.ClientTimeout,
         claim: Claim | None = None,
-    ) -> RawResponse:
-        """Send the request and wait for the head of the response. Raises as a session does."""
+    ) -> None:
+        """Send the request and record its response. Raises as a session does."""
+        connection = await self.acquire(head, evidence, timeout)
         try:
-            connection = await self._connector.connect(head.request, [], timeout)
+            if claim is not None:
+                body = await claimed(claim)
+            connection.check_stale(evidence)
+            evidence.started_writing = True
+            waiter = connection.waiter = self._loop.create_future()
+            head.write(connection.transport, body)
+            evidence.written = True
+            if await waiter:
+                evidence.status = 204
+            else:
+                message, content = await connection.handler.read()
+                while 100 <= message.code < 200 and message.code != 101:  # the final response is still to come
+                    message, content = await connection.handler.read()
+                evidence.status = message.code
+            if 200 <= evidence.status < 300:
+                connection.confirm(evidence)
+            if evidence.status != 204:
+                await read_body(message, content, evidence)
+            self.release(connection)
+        except UnclaimedError:
+            self.release(connection)
+            raise
+        except BaseException:
+            connection.lease.close()
+            raise
+
+    async def acquire(self, head: RequestHead, evidence: Evidence, timeout: aiohttp.ClientTimeout) -> HttpConnection:
+        """Return an idle connection, or one that aiohttp opens."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.transport.is_closing() and monotonic() - connection.since <= self._keepalive:
+                return connection
+            connection.lease.close()
+        try:
+            lease = await self._session.connector.connect(head.request, [], timeout)
         except TimeoutError as error:
             raise aiohttp.ConnectionTimeoutError from error
         try:
-            protocol = connection.protocol
-            assert protocol is not None  # noqa: S101 - of a connection that was just opened
-            if claim is not None:
-                body = await claimed(claim)
-            check_stale(protocol, evidence)
-            protocol.set_response_params(read_until_eof=True, auto_decompress=False, **HEAD_LIMITS)
-            evidence.started_writing = True
-            head.write(protocol.transport, body)
-            evidence.written = True
-            message, content = await protocol.read()
-            while 100 <= message.code < 200 and message.code != 101:  # the final response is still to come
-                message, content = await protocol.read()
-            if 200 <= message.code < 300:
-                confirm(protocol, evidence)
-            return RawResponse(connection, message, content)
-        except UnclaimedError:
-            connection.release()
+            connection = HttpConnection.of(lease.protocol, evidence)
+        except Exception:
+            lease.close()
             raise
-        except BaseException:
-            connection.close()
-            raise
+        connection.lease, connection.buffer = lease, self._buffer
+        connection.transport.set_protocol(connection)
+        return connection
+
+    def release(self, connection: HttpConnection) -> None:
+        """Keep the connection for the next request, unless it can't carry one."""
+        is_ended = connection.is_handed_over and connection.handler.should_close
+        connection.is_handed_over = False
+        # A part of the request may be unsent if the response came early.
+        if is_ended or connection.transport.is_closing() or connection.transport.get_write_buffer_size():
+            connection.lease.close()
+        else:
+            connection.since = monotonic()
+            self._idle.append(connection)
+            if self._sweeper is None:
+                self._sweeper = self._loop.call_later(self._keepalive, self._sweep)
+
+    def lend(self) -> None:
+        """Return an idle connection to aiohttp's pool, for a request of aiohttp's own."""
+        if self._idle:
+            connection = self._idle.pop()
+            connection.transport.set_protocol(connection.handler)
+            connection.lease.release()
+
+    def _sweep(self) -> None:
+        """Close the connections that were idle too long."""
+        while self._idle and monotonic() - self._idle[0].since >= self._keepalive:
+            self._idle.popleft().lease.close()
+        self._sweeper = self._loop.call_later(self._keepalive, self._sweep) if self._idle else None
+
+    def close(self) -> None:
+        """Release the idle connections. Call this after the session has closed all connections."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        while self._idle:
+            self._idle.pop().lease.close()
 
 
 def is_own(function: Any) -> bool:

@@ -4,8 +4,6 @@ A file is believed only if no other user can write to it. A look at a stat resul
 are not in there, is not checked. A lock ends with the process that holds it, however that ends.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sqlite3
@@ -91,7 +89,7 @@ def is_locked(path: Path) -> bool:
         return False
     import fcntl  # not on Windows
 
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # ValueError: a NUL in the path
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             # Shared and released immediately: two checks never conflict, and a check rarely conflicts with a lock.

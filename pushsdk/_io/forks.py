@@ -1,7 +1,5 @@
 """Forks: a child has copies of its parent's connections, open files and locks, and must leave them alone."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,10 +1,9 @@
 """Concurrency limiter: slots for requests in flight, the waiters for slots, and the bounds of the queue."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math
+import sys
 import time
 from collections import OrderedDict, deque
 from itertools import islice
@@ -16,11 +15,22 @@ from pushsdk._core.policy import Limits
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 
+if sys.platform == "linux":  # pragma: no branch - the tests run there
+    import resource
+
 logger = logging.getLogger("pushsdk")
 # Seconds of lateness that paced starts make up for: timers have a resolution of a millisecond.
 SLACK = 0.01
 # Seconds between two looks at the CPU time of the loop's thread, and the share from which the loop counts as busy.
 CPU_PERIOD, BUSY = 0.0002, 0.9
+
+
+def _thread_usage() -> tuple[float, float, float]:
+    """Return the time, the CPU seconds of this thread, and how often it waited: to lose its core is not to wait."""
+    if sys.platform != "linux":  # pragma: no cover
+        return time.monotonic(), time.thread_time(), time.monotonic()
+    usage = resource.getrusage(resource.RUSAGE_THREAD)
+    return time.monotonic(), usage.ru_utime + usage.ru_stime, usage.ru_nvcsw
 
 
 class SlotWaiter(Protocol):
@@ -53,7 +63,7 @@ class ConcurrencyLimiter:
         self._adaptive = AdaptiveLimit(loop.time(), cap=cap, wall=time.time())
         # The time since which the loop has had no idle moment. The last look at its CPU time, and what it was.
         self._busy_since = self._cpu_at = loop.time()
-        self._cpu = time.thread_time()
+        self._clock, self._cpu, self._waits = _thread_usage()
         # The limits beyond which the next change is logged. Set by ``_log_limit``.
         self._low, self._high = self.limit / 2, self.limit * 1.5
         # The earliest start of the next request while starts are paced.
@@ -111,18 +121,21 @@ class ConcurrencyLimiter:
         ``seconds`` is the latency, None if that says nothing about the service. Not ``ok``: the service did not do the
         work. ``began``: the time from which the slot was in use.
         """
-        now, queue = self._loop.time(), self._queue
+        now, queue, adaptive = self._loop.time(), self._queue, self._adaptive
         if now - self._cpu_at >= CPU_PERIOD:
-            cpu = time.thread_time()
-            if cpu - self._cpu < BUSY * (now - self._cpu_at):
+            seconds_since = now - self._cpu_at
+            clock, cpu, thread_waits = _thread_usage()
+            # Virtual time, of a test, jumps instead of waiting: then the loop was idle, too.
+            has_waited = thread_waits != self._waits or seconds_since > 10.0 * (clock - self._clock)
+            if has_waited and cpu - self._cpu < BUSY * seconds_since:
                 self._busy_since = now  # what arrived before the idle moment was read then
-            self._cpu_at, self._cpu = now, cpu
+            self._cpu_at, self._clock, self._cpu, self._waits = now, clock, cpu, thread_waits
         waits = 0.0 if began is None else now - began - (seconds or 0.0)
-        starved = self.run_requests >= self._adaptive.limit or len(queue) > 1 or bool(queue and not queue[0].is_merged)
+        starved = len(queue) > 1 or bool(queue and not queue[0].is_merged) or self.run_requests >= adaptive.limit
         starved = starved and self.rate_limiter.not_before <= now
         late = now - self._busy_since
-        self._adaptive.ended(now, seconds, users, ok=ok, waits=waits, late=late, starved=starved)
-        if not self._low < self._adaptive.limit < self._high:
+        adaptive.ended(now, seconds, users, ok=ok, waits=waits, late=late, starved=starved)
+        if not self._low < adaptive.limit < self._high:
             self._log_limit()
         if queue:
             self._assign_slots()
@@ -179,7 +192,6 @@ class ConcurrencyLimiter:
 class _SlotFuture:
     """A coroutine that waits for a slot."""
 
-    __slots__ = ("_deadline", "future", "users")
     is_merged = False
 
     def __init__(self, loop: asyncio.AbstractEventLoop, users: int, deadline: float) -> None:
@@ -205,8 +217,6 @@ class Backlog:
 
     A call is let in, and encoded, while the queue is below its limits: they are exceeded by at most one call.
     """
-
-    __slots__ = ("_last", "_max_bytes", "_max_users", "_waiting", "bytes", "is_full", "users")
 
     def __init__(self, limits: Limits) -> None:
         self._max_users = limits.queued_users

@@ -6,8 +6,6 @@ call is sent in its caller's own task; a shared batch has a task of its own, so 
 others along.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging
@@ -17,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Generator, Sequence
 
 from pushsdk._core import wire
-from pushsdk._core.batching import Batch, Batches, BatchState, Call, Content, Key
+from pushsdk._core.batching import DONE, LINGERING, OPEN, QUEUED, SENDING, Batch, Batches, Call, Content, Key
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
@@ -98,13 +96,13 @@ class SendQueue:
                 batch = self._batches.open(Content(*content), call, is_joinable=not is_hasty)
                 self._backlog.enter(batch.users, batch.size)
                 if linger and not is_hasty and not batch.is_full:
-                    self._batches.advance(batch, BatchState.LINGERING)
+                    self._batches.advance(batch, LINGERING)
                     self._lingering[batch] = self._loop.call_later(linger, self._dispatch, batch)
                     self._expect(call, batch)
                 return self._lead(call, batch)
             self._backlog.enter(call.unsettled, len(call.ids) + 1)
             self._expect(call, batch)
-            if linger and batch.is_full and batch.state is BatchState.LINGERING:
+            if linger and batch.is_full and batch.state is LINGERING:
                 self._dispatch(batch)
         except Exception:  # noqa: BLE001 - logged there
             self._fail(call)
@@ -118,11 +116,11 @@ class SendQueue:
             self._finish(batch)
         if was_settled:
             self.pending.report_abandoned(call)
-        elif batch is None or batch.state is BatchState.DONE:
+        elif batch is None or batch.state is DONE:
             # The attempts in flight have their verdict. No other user was sent to.
             self.pending.settle(call, unsettled(call), self._not_sent(Failure.CANCELLED))
-        elif batch.state is not BatchState.SENDING:
-            is_unled = batch.state is BatchState.OPEN and call is batch.leader
+        elif batch.state is not SENDING:
+            is_unled = batch.state is OPEN and call is batch.leader
             self.leave(call, batch, Failure.CANCELLED)
             if is_unled and batch.calls:
                 self._dispatch(batch)
@@ -150,7 +148,7 @@ class SendQueue:
         """Dispatch the batch that the call has opened, or send it here if it holds no other call."""
         receipt: Receipt | None = None
         try:
-            if batch.state is BatchState.OPEN:
+            if batch.state is OPEN:
                 await _next_turn()
                 if len(batch.calls) == 1 and self._limiter.try_acquire(batch.users):
                     self._start(batch)
@@ -160,9 +158,9 @@ class SendQueue:
                         self._dispatch(batch)
             if call.future is not None:
                 receipt = await call.future
-            if batch.leader is call and batch.state is BatchState.SENDING:
+            if batch.leader is call and batch.state is SENDING:
                 await self._batch_sender.deliver(batch)
-                self._batches.advance(batch, BatchState.DONE)
+                self._batches.advance(batch, DONE)
         except Exception:  # noqa: BLE001 - logged there
             self._fail(call)
         return receipt
@@ -212,14 +210,14 @@ class SendQueue:
             entry.fail(Failure.PAUSED, before=self._rate_limiter.paused_until)
         if not batch.calls:
             return
-        if batch.state is BatchState.LINGERING:
+        if batch.state is LINGERING:
             self._lingering.pop(batch).cancel()
-        self._batches.advance(batch, BatchState.QUEUED)
+        self._batches.advance(batch, QUEUED)
         self._limiter.enqueue(entry)
 
     def _start(self, batch: Batch) -> None:
         """Put the batch in flight: it has a slot, and its calls are fixed."""
-        self._batches.advance(batch, BatchState.SENDING)
+        self._batches.advance(batch, SENDING)
         batch.has_slot = True
         self._backlog.leave(batch.users, batch.size)
 
@@ -276,14 +274,14 @@ class SendQueue:
 
     def _finish(self, batch: Batch) -> None:
         """End a batch: its calls are settled, or have left."""
-        if batch.state is BatchState.LINGERING:
+        if batch.state is LINGERING:
             self._lingering.pop(batch).cancel()
         if batch.entry is not None:
             batch.entry.close()
         if batch.has_slot:
             batch.has_slot = False
             self._limiter.release(batch.users)
-        self._batches.advance(batch, BatchState.DONE)
+        self._batches.advance(batch, DONE)
 
 
 class QueuedBatch:
@@ -318,7 +316,7 @@ class QueuedBatch:
             return
         expired = [call for call in batch.calls if call.deadline <= due]
         self.include(min([call.deadline for call in batch.calls if call.deadline > due], default=math.inf))
-        if batch.state is BatchState.SENDING:
+        if batch.state is SENDING:
             self._queue.abandon(expired)
         else:
             self._end(expired, reason)

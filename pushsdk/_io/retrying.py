@@ -4,8 +4,6 @@ The failure is the loop's attempt number one, so a successful request never pays
 ``AsyncRetrying``: a shared one silently returns wrong values if a hook suspends.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import random
@@ -16,7 +14,8 @@ import tenacity
 
 from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
-from pushsdk._io.sender import ApiRequest, RequestSender
+from pushsdk._io.sender import RequestSender
+from pushsdk._io.transport import ApiRequest
 
 
 async def retry(sender: RequestSender, request: ApiRequest) -> None:

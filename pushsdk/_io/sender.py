@@ -3,8 +3,6 @@
 Knows pushes and campaigns as bytes. Returns a verdict; never raises for an outcome.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math
@@ -13,17 +11,13 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
-from typing import Any, Protocol, TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from pushsdk._core.address import HeaderSecret
 from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled
-from pushsdk._core.operations import Operation
-from pushsdk._core.outcome import NO_HEADERS, Attempt, Evidence, Failure, Guarded, Outcome, Verdict, judge, verdict_of
-from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Verdict, judge, verdict_of
 from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
 from pushsdk._core.results import Counters
 from pushsdk._core.words import count
@@ -31,7 +25,7 @@ from pushsdk._io.credentials import Credentials, NoKeyError
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
-from pushsdk._io.transport import Transport
+from pushsdk._io.transport import ApiRequest, Transport
 
 T = TypeVar("T")
 
@@ -55,55 +49,6 @@ THROTTLES = frozenset({429, 503})
 UNCONNECTED = frozenset({Failure.REFUSED, Failure.CONNECT_TIMEOUT})
 
 
-class Claimant(Protocol):
-    """The claim of one request: tells other processes which users may have been sent to."""
-
-    async def claim(self) -> bytes | None:
-        """Claim the users, after the connection is acquired and before the first byte. Raises only CancelledError.
-
-        Returns the body to send, without the users whose claim was refused; None if nothing is to be sent.
-        """
-
-    def settle(self, verdict: Verdict) -> None:
-        """Record the verdict on the request so far. Called after each post, even if nothing was claimed.
-
-        A claim that is not complete by then is void.
-        """
-
-
-class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
-    """One request: its fixed body, and its attempts so far."""
-
-    operation: Operation
-    body: bytes
-    users: int
-    policy: RetryPolicy
-    timeout: Timeout
-    deadline: float
-    """On the loop's clock; infinite if there is none."""
-    collapsible: bool = False
-    attempts: tuple[Attempt, ...] = ()
-    """The attempts so far, beginning with those of the request that this one was split from."""
-    own: int = 0
-    """Number of this request's own attempts."""
-    evidence: Evidence = msgspec.field(default_factory=Evidence)
-    """Evidence of the last attempt."""
-    failure: Failure | None = None
-    """Reason of the client's own that ended the request, if any."""
-    replaced: int = 0
-    """Number of stale connections that were replaced."""
-    rekeyed: bool = False
-    """True once a rotated key was used."""
-    span: Any = None
-    """The attempt in flight, if there is an observer."""
-    claim: Claimant | None = None
-    """Claims the users of each attempt and records its verdict. None if nothing has to survive the process."""
-
-    def verdict(self) -> Verdict:
-        """Return the verdict on the attempts so far."""
-        return verdict_of(self.attempts, self.evidence, self.failure)
-
-
 class RequestSender:
     """Sends requests within slots, deadlines and retry budget. One per client, in one event loop."""
 
@@ -116,7 +61,7 @@ class RequestSender:
         limiter: ConcurrencyLimiter,
         backlog: Backlog,
         counters: Counters,
-        retry: Callable[[RequestSender, ApiRequest], Awaitable[None]],
+        retry: "Callable[[RequestSender, ApiRequest], Awaitable[None]]",
         pool_size: int,
         emit: Callable[[Event], None] | None,
         on_pause: Callable[[float], None],
@@ -234,24 +179,24 @@ class RequestSender:
         try:
             while (started := self._loop.time()) < request.deadline and not self.closed:
                 attempt, key = await self._post(request, started)
-                failure = request.evidence.failure
-                if failure is Failure.UNCLAIMED:
-                    request.failure = failure
-                    return False
-                if failure is Failure.STALE and self._may_replace(request):
-                    continue
+                if (failure := request.evidence.failure) is not None:
+                    if failure is Failure.UNCLAIMED:
+                        request.failure = failure
+                        return False
+                    if failure is Failure.STALE and self._may_replace(request):
+                        continue
                 self._note(request, attempt)
-                is_refused = attempt.status == 401 and attempt.outcome is Outcome.REJECTED
+                is_refused = attempt.status == 401 and attempt.outcome is REJECTED
                 if is_refused and await self._is_rotated(request, key):
                     continue
-                return attempt.outcome is Outcome.ACCEPTED
+                return attempt.outcome is ACCEPTED
             request.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
             return False
         finally:
             if request.span is not None:
                 request.span.end(None, request.evidence.failure)
                 request.span = None
-            if request.failure is Failure.UNCLAIMED and request.own == own:
+            if request.own == own and request.failure is Failure.UNCLAIMED:
                 # Nothing was sent: the fixed rates don't count the request.
                 self.limiter.rate_limiter.refund(request.users)
                 self.limiter.release(request.users)
@@ -279,15 +224,7 @@ class RequestSender:
                     with nullcontext() if request.span is None else request.span.application_context():
                         key = await self._credentials.ask()
                     evidence.touched = False
-                await self._transport.post(
-                    request.operation,
-                    request.body,
-                    key,
-                    evidence,
-                    connect=request.timeout.connect,
-                    span=request.span,
-                    claim=None if request.claim is None else request.claim.claim,
-                )
+                await self._transport.post(request, key)
         except NoKeyError as error:
             evidence.failure, evidence.reason = Failure.CREDENTIALS, str(error)
         except asyncio.CancelledError:
@@ -308,7 +245,7 @@ class RequestSender:
 
     def _judge(self, request: ApiRequest, started: float, key: str | None) -> Attempt:
         evidence = request.evidence
-        if evidence.headers is not NO_HEADERS:
+        if evidence.headers:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
         return judge(
             evidence,
@@ -326,7 +263,7 @@ class RequestSender:
         if request.span is not None:
             request.span.end(attempt, request.evidence.failure)
             request.span = None
-        if attempt.retryable and attempt.outcome is Outcome.REJECTED:
+        if attempt.retryable and attempt.outcome is REJECTED:
             if attempt.status in THROTTLES:
                 self.limiter.refused(attempt.started, pause=attempt.retry_after or 0.0)
             if attempt.retry_after is not None:

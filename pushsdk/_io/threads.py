@@ -1,7 +1,5 @@
 """Blocking work (host names, files) in threads. The end of the interpreter does not wait for ``DaemonThreads``."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import threading

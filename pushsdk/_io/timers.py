@@ -3,8 +3,6 @@
 A timer per call costs 3-4 us, an entry of the wheel 0.3. A deadline is kept to one tick and a few loop turns.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import math

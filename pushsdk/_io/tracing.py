@@ -4,8 +4,6 @@
 caller's span as its parent: events come too late for that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,14 +27,14 @@ class AttemptSpan(Protocol):
     def application_context(self) -> AbstractContextManager[None]:
         """Restore the caller's context for a block that runs the application's code, such as its key callable."""
 
-    def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
+    def end(self, attempt: "Attempt | None", failure: "Failure | None") -> None:
         """End the span. ``attempt`` is None if it was not judged; ``failure`` is the reason for no response."""
 
 
 class WorkSpan(Protocol):
     """Work that consists of attempts. Ended in the task that it began in."""
 
-    def end(self, users: Mapping[Outcome, int]) -> None:
+    def end(self, users: "Mapping[Outcome, int]") -> None:
         """End the span with the users by outcome (a campaign counts as one); empty if cut short."""
 
 
@@ -49,16 +47,16 @@ class Observer(Protocol):
     def caller(self, now: float) -> object:
         """Return the record of the caller of a ``send()``, for ``Call.caller``."""
 
-    def dequeued(self, calls: Sequence[Call], now: float) -> None:
+    def dequeued(self, calls: "Sequence[Call]", now: float) -> None:
         """Note that these calls have waited and have a slot now."""
 
-    def attempt(self, operation: Operation, users: int, resends: int, *, first: bool) -> AttemptSpan:
+    def attempt(self, operation: "Operation", users: int, resends: int, *, first: bool) -> AttemptSpan:
         """Return the span of an attempt that begins in this task, after ``resends`` others of its request.
 
         ``first``: none of its users was in an attempt before. After a split, all of them were.
         """
 
-    def batch(self, calls: Sequence[Call], users: int) -> WorkSpan:
+    def batch(self, calls: "Sequence[Call]", users: int) -> WorkSpan:
         """Return the span of a request for several callers, which begins in its own task."""
 
     def campaign(self) -> WorkSpan:

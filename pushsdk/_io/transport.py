@@ -5,16 +5,14 @@ never asked to write, nothing was sent; if its last byte was written, everything
 session and for an injected one. A contract test checks these properties of the installed aiohttp.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import cache, lru_cache
-from typing import Any, Protocol
+from functools import cache, cached_property, lru_cache
+from typing import Any, Protocol, cast
 from urllib.request import getproxies, proxy_bypass
 
 try:
@@ -33,33 +31,28 @@ from yarl import URL
 from pushsdk._core.address import EXPOSED, HeaderSecret
 from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._core.operations import PUSH, Operation
-from pushsdk._core.outcome import Evidence, Failure, Guarded, is_json
-from pushsdk._core.policy import Limits
+from pushsdk._core.outcome import Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
+from pushsdk._core.policy import Limits, RetryPolicy, Timeout
 from pushsdk._io.fast_post import (
     HEAD_LIMITS,
     Claim,
     FastPost,
-    RawResponse,
+    HttpConnection,
     RequestHead,
     StaleConnectionError,
     UnclaimedError,
-    check_stale,
     claimed,
-    confirm,
     is_own,
+    read_body,
 )
-from pushsdk._io.tracing import AttemptSpan
 from pushsdk._version import __version__
 
 Session = aiohttp.ClientSession
 
-ERROR_BODY_LIMIT = 4 * 1024
-ANSWER_BODY_LIMIT = 64 * 1024
 # aiohttp rounds timeouts above this threshold up to whole seconds. The client has deadlines of its own.
 _NEVER_ROUND = 1e9
 # File descriptors of which one client uses half, if the process may open more.
 DESCRIPTORS = 8192
-_UNWATCHED: nullcontext[None] = nullcontext()
 
 
 class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -74,24 +67,63 @@ class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=F
     keepalive: float = 4.0
 
 
+class Claimant(Protocol):
+    """The claim of one request: tells other processes which users may have been sent to."""
+
+    async def claim(self) -> bytes | None:
+        """Claim the users, after the connection is acquired and before the first byte. Raises only CancelledError.
+
+        Returns the body to send, without the users whose claim was refused; None if nothing is to be sent.
+        """
+
+    def settle(self, verdict: Verdict) -> None:
+        """Record the verdict on the request so far. Called after each post, even if nothing was claimed.
+
+        A claim that is not complete by then is void.
+        """
+
+
+class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
+    """One request: its fixed body, and its attempts so far."""
+
+    operation: Operation
+    body: bytes
+    users: int
+    policy: RetryPolicy
+    timeout: Timeout
+    deadline: float
+    """On the loop's clock; infinite if there is none."""
+    collapsible: bool = False
+    attempts: tuple[Attempt, ...] = ()
+    """The attempts so far, beginning with those of the request that this one was split from."""
+    own: int = 0
+    """Number of this request's own attempts."""
+    evidence: Evidence = msgspec.field(default_factory=Evidence)
+    """Evidence of the last attempt."""
+    failure: Failure | None = None
+    """Reason of the client's own that ended the request, if any."""
+    replaced: int = 0
+    """Number of stale connections that were replaced."""
+    rekeyed: bool = False
+    """True once a rotated key was used."""
+    span: Any = None
+    """The attempt in flight, if there is an observer."""
+    claim: Claimant | None = None
+    """Claims the users of each attempt and records its verdict. None if nothing has to survive the process."""
+
+    def verdict(self) -> Verdict:
+        """Return the verdict on the attempts so far."""
+        return verdict_of(self.attempts, self.evidence, self.failure)
+
+
 class Transport(Protocol):
     """The one effect on the network: send once, and collect evidence."""
 
-    async def post(
-        self,
-        operation: Operation,
-        body: bytes,
-        key: HeaderSecret,
-        evidence: Evidence,
-        *,
-        connect: float | None,
-        span: AttemptSpan | None = None,
-        claim: Claim | None = None,
-    ) -> None:
-        """Send ``body`` once and fill ``evidence``.
+    async def post(self, request: ApiRequest, key: HeaderSecret) -> None:
+        """Send the request once and fill its evidence.
 
-        Raises only CancelledError; the evidence so far is valid then. ``connect`` is the connect timeout in seconds.
-        ``span`` is this attempt as its observer sees it: its headers are sent, too. See ``Claim`` for ``claim``.
+        Raises only CancelledError; the evidence so far is valid then. The headers of the request's span are sent, too.
+        See ``Claim`` for its claim.
         """
 
     async def close(self) -> None:
@@ -113,7 +145,7 @@ class _EvidenceBody(payload.Payload):
         self._evidence = evidence
         self._claim = claim
         # The connection, and its parser of this request's answer. Set when the body is written.
-        self._protocol: Any = None
+        self._connection: HttpConnection | None = None
         self._parser: object = None
 
     @property
@@ -130,23 +162,24 @@ class _EvidenceBody(payload.Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         evidence = self._evidence
-        protocol = self._protocol = writer.protocol  # type: ignore[attr-defined]
+        protocol = writer.protocol  # type: ignore[attr-defined]
         # Claimed once: a middleware of an injected session may send again, within this attempt.
         claim, self._claim = self._claim, None
         if claim is not None:
             body = await claimed(claim)
             # The head has announced the length already. JSON may end in white space.
             self._value = body.ljust(len(self._value))
-        check_stale(protocol, evidence)
+        self._connection = connection = HttpConnection.of(protocol, evidence)
+        connection.check_stale(evidence)
         self._parser = protocol._parser
         evidence.started_writing = True
         await writer.write(self._value)
         evidence.written = True
 
     def confirm(self) -> None:
-        """See ``fast_post.confirm``. Does nothing for a mock, or if another request uses the connection by now."""
-        if self._parser is not None and self._protocol._parser is self._parser:
-            confirm(self._protocol, self._evidence)
+        """See ``HttpConnection.confirm``. Does nothing for a mock, or if another request uses the connection by now."""
+        if self._connection is not None and self._connection.handler._parser is self._parser:
+            self._connection.confirm(self._evidence)
 
 
 class AiohttpTransport:
@@ -177,10 +210,8 @@ class AiohttpTransport:
             auto_decompress=False,
             trust_env=False,
         )
-        self._fast_post = FastPost.over(self._session) if self._owned and proxy is None else None
-        # The head of a push with the fixed key. None is kept if the key comes from a callable.
+        self._fast_post = FastPost(self._session, settings.keepalive) if self._owned and proxy is None else None
         self._key = key
-        self._push_head: RequestHead | None = None
         self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **HEAD_LIMITS}
         if not self._owned:
             # A context: with True, aiohttp follows the session's connector, which may verify nothing, and reuses
@@ -196,64 +227,58 @@ class AiohttpTransport:
             elif login is not None:
                 self._options["proxy_headers"] = {"Proxy-Authorization": login}
 
-    async def post(
-        self,
-        operation: Operation,
-        body: bytes,
-        key: HeaderSecret,
-        evidence: Evidence,
-        *,
-        connect: float | None,
-        span: AttemptSpan | None = None,
-        claim: Claim | None = None,
-    ) -> None:
+    async def post(self, request: ApiRequest, key: HeaderSecret) -> None:
         """See ``Transport.post``."""
+        operation, body, evidence, span = request.operation, request.body, request.evidence, request.span
+        claim = None if request.claim is None else request.claim.claim
         if self._session.closed:
             evidence.touched, evidence.failure = True, Failure.SESSION
             return
         if self._exposed and _is_proxied(self._session, self._base_url):
             evidence.touched, evidence.failure, evidence.reason = True, Failure.PROXY, EXPOSED
             return
-        response: RawResponse | aiohttp.ClientResponse | None = None
-        url, timeout, fast_post = self._url(operation), _timeout(connect), self._fast_post
+        response: aiohttp.ClientResponse | None = None
+        timeout, fast_post = _timeout(request.timeout.connect), self._fast_post
         headers = None if span is None else span.headers
         try:
-            if fast_post is not None and fast_post.takes(body):
+            if operation is PUSH and fast_post is not None and fast_post.takes(body):
                 evidence.touched = True
-                response = await fast_post.post(
-                    self._head(operation, url, key, headers), body, evidence, timeout, claim
+                await fast_post.post(self._head(key, headers), body, evidence, timeout, claim)
+                return
+            if fast_post is not None:
+                fast_post.lend()
+            if claim is not None and not is_own(getattr(self._session._request, "__func__", None)):
+                # A mock or a recorder may never ask the body to write. Nothing is sent before the claim.
+                evidence.touched = True
+                body, claim = await claimed(claim), None
+                evidence.touched = False
+            # Called by session.post(), which adds a context manager.
+            data = _EvidenceBody(body, evidence, claim)
+            with nullcontext() if span is None else span.current():
+                response = await self._session._request(
+                    operation.method,
+                    self._url(operation),
+                    data=data,
+                    headers=self._merged(key, headers),
+                    timeout=timeout,
+                    **self._options,
                 )
-            else:
-                if claim is not None and not is_own(getattr(self._session._request, "__func__", None)):
-                    # A mock or a recorder may never ask the body to write. Nothing is sent before the claim.
-                    evidence.touched = True
-                    body, claim = await claimed(claim), None
-                    evidence.touched = False
-                # Called by session.post(), which adds a context manager.
-                data = _EvidenceBody(body, evidence, claim)
-                with _UNWATCHED if span is None else span.current():
-                    response = await self._session._request(
-                        operation.method,
-                        url,
-                        data=data,
-                        headers=self._merged(key, headers),
-                        timeout=timeout,
-                        **self._options,
-                    )
-                if 200 <= response.status < 300:
-                    data.confirm()
+            if 200 <= response.status < 300:
+                data.confirm()
             evidence.status = response.status
             if evidence.status != 204 or operation.returns_body:
-                await _take_in(response, evidence, wanted=operation.returns_body)
+                await read_body(response, response.content, evidence, wanted=operation.returns_body)
         except Exception as error:  # noqa: BLE001 - the one place where exceptions become evidence
             # After a status, the exception came from reading the body: the status counts.
             if evidence.status is None:
-                self._record(error, evidence, connect)
+                self._record(error, evidence, request.timeout.connect)
             # A protocol keeps its exception, whose frames hold the head and the body.
-            error.__traceback__ = None
+            link: BaseException | None = error
+            while link is not None:
+                link.__traceback__, link = None, link.__context__
         finally:
             if response is not None:
-                if not evidence.written and isinstance(response, aiohttp.ClientResponse):
+                if not evidence.written:
                     # A response to an unsent request: don't reuse the connection.
                     response.close()
                 else:
@@ -280,17 +305,18 @@ class AiohttpTransport:
         """Close the own session; an injected one stays open."""
         if self._owned:
             await self._session.close()
+        if self._fast_post is not None:
+            self._fast_post.close()
 
-    def _head(
-        self, operation: Operation, url: URL, key: HeaderSecret, headers: Mapping[str, str] | None
-    ) -> RequestHead:
-        is_fixed = operation is PUSH and headers is None and key is self._key
-        if is_fixed and self._push_head is not None:
+    def _head(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> RequestHead:
+        if headers is None and key is self._key:
             return self._push_head
-        head = RequestHead(operation.method, url, self._merged(key, headers))
-        if is_fixed:
-            self._push_head = head
-        return head
+        return RequestHead(PUSH.method, self._url(PUSH), self._merged(key, headers))
+
+    @cached_property
+    def _push_head(self) -> RequestHead:
+        """The head of a push with the fixed key."""
+        return RequestHead(PUSH.method, self._url(PUSH), self._merged(cast(HeaderSecret, self._key), None))
 
     def _merged(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str]:
         merged = CIMultiDict({**self._headers, "Api-Key": key})
@@ -325,28 +351,6 @@ def _split_login(proxy: str) -> tuple[URL, HeaderSecret | None]:
 @lru_cache(64)
 def _timeout(connect: float | None) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=connect, ceil_threshold=_NEVER_ROUND)
-
-
-async def _take_in(response: RawResponse | aiohttp.ClientResponse, evidence: Evidence, *, wanted: bool) -> None:
-    """Record headers and the start of the body, without decompression. An incomplete body is recorded, too.
-
-    ``wanted``: the caller needs the body of a 2xx. Else its first byte that is not white space is enough.
-    """
-    evidence.headers = response.headers
-    is_success = 200 <= response.status < 300
-    if is_success and not wanted and is_json(response.headers):
-        return
-    limit = ANSWER_BODY_LIMIT if is_success and wanted else ERROR_BODY_LIMIT
-    body = bytearray()
-    try:
-        async for chunk in response.content.iter_chunked(limit):
-            body += chunk
-            if len(body) >= limit or (is_success and not wanted and body.strip()):
-                break
-        evidence.body = b""
-    finally:
-        if body:
-            evidence.body = bytes(body[:limit])
 
 
 # In this order: later rows are base classes of earlier ones.

@@ -1,7 +1,5 @@
 """The client's ``broadcast``, ``send_each`` and ``resume``: open or plan the run, send it, report."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import shutil

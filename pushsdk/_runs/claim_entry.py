@@ -5,8 +5,6 @@ keeps every token that the store may hold, and its next write replaces any of th
 is up to date, and refuses an older write that arrives late.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterator, Sequence
 
@@ -43,7 +41,7 @@ _UNKNOWN = UserStatus(UserState.UNKNOWN)
 class ClaimRequest(msgspec.Struct, eq=False, gc=False):
     """A request to claim some users of an entry."""
 
-    entry: ClaimEntry
+    entry: "ClaimEntry"
     ranges: Ranges
     resends: bool = False
     """True to claim users again whom this process sent to with an UNKNOWN outcome."""

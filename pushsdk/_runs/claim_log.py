@@ -5,8 +5,6 @@ calls costs one round trip. ``ClaimEntry`` decides; ``ClaimLog`` awaits. A faile
 answers, for as long as the client is open.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -152,7 +150,9 @@ class ClaimLog:
                 if self._is_over(error):
                     self._give_up([entry for entry in self._queue if entry.failures >= TRIES], "the client was closed")
                 else:
-                    await self._rest(pause)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(pause):
+                            await self._wake.wait()
                     pause = min(2 * pause, MAX_PAUSE)
 
     def _next(self) -> list[ClaimEntry]:
@@ -222,11 +222,6 @@ class ClaimLog:
                 "the claim store failed (%s): until it answers, other processes can't read the outcomes of new calls",
                 type(error).__name__,
             )
-
-    async def _rest(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
 
     def _is_over(self, error: Exception) -> bool:
         """Return True if the client is closed, or is closing while the store fails without a timeout.

@@ -1,7 +1,5 @@
 """Calls with idempotency keys: claiming the users of each request, leaving out users of other claims, settling."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Awaitable
@@ -59,7 +57,7 @@ class KeyedSends:
             engine.campaigns.discard(keyed)
             engine.pending.ended(keyed)
 
-    async def _send(self, call: Call, content: Content, keyed: KeyedCall) -> Receipt:
+    async def _send(self, call: Call, content: Content, keyed: "KeyedCall") -> Receipt:
         is_unclaimed, queue = False, self._engine.queue
         try:
             return await queue.submit(call, content) or queue.pending.conclude(call)
@@ -90,7 +88,7 @@ class KeyedSends:
                 self._engine.pending.report_abandoned(call)
             raise
 
-    async def _recorded(self, call: Call, keyed: KeyedCall, error: NotSentError) -> Receipt:
+    async def _recorded(self, call: Call, keyed: "KeyedCall", error: NotSentError) -> Receipt:
         """Return the recorded result of a call that ended before its claim: the service may be down."""
         await self._log.refresh(keyed.entry)
         states = keyed.entry.states()
@@ -105,8 +103,6 @@ class KeyedSends:
 class KeyedCall:
     """A call with an idempotency key, and its entry in the claim store."""
 
-    __slots__ = ("_positions", "entry", "error", "has_asked", "log", "users")
-
     def __init__(self, log: ClaimLog, entry: ClaimEntry, users: tuple[str, ...]) -> None:
         self.log = log
         self.entry = entry
@@ -118,7 +114,7 @@ class KeyedCall:
         self.has_asked = False
         self.error: PushError | None = None
 
-    def for_request(self, content: Content, part: BatchPart, pending: PendingCalls) -> KeyedClaim:
+    def for_request(self, content: Content, part: BatchPart, pending: PendingCalls) -> "KeyedClaim":
         """Return the claim of a request with this call and perhaps others of the same log."""
         return KeyedClaim(self.log, content, part, pending)
 
@@ -137,7 +133,7 @@ class KeyedCall:
 
 
 class KeyedClaim:
-    """The claims of one request, one per call. See ``_io.sender.Claimant``."""
+    """The claims of one request, one per call. See ``_io.transport.Claimant``."""
 
     def __init__(self, log: ClaimLog, content: Content, part: BatchPart, pending: PendingCalls) -> None:
         self._log = log

@@ -6,8 +6,6 @@ up to 5 ms of latency, the interpreter's switch interval. A commit that syncs, o
 program, is made in a thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import math
@@ -64,7 +62,7 @@ class RunFileLog:
         """Commit a claim. If that fails, nothing may be sent."""
         users = request.positions
         await self._add((users.start, users.stop, _RESENT if resent else _CLAIMED)).ended.wait()
-        return (request.users, request.ids) if self.failed is None else (0, b"")
+        return (users.stop - users.start, request.ids) if self.failed is None else (0, b"")
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
         """Write the status of users with the next commit, after a claim that is still pending."""

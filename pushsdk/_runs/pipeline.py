@@ -1,7 +1,5 @@
 """The options of one run, and its sending: feeds chunks to a ``ChunkSender``, reports progress, ends the run."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging
@@ -31,13 +29,12 @@ from pushsdk._runs.sender import ChunkSender
 
 logger = logging.getLogger("pushsdk")
 OnUnknown = Literal["skip", "resend"]
-RunPath = str | os.PathLike[str]
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The options of one run. Unchecked until ``check`` is called."""
 
-    run: RunPath | None
+    run: str | os.PathLike[str] | None
     stop: asyncio.Event | None
     policy: RetryPolicy
     timeout: Timeout
@@ -102,6 +99,8 @@ class Pipeline:
         self._sender.message.accepted = journal.states.count(UserState.ACCEPTED) > 0
         # Users with an unknown outcome come last. Listed now: those who become UNKNOWN during this run are not resent.
         resends = list(journal.ranges(IN_DOUBT)) if settings.on_unknown == "resend" else []
+        # Time when the run ended, if nothing is left to send.
+        self._ended = None if resends or journal.states.count(UserState.PENDING) else journal.notes.ended
         pending = ((positions, False) for positions in journal.ranges(PENDING))
         self._work: Iterator[tuple[UserRange, bool]] = itertools.chain(pending, [(users, True) for users in resends])
         # Requests given up, users still PENDING: users never tried alone are not rejected while others may be accepted.
@@ -180,15 +179,17 @@ class Pipeline:
             self._read_error = error
             self.stop("failure", "its plan can't be read")
             return None
-        if positions.users > self._left:
-            positions = UserRange(positions.chunk, positions.start, positions.start + int(self._left))
+        users = positions.users
+        if users > self._left:
+            users = int(self._left)
+            positions = UserRange(positions.chunk, positions.start, positions.start + users)
             self._is_limited = True
-        self._left -= positions.users
+        self._left -= users
         first = self._journal.first_user(positions.chunk)
         return ChunkRequest.of(positions, chunk, self._journal.header, first), in_doubt
 
     def _add_workers(self, workers: asyncio.TaskGroup) -> None:
-        while self._workers < min(self._engine.limiter.limit, self._journal.chunks):
+        while self._workers < self._engine.limiter.limit and self._workers < self._journal.chunks:
             self._workers += 1
             workers.create_task(self._worker(workers))
 
@@ -228,7 +229,7 @@ class Pipeline:
         self._note()
 
     def _note(self, *, ended: float | None = None) -> None:
-        notes = Notes(self._sender.answers.copy(), ended)
+        notes = Notes(self._sender.answers.copy(), self._ended or ended)
         if notes != self._journal.notes:
             self._log.note(notes)
 

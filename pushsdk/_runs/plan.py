@@ -1,7 +1,5 @@
 """The plan of a run, cut into chunks, and the events in its journal. Values only: others store and send them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
@@ -104,7 +102,7 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     custom_fields: bytes | None
 
     @classmethod
-    def of(cls, positions: UserRange, chunk: Chunk, header: Header, first: int) -> ChunkRequest:
+    def of(cls, positions: UserRange, chunk: Chunk, header: Header, first: int) -> "ChunkRequest":
         """Return the request for some users of a chunk. ``first`` is the position of the chunk's first user."""
         start, stop = positions.start - first, positions.stop - first
         ids = chunk.ids if positions.users == chunk.users else _encode(chunk.user_ids()[start:stop])
@@ -132,11 +130,11 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     def body(self) -> bytes:
         return wire.push_body(b"[" + self.ids + b"]", self.message, self.custom_fields)
 
-    def bisect(self, history: tuple[Attempt, ...] = ()) -> list[ChunkRequest]:
+    def bisect(self, history: tuple[Attempt, ...] = ()) -> "list[ChunkRequest]":
         """Return two requests with about half the users each."""
         return self.split(history, [(self.users + 1) // 2])
 
-    def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[ChunkRequest]:
+    def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> "list[ChunkRequest]":
         """Return the requests between these indexes. ``history`` is not kept: the journal has it."""
         positions, ids = self.positions, Chunk(self.users, self.ids).user_ids()
         return [
@@ -149,7 +147,7 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
             for start, stop in pairwise((0, *at, self.users))
         ]
 
-    def within(self, sizes: LearnedSizes) -> Iterator[ChunkRequest]:
+    def within(self, sizes: LearnedSizes) -> "Iterator[ChunkRequest]":
         """Yield the request, halved until each part is as small as the service is known to accept."""
         if sizes.fits(self.users, self.frame, len(self.ids)):
             yield self

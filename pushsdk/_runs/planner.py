@@ -1,7 +1,5 @@
 """The planning of a run: ids or requests are checked, made distinct, encoded and stored, then the plan is sealed."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import time
@@ -161,7 +159,7 @@ class Planner:
         try:
             users, message, fields = _fields_of(request)
             distinct, ids, duplicates = check_users(users, self._header.max_users)
-            encoded = wire.encode_message(message)
+            encoded = wire.encode_message(message, warn=not self._header.source)  # ``personalize`` has warned
             custom = None if fields is None else wire.encode_custom_fields(fields)
         except ValidationError as error:
             raise ValidationError(f"request number {self._taken + 1}: {error}") from None

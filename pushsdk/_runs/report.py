@@ -10,7 +10,7 @@ from typing import TextIO
 import msgspec
 
 from pushsdk._audience.source import printable
-from pushsdk._core.errors import BroadcastError
+from pushsdk._core.errors import PushError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
 from pushsdk._runs.plan import StopCause, StopReason
@@ -121,6 +121,16 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         )
         error.report = self
         raise error
+
+
+class BroadcastError(PushError):
+    """Some users of a broadcast were not accepted. Raised by ``BroadcastReport.raise_for_failures``.
+
+    ``outcome`` is the worst outcome: UNKNOWN, then NOT_SENT, then REJECTED.
+    """
+
+    report: BroadcastReport | None = None
+    """The report of the run; None if a job of Spark failed."""
 
 
 def report_of(

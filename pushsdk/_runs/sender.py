@@ -4,8 +4,6 @@
 a run file (``log``) or a claim store (``pushsdk.arrow``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math
@@ -16,17 +14,18 @@ from typing import Protocol
 
 import msgspec
 
-from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, Step, decide, stop_reason
+from pushsdk._core import decisions
+from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, decide, stop_reason
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Failure, Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
 from pushsdk._core.stop_policy import StopMonitor, StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
-from pushsdk._io.sender import ApiRequest
 from pushsdk._io.timers import DeadlineScope
+from pushsdk._io.transport import ApiRequest
 from pushsdk._runs.plan import ChunkRequest, StopCause, StopReason, UserRange
 from pushsdk._runs.progress import TICK
 
@@ -52,22 +51,24 @@ class RunLog(Protocol):
 
 
 class ChunkClaim:
-    """The claim of one attempt of a ``ChunkSender``. See ``_io.sender.Claimant``."""
+    """The claim of one attempt of a ``ChunkSender``. See ``_io.transport.Claimant``."""
 
-    def __init__(self, sender: ChunkSender, request: ChunkRequest, body: bytes, *, in_doubt: bool) -> None:
+    def __init__(
+        self, sender: "ChunkSender", request: ChunkRequest, body: bytes, users: int, *, in_doubt: bool
+    ) -> None:
         self._sender = sender
         self._request = request
         self._body = body
         self._in_doubt = in_doubt
         #: Users of the attempt; after the claim, claimed users.
-        self.users = request.users
+        self.users = users
 
     async def claim(self) -> bytes | None:
         request = self._request
         self.users, ids = await self._sender._log.claim(request, resent=self._in_doubt)
         if not self.users or self._sender.stop_reason is not None:
             return None
-        return self._body if self.users == request.users else msgspec.structs.replace(request, ids=ids).body()
+        return self._body if ids is request.ids else msgspec.structs.replace(request, ids=ids).body()
 
     def settle(self, verdict: Verdict) -> None:
         self._sender._log.settle(self._request.positions, self.status_after(verdict))
@@ -178,7 +179,7 @@ class ChunkSender:
         if len(parts) > 1:
             return await self._split(self._splitter(whole, parts))
         verdict = await self._send(whole, in_doubt=in_doubt)
-        if verdict is not None and verdict.outcome is Outcome.REJECTED:
+        if verdict is not None and verdict.outcome is REJECTED:
             splitter = self._splitter(whole, [])
             if not self._report(splitter, whole, verdict):
                 return await self._split(splitter)
@@ -235,12 +236,12 @@ class ChunkSender:
     def _report(self, splitter: Splitter[ChunkRequest], part: ChunkRequest, verdict: Verdict) -> bool:
         """Report the verdict on a part to the splitter. Return False if the part is to be split."""
         is_settled = splitter.report(part, verdict)
-        if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
+        if verdict.outcome is REJECTED and verdict.status in self._split_on:
             step, status = decide(verdict, split_on=frozenset() if is_settled else self._split_on)
-            if step is Step.SETTLE:
+            if step is decisions.SETTLE:
                 self._log.settle(part.positions, status)
             self._count(part.users, status)
-            if step is Step.LEAVE:
+            if step is decisions.LEAVE:
                 self._leave(verdict)
         if not is_settled:
             self._engine.counters.splits += 1
@@ -255,14 +256,14 @@ class ChunkSender:
         A request to split (REJECTED, with a status in ``split_on``) is settled as PENDING; the caller splits it.
         """
         resends = tries = 0
-        status = _PENDING
-        while await self._take_slot(request.users):
+        status, users = _PENDING, request.users
+        while await self._take_slot(users):
             body = request.body()
-            claim = ChunkClaim(self, request, body, in_doubt=in_doubt)
+            claim = ChunkClaim(self, request, body, users, in_doubt=in_doubt)
             job = ApiRequest(
                 PUSH,
                 body,
-                users=request.users,
+                users=users,
                 policy=self._policy,
                 timeout=self._timeout,
                 deadline=self._log.deadline(),
@@ -275,43 +276,43 @@ class ChunkSender:
                 raise
             if verdict.failure is Failure.UNCLAIMED:
                 break
-            if verdict.outcome is not Outcome.ACCEPTED:
+            if verdict.outcome is not ACCEPTED:
                 self._count_answer(verdict)
             step, status = decide(
                 verdict, in_doubt=in_doubt, resends=resends if self._resends else None, split_on=self._split_on
             )
-            if step is Step.SPLIT:
+            if step is decisions.SPLIT:
                 return verdict
-            self._count(claim.users, status, final=step is Step.SETTLE)
-            if step is Step.SETTLE:
+            self._count(claim.users, status, final=step is decisions.SETTLE)
+            if step is decisions.SETTLE:
                 # Rejected, but an earlier attempt was UNKNOWN: the caller must not split the request.
-                is_unknown = status.state is UserState.UNKNOWN
+                is_unknown = status.state is _UNKNOWN.state
                 return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN) if is_unknown else verdict
-            if step is Step.LEAVE:
+            if step is decisions.LEAVE:
                 self._leave(verdict)
                 return verdict
-            if step is Step.STOP:
+            if step is decisions.STOP:
                 self._stop_for(verdict)
-            elif step is Step.RESEND:
+            elif step is decisions.RESEND:
                 resends, in_doubt = resends + 1, True
             tries += 1
             if not await self._wait(self._backoff(tries, verdict)):
                 break
-        if status.state is UserState.UNKNOWN:
-            self._engine.counters.users[Outcome.UNKNOWN] += request.users
+        if status.state is _UNKNOWN.state:
+            self._engine.counters.users[Outcome.UNKNOWN] += users
         return None
 
     def _count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
         """Count the status of a request's users. ``final`` is True if the status settles the users."""
         now = self._now()
-        if final and status.state is not UserState.PENDING:
-            outcome = OUTCOMES[status.state]
+        outcome = OUTCOMES[status.state]
+        if final and status.state is not _PENDING.state:
             self._engine.counters.users[outcome] += users
-            self._monitor.settled(outcome, users, status.status, now)
+            self._monitor.settled(outcome, users, status.status, now, status.reason)
         else:
-            self._monitor.released(status.status, now)
+            self._monitor.released(status.status, now, status.reason)
         self.trouble = status.reason
-        if status.state is UserState.ACCEPTED:
+        if outcome is ACCEPTED:
             self.message.accepted = True
         else:
             self._check_stop_policy(now)
@@ -324,8 +325,6 @@ class ChunkSender:
                 if len(self.answers) >= MOST_ANSWERS and answer not in self.answers:
                     answer = f"{attempt.status}: another text"
                 self.answers[answer] = self.answers.get(answer, 0) + 1
-
-    # -- waiting --------------------------------------------------------------------------------------------------
 
     def _backoff(self, tries: int, verdict: Verdict) -> float:
         if self.stop_reason is not None:
@@ -369,8 +368,6 @@ class ChunkSender:
                 yield scope
         finally:
             self._waiting.discard(scope)
-
-    # -- the stop policy ------------------------------------------------------------------------------------------
 
     def _now(self) -> float:
         """Return the seconds of sending: the loop's clock without times of no delivery and of a stopped process.

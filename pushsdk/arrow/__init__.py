@@ -1,7 +1,5 @@
 """Pushes from Apache Arrow's record batches, for any engine that has them: ``push_batches``."""
 
-from __future__ import annotations
-
 try:
     import pyarrow  # noqa: F401 - only checked
 except ModuleNotFoundError:

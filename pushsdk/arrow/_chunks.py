@@ -1,7 +1,5 @@
 """The columns of plans and outcomes, and chunks made from the rows of a plan: checked, encoded, with their claims."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -129,7 +127,7 @@ class ChunkEncoder:
         payloads: list[Payload] = []
         for user, row in zip(map(wire.encode_user_id, users), rows, strict=True):
             if self.personal == "placeholders":
-                payloads.append((user, wire.encode_message(fill(message, row)), self._custom_fields))
+                payloads.append((user, wire.encode_message(fill(message, row), warn=False), self._custom_fields))
             else:
                 payloads.append((user, self._message, wire.encode_custom_fields({**custom_fields, **row})))
         return tuple(payloads)

@@ -1,7 +1,5 @@
 """Sending of chunks as they arrive: opens their claims, sends them while there is room, and returns outcomes."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import AsyncIterable, Callable

@@ -1,7 +1,5 @@
 """``push_batches``: a client in its own thread; the caller's thread reads batches and yields outcomes."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, Unpack
@@ -11,7 +9,7 @@ import pyarrow as pa
 from pushsdk._core.address import redacted
 from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import must_be
-from pushsdk._core.models import MobilePush
+from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
 from pushsdk._core.results import DrainReport
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
@@ -32,7 +30,7 @@ DRAIN = 30.0
 
 def push_batches(
     batches: Iterable[pa.RecordBatch],
-    message: MobilePush | Mapping[str, Any],
+    message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
     *,
     run: str,
     claims: Callable[[], ClaimStore],

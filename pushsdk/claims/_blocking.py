@@ -3,8 +3,6 @@
 A network mount whose server is away blocks a thread until the mount is back.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import weakref

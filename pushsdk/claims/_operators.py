@@ -1,7 +1,5 @@
 """Operator functions: find the sends with claimed users, and release these users for the next delivery."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Sequence

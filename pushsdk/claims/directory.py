@@ -3,8 +3,6 @@
 Needs one atomic operation, available on every file system and over NFS: a hard link is created only if its name is new.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import glob

@@ -1,7 +1,5 @@
 """Claims in the memory of this process: for tests, and for a single process that never restarts."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import OrderedDict

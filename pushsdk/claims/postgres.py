@@ -1,7 +1,5 @@
 """Claims in a PostgreSQL table: for the processes of many machines, as durable as the database."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

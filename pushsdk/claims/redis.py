@@ -1,8 +1,7 @@
 """Claims in Redis or a compatible server: for the processes of many machines."""
 
-from __future__ import annotations
-
 import inspect
+import pkgutil
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -15,22 +14,7 @@ from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-# A value in Redis is the token (32 digits), then the record.
-# ARGV: the ttl in milliseconds, then the new value and the expected tokens of each key.
-_PUT = """
-local answers = {}
-for i, key in ipairs(KEYS) do
-    local value, expected = ARGV[2 * i], ARGV[2 * i + 1]
-    local stored = redis.call('GET', key)
-    local token = stored and string.sub(stored, 1, 32)
-    if not stored or token == string.sub(value, 1, 32) or #token == 32 and string.find(expected, token, 1, true) then
-        redis.call('SET', key, value, 'PX', ARGV[1])
-        stored = false
-    end
-    answers[i] = stored
-end
-return answers
-"""
+_PUT = pkgutil.get_data(__name__, "put.lua") or b""  # also from a zip, as Spark ships packages
 
 
 class RedisClaims(ClaimStore):
@@ -45,7 +29,7 @@ class RedisClaims(ClaimStore):
     """
 
     def __init__(
-        self, server: str | Redis, *, prefix: str = "pushsdk:claim:", claim_ttl: float = WEEK, timeout: float = 5.0
+        self, server: "str | Redis", *, prefix: str = "pushsdk:claim:", claim_ttl: float = WEEK, timeout: float = 5.0
     ) -> None:
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``. Connects on first use."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
@@ -91,7 +75,7 @@ class RedisClaims(ClaimStore):
             await self._redis.aclose()
 
 
-def _client(url: str, timeout: float) -> Redis:
+def _client(url: str, timeout: float) -> "Redis":
     try:
         from redis.asyncio import Redis
     except ImportError:

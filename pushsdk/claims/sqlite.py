@@ -1,7 +1,5 @@
 """Claims in an SQLite file: for the processes of one machine."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time

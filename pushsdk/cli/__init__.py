@@ -1,7 +1,5 @@
 """The entry point of the command line. Imports a command only to run it, and names a missing extra."""
 
-from __future__ import annotations
-
 import errno
 import io
 import itertools

@@ -1,7 +1,5 @@
 """The commands and their help. Each command is registered by import path, so its module loads only when it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Exit codes and errors of commands. Every command loads this module, so it imports nothing large."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 # Advice for a program in the package's errors, and the same advice for a command line.
@@ -10,6 +8,12 @@ _SHELL_ADVICE = (
     ("set allow_insecure", "give --allow-insecure"),
     (" (Batching.max_users): send them in parts, or as a broadcast", ": send them by pushsdk broadcast"),
     ("; see .outcomes", ""),
+    ("pass ssl=ssl.create_default_context(cafile=...)", "set SSL_CERT_FILE to a file with its certificate"),
+    ("rate=Rate(users_per_second=100)", "--rate 100"),
+    ("a new run in a new file", "another file for --run"),
+    (" parameter --run requires an argument", ": --run FILE is required, for example --run spring.run"),
+    ("Timeout.total=", "--timeout "),
+    ("Timeout.attempt=", "--attempt-timeout "),
 )
 
 

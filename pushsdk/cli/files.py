@@ -4,8 +4,6 @@ JSON is checked for the types of the interface document only, so fields of a new
 field of the document is refused, as is a message without a platform: a service that ignores them reports success.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 import warnings
@@ -19,12 +17,14 @@ import msgspec
 from cyclopts import Parameter
 
 from pushsdk._audience.audience import Audience
+from pushsdk._core import wire
+from pushsdk._core.errors import MessageWarning, ValidationError
 from pushsdk._core.lint import lint
 from pushsdk._core.models import CampaignRequest, MessageType, MobilePush, Model, PushRequest
 from pushsdk._core.operations import Operation
 from pushsdk.cli.exit import usage_error
 from pushsdk.cli.options import Flag
-from pushsdk.cli.terminal import escaped, say, warn
+from pushsdk.cli.terminal import escaped, print_json, say, warn
 
 _MAX_BYTES = 16 * 1024 * 1024
 _REFUSED = frozenset({"near-name", "no-platform"})
@@ -33,7 +33,7 @@ KIND_NAMES: Mapping[type[Model], str] = {
     CampaignRequest: "campaign",
     PushRequest: "push request",
 }
-DryRun = Annotated[Flag, Parameter(help="Print the request as a curl command, and send nothing.")]
+DryRun = Annotated[Flag, Parameter(help="Print the request as a curl command, or with --json as JSON; send nothing.")]
 
 
 @Parameter(name="*")
@@ -81,11 +81,9 @@ def read_resource(text: str, option: str = "FILE") -> tuple[str, dict[str, Any],
     if resource.keys() & {"message", "segment", "schedule", "userIds"}:
         kind = PushRequest if "userIds" in resource else CampaignRequest
     try:
-        msgspec.convert(resource, kind)
-    except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `")
-        root = "$.message" if kind is MobilePush else "$"
-        raise usage_error(f"{name}: {root}{path.rstrip('`')[1:]}: {problem}") from None
+        wire.typed(resource, kind, ("message",) if kind is MobilePush else ())
+    except ValidationError as error:
+        raise usage_error(f"{name}: {error}") from None
     return name, resource, kind
 
 
@@ -95,14 +93,24 @@ def read_object(option: str, text: str) -> dict[str, Any]:
     content = _read_bytes(text[1:], name) if text.startswith("@") else text.encode("utf-8", "surrogateescape")
     try:
         value = msgspec.json.decode(content)
-    # Neither is a MsgspecError, and the text of a UnicodeDecodeError may quote the file.
-    except (RecursionError, UnicodeDecodeError):
-        raise usage_error(f"{name}: not JSON: nested too deeply, or not UTF-8") from None
-    except msgspec.DecodeError as error:
-        raise usage_error(f"{name}: not JSON: {error}") from None
+    except (RecursionError, ValueError) as error:
+        raise usage_error(f"{name}: {not_json(error, content)}") from None
     if not isinstance(value, dict):
-        raise usage_error(f"{name}: must be a JSON object")
+        raise usage_error(f"{name}: must be a JSON object, {{...}}; got {type(value).__name__}")
     return value
+
+
+def not_json(error: Exception, content: bytes) -> str:
+    """Return the rule that this text breaks, with the line and column of the first error."""
+    if isinstance(error, (RecursionError, UnicodeDecodeError)):  # whose text may quote the file
+        return "must be JSON: it is nested too deeply, or not UTF-8"
+    if not content.strip():
+        return "must be JSON: it is empty"
+    text = str(error).replace("Input data was truncated", "its end is missing").removeprefix("JSON is malformed: ")
+    reason, _, position = text.partition(" (byte ")
+    before = content[: int(position.rstrip(")"))] if position else content
+    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+    return f"must be JSON: {reason}, line {line}, column {column}"
 
 
 def _file_name(text: str) -> str:
@@ -128,7 +136,7 @@ def print_advice(resource: Mapping[str, Any], *, force: bool) -> None:
     problems = lint(resource)
     for problem in problems:
         warn(f"advice: {problem.path}: {problem.message} ({problem.code})")
-    warnings.filterwarnings("ignore", ".*did you mean")  # said above
+    warnings.simplefilter("ignore", MessageWarning)  # printed above
     if not force and any(problem.code in _REFUSED for problem in problems):
         raise usage_error("nothing was sent: fix the message, or pass --force")
 
@@ -154,8 +162,13 @@ def open_users(source: str, primary_key: str) -> Audience:
     return Audience.lines(sys.stdin.buffer) if name == "-" else Audience.read(name, primary_key=primary_key)
 
 
-def print_curl(base_url: str, operation: Operation, body: bytes) -> None:
-    """Print the curl command for a request; the Api-Key is the variable's."""
-    say(f"curl -X {operation.method} {shlex.quote(f'{base_url}/{operation.path}')} \\")
+def print_request(base_url: str, operation: Operation, body: bytes, *, json: bool) -> None:
+    """Print a request as JSON without the Api-Key, or as a curl command with the variable's."""
+    url = f"{base_url}/{operation.path}"
+    if json:
+        request = {"method": operation.method, "url": url, "headers": {"Content-Type": "application/json"}}
+        print_json({**request, "body": msgspec.Raw(body)})
+        return
+    say(f"curl -X {operation.method} {shlex.quote(url)} \\")
     say("  -H \"Api-Key: $PUSHSDK_API_KEY\" -H 'Content-Type: application/json' \\")
     say(f"  --data-raw {shlex.quote(escaped(body.decode()))}")

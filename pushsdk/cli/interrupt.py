@@ -1,7 +1,5 @@
 """Signal handlers in an event loop, and two-step Ctrl-C for runs: the first signal stops, the second cancels."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Options that several commands share, and the question before a command sends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path

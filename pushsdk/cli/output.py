@@ -1,7 +1,5 @@
 """Output drawn by rich: the progress of a run on stderr, and figures in columns on stdout."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time

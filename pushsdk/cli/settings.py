@@ -4,16 +4,13 @@ A settings file is read if it is named, or from the user's configuration folder;
 where another user may have left a file that sends the Api-Key elsewhere. Errors name the source, never the value.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +20,7 @@ from msgspec import Meta, Struct
 from pushsdk._core.address import HeaderSecret, check_base_url, check_key, check_proxy, redacted
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.words import near_word
 from pushsdk._io.files import objection
 from pushsdk.cli.exit import usage_error
 from pushsdk.options import ClientOptions
@@ -47,6 +45,7 @@ DEFAULTS = {"timeout": 30.0, "attempt_timeout": 10.0, "retry": "safe"}
 """The values of settings that are not set. Without a default, a setting is off."""
 KEYS = ("api_key", "api_key_file", "api_key_command")
 """The settings that give the Api-Key. Options, variables and file may each have one of them."""
+_VARIABLES = (*SETTINGS, *KEYS, "config", "profile", "claims", "log", "show_answers")
 _NO_KEY = "no Api-Key: set PUSHSDK_API_KEY, pass --api-key-file or --api-key-command, or use a settings file"
 _NO_URL = "no base URL: set PUSHSDK_BASE_URL, or pass --base-url; to start a local service: pushsdk emulator"
 
@@ -87,7 +86,8 @@ def resolve(options: Mapping[str, object], *, key_needed: bool = True) -> Client
 
 def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> dict[str, SettingValue]:
     """Return every setting that is set, by name, and ``config``. Raises ConfigurationError for a bad file."""
-    file = _settings_file(options, environ)
+    named, file = options.get("config") or environ.get("PUSHSDK_CONFIG"), _default_file(environ)
+    file = Path(str(named)) if named else file if file and file.exists() else None
     tables: dict[str | None, dict[str, SettingValue]] = {None: {}} if file is None else _read_settings(file)
     profile: Any = options.get("profile") or environ.get("PUSHSDK_PROFILE") or None
     if profile not in tables:
@@ -114,11 +114,14 @@ def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ)
     return {name: found[name] for name in ("config", *SETTINGS, *KEYS) if name in found}
 
 
-def _settings_file(options: Mapping[str, object], environ: Mapping[str, str]) -> Path | None:
-    if named := options.get("config") or environ.get("PUSHSDK_CONFIG"):
-        return Path(str(named))
-    file = _default_file(environ)
-    return file if file and file.exists() else None
+def unknown_variables(environ: Mapping[str, str] = os.environ) -> Iterator[tuple[str, str]]:
+    """Yield the name of each variable that looks like a setting and is none, with advice."""
+    for variable in sorted(environ):
+        prefix, name = variable[:8], variable[8:]
+        if prefix.upper() == "PUSHSDK_" and (prefix != "PUSHSDK_" or name not in map(str.upper, _VARIABLES)):
+            near = near_word(name, _VARIABLES)
+            advice = f"did you mean PUSHSDK_{near.upper()}?" if near else "for the variables see: pushsdk docs cli"
+            yield variable, f"no variable of pushsdk, so it is ignored: {advice}"
 
 
 def no_file(environ: Mapping[str, str] = os.environ) -> str:
@@ -158,8 +161,8 @@ def _read_settings(file: Path) -> dict[str | None, dict[str, SettingValue]]:
     tables = {None: table, **profiles}
     for name in itertools.chain(*tables.values()):
         if name not in SETTINGS and name not in KEYS:
-            near = "".join(f": did you mean {match}?" for match in get_close_matches(name, (*SETTINGS, *KEYS), 1))
-            advice = near or f"; use {', '.join((*SETTINGS, *KEYS))}"
+            near = near_word(name, (*SETTINGS, *KEYS))
+            advice = f": did you mean {near}?" if near else f"; use {', '.join((*SETTINGS, *KEYS))}"
             raise ConfigurationError(f"{file}: unknown setting {name!r}{advice}")
     if os.name == "posix" and status.st_mode & 0o077 and any("api_key" in values for values in tables.values()):
         raise ConfigurationError(
@@ -226,7 +229,8 @@ def _typed(name: str, value: object) -> Any:
         # Variables are texts, so a text may stand for a number.
         typed = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError:
-        shown = "" if kind is str else f"; got {str(value)[:40]!r}"  # a URL may have a password
+        got = repr(value[:40]) if isinstance(value, str) else f"{value}"[:40]
+        shown = "" if kind is str else f"; got {got}"  # a URL may have a password
         raise ConfigurationError(f"must be {rule}{shown}") from None
     return redacted(typed) if kind is str else typed
 
@@ -248,7 +252,7 @@ def _file_content(file: Path) -> bytes:
         with file.open("rb") as opened:
             return opened.read(_MAX_BYTES)
     except OSError as error:
-        raise ConfigurationError(f"can't read the file: {error.strerror}") from None
+        raise ConfigurationError(f"can't read {file}: {error.strerror}") from None
 
 
 def _command_output(command: str, folder: Path) -> bytes:

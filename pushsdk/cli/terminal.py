@@ -4,8 +4,6 @@ Every line of a command goes through `say` or `warn`, and rich draws only text t
 loads this module, so it imports nothing large.
 """
 
-from __future__ import annotations
-
 import sys
 import unicodedata
 from typing import TextIO

@@ -26,8 +26,7 @@ def read(name: str) -> str:
 
 def summary(page: str) -> str:
     """Return the first sentence below the title of a page."""
-    paragraph = " ".join(page.split("\n\n")[1].split())
-    return re.split(r"(?<=\.)\s", paragraph)[0]
+    return re.split(r"(?<=\.)\s", " ".join(page.split("\n\n")[1].split()))[0]
 
 
 def search(text: str) -> list[tuple[str, str, str]]:

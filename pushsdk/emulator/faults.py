@@ -18,6 +18,8 @@ from typing import Annotated, Literal, TypedDict, Unpack
 import msgspec
 from msgspec import Meta, Struct
 
+from pushsdk._core.lint import plain_error
+
 Count = Annotated[int, Meta(ge=0)]
 Ordinal = Annotated[int, Meta(ge=1)]
 # The emulator sets the framing of responses; use `Fault.truncated` for a broken one.
@@ -38,7 +40,7 @@ class Conditions(TypedDict, total=False):
 
 
 # The arguments of each action besides the conditions; code and seconds must be given.
-_ARGUMENTS = {
+ARGUMENTS: dict[str, set[str]] = {
     "status": {"code", "headers", "body", "accepted"},
     "delay": {"seconds"},
     "reset_before": set(),
@@ -76,7 +78,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
     def __post_init__(self) -> None:
         for name in ("code", "headers", "body", "accepted", "seconds", "at"):
-            given, allowed = getattr(self, name) not in (None, {}, ""), name in _ARGUMENTS[self.fault]
+            given, allowed = getattr(self, name) not in (None, {}, ""), name in ARGUMENTS[self.fault]
             if given and not allowed:
                 raise ValueError(f"{name} is no argument of {self.fault}: leave it out")
             if allowed and not given and name in ("code", "seconds"):
@@ -136,7 +138,7 @@ def _make(**fields: object) -> Fault:
     try:
         return msgspec.convert(fields, Fault)  # a Struct's own __init__ checks nothing
     except msgspec.ValidationError as error:
-        raise ValueError(f"invalid fault: {error}") from None
+        raise ValueError(f"invalid fault: {plain_error(error, tuple(ARGUMENTS))}") from None
 
 
 def load_faults(data: bytes | str) -> list[Fault]:

@@ -4,8 +4,6 @@ Every web page in a browser on this machine can reach a loopback port (DNS rebin
 Origin are checked first.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Reading request bodies, the emulator's own responses, and connections that end without a response."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

@@ -1,7 +1,5 @@
 """The state of each inbox while the service runs: fault rules, limits, and the log of events."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import Counter, deque

@@ -12,6 +12,7 @@ from typing import Annotated, TypeAlias, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
+from pushsdk._core.lint import plain_error
 from pushsdk.emulator.guard import Refused
 
 _DAY = 86_400
@@ -27,7 +28,8 @@ def _check(limits: Struct) -> None:
         try:
             msgspec.convert(getattr(limits, name), kind)
         except msgspec.ValidationError as error:
-            raise ValueError(f"{name} is invalid: {error}") from None
+            rule = plain_error(error).removeprefix("$: ")
+            raise ValueError(f"{name} is invalid: {rule}; got {getattr(limits, name)!r}") from None
 
 
 class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,8 +10,6 @@ assumptions that it depends on:
 - fields without a platform in their name apply to both, except icons, which iOS does not have.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """The emulator: its HTTP server, its lifetime, and the public views of what the service accepted."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets
@@ -35,13 +33,9 @@ _IDLE_SECONDS = 75.0  # keep-alive, as common proxies have it
 _GRACE = 0.1  # seconds for clients to read the last responses when the emulator closes
 
 
-def _is_no_bad_http(record: logging.LogRecord) -> bool:
-    """Keep input that is not HTTP out of the log; aiohttp answers it with 400."""
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
-
-
 _log = logging.getLogger("pushsdk.emulator")
-_log.addFilter(_is_no_bad_http)
+# Keeps input that is not HTTP out of the log; aiohttp answers it with 400.
+_log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -3,8 +3,6 @@
 The handler is a bare aiohttp one, without router and middleware, so that tests with 22,000 users measure the client.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 import uuid

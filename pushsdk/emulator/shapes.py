@@ -5,8 +5,6 @@ document shows for an enumeration, and missing fields without which a push or a 
 names no required field: ``PushBody`` and ``_NEEDED`` are simulated.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Mapping
@@ -17,8 +15,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pushsdk._core import models
-from pushsdk._core.lint import SHOWN, lint, near_word, nodes
+from pushsdk._core.lint import SHOWN, lint, nodes
 from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest, show_path
+from pushsdk._core.words import near_word
 
 LARGE = 64 * 1024
 """Bytes beside the users up to which a body is analyzed: 16 times the limit of a device, 0.3 s of work."""

@@ -4,9 +4,8 @@ Both read PUSHSDK_BASE_URL and PUSHSDK_API_KEY from the environment. Snippets ar
 a quote or contain a control character.
 """
 
-from __future__ import annotations
-
 import json
+from pathlib import Path
 from pprint import pformat
 from typing import Any
 
@@ -21,21 +20,7 @@ _NOT_SENDABLE = """\
 # Use the curl command.
 """
 
-_PROGRAM = """\
-import asyncio
-
-from pushsdk import {names}
-
-{values}
-
-
-async def main() -> None:
-    async with AsyncPushClient({options}) as client:  # PUSHSDK_BASE_URL, PUSHSDK_API_KEY
-        {call}
-
-
-asyncio.run(main())
-"""
+_PROGRAM = Path(__file__).with_name("snippet.py.template").read_text()
 
 
 def curl(endpoint: str, body: bytes) -> str:
@@ -53,7 +38,10 @@ def curl(endpoint: str, body: bytes) -> str:
         plain = set(range(0x20, 0x7F)) - set(b"%\\'-")
         octal = "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in body)
         return f"printf '{octal}' | {sends}\n"
-    text = "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in body.decode())
+    text = body.decode()
+    # In valid JSON control characters are between tokens, other unprintable characters within strings.
+    unsafe = {char for char in {*text} - {"\n"} if not char.isprintable()}
+    text = text.translate({ord(char): " " if char < " " else json.dumps(char)[1:-1] for char in unsafe})
     # No line of JSON is a bare EOF, because strings contain no line breaks.
     return f"{sends} <<'EOF'\n{text}\nEOF\n"
 
@@ -95,8 +83,3 @@ def _program(call: str, values: dict[str, object], *, max_users: int | None = No
 def _is_within(value: object, depth: int) -> bool:
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return depth > 0 and all(_is_within(child, depth - 1) for child in children)
-
-
-def _escaped(char: str) -> str:
-    # In valid JSON control characters are between tokens, other unprintable characters within strings.
-    return " " if char < " " else json.dumps(char)[1:-1]

@@ -1,7 +1,5 @@
 """OpenTelemetry for a client: ``instrument(client)``. Needs opentelemetry-api; the exporter is your choice."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pushsdk._core.errors import ConfigurationError, must_be
@@ -28,8 +26,8 @@ Client = TypeVar("Client")
 def instrument(
     client: Client,
     *,
-    tracer_provider: TracerProvider | None = None,
-    meter_provider: MeterProvider | None = None,
+    tracer_provider: "TracerProvider | None" = None,
+    meter_provider: "MeterProvider | None" = None,
     propagate: bool | TextMapPropagator = False,
     sample_accepted: float = 1.0,
 ) -> Client:

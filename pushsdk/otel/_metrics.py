@@ -1,7 +1,5 @@
 """The metrics of clients. Counters are read when a reader collects, so counting adds no cost to a send."""
 
-from __future__ import annotations
-
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@ Attributes are counts, statuses, outcomes and names of failures; nothing is copi
 exception. An exception of a provider is logged by its type, and the send continues.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Mapping, Sequence
@@ -67,8 +65,6 @@ _GUARD = _Guard()
 
 class _Work:
     """The ``WorkSpan`` of OpenTelemetry: current until it ends."""
-
-    __slots__ = ("_current", "_span")
 
     def __init__(self, span: Span, context: Context) -> None:
         self._span = span
@@ -272,8 +268,6 @@ class _Attempt(msgspec.Struct, eq=False, gc=False):
 
 class _AttachedContext:
     """Make a context the current one in the block, unless OpenTelemetry raises."""
-
-    __slots__ = ("_context", "_token")
 
     def __init__(self, context: Context) -> None:
         self._context = context

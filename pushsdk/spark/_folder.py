@@ -4,8 +4,6 @@ The manifest describes the run. It is written once, when the plan is complete, a
 holds no ids, texts or keys.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -171,16 +169,16 @@ class RunFolder:
         last = self._last_outcomes()
         return self._new(self.path / "outcomes" / f"{1 if last is None else int(last.name) + 1:04}")
 
-    def conclude(self, outcomes: Path, report: SparkReport) -> None:
+    def conclude(self, outcomes: Path, report: "SparkReport") -> None:
         self._write(outcomes.with_suffix(".json"), report, outcome=Outcome.UNKNOWN)
 
-    def concluded(self, manifest: Manifest) -> SparkReport | None:
+    def concluded(self, manifest: Manifest) -> "SparkReport | None":
         """Return the report of the last sending, None if there is none or if it has not concluded."""
         outcomes = self._last_outcomes()
         report = None if outcomes is None else self._read(outcomes.with_suffix(".json"), SparkReport)
         return None if report is None else self.completed(report, manifest, file=str(outcomes))
 
-    def completed(self, report: SparkReport, manifest: Manifest, **others: Any) -> SparkReport:
+    def completed(self, report: "SparkReport", manifest: Manifest, **others: Any) -> "SparkReport":
         """Return the report of a sending with the facts of its run."""
         return msgspec.structs.replace(
             report,

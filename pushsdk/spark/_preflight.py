@@ -1,7 +1,5 @@
 """Checks before anything happens: the arguments, the frame, and the settings of Spark."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import re
@@ -153,7 +151,7 @@ def mismatch(manifest: Manifest, wanted: Manifest) -> str | None:
     return None
 
 
-def session_of(df: object) -> SparkSession:
+def session_of(df: object) -> "SparkSession":
     """Return the session of a frame. Raises ConfigurationError or ValidationError if it can't be broadcast."""
     try:
         from pyspark.sql import DataFrame
@@ -171,7 +169,7 @@ def session_of(df: object) -> SparkSession:
     return df.sparkSession
 
 
-def check_columns(df: DataFrame, primary_key: str, fields: Sequence[str]) -> None:
+def check_columns(df: "DataFrame", primary_key: str, fields: Sequence[str]) -> None:
     """Raise ValidationError if a column is missing, there twice, or of a type that can't be sent."""
     kinds = {field.name: field.dataType for field in df.schema.fields}
     for name in (primary_key, *fields):
@@ -194,7 +192,7 @@ def check_columns(df: DataFrame, primary_key: str, fields: Sequence[str]) -> Non
             )
 
 
-def check_spark(session: SparkSession, claims: ClaimFactory) -> None:
+def check_spark(session: "SparkSession", claims: ClaimFactory) -> None:
     """Raise ConfigurationError if Spark would run tasks twice or show the Api-Key; warn if it would not retry tasks."""
     settings = session.sparkContext.getConf()
     if (settings.get("spark.speculation") or "false").lower() == "true":

@@ -1,7 +1,5 @@
 """``broadcast``: write the plan, seal it, send it in one job, count the outcomes."""
 
-from __future__ import annotations
-
 import os
 import re
 import secrets
@@ -14,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import msgspec
 
 from pushsdk._audience.source import printable
-from pushsdk._core.errors import BroadcastError, ConfigurationError, PushError, ValidationError
-from pushsdk._core.models import MobilePush
+from pushsdk._core.errors import ConfigurationError, PushError, ValidationError
+from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
+from pushsdk._runs.report import BroadcastError
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
@@ -49,8 +48,8 @@ _MISSING_MODULE = re.compile(
 
 
 def broadcast(
-    df: DataFrame,
-    message: MobilePush | Mapping[str, Any],
+    df: "DataFrame",
+    message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
     run_dir: str | os.PathLike[str],
     *,
     primary_key: str = "user_id",
@@ -131,8 +130,8 @@ def broadcast(
 
 
 def _plan(
-    df: DataFrame,
-    session: SparkSession,
+    df: "DataFrame",
+    session: "SparkSession",
     folder: RunFolder,
     fields: Sequence[str],
     make: Callable[[], ClaimStore],
@@ -159,7 +158,7 @@ def _plan(
     return manifest
 
 
-def _freeze(df: DataFrame, partition: ChunkPartition, *, primary_key: str, fields: Sequence[str]) -> None:
+def _freeze(df: "DataFrame", partition: ChunkPartition, *, primary_key: str, fields: Sequence[str]) -> None:
     """Write the plan. If several rows have the same id, any of them counts."""
     import pyspark.sql.functions as sf
 
@@ -175,7 +174,7 @@ def _freeze(df: DataFrame, partition: ChunkPartition, *, primary_key: str, field
     chunks.write.mode("append").parquet(uri(Path(partition.plan)))
 
 
-def count(session: SparkSession, folder: RunFolder, plan: Path, *, primary_key: str) -> dict[str, Any]:
+def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key: str) -> dict[str, Any]:
     """Return the counts of a written plan, for its manifest.
 
     Raises ValidationError if rows have no id, RunFileError if the plan is not whole.
@@ -210,7 +209,7 @@ def count(session: SparkSession, folder: RunFolder, plan: Path, *, primary_key: 
     }
 
 
-def _hashes() -> list[Column]:
+def _hashes() -> "list[Column]":
     """Return columns with the number of user ids, and the sum of their hashes, which is the same in any order."""
     import pyspark.sql.functions as sf
 
@@ -224,12 +223,12 @@ def _schema_of(schema: Any) -> Any:
     return from_arrow_schema(schema)
 
 
-def _named(df: DataFrame, name: str) -> Column:
+def _named(df: "DataFrame", name: str) -> "Column":
     """Return the column with exactly this name, whatever characters the name has."""
     return df["`" + name.replace("`", "``") + "`"]
 
 
-def _value(df: DataFrame, name: str) -> Column:
+def _value(df: "DataFrame", name: str) -> "Column":
     """Return a column as JSON takes it: decimals with all their digits, NaN as NULL."""
     import pyspark.sql.functions as sf
 
@@ -245,7 +244,7 @@ def _value(df: DataFrame, name: str) -> Column:
 
 
 def _send(
-    session: SparkSession, folder: RunFolder, manifest: Manifest, sender: SendPartition, tasks: int
+    session: "SparkSession", folder: RunFolder, manifest: Manifest, sender: SendPartition, tasks: int
 ) -> SparkReport:
     """Send the pending users of the plan in one job, and count the outcomes."""
     from pushsdk.arrow import outcome_schema, plan_schema
@@ -276,7 +275,7 @@ def _send(
     return report
 
 
-def _report(frame: DataFrame, outcomes: Path, manifest: Manifest, *, seconds: float, tasks: int) -> SparkReport:
+def _report(frame: "DataFrame", outcomes: Path, manifest: Manifest, *, seconds: float, tasks: int) -> SparkReport:
     """Count the outcomes. Raises RunFileError unless they are of every planned user, each once."""
     rows = frame.groupBy("outcome", "reason").agg(*_hashes()).collect()
     total, checksum = sum(row["users"] for row in rows), sum(int(row["checksum"]) for row in rows)
@@ -295,7 +294,7 @@ def _report(frame: DataFrame, outcomes: Path, manifest: Manifest, *, seconds: fl
     return SparkReport(**dict[str, Any](users), seconds=seconds, stopped=stopped, tasks=tasks)
 
 
-def _own_session(session: SparkSession) -> SparkSession:
+def _own_session(session: "SparkSession") -> "SparkSession":
     """Return a new session with the settings that a broadcast needs."""
     own = session.newSession()
     own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(CHUNKS_AT_A_TIME))

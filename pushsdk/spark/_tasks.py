@@ -1,7 +1,5 @@
 """The work of the executors: cut a plan into chunks, and send chunks. Pickled by the driver, without the Api-Key."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,7 +24,7 @@ class ChunkPartition(msgspec.Struct, frozen=True):
     """The folder of the plan. Its name is unique to the run."""
     max_users: int
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         _check_shared(Path(self.plan).is_dir())
         yield from cut(batches, max_users=self.max_users, prefix=f"{_task_number():05}-")
 
@@ -45,7 +43,7 @@ class SendPartition(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return f"SendPartition({self.run!r})"
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         from pushsdk.arrow import push_batches
 
         manifest = RunFolder(self.folder).manifest()
@@ -80,7 +78,7 @@ def _check_shared(is_shared: bool) -> None:
         )
 
 
-def chunk_schema(*, personal: bool) -> pa.Schema:
+def chunk_schema(*, personal: bool) -> "pa.Schema":
     """Return the columns of a chunk: its id, its users, their fields if ``personal``, and the number of source rows."""
     import pyarrow as pa
 
@@ -89,7 +87,7 @@ def chunk_schema(*, personal: bool) -> pa.Schema:
     return pa.schema({"chunk_id": pa.string(), "user_ids": texts, **fields, "rows": pa.int64()})
 
 
-def cut(batches: Iterable[pa.RecordBatch], *, max_users: int, prefix: str) -> Iterator[pa.RecordBatch]:
+def cut(batches: "Iterable[pa.RecordBatch]", *, max_users: int, prefix: str) -> "Iterator[pa.RecordBatch]":
     """Cut the users of one partition into chunks whose ids begin with ``prefix``.
 
     The input has the columns ``user_id``, ``rows`` and, if personal, ``fields``; the output those of ``chunk_schema``.
@@ -124,7 +122,7 @@ def cut(batches: Iterable[pa.RecordBatch], *, max_users: int, prefix: str) -> It
         yield pa.RecordBatch.from_pylist(counts, schema=schema)
 
 
-def _chunks(table: pa.Table, schema: pa.Schema, max_users: int, prefix: str, first: int) -> pa.RecordBatch:
+def _chunks(table: "pa.Table", schema: "pa.Schema", max_users: int, prefix: str, first: int) -> "pa.RecordBatch":
     """Return the rows of a table as chunks of ``max_users``."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -139,5 +137,4 @@ def _chunks(table: pa.Table, schema: pa.Schema, max_users: int, prefix: str, fir
     for name in texts.keys() & set(schema.names):
         values = table.column(texts[name]).combine_chunks().cast(pa.string())
         columns[name] = pa.ListArray.from_arrays(offsets, values)
-    arrays = [columns[field.name].cast(field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)

@@ -7,27 +7,37 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import threading
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NoReturn, Self, Unpack
 
-from pushsdk._audience.source import RequestSource, UserSource
+from pushsdk._audience.source import UserSource
 from pushsdk._core.address import redacted, redacted_location
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError, PartialError, PushError
 from pushsdk._core.events import SendAbandoned
-from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
+from pushsdk._core.models import (
+    CampaignCreated,
+    CampaignDict,
+    CampaignRequest,
+    MobilePush,
+    MobilePushDict,
+    PushRequest,
+    PushRequestDict,
+    UntypedMapping,
+)
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
+from pushsdk._core.words import check_keywords
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
 from pushsdk._io.sender import guarded
 from pushsdk._runs.keyed import KeyedSends
-from pushsdk._runs.pipeline import RunPath
 from pushsdk._runs.report import BroadcastReport
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
@@ -147,11 +157,11 @@ class PushClient:
         """
         base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
         options["claims"] = claims = redacted_location(options.get("claims"))
+        check_keywords("PushClient", options, ClientOptions.__optional_keys__)
         # A session would belong to another loop.
-        client = AsyncPushClient(base_url, api_key, session=None, **options)
         # Replaced by ``_enter`` in a forked child.
-        self._client = client
-        self._portal = _Portal(client, claims)
+        self._client = AsyncPushClient(base_url, api_key, session=None, **options)
+        self._portal = _Portal(self._client, claims)
 
     def __repr__(self) -> str:
         portal = getattr(self, "_portal", None)
@@ -179,17 +189,28 @@ class PushClient:
     def send(
         self,
         user_ids: str | Iterable[str],
-        message: MobilePush | Mapping[str, Any],
+        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
         *,
         custom_fields: Mapping[str, Any] | None = None,
         timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
         idempotency_key: str | None = None,
     ) -> Receipt:
-        """Push a message to one user, or to at most ``Batching.max_users`` users: see ``AsyncPushClient.send``.
+        """Push a message to one user or to several, and return when all are accepted.
 
         Concurrent calls with an equal message are merged into one request. An exception that a signal handler raises,
         for example Ctrl-C or a task's time limit, cancels the call; ``on_event`` gets its outcome (SendAbandoned).
+
+        Args:
+            user_ids: One id, or at most ``Batching.max_users`` ids.
+            message: The message, or a mapping with the names of the interface.
+            custom_fields: Any JSON object, for the placeholders of the message.
+            timeout: A Timeout, or the total in seconds; by default the client's.
+            retry: The policy of this call; by default the client's.
+            idempotency_key: Name of a job that may run several times; needs the option ``claims``.
+
+        Raises:
+            PushError: Not every user was accepted. See ``AsyncPushClient.send`` for the errors, and for details.
         """
         thread, client = self._enter()
         users = read_ids(user_ids, client._engine.settings.batching.max_users)
@@ -207,29 +228,30 @@ class PushClient:
 
     def create_campaign(
         self,
-        request: CampaignRequest | Mapping[str, Any],
+        request: CampaignRequest | CampaignDict | UntypedMapping[CampaignDict],
         *,
         timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
     ) -> CampaignCreated:
-        """Create a push campaign: see ``AsyncPushClient.create_campaign``."""
+        """Create a push campaign, and return its uuid. Raises the errors of ``AsyncPushClient.create_campaign``."""
         thread, client = self._enter()
         return thread.perform(ThreadCall(lambda: client.create_campaign(request, timeout=timeout, retry=retry)))
 
     def broadcast(
         self,
         user_ids: Iterable[str] | UserSource,
-        message: MobilePush | Mapping[str, Any],
+        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
         *,
         custom_fields: Mapping[str, Any] | None = None,
-        run: RunPath | None = None,
+        run: str | os.PathLike[str] | None = None,
         stop: threading.Event | None = None,
         dedupe: bool = True,
         **options: Unpack[RunOptions],
     ) -> BroadcastReport:
-        """Push one message to any number of users: see ``AsyncPushClient.broadcast``.
+        """Push one message to any number of users, in constant memory. Failures are in the report, not raised.
 
-        ``user_ids`` is read and ``on_progress`` is called in the calling thread. ``stop`` is set in another thread.
+        ``user_ids`` is read and ``on_progress`` is called in the calling thread. ``stop`` is set in another thread. The
+        other arguments and the errors are those of ``AsyncPushClient.broadcast``.
         """
         call = ThreadCall[BroadcastReport]()
         users = async_readable("user_ids", user_ids, call.callbacks.put)
@@ -244,13 +266,16 @@ class PushClient:
 
     def send_each(
         self,
-        requests: Iterable[PushRequest | Mapping[str, Any]] | RequestSource,
+        requests: Iterable[PushRequest | PushRequestDict | UntypedMapping[PushRequestDict]],
         *,
-        run: RunPath | None = None,
+        run: str | os.PathLike[str] | None = None,
         stop: threading.Event | None = None,
         **options: Unpack[RunOptions],
     ) -> BroadcastReport:
-        """Send many requests, each with its own message: see ``AsyncPushClient.send_each``, and ``broadcast``."""
+        """Send many requests, each with its own message: planned, claimed and settled like a ``broadcast``.
+
+        ``requests`` has items with ``user_ids`` and a ``message``. See ``AsyncPushClient.send_each``.
+        """
         call = ThreadCall[BroadcastReport]()
         items = async_readable("requests", requests, call.callbacks.put)
         return self._run(
@@ -258,9 +283,9 @@ class PushClient:
         )
 
     def resume(
-        self, run: RunPath, *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
+        self, run: str | os.PathLike[str], *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
-        """Resume a run file: see ``AsyncPushClient.resume``, and ``broadcast``."""
+        """Resume a run file. Needs nothing but the file and a client with the same base_url. Raises RunFileError."""
         return self._run(ThreadCall(), lambda client, stop: client.resume(run, stop=stop, **options), stop, options)
 
     def with_options(self, *, timeout: Timeout | Seconds | None = None, retry: RetryPolicy | None = None) -> Self:

@@ -4,8 +4,6 @@ Threads take no lock to reach the loop, because a signal handler or a finalizer 
 iterable and the callbacks of a call are used in the caller's thread while that thread waits.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib
@@ -26,6 +24,7 @@ from pushsdk._audience.source import RequestSource, UserSource
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ClientClosedError, ConfigurationError, OutcomeUnknownError, ValidationError
 from pushsdk._core.results import DrainReport
+from pushsdk._core.wire import caller
 from pushsdk._io.forks import in_child
 from pushsdk._io.threads import DaemonThreads
 from pushsdk._runs.planner import next_block
@@ -53,12 +52,11 @@ class ThreadCall(Generic[T]):
     ``work`` makes the coroutine that the loop awaits. The thread may also set it later, before it submits the call.
     """
 
-    __slots__ = ("callbacks", "done", "error", "result", "started", "task", "work")
-
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]] | None = None) -> None:
         self.work: Callable[[], Coroutine[Any, Any, T]] | None = work
         #: Functions for the waiting thread to call, put by the loop; None follows the last of them.
         self.callbacks: SimpleQueue[Callback | None] = SimpleQueue()
+        self.caller: list[Any] = [sys._getframe(2)]  # until the call is done
         # Set in the loop.
         self.task: asyncio.Task[None] | None = None
         self.started: bool = False
@@ -70,6 +68,7 @@ class ThreadCall(Generic[T]):
         """Await the work. Its exceptions are raised in the calling thread."""
         assert self.work is not None  # noqa: S101 - set before the call is submitted
         self.started = True
+        caller.set(self.caller)
         try:
             self.result = await self.work()
         except asyncio.CancelledError:
@@ -83,6 +82,7 @@ class ThreadCall(Generic[T]):
         """Release the waiting thread."""
         self.error = error
         self.done = True
+        self.caller.clear()
         self.callbacks.put(None)
 
     def abort(self) -> None:

@@ -125,8 +125,10 @@ class FaultContext:
         self._added = self._inbox.adding(faults, seed=seed)
         self._counts: Callable[[], Mapping[str, int]] = dict  # set by __enter__
         self._newest = 0  # id of the last request before; set by __enter__
+        which = "This fault was" if len(faults) == 1 else "These faults were"
+        never_used = f"{which} never used: write `with push.fault(...):`\n{_calls(faults)}"
         #: Message of a failure that no error has raised yet; set by __enter__ and __exit__.
-        self.pending_failure: str | None = self._never_used() if required else None
+        self.pending_failure: str | None = never_used if required else None
 
     @property
     def hits(self) -> int:
@@ -164,10 +166,6 @@ class FaultContext:
         else:
             why = "no request met the conditions"
         return f"{which} never fired: {why}. {_OPTIONAL}\n{_calls(idle)}\n\n{self._push._summarize(requests)}"
-
-    def _never_used(self) -> str:
-        which = "This fault was" if len(self._faults) == 1 else "These faults were"
-        return f"{which} never used: write `with push.fault(...):`\n{_calls(self._faults)}"
 
 
 def _calls(faults: Sequence[Fault]) -> str:

@@ -1,7 +1,5 @@
 """Texts of test failures: the requests that the service accepted and refused, and why. Pure functions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 

@@ -3,8 +3,6 @@
 pytest loads this module wherever pushsdk is installed, so everything else is imported on first use.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Generator, Iterator
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-_INBOX: pytest.StashKey[PushInbox] = pytest.StashKey()  # set in tests that use the fixture, directly or not
+_INBOX: "pytest.StashKey[PushInbox]" = pytest.StashKey()  # set in tests that use the fixture, directly or not
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +26,7 @@ def push_emulator_options() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def _push_host(push_emulator_options: dict[str, Any]) -> Iterator[EmulatorThread]:
+def _push_host(push_emulator_options: dict[str, Any]) -> "Iterator[EmulatorThread]":
     from pushsdk.emulator import Emulator
     from pushsdk.testing.inbox import EmulatorThread
 
@@ -37,13 +35,13 @@ def _push_host(push_emulator_options: dict[str, Any]) -> Iterator[EmulatorThread
 
 
 @pytest.fixture(scope="session")
-def push_emulator(_push_host: EmulatorThread) -> Emulator:
+def push_emulator(_push_host: "EmulatorThread") -> "Emulator":
     """The push service in its own thread: one per session, or per worker of pytest-xdist."""
     return _push_host.emulator
 
 
 @pytest.fixture
-def push(_push_host: EmulatorThread, request: pytest.FixtureRequest) -> Iterator[PushInbox]:
+def push(_push_host: "EmulatorThread", request: pytest.FixtureRequest) -> "Iterator[PushInbox]":
     """The test's own inbox of the push service, with its own Api-Key, see `PushInbox`."""
     from pushsdk.testing.inbox import PushInbox
 
@@ -54,7 +52,7 @@ def push(_push_host: EmulatorThread, request: pytest.FixtureRequest) -> Iterator
 
 
 @pytest.fixture
-def push_env(push: PushInbox, monkeypatch: pytest.MonkeyPatch) -> PushInbox:
+def push_env(push: "PushInbox", monkeypatch: pytest.MonkeyPatch) -> "PushInbox":
     """The ``push`` inbox, with PUSHSDK_BASE_URL and PUSHSDK_API_KEY set to its URL and key."""
     for name in [name for name in os.environ if name.startswith("PUSHSDK_API_KEY_")]:
         monkeypatch.delenv(name)  # take precedence over PUSHSDK_API_KEY

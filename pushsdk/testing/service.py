@@ -15,10 +15,10 @@ from msgspec import Struct
 from multidict import CIMultiDict
 
 from pushsdk._core.address import HeaderSecret
-from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH, Operation
+from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io.fast_post import Claim
-from pushsdk._io.tracing import AttemptSpan
+from pushsdk._io.transport import ApiRequest
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions
 
@@ -200,20 +200,12 @@ class FakeService:
         """The accepted campaigns, oldest first."""
         return [request for request in self.requests if request.accepted and request.path == CREATE_CAMPAIGN.path]
 
-    async def post(
-        self,
-        operation: Operation,
-        body: bytes,
-        key: HeaderSecret,
-        evidence: Evidence,
-        *,
-        connect: float | None,
-        span: AttemptSpan | None = None,
-        claim: Claim | None = None,
-    ) -> None:
+    async def post(self, sent: ApiRequest, key: HeaderSecret) -> None:
         """Receive a request; called by the client."""
+        operation, evidence, span = sent.operation, sent.evidence, sent.span
         evidence.touched = True
-        request = FakeRequest(operation.path, body, str(key), None if span is None else span.headers, claim)
+        claim = None if sent.claim is None else sent.claim.claim
+        request = FakeRequest(operation.path, sent.body, str(key), None if span is None else span.headers, claim)
         self.requests.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)

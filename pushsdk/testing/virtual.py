@@ -3,8 +3,6 @@
 Without sockets and threads: tasks may wait only for timers and for other tasks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import random

@@ -1,7 +1,5 @@
 """A directory of claims for a test, and a check that no thread of a client is left."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path

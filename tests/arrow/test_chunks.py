@@ -1,7 +1,5 @@
 """Chunks made from the rows of a plan. Errors name the column and the chunk, never a user id or a value."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

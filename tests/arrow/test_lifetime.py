@@ -3,8 +3,6 @@
 Each time nothing new starts, what is on the wire ends and is settled, and no thread is left.
 """
 
-from __future__ import annotations
-
 import gc
 import signal
 import threading
@@ -379,7 +377,7 @@ def test_the_end_of_the_interpreter_ends_an_open_generator(push_env: PushInbox) 
 
         chunks = {"chunk_id": [str(n) for n in range(1000)], "user_ids": [[f"user-{n}"] for n in range(1000)]}
         batch = pa.RecordBatch.from_pydict(chunks)
-        outcomes = push_batches([batch], {"title": {"en": "Hello"}}, run="spring", claims=MemoryClaims)
+        outcomes = push_batches([batch], {"iosEnabled": True}, run="spring", claims=MemoryClaims)
         print(next(outcomes).num_rows)
         """
     )

@@ -1,7 +1,5 @@
 """The rows of a chunk's users."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 from support.arrow_plans import ReportedUser, reported
 
@@ -37,9 +35,3 @@ def test_each_state_becomes_a_row() -> None:
         "e": ReportedUser("NOT_SENT", None, "stopped"),
         "f": ReportedUser("NOT_SENT", 401, "HTTP 401"),
     }
-
-
-def test_a_chunk_in_one_state_has_as_many_rows_as_users() -> None:
-    assert reported([batch(*[UserStatus(UserState.ACCEPTED, 204)] * 6)]) == dict.fromkeys(
-        IDS, ReportedUser("ACCEPTED", 204, "")
-    )

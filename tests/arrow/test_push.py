@@ -1,7 +1,5 @@
 """A plan over real sockets: requests, outcomes and claims, judged by the service's own count."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

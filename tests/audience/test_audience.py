@@ -1,7 +1,5 @@
 """Audiences from text, CSV and JSON lines, and the behavior that all audiences share."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Requests of their own for the rows of an audience: columns as custom fields, or filled into the texts here."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Audiences from Parquet files and SQL: types of ids, values of columns, permissions of DuckDB."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """Deduplication in memory, on disk and of rows, and the memory it takes."""
 
-from __future__ import annotations
-
 import errno
 import io
 import itertools

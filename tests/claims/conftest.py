@@ -1,7 +1,5 @@
 """Servers of the claim stores, one of each per session, with a separate place for each test."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 

@@ -1,7 +1,5 @@
 """Blocking operations in threads: all complete, none blocks the loop, and the resource is closed after the last."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -61,12 +59,6 @@ async def hung(blocking: StoreThreads, resource: Thing, number: int = 1) -> list
     for _ in range(min(number, MOST)):
         assert await asyncio.to_thread(resource.hanging.acquire, timeout=ENOUGH)
     return tasks
-
-
-async def test_work_runs_in_daemon_threads_and_returns_or_raises(blocking: StoreThreads, resource: Thing) -> None:
-    assert await blocking.run(lambda: threading.current_thread().daemon)
-    with pytest.raises(ZeroDivisionError):
-        await blocking.run(lambda: 1 // 0)
 
 
 async def test_operations_beyond_the_thread_limit_are_queued(blocking: StoreThreads, resource: Thing) -> None:
@@ -154,13 +146,6 @@ async def test_an_error_of_close_is_ignored(blocking: StoreThreads, resource: Th
     await blocking.run(resource.do, "done")
     await blocking.aclose(ENOUGH, close)
     assert resource.closed == 1
-
-
-async def test_a_store_that_was_not_used_closes_nothing(blocking: StoreThreads, resource: Thing) -> None:
-    await blocking.aclose(ENOUGH, resource.close)
-    assert resource.closed == 0
-    with pytest.raises(ConfigurationError, match="is closed"):
-        await blocking.run(resource.do, "late")
 
 
 async def test_the_threads_end_after_aclose_and_when_the_object_is_dropped(

@@ -1,7 +1,5 @@
 """Conflicts with claims of other processes, of operators, and of the same key with another payload."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Claims in a directory: files, permissions, failures and refusals."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
@@ -176,30 +174,12 @@ async def test_a_relative_path_is_resolved_at_construction(tmp_path: Path, monke
     assert files(tmp_path / "c") == [f"0f/{KEY[2:]}.0"]
 
 
-async def test_a_closed_store_refuses_operations(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    await store.aclose()
-    with pytest.raises(ConfigurationError, match="is closed"):
-        await put(store, ONE)
-
-
 async def test_closing_waits_for_pending_writes(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     adding = [asyncio.ensure_future(put(store, ONE, key=key_of(number))) for number in range(50)]
     await asyncio.sleep(0)
     await store.aclose()
     assert await asyncio.gather(*adding) == [None] * 50
-
-
-async def test_a_forked_child_can_not_use_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with store_of(tmp_path) as store:
-        await put(store, ONE)
-        with monkeypatch.context() as forked:
-            forked.setattr(os, "getpid", lambda: -1)
-            with pytest.raises(ConfigurationError, match="before a fork"):
-                await put(store, ONE)
-            await store.aclose()
-        assert await put(store, TWO) == ONE
 
 
 def test_windows_is_refused_at_construction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,15 +254,6 @@ async def test_an_existing_empty_directory_keeps_its_mode(tmp_path: Path) -> Non
     async with store_of(tmp_path) as store:
         assert await put(store, ONE) is None
     assert stat.S_IMODE((tmp_path / "c").stat().st_mode) == 0o750
-
-
-async def test_a_missing_parent_folder_is_a_claim_store_error(tmp_path: Path) -> None:
-    service = FakeService()
-    async with DirectoryClaims(tmp_path / "no" / "c") as store, service.client(claims=store) as client:
-        with pytest.raises(ClaimStoreError, match="FileNotFoundError"):
-            await client.send("user-1", HELLO, idempotency_key="job")
-        await client.aclose(drain=0)
-    assert service.requests == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"garbage", b"one two three\n{}", b"1 never\n{}", b"\xff 1.0\n{}"])

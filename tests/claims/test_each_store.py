@@ -1,7 +1,5 @@
 """Properties of each store: files, servers, configuration and refusals."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json
@@ -216,11 +214,13 @@ async def test_a_foreign_file_is_refused_and_unchanged(
     assert before is None or path.read_bytes() == before
 
 
-async def test_a_missing_folder_is_a_claim_store_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [SqliteClaims, DirectoryClaims])
+async def test_a_missing_folder_is_a_claim_store_error(tmp_path: Path, make: Callable[..., ClaimStore]) -> None:
     service = FakeService()
-    async with SqliteClaims(tmp_path / "no" / "c") as store, service.client(claims=store) as client:
+    async with make(tmp_path / "no" / "c") as store, service.client(claims=store) as client:
         with pytest.raises(ClaimStoreError, match="FileNotFoundError"):
-            await client.send("user-1", {"title": {"en": "Hello"}}, idempotency_key="job")
+            await client.send("user-1", HELLO, idempotency_key="job")
+        await client.aclose(drain=0)
     assert service.requests == []
 
 
@@ -236,22 +236,12 @@ async def test_a_locked_file_is_an_error_after_the_timeout(tmp_path: Path) -> No
         assert await put(store, TWO, ONE) is None
 
 
-async def test_a_closed_store_refuses_operations(tmp_path: Path) -> None:
-    store = SqliteClaims(tmp_path / "c")
+@pytest.mark.parametrize("make", [MAKERS[1], MAKERS[2], MAKERS[4]])
+async def test_a_closed_store_refuses_operations(make: Callable[..., ClaimStore]) -> None:
+    store = make()
     await store.aclose()
     with pytest.raises(ConfigurationError, match="is closed"):
         await put(store, ONE)
-
-
-async def test_a_forked_child_can_not_use_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with SqliteClaims(tmp_path / "c") as store:
-        await put(store, ONE)
-        with monkeypatch.context() as forked:
-            forked.setattr(os, "getpid", lambda: -1)
-            with pytest.raises(ConfigurationError, match="before a fork"):
-                await put(store, ONE)
-            await store.aclose()
-        assert await put(store, TWO) == ONE
 
 
 # -- Redis ------------------------------------------------------------------------------------------------------------
@@ -472,13 +462,6 @@ async def test_puts_of_the_same_keys_in_any_order_do_not_deadlock(postgres_url: 
         await store.aclose()
 
 
-async def test_a_closed_postgres_store_refuses_operations(postgres_url: str) -> None:
-    store = PostgresClaims(postgres_url)
-    await store.aclose()
-    with pytest.raises(ConfigurationError, match="is closed"):
-        await put(store, ONE)
-
-
 async def test_a_locked_file_leaves_no_unretrieved_exception(tmp_path: Path) -> None:
     contexts: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: contexts.append(context))
@@ -499,9 +482,12 @@ async def test_a_locked_file_leaves_no_unretrieved_exception(tmp_path: Path) -> 
 # -- unavailable servers ----------------------------------------------------------------------------------------------
 
 
-async def through_an_outage(store: ClaimStore, server: Server) -> None:
-    """Send while the server is up, down, and up again."""
-    service = FakeService()
+@pytest.mark.parametrize(("make", "own"), [(RedisClaims, "own_redis"), (PostgresClaims, "own_postgres")])
+async def test_nothing_is_sent_while_the_server_of_the_store_is_down(
+    make: Callable[[str], ClaimStore], own: str, request: pytest.FixtureRequest
+) -> None:
+    server: Server = request.getfixturevalue(own)
+    store, service = make(server.url), FakeService()
     async with store, service.client(claims=store) as client:
         await client.send("user-1", HELLO, idempotency_key="a")
         server.stop()
@@ -512,14 +498,6 @@ async def through_an_outage(store: ClaimStore, server: Server) -> None:
         server.start()
         await client.send("user-1", HELLO, idempotency_key="b")
     assert service.accepted("user-1") == 2
-
-
-async def test_nothing_is_sent_while_redis_is_down(own_redis: Server) -> None:
-    await through_an_outage(RedisClaims(own_redis.url), own_redis)
-
-
-async def test_nothing_is_sent_while_postgres_is_down(own_postgres: Server) -> None:
-    await through_an_outage(PostgresClaims(own_postgres.url), own_postgres)
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["the same process", "another"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pushsdk import ValidationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
-from pushsdk._runs.claim_entry import MOST_REFUSALS, ClaimEntry, ClaimRequest
+from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest
 from pushsdk.claims import Claim, Put
 
 PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
@@ -62,15 +62,6 @@ def write(entry: ClaimEntry, store: KeyStore) -> None:
             entry.refused(record)
         if not (entry.requests or entry.is_changed):
             break
-
-
-def test_an_entry_without_news_needs_no_write() -> None:
-    entry = new_entry()
-    request = ask(entry)
-    entry.withdraw(request)
-    entry.settle(ALL, UserStatus(PENDING))
-    assert entry.prepare() is None
-    assert entry.is_written
 
 
 @pytest.mark.parametrize("attempts", [0, 1])
@@ -132,19 +123,6 @@ def write_claims(entry: ClaimEntry, store: KeyStore, users: tuple[int, int]) -> 
     return request
 
 
-def test_a_claim_that_is_always_refused_fails() -> None:
-    entry = new_entry()
-    request = ask(entry)
-    for number in range(MOST_REFUSALS):
-        assert not request.done
-        entry.prepare()
-        store = KeyStore()
-        write_as_other(store, (0, 1), ACCEPTED if number % 2 else UNKNOWN)
-        assert store.claim is not None
-        entry.refused(store.claim)
-    assert isinstance(request.error, TimeoutError)
-
-
 def test_a_resend_claims_only_its_own_unknown_users() -> None:
     entry, store = new_entry(), KeyStore()
     write_as_other(store, (0, 1), UNKNOWN)
@@ -168,27 +146,28 @@ def test_an_outcome_that_arrives_during_the_failed_write_of_a_resend_stays() -> 
     assert each_of(entry.states()) == [ACCEPTED] * USERS
 
 
-def test_an_acceptance_by_another_process_outweighs_the_local_state() -> None:
+@pytest.mark.parametrize(("own", "others"), [(UNKNOWN, ACCEPTED), (REJECTED, UNKNOWN), (REJECTED, CLAIMED)])
+def test_a_stronger_state_of_another_process_outweighs_the_local_state(own: UserState, others: UserState) -> None:
     entry, store = new_entry(), KeyStore()
     write_claims(entry, store, (0, 2))
-    entry.settle(((0, 2),), UserStatus(UNKNOWN))
+    entry.settle(((0, 2),), UserStatus(own))
     # The claim had expired, so another process was free to send.
     other = KeyStore()
-    write_as_other(other, (0, 1), ACCEPTED)
+    write_as_other(other, (0, 1), others)
     assert entry.prepare() is not None
     assert other.claim is not None
     assert entry.refused(other.claim)
     write(entry, other)
-    assert other.states() == [ACCEPTED, UNKNOWN, PENDING, PENDING]
+    assert other.states() == [others, own, PENDING, PENDING]
 
 
-def test_reading_its_own_entry_changes_nothing() -> None:
+def test_an_outcome_overwrites_no_record_of_another_process() -> None:
     entry, store = new_entry(), KeyStore()
+    write_as_other(store, (0, 2), UNKNOWN)
     entry.refresh(store.claim)
-    write_claims(entry, store, (0, 1))
-    entry.refresh(store.claim)
-    assert not entry.is_known
-    assert each_of(entry.states()) == [CLAIMED, PENDING, PENDING, PENDING]
+    entry.settle(ALL, UserStatus(ACCEPTED))
+    write(entry, store)
+    assert store.states() == [UNKNOWN, UNKNOWN, ACCEPTED, ACCEPTED]
 
 
 OTHERS: list[Callable[[], ClaimEntry]] = [lambda: new_entry("e" * 64), lambda: new_entry(users=USERS + 1)]
@@ -208,27 +187,6 @@ def test_an_entry_with_another_payload_fails_the_claim(make: Callable[[], ClaimE
     assert entry.refused(record), "no outcome is lost"
     assert isinstance(request.error, ValidationError if make is OTHERS[0] else ValueError)
     assert (waiting.error, entry.is_written) == (request.error, True)
-
-
-def test_an_entry_with_another_payload_and_no_claims_is_replaced() -> None:
-    entry, store = new_entry(), KeyStore()
-    other = new_entry("e" * 64)
-    given_back = write_claims(other, store, (0, USERS))
-    other.settle(given_back.claimed, UserStatus(PENDING))
-    write(other, store)
-    request = ask(entry)
-    write(entry, store)
-    assert request.claimed == [(0, USERS)]
-
-
-def test_outcomes_are_lost_if_the_entry_has_another_payload() -> None:
-    entry, store = new_entry(), KeyStore()
-    entry.settle(ALL, UserStatus(ACCEPTED, 204))
-    write_claims(new_entry("e" * 64), store, (0, 1))
-    assert entry.prepare() is not None
-    assert store.claim is not None
-    assert not entry.refused(store.claim)
-    assert entry.is_written
 
 
 # -- two processes and a store that loses, repeats and delays puts -------------------------------------------------

@@ -1,7 +1,5 @@
 """A client and its claim store across a fork: the child gets an error, and neither process hangs."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 
@@ -22,7 +20,7 @@ PROGRAM = """
     client = PushClient(claims=claims)
 
     def send(job):
-        return client.send("u", MobilePush(), idempotency_key=job).already_accepted
+        return client.send("u", MobilePush(ios_enabled=True), idempotency_key=job).already_accepted
 
     if sys.argv[3] == "used":
         send("before")

@@ -1,13 +1,11 @@
 """Many calls with idempotency keys: calls during a write share the next write."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 
 import pytest
 from support.shaky_claims import ShakyClaims
-from support.virtual_time import turns, virtual
+from support.virtual_time import now, turns, virtual
 
 from pushsdk import ClaimStoreError, MobilePush, Receipt, Timeout
 from pushsdk._core.user_states import UserState
@@ -63,10 +61,6 @@ async def crowd(client: AsyncPushClient, count: int, total: float | None = None)
         for n in range(count)
     )
     return await asyncio.gather(*sends, return_exceptions=True)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @virtual

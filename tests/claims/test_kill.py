@@ -1,7 +1,5 @@
 """Jobs delivered more than once by processes that are killed, checked against the pushes that the service accepted."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

@@ -1,7 +1,5 @@
 """Workers killed before the first byte of their requests: nothing was sent, so a redelivery sends the jobs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

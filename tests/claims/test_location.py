@@ -1,7 +1,5 @@
 """Claim stores by location, and clients that own their store."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import pickle

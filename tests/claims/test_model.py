@@ -4,8 +4,6 @@ Store operations fail, hang, are slow or retried, callers are cancelled, respons
 the job is delivered once more.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import OrderedDict, defaultdict

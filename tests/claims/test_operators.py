@@ -1,7 +1,5 @@
 """Listing, counting and releasing claims."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """Deliveries with an idempotency key: requests, records and results, checked against the count of the service."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import pickle
@@ -73,16 +71,6 @@ async def test_a_redelivered_job_gets_a_receipt_and_pushes_no_user_again() -> No
 
 
 @virtual
-async def test_another_process_with_the_same_store_gets_a_receipt_too() -> None:
-    service, claims = FakeService(), ShakyClaims()
-    async with service.client(claims=claims) as client:
-        await client.send("user-1", HELLO, idempotency_key=JOB)
-    async with service.client(claims=claims) as client:
-        assert (await client.send("user-1", HELLO, idempotency_key=JOB)).already_accepted == 1
-    assert service.users() == {"user-1": 1}
-
-
-@virtual
 async def test_other_jobs_and_sends_without_a_key_are_pushed() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
@@ -99,15 +87,6 @@ async def test_sends_of_different_jobs_share_a_request() -> None:
         await asyncio.gather(*(client.send(f"user-{n}", HELLO, idempotency_key=f"job-{n}") for n in range(10)))
     assert len(service.requests) == 1
     assert claims.states() == [[ACCEPTED]] * 10
-
-
-@virtual
-async def test_with_options_keeps_the_store() -> None:
-    service = FakeService()
-    async with service.client(claims=ShakyClaims()) as client:
-        await client.send("user-1", HELLO, idempotency_key=JOB)
-        assert (await client.with_options(timeout=1.0).send("user-1", HELLO, idempotency_key=JOB)).already_accepted
-    assert service.users() == {"user-1": 1}
 
 
 SETTLES = [
@@ -427,16 +406,6 @@ async def test_the_same_key_with_another_payload_is_an_error(
         assert JOB not in str(excinfo.value)
     assert len(service.requests) == 1
     assert claims.states() == [[ACCEPTED, ACCEPTED]]
-
-
-@virtual
-async def test_the_same_key_for_another_service_is_an_error() -> None:
-    service, claims = FakeService(), ShakyClaims()
-    async with service.client(claims=claims) as client:
-        await client.send("user-1", HELLO, idempotency_key=JOB)
-    async with service.client(claims=claims, base_url="https://push.example/other") as client:
-        assert isinstance(await outcome_of(client), ValidationError)
-    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize("key", ["", 42, b"job", "a\0b", "\ud800", "x" * 513, "é" * 257, True, ["job"]], ids=repr)

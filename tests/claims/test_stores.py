@@ -1,7 +1,5 @@
 """Behavior of all claim stores, against real servers."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import random
@@ -41,12 +39,6 @@ async def expire() -> None:
 # -- one claim --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_first_claim_is_stored_and_the_second_is_refused(store: ClaimStore) -> None:
-    assert await put(store, ONE) is None
-    assert await put(store, TWO) == ONE
-    assert await put(store, THREE) == ONE
-
-
 async def test_get_returns_claims_unchanged(store: ClaimStore) -> None:
     assert await get(store) is None
     await put(store, ONE)
@@ -55,12 +47,6 @@ async def test_get_returns_claims_unchanged(store: ClaimStore) -> None:
     assert await get(store) in (TWO, None)
     await expire()
     assert await get(store) is None
-
-
-async def test_keys_are_independent(store: ClaimStore) -> None:
-    assert await put(store, ONE) is None
-    assert await put(store, TWO, key="1f" * 32) is None
-    assert await put(store, THREE) == ONE
 
 
 async def test_stores_of_the_same_place_share_claims(another: Another) -> None:
@@ -90,11 +76,6 @@ async def test_a_put_with_the_stored_token_always_succeeds(store: ClaimStore) ->
     for record in (ONE, ONE, settled, settled):
         assert await put(store, record) is None
         assert await put(store, TWO) == record
-
-
-async def test_a_put_with_expected_tokens_succeeds_without_a_stored_claim(store: ClaimStore) -> None:
-    assert await put(store, TWO, ONE) is None
-    assert await put(store, THREE) == TWO
 
 
 async def test_an_expired_claim_counts_as_absent(store: ClaimStore) -> None:

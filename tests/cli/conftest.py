@@ -1,8 +1,7 @@
 """Fixtures: commands without the developer's settings, and a service to run them against."""
 
-from __future__ import annotations
-
 import functools
+import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,16 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
     monkeypatch.setenv("PYTHONPATH", str(Path(cli.__file__).parents[2]))
     monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture(autouse=True)
+def _logger_as_before() -> Iterator[None]:
+    """Undo ``-v``, which is meant for the whole process."""
+    logger = logging.getLogger("pushsdk")
+    level, handlers = logger.level, list(logger.handlers)
+    yield
+    logger.setLevel(level)
+    logger.handlers[:] = handlers
 
 
 @pytest.fixture

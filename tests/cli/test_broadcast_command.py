@@ -1,7 +1,5 @@
 """``pushsdk broadcast``, ``resume``, ``status``, ``report`` and ``plan``."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io
@@ -157,6 +155,14 @@ def test_a_run_stopped_by_the_stop_policy_exits_with_5(broadcast, service, folde
     assert json.loads(result.out)["not_sent"] > 0
 
 
+def test_a_run_whose_message_is_rejected_advises_another_run(broadcast, service, folder):
+    service.faults = [Fault.status(400)]
+    (folder / "ids.txt").write_text("\n".join(map(str, range(40_000))))
+    result = broadcast("--in-flight", "2")
+    assert result.code == 5
+    assert "another message needs another file for --run\n" in result.err
+
+
 def test_without_a_stop_policy_a_run_continues_to_the_end(broadcast, service, folder):
     service.faults = [Fault.status(500)]
     (folder / "ids.txt").write_text("\n".join(map(str, range(40_000))))
@@ -173,7 +179,10 @@ def test_a_limit_leaves_users_and_exits_with_1(broadcast, service):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("broadcast", "ids.txt", "--message", "message.json"), "--run"),
+        (
+            ("broadcast", "ids.txt", "--message", "message.json"),
+            ": --run FILE is required, for example --run",
+        ),
         (("broadcast", "ids.txt", "--run", "a.run"), "--message"),
         (("broadcast", "--message", "message.json", "--run", "a.run"), "pass exactly one source of users"),
         (("broadcast", "ids.txt", "--query", "x", "--message", "message.json", "--run", "a.run"), "pass exactly"),
@@ -363,6 +372,15 @@ def test_a_dry_run_prints_the_first_request_and_sends_nothing(broadcast, service
     assert (service.requests, (folder / "spring.run").exists()) == (0, False)
 
 
+def test_a_dry_run_as_json_is_the_first_request(broadcast, service, folder):
+    (folder / "ids.txt").write_text("ann\n")
+    result = broadcast("--dry-run", "--json")
+    assert (result.code, result.err) == (0, "this is the first request; pushsdk plan counts all\n")
+    request = json.loads(result.out)
+    assert (request["method"], request["url"]) == ("POST", f"{service.base_url}/v1/push")
+    assert request["body"]["userIds"] == ["ann"]
+
+
 def test_a_dry_run_without_users_prints_no_request(broadcast, service, folder):
     (folder / "ids.txt").write_text("")
     assert broadcast("--dry-run") == (0, "", "the source has no users\n")
@@ -529,7 +547,7 @@ def test_status_of_a_run_that_is_being_sent_gives_no_advice(command, folder):
 
 
 def test_status_prints_the_counts_and_sends_nothing(mixed, command, service):
-    before = service.requests
+    before, comment = service.requests, "with the options of the run, for example --rate"
     result = command("status", "spring.run")
     assert result.code == 1
     assert "rejected      1\n" in result.out
@@ -541,7 +559,7 @@ def test_status_prints_the_counts_and_sends_nothing(mixed, command, service):
     assert result.err.splitlines() == [
         "stopped: the limit of 1,002 users is reached: resume for the rest",
         "answers: 9 x 422",
-        "to send the rest:  pushsdk resume spring.run  # with the options of the run, for example --rate",
+        f"to send the rest:  pushsdk resume spring.run --base-url {service.base_url}  # {comment}",
     ]
     assert service.requests == before
 

@@ -1,7 +1,5 @@
 """``pushsdk claims list``, ``count`` and ``release``."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json
@@ -185,9 +183,15 @@ def test_a_variable_names_a_store_on_a_server(command: Command, monkeypatch: pyt
     [
         ("sqlite:/no/store", 2, "/no/store: no such claim store"),
         ("directory:/no/store", 2, "/no/store: no such claim store"),
-        ("mysql://me:s3cret@host", 4, "its location: sqlite:PATH"),
-        ("s3cret", 4, "its location: sqlite:PATH"),
-        ("redis://:s3cret@host:port", 4, "the URL of a Redis must be like"),
+        (
+            "mysql://me:s3cret@host",
+            2,
+            "directory:PATH, redis://HOST or postgresql://HOST/DATABASE; got mysql:...",
+        ),
+        ("memory:", 2, "--claims must be sqlite:PATH"),
+        ("sqlite:", 2, "got another text"),
+        ("s3cret", 2, "--claims must be sqlite:PATH, directory:PATH, redis://HOST or"),
+        ("redis://:s3cret@host:port", 2, "the URL of a Redis must be like"),
         ("redis://:s3cret@127.0.0.1:1", 4, "the claim store failed (ConnectionError)"),
         ("sqlite:/", 4, "the file of the claim store can't be used: it is a folder"),
     ],

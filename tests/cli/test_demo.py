@@ -1,7 +1,5 @@
 """``pushsdk demo``: small runs, their output, and a disagreement of client and service."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

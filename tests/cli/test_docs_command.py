@@ -1,7 +1,5 @@
 """``pushsdk docs``."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """``pushsdk doctor``: its checks and findings, without a request."""
 
-from __future__ import annotations
-
 import json
 import socket
 import ssl
@@ -249,6 +247,27 @@ def test_config_shows_each_setting_with_its_source(command, service, tmp_path):
         ("retry", f"none, set by {file}: profiles.staging.retry"),
         ("api_key", f"***, set by {file}: profiles.staging.api_key"),
     }
+
+
+@pytest.mark.parametrize("words", ["config", "doctor"])
+def test_a_variable_that_is_none_of_ours_is_a_warning(command, service, monkeypatch, words):
+    misspelled = {
+        "PUSHSDK_BASEURL": "PUSHSDK_BASE_URL",
+        "pushsdk_timeout": "PUSHSDK_TIMEOUT",
+        "PUSHSDK_LOGS": "PUSHSDK_LOG",
+    }
+    for name in (*misspelled, "PUSHSDK_ZZZ\x1b[2J", "PUSHSDK_CLAIMS", "PUSHSDK_SHOW_ANSWERS", "PUSHSDKX"):
+        monkeypatch.setenv(name, "s3cret")
+    result = command(words, "--json")
+    findings = {finding["check"]: finding for finding in map(json.loads, result.out.splitlines())}
+    for name, near in misspelled.items():
+        assert findings[name]["state"] == "warn"
+        assert findings[name]["text"] == f"no variable of pushsdk, so it is ignored: did you mean {near}?"
+    assert findings["PUSHSDK_ZZZ\x1b[2J"]["text"].endswith("for the variables see: pushsdk docs cli")
+    assert not {"PUSHSDK_CLAIMS", "PUSHSDK_SHOW_ANSWERS", "PUSHSDKX"} & findings.keys()
+    assert "s3cret" not in result.out
+    assert "warn PUSHSDK_BASEURL     no variable of pushsdk" in command(words).out
+    assert "\x1b" not in command(words).out
 
 
 def test_the_defaults_that_config_shows_are_those_of_the_client():

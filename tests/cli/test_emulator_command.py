@@ -1,7 +1,5 @@
 """``pushsdk emulator`` and ``pushsdk emulator exec``, and the entry point of the command line."""
 
-from __future__ import annotations
-
 import asyncio
 import builtins
 import json
@@ -166,11 +164,20 @@ def test_without_options_there_are_no_faults_and_no_limits(options_given):
 
 WRONG = {
     "no faults file": (["--faults", "{}/none"], "No such file or directory; the presets are flaky, ratelimited"),
+    "misspelled preset": (["--faults", "flakey"], "--faults flakey: No such file or directory; did you mean flaky?"),
     "invalid fault": (["--faults", "{}/bad"], "$[0].probability"),
     "faults with the same name": (["--faults", "{}/same"], "must be unique"),
     "missing file of limits": (["--limits", "{}/none"], "--limits {}/none: No such file"),
-    "invalid limits": (["--limits", "{}/bad"], "--limits {}/bad: Expected `object`"),
-    "limit out of range": (["--limits", "{}/limit"], "Expected `int` >= 1 - at `$.max_users`"),
+    "invalid limits": (["--limits", "{}/bad"], "--limits {}/bad: $: expected a mapping, got list"),
+    "limit out of range": (["--limits", "{}/limit"], "--limits {}/limit: $.max_users: expected an int >= 1"),
+    "misspelled limit": (
+        ["--limits", "{}/typo"],
+        "--limits {}/typo: $: unknown field 'max_user', did you mean max_users?",
+    ),
+    "misspelled fault": (["--faults", "{}/fault"], "$[0].fault: unknown value 'statsu', did you mean status?"),
+    "unknown field": (["--faults", "{}/field"], "$[0]: unknown field 'zzz': use fault, code, headers"),
+    "no fault": (["--faults", "{}/none at all"], "$[0]: missing field fault"),
+    "no JSON": (["--faults", "{}/text"], "--faults {}/text: must be JSON: trailing comma in array, line 2, column 1"),
     "folder as a store": (["--store", "{}"], "--store: {} can't be used as a store: it is a folder"),
     "missing folder of tables": (["--audience", "{}/none"], "--audience: {}/none can't be read as a folder of tables"),
     "no token": (["--host", "0.0.0.0"], "--host 0.0.0.0 admits other machines: pass --token-file FILE"),
@@ -188,6 +195,11 @@ def test_a_wrong_option_is_a_usage_error_that_names_it(command, tmp_path, option
     (tmp_path / "bad").write_text('[{"fault": "hang", "probability": 2}]')
     (tmp_path / "same").write_text('[{"fault": "hang", "name": "x"}, {"fault": "hang", "name": "x"}]')
     (tmp_path / "limit").write_text('{"max_users": 0}')
+    (tmp_path / "typo").write_text('{"max_user": 0}')
+    (tmp_path / "fault").write_text('[{"fault": "statsu"}]')
+    (tmp_path / "field").write_text('[{"fault": "hang", "zzz": 1}]')
+    (tmp_path / "none at all").write_text("[{}]")
+    (tmp_path / "text").write_text('[{"fault": "hang"},\n]')
     (tmp_path / "empty").write_text("\n")
     words, reason = options
     result = command("emulator", "--port", "0", *[word.format(tmp_path) for word in words])
@@ -256,7 +268,7 @@ from pushsdk import AsyncPushClient
 async def send():
     async with AsyncPushClient() as client:
         for user in sys.argv[1:]:
-            await client.send(user, {})
+            await client.send(user, {"iosEnabled": True})
 asyncio.run(send())
 """
 

@@ -1,7 +1,5 @@
 """``pushsdk message lint`` and ``pushsdk message preview``."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -68,7 +66,7 @@ def test_a_campaign_is_checked_too(command, file):
 def test_a_message_of_wrong_types_exits_with_2(command, file):
     result = command("message", "lint", file({"body": "Hi"}))
     assert (result.code, result.out) == (2, "")
-    assert "$.message.body: Expected `object`, got `str`" in result.err
+    assert '$.message.body: expected a mapping, got str, for example {"en": "Hello"}' in result.err
 
 
 def test_no_text_of_a_message_moves_the_cursor(command, file):

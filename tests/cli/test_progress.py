@@ -1,7 +1,5 @@
 """Progress of a broadcast, signals, exit codes, and the start of the command line."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import itertools

@@ -1,7 +1,6 @@
 """``pushsdk send`` and ``pushsdk campaign create``: requests, output and exit codes."""
 
-from __future__ import annotations
-
+import asyncio
 import io
 import json
 import logging
@@ -15,7 +14,9 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from support import wire_tls
 from support.command_line import COMMAND, run_apart
+from support.wire_server import WireServer
 
 from pushsdk.emulator import Fault
 
@@ -115,6 +116,34 @@ def test_errors_name_options_instead_of_keyword_arguments(command, service, word
     assert not re.search(r"Batching|allow_insecure|[a-z]_[a-z]+=", result.err)
 
 
+@pytest.mark.parametrize(
+    ("faults", "words", "advice"),
+    [
+        ([Fault.status(429)], ("--retry", "none"), "set a rate, for example --rate 100;"),
+        ([Fault.delay(5)], ("--attempt-timeout", "0.05"), "within the attempt timeout: --attempt-timeout 0.05 s"),
+        ([Fault.status(503, headers={"Retry-After": "60"})], ("--timeout", "0.5"), "60 s, --timeout 0.5 s"),
+    ],
+)
+def test_an_error_of_a_request_names_options(command, service, faults, words, advice):
+    service.faults = faults
+    result = command(*SEND, *words)
+    assert advice in result.err
+    assert "=" not in result.err.replace(" PUSHSDK_SHOW_ANSWERS=", "")
+
+
+async def test_a_private_authority_is_trusted_by_the_variable_that_the_error_names(monkeypatch, tmp_path):
+    monkeypatch.setenv("PUSHSDK_API_KEY", "key")
+    async with WireServer(tls=wire_tls.good()) as server:
+        words = (*SEND, "--base-url", server.base_url)
+        result = await asyncio.to_thread(run_apart, *words)
+        assert result.code == 1
+        assert result.err.endswith("For a private CA set SSL_CERT_FILE to a file with its certificate\n")
+        wire_tls._authority().cert_pem.write_to_path(tmp_path / "ca.pem")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        result = await asyncio.to_thread(run_apart, *words)
+    assert (result.code, server.processed) == (0, {"ann": 1})
+
+
 def test_the_result_is_printed_as_json(command, service):
     result = command(*SEND, "ann", "bob", "--json")
     assert json.loads(result.out) == {
@@ -171,6 +200,20 @@ def test_a_dry_run_prints_the_request_and_sends_nothing(command, service, monkey
         "userIds": ["ann", "it's"],
         "message": {"type": "MOBILE_PUSH", "iosEnabled": True, "androidEnabled": True, "title": {"en": "\u202eHi"}},
     }
+
+
+@pytest.mark.parametrize("words", [("send", "ann", "--title", "Hi"), ("campaign", "create", "campaign.json")])
+def test_a_dry_run_as_json_is_the_request_without_the_key(command, service, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "campaign.json").write_text(json.dumps(CAMPAIGN))
+    result = command(*words, "--dry-run", "--json")
+    assert (result.code, result.err, service.requests) == (0, "", 0)
+    request = json.loads(result.out)
+    assert (request["method"], request["headers"]) == ("POST", {"Content-Type": "application/json"})
+    is_push = words[0] == "send"
+    assert request["url"] == f"{service.base_url}/v1/{'push' if is_push else 'campaigns'}"
+    assert request["body"]["userIds" if is_push else "name"] == (["ann"] if is_push else "Spring")
+    assert service.api_key not in result.out
 
 
 def test_a_dry_run_of_a_campaign_prints_the_request(command, service, file):
@@ -244,7 +287,7 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
         (("send", "ann", "--message", "x", "--title", "y"), "pass the message either with"),
         (("send", "ann", "--message", "none.json"), "none.json: No such file"),
         ((*SEND, "--custom-fields", "[1]"), "--custom-fields: must be a JSON object"),
-        ((*SEND, "--custom-fields", "{"), "--custom-fields: not JSON"),
+        ((*SEND, "--custom-fields", "{"), "--custom-fields: must be JSON: its end is missing, line 1, column 2"),
         ((*SEND, "--custom-fields", "@none"), "none: No such file"),
         (("send", "", "--title", "Hi"), "$.userIds[0]: the user id is empty"),
         (("send", *map(str, range(1001)), "--title", "Hi"), "at most 1,000 ids"),
@@ -265,11 +308,13 @@ def test_a_wrong_command_line_is_a_usage_error_and_sends_nothing(command, servic
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "file.json: not JSON"),
-        ("[]", "file.json: must be a JSON object"),
-        ("[" * 5000, "file.json: not JSON"),
-        ('{"title": {"en": 5}}', "file.json: $.message.title[...]: Expected `str`, got `int`"),
-        ('{"ttl": null}', "file.json: $.message.ttl: Expected `int`, got `null`"),
+        ("{", "file.json: must be JSON: its end is missing, line 1, column 2"),
+        ("", "file.json: must be JSON: it is empty"),
+        ('{"ttl": 1,\n  "body": {}\n  "title": {}}', "must be JSON: expected ',' or '}', line 3, column 3"),
+        ("[]", "file.json: must be a JSON object, {...}; got list"),
+        ("[" * 100_000, "file.json: must be JSON: it is nested too deeply, or not UTF-8"),
+        ('{"title": {"en": 5}}', "file.json: $.message.title[...]: expected a str, got int"),
+        ('{"ttl": null}', "file.json: $.message.ttl: expected an int, got None"),
         (json.dumps(CAMPAIGN), 'must be a message, not a campaign; pass only the value of "message"'),
         ('{"userIds": ["ann"]}', "must be a message, not a push request"),
     ],

@@ -1,7 +1,5 @@
 """No text from outside steers the terminal or forges a line, whatever command prints it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

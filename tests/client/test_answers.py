@@ -1,7 +1,5 @@
 """The service's answer: on every error of a request, and in its text only if asked for or on loopback."""
 
-from __future__ import annotations
-
 import pytest
 
 from pushsdk import (
@@ -78,8 +76,13 @@ async def test_a_text_quotes_the_answer_on_loopback_and_if_asked_to(
     assert ("unknown field" in str(error)) is is_shown
 
 
-async def test_a_text_names_the_request() -> None:
-    assert "POST https://push.example/external/api/v1/push" in str(await error_of(answering(400)))
+async def test_a_text_names_the_request_and_where_the_answer_is() -> None:
+    assert str(await error_of(answering(400))) == (
+        "rejected: HTTP 400 Bad Request (POST https://push.example/external/api/v1/push, request id r-1). "
+        "The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here"
+    )
+    text = str(await error_of(answering(400), base_url=LOOPBACK))
+    assert text == f"rejected: HTTP 400 Bad Request (POST {LOOPBACK}/v1/push, request id r-1): {BODY.decode()}"
 
 
 def test_show_answers_must_be_a_bool() -> None:

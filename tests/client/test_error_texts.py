@@ -1,7 +1,5 @@
 """Texts of errors: the request, the reason of the operating system or of TLS, the setting, and what to do."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl
@@ -150,6 +148,13 @@ async def test_a_text_for_all_languages_shows_an_example() -> None:
     assert str(caught.value) == '$.message.title: expected a mapping, got str, for example {"en": "Hello"}'
 
 
+async def test_plain_http_to_a_port_for_tls_asks_for_https() -> None:
+    async with WireServer(tls=wire_tls.untrusted()) as server:
+        error = await error_of(client_of(server.base_url.replace("https:", "http:")))
+    assert str(error).startswith("outcome unknown: the connection ")
+    assert str(error).endswith("base_url says http://: does the service speak https? See: pushsdk docs troubleshooting")
+
+
 async def test_tls_to_a_plain_port_asks_for_the_port() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -212,7 +217,8 @@ async def test_a_deadline_in_the_queue_names_the_setting_and_its_seconds() -> No
 async def test_a_call_that_is_not_retried_names_why_and_the_setting() -> None:
     service = FakeService(then=FakeResponse.status(429, headers={"Retry-After": "50"}))
     error = await error_of(service.client(timeout=7.0))
-    assert f"HTTP 429 Too Many Requests ({PUSH_URL}); not retried: " in str(error)
+    assert f"HTTP 429 Too Many Requests ({PUSH_URL}); not retried: the service asked to wait longer" in str(error)
+    assert " than the call can: 50 s, Timeout.total=7 s. " in str(error)
     assert str(error).endswith(
         "Call again after 50 s, or set a rate, for example rate=Rate(users_per_second=100); see: pushsdk docs "
         "timeouts-and-limits"
@@ -228,10 +234,23 @@ async def test_a_wait_longer_than_the_policy_allows_names_its_setting(status: in
     error = await error_of(service.client(timeout=1000.0))
     start = (
         f"rejected: HTTP {status} {phrase} ({PUSH_URL}); not retried: the service asked to wait longer than "
-        f"max_retry_after. Call again after 90 s{rate}"
+        f"max_retry_after: 90 s, RetryPolicy(max_retry_after=60). Call again after 90 s{rate}"
     )
     assert str(error).startswith(start)
     assert rate or str(error) == start
+
+
+async def test_a_call_that_waits_for_a_pause_names_the_pause_and_the_setting() -> None:
+    service = FakeService(FakeResponse.status(429, headers={"Retry-After": "50"}))
+    async with service.client(timeout=7.0) as client:
+        for _ in range(2):
+            with pytest.raises(PushError) as caught:
+                await client.send("u", MESSAGE)
+    assert str(caught.value) == (
+        "not sent: the service asked to wait longer than the call can: 50 s, Timeout.total=7 s. Call again after this "
+        "pause; see: pushsdk docs retries"
+    )
+    assert caught.value.retry_after == pytest.approx(50, abs=1)
 
 
 # -- answers ------------------------------------------------------------------------------------------------------
@@ -239,13 +258,16 @@ async def test_a_wait_longer_than_the_policy_allows_names_its_setting(status: in
 
 WRONG_URL = "base_url is probably wrong: check its host and its path, which must end before /v1"
 TOO_LARGE = "Shorten the message: fewer users would not make the request much smaller"
+LINT = "Check the message: pushsdk message lint, or lint(message)"
 DOUBT = "it may have been enqueued, so sending it again may push twice; see: pushsdk docs outcomes"
 
 
 @pytest.mark.parametrize(
     ("status", "text"),
     [
-        (400, "rejected: HTTP 400 Bad Request ({})"),
+        (400, f"rejected: HTTP 400 Bad Request ({{}}). {LINT}"),
+        (409, "rejected: HTTP 409 Conflict ({})"),
+        (422, f"rejected: HTTP 422 {HTTPStatus(422).phrase} ({{}}). {LINT}"),
         (401, "rejected: HTTP 401 Unauthorized ({}). Check the api_key, and that it belongs to this base_url"),
         (404, f"rejected: HTTP 404 Not Found ({{}}). {WRONG_URL}"),
         (413, f"rejected: HTTP 413 {HTTPStatus(413).phrase} ({{}}). {TOO_LARGE}"),

@@ -1,16 +1,12 @@
 """The lifetime of a client: its loop, its process, its end, and nothing left behind."""
 
-from __future__ import annotations
-
 import asyncio
 import os
-import subprocess
-import sys
-import textwrap
 from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
+from support.programs import run_program
 from support.wire_faults import always, hold, step, take, when
 from support.wire_server import WireServer
 
@@ -55,13 +51,6 @@ async def test_a_client_that_was_never_opened_can_be_closed_and_stays_closed() -
     assert (report.accepted, report.unknown) == ((), ())
     with pytest.raises(ClientClosedError):
         await client.send("u", HELLO)
-
-
-async def test_flushing_a_client_that_was_never_used_does_nothing() -> None:
-    client = AsyncPushClient(NOWHERE, "key")
-    await client.flush()
-    assert client.stats().requests == 0
-    await client.aclose()
 
 
 async def test_closing_twice_does_nothing() -> None:
@@ -154,13 +143,8 @@ FORK = """
 @pytest.mark.parametrize("state", ["opened", "unopened", "same loop"])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork() here")
 def test_a_client_is_refused_after_a_fork(state: str) -> None:
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(FORK), state],
-        timeout=60,
-        capture_output=True,
-        check=False,
-    )
-    assert result.returncode == 42, result.stderr.decode()
+    result = run_program(FORK, state, options=("-W", "ignore"))
+    assert result.code == 42, result.err
 
 
 async def test_an_injected_session_stays_open_and_the_clients_session_is_closed() -> None:
@@ -182,30 +166,3 @@ async def test_a_client_leaves_no_task_behind() -> None:
         serving = server._tasks
         assert {type(error) for error in outcomes} == {OutcomeUnknownError}
         assert asyncio.all_tasks() - before - serving == set()
-
-
-async def test_calls_in_flight_when_the_drain_ends_are_unknown_and_reported() -> None:
-    acceptance = asyncio.Event()
-
-    async def tell(_wire: object) -> None:
-        acceptance.set()
-
-    async with WireServer(when(always, step(take, tell, hold))) as server:
-        client = AsyncPushClient(server.base_url, "key")
-        call = asyncio.create_task(client.send("u", HELLO))
-        await acceptance.wait()
-        report = await client.aclose(drain=0.01)
-        with pytest.raises(OutcomeUnknownError, match="closed"):
-            await call
-    assert report.unknown == ("u",)
-    assert "'u'" not in repr(report)
-
-
-async def test_calls_in_flight_complete_during_the_drain() -> None:
-    async with WireServer() as server:
-        client = AsyncPushClient(server.base_url, "key")
-        call = asyncio.create_task(client.send("u", HELLO))
-        await asyncio.sleep(0)
-        report = await client.aclose()
-        assert (await call).users == 1
-    assert (report.accepted, server.processed) == (("u",), {"u": 1})

@@ -1,7 +1,5 @@
 """``retryable`` is true: retrying the call while it says so reaches every reachable user, and no user twice."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

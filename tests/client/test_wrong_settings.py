@@ -1,7 +1,5 @@
 """Wrong settings: each error names the rule, the value and the fix."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import warnings
@@ -34,11 +32,16 @@ def test_both_missing_settings_are_named_at_once(client, monkeypatch: pytest.Mon
     monkeypatch.delenv("PUSHSDK_API_KEY", raising=False)
     with pytest.raises(ConfigurationError, match="no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and"):
         client()
+    with pytest.raises(ConfigurationError, match="no api_key: pass it, or set PUSHSDK_API_KEY"):
+        client(URL)
 
 
-def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix() -> None:
-    with pytest.raises(ConfigurationError, match="base_url must end before /v1: the client adds /v1/push"):
-        AsyncPushClient(f"{URL}/v1", "secret-key")
+@pytest.mark.parametrize("end", ["/v1", "/v1/", "/v1/push", "/v1/push/", "/v1/campaigns", "/v1//"])
+@pytest.mark.parametrize("prefix", ["", "/external/api"])
+def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix(prefix: str, end: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^base_url must end before /v1: the client adds /v1/push") as caught:
+        AsyncPushClient(f"https://push.example{prefix}{end}", "secret-key")
+    assert "example" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +58,8 @@ def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix() -> None:
         (lambda: Rate(users_per_sec=3), "'users_per_sec': did you mean 'users_per_second'?"),
         (lambda: StopPolicy(reject=0.1), "'reject': did you mean 'rejected'?"),
         (lambda: Timeout(zzz=3), "'zzz'$"),
-        (lambda: AsyncPushClient(URL, "secret-key", timout=3), "'timout': did you mean 'timeout'?"),
+        (lambda: AsyncPushClient(URL, "key", timout=3), r"^AsyncPushClient\(\) .*'timout': did you mean 'timeout'"),
+        (lambda: PushClient(URL, "key", rates=1), r"^PushClient\(\) .*'rates': did you mean 'rate'"),
     ],
 )
 def test_an_unknown_keyword_suggests_the_nearest(make, text: str) -> None:
@@ -65,8 +69,12 @@ def test_an_unknown_keyword_suggests_the_nearest(make, text: str) -> None:
 
 async def test_an_unknown_option_of_a_run_suggests_the_nearest() -> None:
     async with FakeService().client() as client:
-        with pytest.raises(TypeError, match=r"'on_unkown': did you mean 'on_unknown'"):
+        with pytest.raises(TypeError, match=r"^broadcast\(\) .*'on_unkown': did you mean 'on_unknown'"):
             await client.broadcast(["u"], MESSAGE, on_unkown="resend")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match=r"^send_each\(\) "):
+            await client.send_each([], on_unkown="resend")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match=r"^resume\(\) "):
+            await client.resume("spring.run", on_unkown="resend")  # type: ignore[call-arg]
 
 
 def test_a_timedelta_is_taken_for_seconds() -> None:

@@ -1,7 +1,5 @@
 """Merging of calls."""
 
-from __future__ import annotations
-
 import math
 from concurrent.futures import Future
 
@@ -10,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushsdk._core import wire
-from pushsdk._core.batching import TRANSITIONS, Batch, Batches, BatchState, Call, Content, Options
+from pushsdk._core.batching import TRANSITIONS, Batch, Batches, BatchState, Call, Content
 from pushsdk._core.outcome import Outcome, Verdict
-from pushsdk._core.policy import Batching, RetryPolicy, Timeout
+from pushsdk._core.policy import Batching, Options, RetryPolicy, Timeout
 from pushsdk._core.splitting import LearnedSizes
 
 ACCEPTED = Verdict(outcome=Outcome.ACCEPTED)
@@ -52,14 +50,6 @@ def body_of(batch: Batch) -> bytes:
 # -- joining ----------------------------------------------------------------------------------------------------
 
 
-def test_no_call_joins_a_separate_batch_and_the_open_batch_stays_open():
-    open_batches = batches()
-    first, _ = join(open_batches, content(), call("a"))
-    lone = open_batches.open(content(), call("b"), is_joinable=False)
-    assert [call.users for call in lone.calls] == [("b",)]
-    assert join(open_batches, content(), call("c"))[0] is first
-
-
 def test_what_was_learned_bounds_what_is_merged():
     sizes = LearnedSizes()
     open_batches = batches(sizes)
@@ -74,20 +64,19 @@ def test_what_was_learned_bounds_what_is_merged():
     assert batch.is_full
 
 
-def test_a_setting_below_what_was_learned_stays_the_bound():
-    sizes = LearnedSizes()
-    sizes.learn(100, 50, 10**6)
-    open_batches = batches(sizes, max_users=1)
-    batch, _ = join(open_batches, content(), call("a"))
-    assert batch.is_full
-
-
 def test_a_batch_that_all_had_left_still_takes_each_user_once():
     open_batches = batches()
     only = call("a")
     batch, _ = join(open_batches, content(), only)
     batch.remove(only)
     assert [join(open_batches, content(), call("a"))[0] is batch for _ in range(2)] == [True, False]
+
+
+def test_no_call_joins_a_batch_that_refused_a_call():
+    open_batches = batches()
+    open_batches.open(content(), call("a"))
+    assert open_batches.join(content(), call("a")) is None
+    assert open_batches.join(content(), call("b")) is None
 
 
 calls = st.tuples(
@@ -183,15 +172,6 @@ def test_the_call_that_opened_a_batch_sends_it_if_no_other_call_shares_it():
         open_batches.advance(batch, BatchState.SENDING)
         assert batch.is_sent_by(first) == (leaving == (second,))
         assert not batch.is_sent_by(second)
-
-
-def test_a_batch_that_is_done_refers_to_no_call():
-    open_batches = batches()
-    one = call("a")
-    batch, _ = join(open_batches, content(), one)
-    assert one.batch is batch
-    open_batches.advance(batch, BatchState.DONE)
-    assert (batch.calls, batch.leader, batch.entry) == ([], None, None)
 
 
 def test_no_user_nor_text_shows_in_a_repr():

@@ -1,7 +1,5 @@
 """The limit on requests in flight, against simulated services. Virtual time, fixed seed."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable
@@ -54,6 +52,12 @@ def test_a_client_whose_own_speed_is_the_bound_reaches_it(latency):
 def test_a_client_whose_own_speed_is_the_bound_keeps_a_turn_of_its_loop_busy_and_no_more(latency):
     client = run(lambda simulation: Pool(simulation, PLENTY, about(latency)), until=20, cpu=1 / 4000)
     assert 64 <= client.limit.limit <= max(64, 3 * 4000 * latency)
+
+
+def test_a_client_whose_own_speed_is_the_bound_keeps_its_limit_while_the_service_pauses_often():
+    pauses = (0.02, 0.005)
+    client = run(lambda simulation: Pool(simulation, PLENTY, about(0.001), pauses=pauses), until=20, cpu=1 / 8000)
+    assert client.rate(10, 20) > 0.98 * 8000
 
 
 @pytest.mark.parametrize("workers", [4, 32, 300])

@@ -1,7 +1,5 @@
 """Decisions on a verdict: the step, and the status of the users."""
 
-from __future__ import annotations
-
 import pytest
 
 from pushsdk._core.decisions import MAX_RESENDS, OUTCOMES, Decision, Step, decide, is_retryable, stop_reason

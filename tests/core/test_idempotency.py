@@ -1,7 +1,5 @@
 """Idempotency keys: the fingerprint of a payload."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

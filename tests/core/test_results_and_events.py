@@ -1,8 +1,5 @@
 """Results, events and counters: plain values that show no user id in their repr."""
 
-from __future__ import annotations
-
-import pickle
 from typing import get_args
 
 import msgspec
@@ -38,13 +35,6 @@ by_name = pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value)
 
 
 @by_name
-def test_a_value_pickles_and_is_frozen(value):
-    assert pickle.loads(pickle.dumps(value)) == value
-    with pytest.raises(AttributeError):
-        setattr(value, value.__struct_fields__[0], None)
-
-
-@by_name
 def test_no_value_shows_a_user_id(value):
     text = f"{value} {value!r} {[value]}"
     if hasattr(value, "__rich_repr__"):
@@ -70,7 +60,7 @@ def test_a_receipt_is_accepted_and_has_the_status_of_its_last_attempt():
 
 def test_reprs_that_hide_ids_show_how_many():
     assert repr(ABANDONED) == "SendAbandoned(outcome=UNKNOWN, users=2, attempts=2)"
-    assert ABANDONED.__rich_repr__() == [("outcome", Outcome.UNKNOWN), ("users", 2)]
+    assert ABANDONED.__rich_repr__() == [("outcome", Outcome.UNKNOWN), ("users", 2), ("attempts", 2)]
     assert repr(VALUES[1]) == "DrainReport(accepted=1, rejected=1, not_sent=1, unknown=1, abandoned=1)"
     assert VALUES[1].__rich_repr__() == [
         ("accepted", 1),

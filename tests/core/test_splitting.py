@@ -286,28 +286,10 @@ def test_so_it_does_at_a_limit_in_bytes(lengths, max_bytes):
     assert all(size_of(part) <= max_bytes for part in service.accepted)
 
 
-def test_a_413_is_halved_within_a_call_and_with_the_others_it_is_remembered():
-    one = call(*[f"{number:060d}" for number in range(8)])
-    service = SplittingService(max_users=2).take([one])
-    assert [[part.users for part in wave] for wave in service.waves] == [[8], [4, 4], [2, 2], [2, 2]]
-    assert service.sizes.users == 2
-    before = len(service.accepted)
-    service.take([one])
-    assert service.accepted[before:] == service.waves[4]
-    assert len(service.waves) == 5
-
-
 def test_a_user_too_large_alone_is_rejected_and_teaches_nothing():
     calls = [call("x" * 500)]
     service = SplittingService(max_bytes=100).take(calls)
     assert (service.requests, len(service.users(REJECTED))) == (1, 1)
-    assert service.sizes.users is None
-
-
-def test_if_the_message_is_most_of_the_bytes_the_request_is_not_split():
-    calls = [call("u1", "u2", "u3")]
-    service = SplittingService(max_users=1).take(calls)
-    assert (service.requests, len(service.users(REJECTED))) == (1, 3)
     assert service.sizes.users is None
 
 
@@ -447,12 +429,6 @@ def test_a_bound_in_bytes_does_not_apply_to_a_message_that_is_most_of_the_bound(
 
 
 ID = 60
-
-
-def test_before_any_413_everything_fits():
-    sizes = LearnedSizes()
-    assert sizes.fits(10**6, 10**6, 10**6)
-    assert (sizes.users, sizes.bytes, sizes.bytes_for(10)) == (None, None, None)
 
 
 @pytest.mark.parametrize("chunk", [999, 1000, 125])

@@ -1,7 +1,5 @@
 """Bounds on bodies, connections, campaigns, and on the cost of one request."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

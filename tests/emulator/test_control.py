@@ -1,11 +1,10 @@
 """The control routes on the wire: responses and refusals."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sqlite3
 import time
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import aiohttp
@@ -56,6 +55,12 @@ async def test_it_is_not_ready_if_the_store_can_not_be_written(api, emulator):
     status, error = await api.refused("GET", "/ready")
     assert (status, error.partition(":")[0]) == (507, "the emulator's store can't be written")
     assert (await api.get("/health"))["status"] == "ok"
+
+
+async def test_it_is_not_ready_if_the_disk_is_full(api, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4096))
+    error = "the emulator's store can't be written: the disk is full; free some space"
+    assert await api.refused("GET", "/ready") == (507, error)
 
 
 @pytest.mark.parametrize("key", [None, ""])
@@ -250,17 +255,6 @@ async def test_an_incomplete_body_is_refused(api, emulator, until, caplog):
     await until(lambda: not emulator._service.lost)
     assert caplog.records == []
     assert await api.get("/inboxes") == []
-
-
-async def test_a_client_that_expects_100_continue_gets_it(api):
-    head = api.head(
-        "PUT", "/_emulator/v1/label", Content_Type="application/json", Content_Length="13", Expect="100-continue"
-    )
-    async with api.connected() as (reader, writer):
-        writer.write(head)
-        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        writer.write(b'{"label":"x"}')
-        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
 
 
 async def test_an_unexpected_error_is_a_500_and_is_logged(api, emulator, monkeypatch, caplog):

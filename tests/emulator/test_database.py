@@ -1,7 +1,5 @@
 """The store's file: private, for one process, recognized before it is opened, removed if temporary."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sqlite3
@@ -82,15 +80,6 @@ def test_an_empty_file_becomes_a_private_store(tmp_path):
     db.close()
 
 
-def test_a_store_is_opened_again_as_it_was_left(tmp_path):
-    db = Database(tmp_path / "kept")
-    add_inbox(db)
-    db.close()
-    db = Database(tmp_path / "kept")
-    assert read(db) == 2
-    db.close()
-
-
 def test_a_relative_path_is_that_of_the_beginning(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     db = Database(Path("kept"))
@@ -157,23 +146,16 @@ def test_a_file_that_is_not_a_store_of_this_version_is_left_unchanged(tmp_path, 
     assert [file.name for file in tmp_path.iterdir()] == ["kept"]
 
 
-def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(StoreError, match="it is a folder; name another file"):
-        Database(tmp_path)
-
-
-def test_a_link_is_not_followed(tmp_path):
-    (tmp_path / "kept").symlink_to(tmp_path / "theirs")
-    with pytest.raises(StoreError, match="it is a link; name another file"):
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFO")
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(Path.mkdir, "folder"), (lambda path: path.symlink_to("theirs"), "link"), (os.mkfifo, "device")],
+)
+def test_a_folder_a_link_or_a_device_is_no_file(tmp_path, make, kind):
+    make(tmp_path / "kept")
+    with pytest.raises(StoreError, match=f"it is a {kind}; name another file"):
         Database(tmp_path / "kept")
     assert not (tmp_path / "theirs").exists()
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFO")
-def test_a_device_is_no_file(tmp_path):
-    os.mkfifo(tmp_path / "kept")
-    with pytest.raises(StoreError, match="it is a device; name another file"):
-        Database(tmp_path / "kept")
 
 
 @pytest.mark.parametrize("path", ["missing/kept", "file/kept"])
@@ -242,13 +224,6 @@ def test_one_process_can_use_a_store(tmp_path):
     db.close()
 
 
-def test_a_failed_open_unlocks_the_file(tmp_path):
-    (tmp_path / "kept").write_text("hello")
-    for _ in range(2):
-        with pytest.raises(StoreError, match="no emulator store"):
-            Database(tmp_path / "kept")
-
-
 # Temporary stores
 
 
@@ -289,15 +264,6 @@ def test_a_missing_temporary_folder_is_an_error(tmp_path, monkeypatch):
 # Transactions
 
 
-def test_a_transaction_is_whole_or_nothing(opened):
-    with pytest.raises(ZeroDivisionError), opened.writing() as connection:
-        connection.execute(ADD)
-        raise ZeroDivisionError
-    assert read(opened) == 1
-    add_inbox(opened)
-    assert read(opened) == 2
-
-
 def test_what_sqlite_refuses_is_a_store_error(opened):
     add_inbox(opened)
     with pytest.raises(StoreError, match="can't be written: UNIQUE"):
@@ -322,15 +288,6 @@ def test_a_full_disk_says_what_to_do(opened):
 def test_a_reader_can_not_write(opened):
     with pytest.raises(StoreError, match="readonly"):
         read(opened, f"{ADD} RETURNING 1")
-
-
-def test_readers_are_used_again(opened):
-    for _ in range(3):
-        read(opened)
-    assert len(opened._idle) == 1
-    with opened.reading(), opened.reading():
-        assert opened._idle == []
-    assert len(opened._idle) == 2
 
 
 # The end

@@ -1,7 +1,5 @@
 """The two endpoints of the interface document, and the refusals that the document leaves open."""
 
-from __future__ import annotations
-
 import json
 
 import aiohttp

@@ -1,7 +1,5 @@
 """Each fault on the wire, and in the oracle."""
 
-from __future__ import annotations
-
 import asyncio
 
 import aiohttp

@@ -1,7 +1,5 @@
 """Admission of requests by host, origin, type and token; the Api-Key never leaves the emulator."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import logging

@@ -1,7 +1,5 @@
 """The guide under ``/docs``: every page of the package, as HTML without scripts of its own."""
 
-from __future__ import annotations
-
 import re
 import sys
 
@@ -25,15 +23,12 @@ def test_every_page_is_shown_with_links_to_all_pages(name):
     assert '.md"' not in html
 
 
-async def test_the_guide_is_served_under_docs(emulator):
+async def test_the_guide_is_served_under_docs_with_its_pictures(emulator):
     for path in ("/docs", "/docs/", "/docs/retries"):
         status, headers, text = await get(f"{emulator.url}{path}")
         assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
         assert "script-src 'self'" in headers["Content-Security-Policy"]
         assert "<h1" in text
-
-
-async def test_the_pictures_of_the_guide_are_served(emulator):
     for name in re.findall(r"!\[[^]]+\]\(([^)]+)\)", "".join(map(docs.read, docs.names()))):
         async with aiohttp.ClientSession() as session, session.get(f"{emulator.url}/docs/{name}") as response:
             assert (response.status, response.content_type) == (200, "image/png")
@@ -50,6 +45,35 @@ def test_headings_can_be_linked_to_and_html_is_text(monkeypatch):
     assert '<h2 id="c-d">' in html
     assert "&lt;b&gt;x" in html
     assert '<a href="/docs/retries#wait">' in html
+
+
+async def test_a_search_shows_the_lines_of_the_command_with_links_to_their_headings(emulator):
+    lines = docs.search("retry budget")
+    status, headers, html = await get(f"{emulator.url}/docs?q=retry+BUDGET")
+    assert (status, "form-action 'self'" in headers["Content-Security-Policy"]) == (200, True)
+    assert html.count("<li><a ") == len(lines) + len(docs.names())
+    assert '<a href="/docs/retries#the-retry-budget">retries: The retry budget</a>' in html
+    assert '<input type="search" name="q" value="retry BUDGET"' in html
+    assert "outside the retry budget, at" in html
+    assert "## The retry budget" not in html
+    for page, anchor in re.findall(r'<a href="/docs/([\w-]+)#([\w-]+)">', html):
+        assert f'id="{anchor}"' in guide.page(page)
+
+
+async def test_a_search_is_text_and_has_an_end(emulator):
+    _, _, html = await get(f"{emulator.url}/docs/retries?q=%3Cscript%3E%22{'x' * 200}")
+    assert "<script>&quot;" not in html
+    assert f"&lt;script&gt;&quot;{'x' * 91}</q>: 0." in html
+    assert "Try fewer or shorter words" in html
+    _, _, html = await get(f"{emulator.url}/docs?q=e")
+    assert "of which the first 50 are shown" in html
+    _, _, html = await get(f"{emulator.url}/docs?q=+")
+    assert '<h1 id="pushsdk">' in html
+
+
+async def test_only_the_guide_has_forms(emulator):
+    for path in ("/", "/page.css"):
+        assert "form-action 'none'" in (await get(f"{emulator.url}{path}"))[1]["Content-Security-Policy"]
 
 
 def test_without_markdown_it_the_page_says_what_to_install(monkeypatch):

@@ -1,7 +1,5 @@
 """The lifetime of an emulator: on loopback only, entered once, closed without waiting for clients."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from contextlib import suppress
@@ -44,14 +42,6 @@ def test_each_emulator_has_its_own_or_the_given_key():
     assert Emulator(api_key="mine").api_key == "mine"
     with pytest.raises(ValueError, match="empty"):
         Emulator(api_key="")
-
-
-async def test_a_port_in_use_is_an_error(wire):
-    second = Emulator(port=wire.port)
-    with pytest.raises(OSError, match="in use"):
-        await second.__aenter__()
-    with pytest.raises(RuntimeError):
-        _ = second.base_url
 
 
 async def test_a_named_store_is_kept(running, tmp_path):

@@ -1,7 +1,5 @@
 """The page's files on the wire, and their content security policy."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 
@@ -15,7 +13,7 @@ STRICT = (
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
 PAGE_FILES = (file.name for file in (files("pushsdk.emulator") / "web").iterdir())
-FILES = sorted(name for name in PAGE_FILES if not name.startswith("__") and not name.endswith(".py"))
+FILES = sorted(name for name in PAGE_FILES if not name.startswith("__") and not name.endswith((".py", ".template")))
 
 ELSEWHERE = [
     *("/nothing", "/main.js/", "//main.js", "/./main.js", "/main.js%00", "/MAIN.JS", "/main", "/.", "/.."),

@@ -1,13 +1,10 @@
 """Each preset over a number of requests."""
 
-from __future__ import annotations
-
 from collections import Counter
 
-import msgspec
 import pytest
 
-from pushsdk.emulator.faults import PRESETS, Rules, load_faults, preset
+from pushsdk.emulator.faults import PRESETS, Rules, preset
 
 
 def lived(name, requests=1000, user_ids=("ann",)):
@@ -67,12 +64,6 @@ def test_an_outage_accepts_nothing_at_first_and_all_after():
 def test_the_poison_user_fails_exactly_its_requests():
     assert answers(lived("poison-user", 10, ("ann", "poison"))[1]) == {"poison": 10}
     assert answers(lived("poison-user", 10, ("ann", "poisonous"))[1]) == {None: 10}
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_can_be_read_back_from_its_json(name):
-    faults = preset(name).faults
-    assert load_faults(msgspec.json.encode(faults)) == list(faults)
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -1,7 +1,5 @@
 """The log: one line for each request, for the terminal of a developer."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

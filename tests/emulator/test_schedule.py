@@ -1,7 +1,5 @@
 """The start of a campaign by schedule and time, and its explanation."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

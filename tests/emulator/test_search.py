@@ -1,7 +1,5 @@
 """Search lines: parsing, and the requests found in SQLite."""
 
-from __future__ import annotations
-
 import sqlite3
 
 import msgspec

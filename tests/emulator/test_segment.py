@@ -1,7 +1,5 @@
 """Segments over local tables: the files, the users of a query, and their fields."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Hostile segment queries: each is refused, without any side effect."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -116,6 +114,8 @@ def test_anything_but_one_select_is_refused(folder: Path, statement: str) -> Non
         "WITH x AS (DELETE FROM users RETURNING *) FROM x",
         "WITH x AS (COPY users TO '{tables}/users.csv') FROM users",
         "WITH x AS (COPY users TO '{outside}/new.csv') FROM users",
+        "WITH x AS (COPY users TO '{outside}/outside.csv') FROM users",
+        "WITH x AS (COPY users TO 'rows') FROM users",
         "WITH y AS (WITH x AS (COPY users TO '{outside}/new.csv') FROM users) FROM y",
     ],
 )
@@ -171,12 +171,6 @@ HIDDEN = [
 def test_only_tables_are_read(folder: Path, query: str) -> None:
     text = failed(folder, query.format(outside=folder.parent, tables=folder))
     assert text.startswith("the query: ")
-
-
-@pytest.mark.parametrize("path", ["{tables}/users.csv", "{outside}/outside.csv", "{outside}/new.csv", "rows"])
-def test_a_query_writes_no_file(folder: Path, path: str) -> None:
-    to = path.format(outside=folder.parent, tables=folder)
-    assert failed(folder, f"WITH x AS (COPY users TO '{to}') FROM users").startswith("the query: ")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Snippets, executed: the emulator receives the original request."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import json

@@ -1,18 +1,14 @@
 """The store: exact permanent counts, a bounded list, immediate resets."""
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 from contextlib import contextmanager
 
-import msgspec
 import pytest
-from support.store_entries import campaign, duplicates, push, put, refused, users
+from support.store_entries import campaign, push, put, users
 
 from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import NO_INBOX, Store
-from pushsdk.emulator.store.records import Recipient
 from pushsdk.emulator.store.search import parse
 
 
@@ -56,50 +52,6 @@ def rows(tmp_path, table):
 # Counts
 
 
-def test_every_id_of_every_accepted_push_counts(store, box):
-    put(store, push(box, "ann", "bob", "ann"), push(box, "ann"))
-    put(store, push(box, "bob", "eve"))
-    assert users(store, box) == {"ann": 3, "bob": 2, "eve": 1}
-    assert duplicates(store, box) == {"ann": 3, "bob": 2}
-    assert [store.accepted(box, user) for user in ("ann", "bob", "eve", "zoe")] == [3, 2, 1, 0]
-
-
-def test_a_refused_request_is_listed_and_not_counted(store, box):
-    entry = refused(box, fault="outage")
-    put(store, entry)
-    (requests,) = store.requests(box)
-    assert (requests.status, requests.error, requests.fault, requests.accepted) == (400, "no", "outage", False)
-    assert (users(store, box), store.pushes(box)) == ({}, ())
-
-
-def test_inboxes_share_nothing(store, box):
-    other = store.inbox("other")
-    put(store, push(box, "ann"), push(other, "ann", "bob"))
-    assert (users(store, box), users(store, other)) == ({"ann": 1}, {"ann": 1, "bob": 1})
-    assert store.totals() == {"users": 3, "duplicates": 0, "pushes": 2, "campaigns": 0}
-    assert store.request(box, store.requests(other)[0].id) is None
-
-
-def test_users_are_paged_by_id(store, box):
-    put(store, push(box, *(f"u{number}" for number in range(10))))
-    assert [user.user_id for user in store.received(box, after="u3", limit=3)] == ["u4", "u5", "u6"]
-    assert [user.user_id for user in store.received(box, like="5")] == ["u5"]
-
-
-@pytest.mark.parametrize("user", ["\0", "a\0b", "O'Hara", "%", "😀", "é", "e\u0301", "x" * 10_000])
-def test_any_id_equals_only_itself(store, box, user):
-    put(store, push(box, user, f"{user}2"))
-    assert users(store, box) == {user: 1, f"{user}2": 1}
-    assert store.accepted(box, user) == 1
-
-
-def test_the_key_is_not_in_the_file(make, tmp_path):
-    store = make()
-    put(store, push(store.inbox("a-secret-key"), "ann"))
-    store.close()
-    assert b"a-secret-key" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
-
-
 def test_an_unknown_inbox_is_empty(store):
     assert store.find("unknown") is NO_INBOX
     assert (users(store, NO_INBOX), store.pushes(NO_INBOX), store.requests(NO_INBOX)) == ({}, (), [])
@@ -107,41 +59,6 @@ def test_an_unknown_inbox_is_empty(store):
 
 
 # Lists
-
-
-def test_inboxes_are_listed_with_the_last_request_first(store):
-    quiet, first, second = (store.inbox(key) for key in "abc")
-    put(store, push(second, "ann", time=1.0), push(second, "ann", time=2.0), push(first, "ann", time=3.0))
-    store.label(first, "nightly")
-    assert [(inbox.inbox, inbox.label, inbox.requests, inbox.last) for inbox in store.inboxes()] == [
-        (first.name, "nightly", 1, 3.0),
-        (second.name, "Inbox 3", 2, 2.0),
-        (quiet.name, "Inbox 1", 0, None),
-    ]
-    assert store.named(first.name) == first
-    assert store.named("nobody") is None
-
-
-def test_a_request_is_returned_with_its_body(store, box):
-    (number,) = put(store, push(box, "ann"))
-    request, body = store.request(box, number)
-    assert (request.id, request.bytes) == (number, len(body))
-    assert store.request(box, number + 1) is None
-
-
-def test_new_requests_are_counted_by_the_search(store, box):
-    first, second, third = put(store, push(box, "ann"), refused(box), push(box, "bob"))
-    assert store.count(box, parse("is:accepted"), 0) == (2, third)
-    assert store.count(box, parse("is:accepted"), second) == (1, third)
-    assert store.count(box, parse(""), third) == (0, third)
-    assert store.count(store.inbox("other"), parse(""), 0) == (0, 0)
-    assert first < second < third
-
-
-def test_a_user_is_searched_in_pushes_and_campaigns(store, box):
-    pushed, _, entries = put(store, push(box, "ann"), push(box, "bob"), campaign(box, "c1"))
-    store.deliver(store.campaign(box, "c1"), [("ann", {})])
-    assert ids(store, box, "user:ann") == [pushed, entries]
 
 
 def test_a_users_newest_pushes_are_returned_oldest_first(store, box):
@@ -159,34 +76,7 @@ def test_a_users_newest_pushes_are_returned_oldest_first(store, box):
 # Deleting
 
 
-def test_a_deleted_request_leaves_the_list_and_not_the_counts(store, box):
-    first, second = put(store, push(box, "ann"), push(box, "bob", title="bye"))
-    assert store.delete(box, parse("title:bye")) == 1
-    assert (ids(store, box), users(store, box)) == ([first], {"ann": 1, "bob": 1})
-    assert store.delete(box, only=second) == 0
-    assert store.delete(box, only=first) == 1
-    assert (store.pushes(box), store.delivered(box, "ann")) == ((), (1, []))
-
-
-def test_a_request_of_another_inbox_is_not_deleted(store, box):
-    (number,) = put(store, push(box, "ann"))
-    assert store.delete(store.inbox("other"), only=number) == 0
-    assert ids(store, box) == [number]
-
-
 # Bounds
-
-
-def test_the_oldest_requests_beyond_the_bound_are_dropped(make):
-    store = make(keep=2)
-    box, other = store.inbox("key"), store.inbox("other")
-    put(store, push(other, "zoe"))
-    numbers = put(store, *(push(box, f"u{number}") for number in range(5)))
-    assert ids(store, box) == numbers[-2:]
-    assert len(users(store, box)) == 5
-    assert ids(store, other) == [1]
-    (last,) = put(store, refused(box))
-    assert ids(store, box) == [numbers[-1], last]
 
 
 def test_zero_requests_can_be_kept(make):
@@ -211,15 +101,6 @@ def test_the_largest_inbox_is_trimmed_first(make):
     assert store.totals()["users"] == 2
 
 
-def test_old_requests_are_dropped_by_the_next_write(make):
-    store = make(max_age=10.0)
-    box, other = store.inbox("key"), store.inbox("other")
-    put(store, push(box, "ann", time=100.0), push(other, "bob", time=101.0), push(box, "ann", time=105.0))
-    put(store, push(box, "eve", time=111.0))
-    assert (ids(store, box), ids(store, other)) == ([3, 4], [2])
-    assert users(store, box) == {"ann": 2, "eve": 1}
-
-
 def test_all_bounds_at_once_agree_with_the_counts(make):
     store = make(keep=3, max_bytes=500, max_age=5.0)
     boxes = [store.inbox(key) for key in "ab"]
@@ -240,17 +121,6 @@ def test_a_bound_below_zero_is_an_error(bounds):
 
 
 # Reset
-
-
-def test_a_reset_is_immediate_and_keeps_name_and_label(store, box):
-    put(store, push(box, "ann"))
-    store.label(box, "mine")
-    new = store.reset(box)
-    assert (new.name, store.find("key"), store.inbox("key")) == (box.name, new, new)
-    assert (users(store, new), store.requests(new), store.totals()["pushes"]) == ({}, [], 0)
-    assert [(inbox.inbox, inbox.label, inbox.requests) for inbox in store.inboxes()] == [(new.name, "mine", 0)]
-    put(store, push(new, "bob"))
-    assert users(store, new) == {"bob": 1}
 
 
 def test_the_inbox_of_before_a_reset_is_empty(store, box):
@@ -303,46 +173,6 @@ def test_a_reset_deletes_all_of_its_inbox_and_nothing_else(store, box, tmp_path)
     assert users(store, other) == {"ann": 1}
 
 
-# Campaigns
-
-
-def test_a_campaign_has_its_last_state(store, box):
-    put(store, campaign(box, "c1", state="not run"))
-    (entry,) = store.campaigns(box)
-    assert (entry.uuid, entry.state, entry.id, entry.request) == ("c1", "not run", 1, {"name": "Spring"})
-    assert store.unfinished() == []
-    put(store, campaign(box, "c2", start=5.0))
-    assert store.unfinished() == [(box.id, "c2", "waiting", 5.0)]
-    store.update(msgspec.structs.replace(store.campaign(box, "c2"), state="done"))
-    assert (store.campaign(box, "c2").state, store.unfinished()) == ("done", [])
-    assert store.campaign(store.inbox("other"), "c2") is None
-
-
-def test_the_reason_for_not_running_a_campaign_is_stored(store, box):
-    entry = campaign(box, "c1", state="not run")
-    entry.campaign = type(entry.campaign)(uuid="c1", body=b"{}", time=1.0, error="no tables")
-    put(store, entry)
-    assert store.campaign(box, "c1").error == "no tables"
-
-
-def test_recipients_are_paged_by_id(store, box):
-    put(store, campaign(box, "c1"))
-    entry = store.campaign(box, "c1")
-    assert store.deliver(entry, [("bob", {"n": 2}), ("ann", {"n": 1})])
-    assert store.deliver(entry, [("eve", {"n": 3})])
-    assert store.recipients(entry, limit=2) == [Recipient("ann", {"n": 1}), Recipient("bob", {"n": 2})]
-    assert store.recipients(entry, after="bob") == [Recipient("eve", {"n": 3})]
-
-
-def test_a_restarted_campaign_has_no_recipients(store, box):
-    put(store, campaign(box, "c1"), campaign(box, "c2"))
-    first, second = store.campaigns(box)
-    for entry in (first, second):
-        store.deliver(entry, [(f"u{number}", {}) for number in range(4)])
-    store.withdraw(first)
-    assert (store.recipients(first), len(store.recipients(second))) == ([], 4)
-
-
 @pytest.mark.parametrize("removal", ["deleted", "reset"])
 def test_a_deleted_campaign_gets_no_recipients(store, box, removal, tmp_path):
     put(store, campaign(box, "c1"))
@@ -351,6 +181,9 @@ def test_a_deleted_campaign_gets_no_recipients(store, box, removal, tmp_path):
     store.delete(box) if removal == "deleted" else store.reset(box)
     assert store.deliver(entry, [("bob", {})]) is False
     assert rows(tmp_path, "recipients") == 0
+
+
+# Campaigns
 
 
 def test_an_evicted_campaign_loses_its_recipients(make, tmp_path):

@@ -1,7 +1,5 @@
 """kill -9 under load: everything answered with 204 is stored, and nothing twice."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The store against a dictionary as a model: writes, deletes, resets, reopened files."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """The control routes that wait: for a number of requests, or for every change."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Cancelled calls: CancelledError is raised, and the outcome is reported all the same."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 
@@ -21,12 +19,10 @@ from support.wire_faults import (
 )
 from support.wire_judge import ENORMOUS, HELLO, Ledger
 from support.wire_network import no_connection, no_handshake, no_name
-from support.wire_rig import QUICK, client_of
+from support.wire_rig import OWN_OR_INJECTED, QUICK, client_of
 from support.wire_server import Wire, WireServer
 
 from pushsdk import AsyncPushClient, AttemptEnded, CampaignRequest, Event, Outcome, RetryPolicy, SendAbandoned
-
-OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 
 
 async def abandoned_by(client: AsyncPushClient, events: list[Event]) -> dict[str, Outcome]:

@@ -1,7 +1,5 @@
 """Expired deadlines and closed clients: NOT_SENT if no byte left, UNKNOWN if the request may have arrived."""
 
-from __future__ import annotations
-
 import asyncio
 
 import aiohttp
@@ -9,7 +7,7 @@ import pytest
 from support.wire_faults import always, hold, only, reached, step, take, when
 from support.wire_judge import HELLO
 from support.wire_network import no_connection
-from support.wire_rig import client_of
+from support.wire_rig import OWN_OR_INJECTED, client_of
 from support.wire_server import WireServer
 
 from pushsdk import (
@@ -18,8 +16,6 @@ from pushsdk import (
     OutcomeUnknownError,
     Timeout,
 )
-
-OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 
 
 @OWN_OR_INJECTED

@@ -1,7 +1,5 @@
 """Each fault among good requests: only the requests that it hits fail."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Container
 

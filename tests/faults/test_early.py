@@ -1,7 +1,5 @@
 """Early answers: received before the request was written, or before it arrived."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys
@@ -14,13 +12,12 @@ from support.wire_answers import response
 from support.wire_faults import always, only
 from support.wire_judge import HELLO, Ledger
 from support.wire_network import detoured
-from support.wire_rig import QUICK, client_of
+from support.wire_rig import OWN_OR_INJECTED, QUICK, client_of
 from support.wire_server import WireServer
 
 from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
 from pushsdk._io import fast_post
 
-OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 EARLY = pytest.mark.parametrize("early_bytes", [response(204), response(503), b""], ids=["204", "503", "EOF"])
 
 

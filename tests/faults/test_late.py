@@ -1,7 +1,5 @@
 """A late process: stopped, suspended, or with a blocked loop. An answer that has arrived counts."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import sys
@@ -13,12 +11,11 @@ from support import wire_tls
 from support.wire_answers import response
 from support.wire_faults import always, hold, only, reached, read_request, send, step, take, when
 from support.wire_judge import HELLO, Ledger
-from support.wire_rig import client_of
+from support.wire_rig import OWN_OR_INJECTED, client_of
 from support.wire_server import Wire, WireServer
 
 from pushsdk import Batching, Limits, Outcome, OutcomeUnknownError, Timeout
 
-OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 LONG = 3600.0
 ANSWERS = {204: Outcome.ACCEPTED, 400: Outcome.REJECTED}
 

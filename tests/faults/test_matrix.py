@@ -1,7 +1,5 @@
 """Each fault alone: the reported outcome, the number of attempts, and agreement with the server's record."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -9,11 +7,10 @@ from support.wire_case import Case
 from support.wire_cases import CASES, MAJOR
 from support.wire_faults import always, first
 from support.wire_judge import Ledger
-from support.wire_rig import AFTER, CALM, QUICK, rigged
+from support.wire_rig import AFTER, CALM, OWN_OR_INJECTED, QUICK, rigged
 
 from pushsdk import Outcome, RetryPolicy
 
-OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 

@@ -1,7 +1,5 @@
 """The loop of the async tests: which clocks stop together with the machine."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 import socket

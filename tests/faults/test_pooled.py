@@ -1,7 +1,5 @@
 """The connection pool: full, entirely stale, or with connections that other code used before."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,12 +10,20 @@ from support import wire_tls
 from support.wire_faults import always, hold, only, send, step, take, when
 from support.wire_judge import HELLO, Ledger
 from support.wire_network import Spoil, closed, late_408, noticed, reset, spoiled, stray_204
-from support.wire_rig import AMONG, QUICK, client_of
+from support.wire_rig import AMONG, OWN_OR_INJECTED, QUICK, client_of
 from support.wire_server import Wire, WireServer
 
-from pushsdk import AsyncPushClient, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy, Timeout
+from pushsdk import (
+    AsyncPushClient,
+    Limits,
+    MobilePush,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    RetryPolicy,
+    Timeout,
+)
 
-OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 PLAIN_OR_TLS = pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 
 
@@ -97,17 +103,33 @@ async def test_one_call_replaces_a_whole_pool_of_stale_connections(policy: Retry
     assert server.processed == dict.fromkeys([*users, "user"], 1)
 
 
-UNSEEN = [
+@OWN_OR_INJECTED
+async def test_small_and_large_requests_together_open_no_more_connections_than_may_be_in_flight(injected: bool) -> None:
+    # Above 48 KiB aiohttp sends the request.
+    messages = [MobilePush(body={"en": f"{number} {'x' * 60_000 * (number % 2)}"}) for number in range(20)]
+    async with (
+        WireServer() as server,
+        client_of(server, injected=injected, limits=Limits(in_flight=2)) as client,
+    ):
+        await asyncio.gather(*(client.send("user", message) for message in messages))
+        for message in messages:
+            await client.send("user", message)
+    assert (server.processed, server.connections) == ({"user": 40}, 2)
+
+
+SPOILS = [
     pytest.param(closed, id="closed"),
     pytest.param(reset, id="reset"),
     pytest.param(stray_204, id="a stray 204"),
     pytest.param(late_408, id="a late 408"),
+    pytest.param(noticed(stray_204), id="a stray 204 that was read"),
+    pytest.param(noticed(late_408), id="a late 408 that was read"),
 ]
 
 
 @OWN_OR_INJECTED
 @PLAIN_OR_TLS
-@pytest.mark.parametrize("spoil", UNSEEN)
+@pytest.mark.parametrize("spoil", SPOILS[:4])
 async def test_a_spoiled_connection_is_found_out_at_whatever_turn_of_the_loop(
     spoil: Spoil, injected: bool, tls: bool
 ) -> None:
@@ -139,19 +161,14 @@ async def test_a_stray_answer_in_two_halves_is_no_answer(injected: bool, tls: bo
         client_of(server, injected=injected) as client,
     ):
         await client.send("warm", HELLO)
-        with spoiled(server, half_before_half_after), pytest.raises(OutcomeUnknownError):
-            await client.send("user", HELLO)
-    assert server.processed == {"warm": 1}
-
-
-SPOILS = [
-    pytest.param(closed, id="closed"),
-    pytest.param(reset, id="reset"),
-    pytest.param(stray_204, id="a stray 204"),
-    pytest.param(late_408, id="a late 408"),
-    pytest.param(noticed(stray_204), id="a stray 204 that was read"),
-    pytest.param(noticed(late_408), id="a late 408 that was read"),
-]
+        with spoiled(server, half_before_half_after):
+            if injected:
+                with pytest.raises(OutcomeUnknownError):
+                    await client.send("user", HELLO)
+            else:
+                await client.send("user", HELLO)
+    # aiohttp's own pool can't tell the first half from silence; the client's closes the connection.
+    assert server.processed == {"warm": 1} | ({} if injected else {"user": 1})
 
 
 @pytest.mark.parametrize("spoil", SPOILS)

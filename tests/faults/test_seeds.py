@@ -1,7 +1,5 @@
 """Random faults, reproducible by seed: the reported outcomes are true."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 
@@ -9,12 +7,11 @@ import pytest
 from support.wire_cases import MAJOR
 from support.wire_faults import Step, mixed
 from support.wire_judge import HELLO, Ending, Ledger
-from support.wire_rig import AMONG, QUICK, client_of
+from support.wire_rig import AMONG, OWN_OR_INJECTED, QUICK, client_of
 from support.wire_server import WireServer
 
 from pushsdk import AsyncPushClient, Limits, Outcome, PartialError, PushError, RetryPolicy, Timeout
 
-OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 WEATHERED = Timeout(total=9.0, attempt=AMONG, connect=5.0)
 USERS = [f"user-{n}" for n in range(150)]
 # Those that hang take their time each: a few of them will do.

@@ -1,25 +1,20 @@
 """The harness: what a plain aiohttp session sees of a WireServer, and that the server's record is right."""
 
-from __future__ import annotations
-
 import asyncio
-from contextlib import suppress
 
 import aiohttp
 import pytest
 from support import wire_tls
-from support.wire_answers import HIDDEN, UNREADABLE, response
+from support.wire_answers import response
 from support.wire_faults import (
     Step,
     always,
     answering,
     fin,
-    first,
     hold,
     mixed,
     never_read,
     on_accept,
-    only,
     read_half,
     read_head,
     read_request,
@@ -28,17 +23,6 @@ from support.wire_faults import (
     step,
     take,
     when,
-)
-from support.wire_network import (
-    black_hole,
-    closed,
-    closed_port,
-    detoured,
-    late_408,
-    lookups,
-    reset,
-    spoiled,
-    stray_204,
 )
 from support.wire_server import WireServer
 
@@ -62,14 +46,6 @@ async def test_a_good_server_keeps_true_books() -> None:
     assert server.requests[0].path == "/ext/api/v1/push"
     assert server.api_keys == {"key"}
     assert server.bytes_received == sum(len(request.head) + len(request.body) for request in server.requests)
-
-
-async def test_a_good_server_creates_campaigns_over_tls() -> None:
-    async with WireServer(tls=wire_tls.good()) as server, aiohttp.ClientSession() as session:
-        url, trust = f"{server.base_url}/v1/campaigns", wire_tls.client_context()
-        async with session.post(url, json={"name": "spring"}, ssl=trust) as answer:
-            assert (answer.status, await answer.json()) == (200, {"uuid": "5f0c6a52"})
-    assert server.processed == {"spring": 1}
 
 
 BREAKS: dict[str, tuple[Step, type[Exception], int, int]] = {
@@ -98,80 +74,10 @@ async def test_a_break_is_seen_by_the_client_and_kept_in_the_books(name: str, tl
     assert (len(server.requests), server.processed["u"]) == (whole, processed)
 
 
-@pytest.mark.parametrize("ending", [fin, rst])
-async def test_a_connection_can_end_on_accept(ending: object) -> None:
-    script = when(always, on_accept(ending))
-    async with WireServer(script) as server, aiohttp.ClientSession() as session:
-        with pytest.raises(aiohttp.ClientConnectionError):
-            await push(session, server)
-    assert server.connections == 1
-    assert not server.requests
-
-
-@pytest.mark.parametrize("name", [*UNREADABLE, *HIDDEN])
-async def test_an_unreadable_answer_looks_like_a_false_400_or_a_timeout(name: str) -> None:
-    script = when(always, answering({**UNREADABLE, **HIDDEN}[name], processed=True))
-    async with WireServer(script) as server, aiohttp.ClientSession() as session:
-        with pytest.raises((aiohttp.ClientResponseError, TimeoutError)):
-            await push(session, server, timeout=TIGHT)
-    assert server.processed == {"u": 1}
-
-
-async def test_a_script_can_be_bad_first_and_good_then() -> None:
-    script = when(first(2), answering(response(503, Retry_After=1)))
-    async with WireServer(script) as server, aiohttp.ClientSession() as session:
-        assert [await push(session, server, f"{n}") for n in range(4)] == [503, 503, 204, 204]
-    assert server.processed == {"2": 1, "3": 1}
-
-
 def test_a_mixed_script_is_the_same_for_the_same_seed() -> None:
     steps = [answering(response(429)), on_accept(rst), step(take, fin)]
     draws = [[mixed(seed, 0.5, steps)("request", n) for n in range(50)] for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
-
-
-LOOKUPS = [("fail", aiohttp.ClientConnectorDNSError), ("hang", TimeoutError)]
-
-
-@pytest.mark.parametrize(("mode", "error"), LOOKUPS)
-async def test_a_lookup_can_fail_or_hang_and_then_work(mode: str, error: type[Exception]) -> None:
-    async with WireServer() as server, aiohttp.ClientSession() as session:
-        with lookups(mode, only(0), hang=0.15):
-            base = server.base_url.replace("127.0.0.1", "push.test")
-            with pytest.raises(error):
-                await push(session, server, base=base, timeout=TIGHT)
-            assert await push(session, server, base=base) == 204
-
-
-PLACES = [(closed_port, aiohttp.ClientConnectorError), (black_hole, aiohttp.ConnectionTimeoutError)]
-
-
-@pytest.mark.parametrize(("place", "error"), PLACES)
-async def test_a_connect_can_be_refused_or_dropped(place: object, error: type[Exception]) -> None:
-    async with WireServer() as server, aiohttp.ClientSession() as session, place() as address:
-        with detoured(server, address, only(0)):
-            with pytest.raises(error):
-                await push(session, server, timeout=TIGHT)
-            assert await push(session, server) == 204
-
-
-@pytest.mark.parametrize("spoil", [closed, reset, stray_204, late_408])
-async def test_a_pooled_connection_can_be_spoiled_behind_the_clients_back(spoil: object) -> None:
-    async with WireServer() as server, aiohttp.ClientSession() as session:
-        assert await push(session, server, "first") == 204
-        with spoiled(server, spoil) as done, suppress(aiohttp.ClientError):
-            await push(session, server, "second")
-    assert len(done) == 1
-    assert server.processed["first"] == 1
-
-
-@pytest.mark.parametrize("bad", ["untrusted", "other_host", "expired"])
-async def test_a_bad_certificate_is_refused(bad: str) -> None:
-    context = getattr(wire_tls, bad)()
-    async with WireServer(tls=context) as server, aiohttp.ClientSession() as session:
-        with pytest.raises(aiohttp.ClientConnectorCertificateError):
-            await push(session, server, ssl=wire_tls.client_context())
-    assert not server.begun
 
 
 async def test_a_mistake_in_a_script_is_not_swallowed() -> None:

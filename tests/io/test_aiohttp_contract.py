@@ -4,8 +4,6 @@ Plain aiohttp against a real server; nothing of this package but the header valu
 beyond that by the exchange, which does without aiohttp's requests, is held where that is tested.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib.metadata
 import inspect
@@ -18,11 +16,8 @@ import pytest
 from aiohttp import payload
 from aiohttp.client_proto import ResponseHandler
 from support import wire_tls
-from support.wire_faults import answering, fin, step, take, when
 from support.wire_network import spoiled, stray_204
 from support.wire_server import WireServer
-
-from pushsdk._core.address import HeaderSecret
 
 SESSION = object()
 BODY = b'{"userIds":["u"],"message":{}}'
@@ -106,17 +101,6 @@ async def test_the_size_is_asked_before_a_connection_is_had(session: aiohttp.Cli
     with pytest.raises(aiohttp.ClientConnectorError):
         await session.post("http://127.0.0.1:9/", data=probe)
     assert set(probe.asked) == {"size"}
-
-
-async def test_nothing_is_written_before_the_body_writes(session: aiohttp.ClientSession, server: WireServer) -> None:
-    values: list[tuple[int, int]] = []
-
-    async def wait(_writer: Any) -> None:
-        await asyncio.sleep(0.02)
-        values.append((server.connections, server.begun))
-
-    assert await post(session, server, Probe(before=wait)) == 204
-    assert values == [(1, 0)]
 
 
 @pytest.mark.parametrize("error", [LookupError("no"), OSError(5, "no"), ConnectionResetError("no")], ids=repr)
@@ -206,26 +190,7 @@ async def test_without_a_guard_a_stray_answer_answers_the_next_request(
     assert len(done) == 1
 
 
-async def test_a_post_is_never_repeated_silently(session: aiohttp.ClientSession) -> None:
-    async with WireServer(when(lambda number: number > 0, step(take, fin))) as server:
-        assert await post(session, server, Probe()) == 204
-        probe = Probe()
-        with pytest.raises(aiohttp.ServerDisconnectedError):
-            await post(session, server, probe)
-    assert (server.begun, server.connections, probe.asked.count("write")) == (2, 1, 1)
-
-
 # --- headers ---
-
-
-async def test_a_header_secret_goes_out_as_its_text(session: aiohttp.ClientSession, server: WireServer) -> None:
-    key = HeaderSecret("s3cr3t")
-    await post(session, server, Probe(), headers={"Api-Key": key})
-    assert server.api_keys == {"s3cr3t"}
-    async with aiohttp.ClientSession(headers={"Api-Key": HeaderSecret("other")}) as own:
-        await post(own, server, Probe(), headers=None)
-        assert server.api_keys == {"s3cr3t", "other"}
-        assert "other" not in f"{own.headers!r}"
 
 
 async def test_a_header_of_ours_wins_over_the_payloads_and_the_sessions(server: WireServer) -> None:
@@ -237,13 +202,6 @@ async def test_a_header_of_ours_wins_over_the_payloads_and_the_sessions(server: 
 
 
 # --- timeouts and errors ---
-
-
-async def test_an_unreadable_answer_is_no_status(session: aiohttp.ClientSession) -> None:
-    async with WireServer(when(lambda _: True, answering(b"garbage\r\n\r\n"))) as server:
-        with pytest.raises(aiohttp.ClientResponseError) as excinfo:
-            await post(session, server, Probe())
-    assert excinfo.value.status == 400
 
 
 async def test_what_a_single_request_sets_is_taken_from_any_session(server: WireServer) -> None:

@@ -1,26 +1,26 @@
 """Bounds on what waits: a call beyond the limits waits its turn, or is refused; nothing is dropped."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 
 import pytest
-from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, start
-from support.virtual_time import turns, virtual
+from support.fake_service import (
+    LATENCY,
+    MESSAGE,
+    OTHER,
+    FakeService,
+    answer,
+    client_of,
+    hang,
+    idle,
+    outcome_of,
+    start,
+    titled,
+)
+from support.virtual_time import now, turns, virtual
 
 from pushsdk import Batching, ClientClosedError, Limits, NotSentError, Outcome, QueueFullError, Receipt, ValidationError
 from pushsdk.claims import MemoryClaims
-
-OTHER = {"title": {"en": "Other"}}
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def titled(number: int) -> dict[str, dict[str, str]]:
-    return {"title": {"en": f"number {number}"}}
 
 
 @virtual

@@ -1,7 +1,5 @@
 """A caller that is cancelled: its CancelledError propagates, its users' true outcome is told, its place comes back."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import weakref
@@ -9,6 +7,7 @@ import weakref
 import pytest
 from support.fake_service import (
     MESSAGE,
+    OTHER,
     Behaviour,
     FakeService,
     Request,
@@ -24,7 +23,6 @@ from support.virtual_time import turns, virtual
 
 from pushsdk import AsyncPushClient, Batching, Event, Limits, Outcome, PartialError, Rate, RetryPolicy, SendAbandoned
 
-OTHER = {"title": {"en": "Other"}}
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
 
@@ -51,19 +49,6 @@ async def learn(client: AsyncPushClient) -> None:
 
 def at_most_ten(request: Request) -> object:
     return answer(413) if len(request.users) > 10 else answer()
-
-
-@virtual
-async def test_a_call_cancelled_before_the_flush_removes_its_users_and_is_reported_once() -> None:
-    service, events = FakeService(), list[Event]()
-    async with client_of(service, batching=Batching(linger=1.0), on_event=events.append) as client:
-        task = start(client.send("a", MESSAGE))
-        await turns()
-        await cancel(task)
-        assert idle(client)
-        assert client.stats().abandoned == 1
-        assert abandoned(events) == {"a": Outcome.NOT_SENT}
-    assert service.requests == []
 
 
 @virtual

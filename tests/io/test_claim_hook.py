@@ -1,7 +1,5 @@
 """The claim of a request: made once its connection is had, before its first byte, however the request leaves."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator
@@ -10,11 +8,11 @@ from typing import Any
 import aiohttp
 import pytest
 from support.mock_aiohttp import mocked
+from support.requests import request_of
 from support.wire_network import closed_port
 from support.wire_server import WireServer
 
 from pushsdk._core.address import HeaderSecret
-from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Evidence, Failure, Outcome, judge
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.transport import AiohttpTransport, TransportSettings
@@ -60,7 +58,7 @@ def transport_to(base_url: str, session: aiohttp.ClientSession | None = None) ->
 
 async def post(transport: AiohttpTransport, claim: Claim | None, evidence: Evidence | None = None) -> Evidence:
     evidence = evidence or Evidence()
-    await transport.post(PUSH, BODY, KEY, evidence, connect=None, claim=claim)
+    await transport.post(request_of(BODY, evidence, claim=claim), KEY)
     return evidence
 
 

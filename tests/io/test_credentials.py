@@ -1,10 +1,7 @@
 """The api_key callable: asked at each attempt; whatever it does, a call ends truly and in time."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
-import pickle
 from typing import Any
 
 import pytest
@@ -13,7 +10,6 @@ from support.virtual_time import turns, virtual
 
 from pushsdk import (
     AuthenticationError,
-    ConfigurationError,
     NotSentError,
     Outcome,
     OutcomeUnknownError,
@@ -21,7 +17,6 @@ from pushsdk import (
     RetryPolicy,
     Timeout,
 )
-from pushsdk._io.credentials import Credentials
 
 NONE = RetryPolicy.none()
 
@@ -173,12 +168,3 @@ async def test_a_rotated_key_is_free_of_attempts_and_budget_and_is_used_once() -
         assert client.stats().retry_tokens == 500
         assert isinstance(await client.send("b", MESSAGE), Receipt)
     assert [attempt.status for attempt in excinfo.value.attempts] == [401, None]
-
-
-def test_credentials_are_not_shown_and_not_pickled() -> None:
-    credentials = Credentials("secret-key")
-    assert "secret" not in repr(credentials)
-    with pytest.raises(TypeError):
-        pickle.dumps(credentials)
-    with pytest.raises(ConfigurationError):
-        Credentials("")

@@ -1,7 +1,5 @@
 """``timeout``: it covers a call as a whole, ends it within 10 ms, and with a true outcome."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable
@@ -9,8 +7,8 @@ from typing import Any
 
 import pytest
 from support.fake_service import (
-    LATENCY,
     MESSAGE,
+    OTHER,
     FakeService,
     answer,
     client_of,
@@ -20,7 +18,7 @@ from support.fake_service import (
     refused,
     start,
 )
-from support.virtual_time import turns, virtual
+from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
     Batching,
@@ -35,12 +33,7 @@ from pushsdk import (
     Timeout,
 )
 
-OTHER = {"title": {"en": "Other"}}
 GRACE = 0.010
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def sleeps(seconds: float) -> Callable[[], Any]:
@@ -221,10 +214,3 @@ async def test_one_of_a_batch_in_line_leaves_at_its_deadline_and_the_rest_stays(
         await busy
         assert idle(client)
     assert service.sent == [("busy",), ("later",)]
-
-
-@virtual
-async def test_an_answer_that_comes_before_the_deadline_counts() -> None:
-    service = FakeService(answer(after=1.0 - LATENCY))
-    async with client_of(service) as client:
-        assert isinstance(await client.send("a", MESSAGE, timeout=1.0), Receipt)

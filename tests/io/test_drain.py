@@ -1,7 +1,5 @@
 """aclose: what is on its way may end within the drain; the rest is ended, nothing starts any more, all is told."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +9,8 @@ from support.fake_service import MESSAGE, FakeService, Request, answer, client_o
 from support.virtual_time import turns, virtual
 
 from pushsdk import (
-    AsyncPushClient,
     Batching,
     ClientClosedError,
-    ConfigurationError,
     DrainReport,
     Limits,
     OutcomeUnknownError,
@@ -166,27 +162,6 @@ async def test_a_call_past_its_deadline_whose_request_is_out_is_reported_as_aban
 
 
 @virtual
-async def test_a_closed_client_takes_nothing_and_closes_twice_without_a_word() -> None:
-    service = FakeService()
-    client = client_of(service)
-    await client.send("a", MESSAGE)
-    assert await client.aclose() == DrainReport()
-    assert await client.aclose() == DrainReport()
-    assert service.closed == 1
-    with pytest.raises(ClientClosedError):
-        await client.send("b", MESSAGE)
-    assert service.processed == {"a": 1}
-
-
-@virtual
-async def test_an_unused_client_closes_without_its_own_loop() -> None:
-    client = AsyncPushClient("https://push.example", "key")
-    assert await client.aclose() == DrainReport()
-    with pytest.raises(ClientClosedError):
-        await client.send("b", MESSAGE)
-
-
-@virtual
 async def test_an_aclose_that_is_cancelled_ends_what_is_on_its_way_and_closes() -> None:
     service = FakeService(then=hang())
     client = client_of(service)
@@ -212,14 +187,6 @@ async def test_calls_without_any_deadline_are_ended_by_the_close_wherever_they_a
     assert asyncio.get_running_loop().time() == before
     assert len(report.rejected + report.not_sent + report.unknown) == 6
     assert all([isinstance(await outcome_of(task), PushError) for task in tasks])
-
-
-@pytest.mark.parametrize("drain", [-1.0, float("nan"), float("inf"), "soon"])
-@virtual
-async def test_a_drain_that_is_no_number_of_seconds_is_refused(drain: float) -> None:
-    async with client_of(FakeService()) as client:
-        with pytest.raises(ConfigurationError):
-            await client.aclose(drain)
 
 
 # -- in the loop turn in which a crowd is through -------------------------------------------------------------------

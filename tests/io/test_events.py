@@ -1,7 +1,5 @@
 """``on_event``: told of everything that happens, and unable to change it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Any
@@ -18,7 +16,6 @@ from pushsdk import (
     Outcome,
     Receipt,
     RequestSplit,
-    RetryPolicy,
     RetryScheduled,
     SendAbandoned,
 )
@@ -109,16 +106,3 @@ async def test_an_on_event_that_raises_for_an_abandoned_send_breaks_nothing() ->
         task.cancel()
         assert isinstance(await outcome_of(task), asyncio.CancelledError)
         assert idle(client)
-
-
-@virtual
-async def test_without_on_event_the_same_happens() -> None:
-    service = FakeService(answer(422), refused(), answer(429, {"Retry-After": "1"}))
-    async with client_of(service, retry=RetryPolicy.safe(initial_delay=0.01)) as client:
-        await asyncio.gather(client.send("a", MESSAGE), client.send("b", MESSAGE))
-        task = start(client.send("c", MESSAGE))
-        await turns()
-        task.cancel()
-        await outcome_of(task)
-        assert client.stats().abandoned == 1
-    assert service.processed == {"a": 1, "b": 1}

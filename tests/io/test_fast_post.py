@@ -1,6 +1,4 @@
-"""The exchange on aiohttp's connections: the same as aiohttp's own request on the wire, and used only if safe."""
-
-from __future__ import annotations
+"""Small requests, read by the client itself: the same as aiohttp's own on the wire, and used only if safe."""
 
 import asyncio
 import gc
@@ -11,21 +9,25 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
 from aiohttp.client_proto import ResponseHandler
+from hypothesis import given
+from hypothesis import strategies as st
+from support import wire_tls
 from support.mock_aiohttp import mocked
+from support.requests import request_of
 from support.wire_answers import response
-from support.wire_faults import always, answering, only, send, step, take, when
+from support.wire_faults import Step, always, answering, fin, hold, only, pause, reached, rst, send, step, take, when
 from support.wire_server import WireServer
 from yarl import URL
 
 from pushsdk._core.address import HeaderSecret
-from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io import fast_post
-from pushsdk._io.fast_post import WHOLE_BODY_LIMIT, FastPost, RawResponse, RequestHead
+from pushsdk._io.fast_post import WHOLE_BODY_LIMIT, FastPost, RequestHead
 from pushsdk._io.transport import AiohttpTransport, TransportSettings
 
 KEY = HeaderSecret("s3cr3t")
@@ -66,7 +68,7 @@ class Watched:
 
 async def post(transport: AiohttpTransport, body: bytes = BODY, *, span: Watched | None = None) -> Evidence:
     evidence = Evidence()
-    await transport.post(PUSH, body, KEY, evidence, connect=None, span=span)
+    await transport.post(request_of(body, evidence, span=span), KEY)
     return evidence
 
 
@@ -76,9 +78,9 @@ def exchanged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     post = FastPost.post
 
-    async def note(self: FastPost, head: RequestHead, body: bytes, *others: Any) -> RawResponse:
+    async def note(self: FastPost, head: RequestHead, body: bytes, *others: Any) -> None:
         sizes.append(len(body))
-        return await post(self, head, body, *others)
+        await post(self, head, body, *others)
 
     monkeypatch.setattr(FastPost, "post", note)
     return sizes
@@ -196,7 +198,7 @@ async def test_what_was_laid_hands_on_before_is_left_alone(monkeypatch: pytest.M
     for wrapper in (refuse, posing, types.MethodType(own, object())):
         monkeypatch.setattr(fast_post, function, wrapper)
         async with aiohttp.ClientSession() as session:
-            assert FastPost.over(session) is None
+            assert not FastPost(session, 4.0).takes(BODY)
 
 
 class CustomRequest(aiohttp.ClientRequest):
@@ -284,12 +286,12 @@ async def test_a_mock_that_comes_and_goes_is_heeded_meanwhile(server: WireServer
 )
 async def test_only_releases_that_these_tests_were_run_with_are_leant_on(release: str, leant_on: bool) -> None:
     async with aiohttp.ClientSession() as session:
-        assert (FastPost.over(session, release) is not None) is leant_on
+        assert FastPost(session, 4.0, release).takes(BODY) is leant_on
 
 
 async def test_the_installed_release_is_one_of_them() -> None:
     async with aiohttp.ClientSession() as session:
-        assert FastPost.over(session) is not None
+        assert FastPost(session, 4.0).takes(BODY)
 
 
 async def test_what_only_says_that_an_answer_is_to_come_is_none() -> None:
@@ -319,12 +321,11 @@ async def test_a_connection_that_is_still_being_written_is_not_reused(
     transport = transport_of(server)
     assert (await post(transport)).status == 204
     with monkeypatch.context() as patch:
-        patch.setattr(ResponseHandler, "writing_paused", True)
-        evidence = await post(transport)
-    assert (evidence.status, evidence.reused, evidence.started_writing) == (None, True, False)
-    assert (await post(transport)).status == 204
+        patch.setattr(asyncio.selector_events._SelectorSocketTransport, "get_write_buffer_size", lambda _: 1)
+        assert (await post(transport)).status == 204
+    assert (await post(transport)).reused is False
     await transport.close()
-    assert (len(server.requests), server.connections) == (2, 2)
+    assert (len(server.requests), server.connections) == (3, 2)
 
 
 @pytest.mark.parametrize("early_bytes", [b"220 hello\r\n", response(204), response(503)], ids=["garbage", "204", "503"])
@@ -362,15 +363,25 @@ async def test_what_was_said_before_the_request_is_no_answer_to_it(
     assert (bytes(received), evidence.status, evidence.started_writing, evidence.reused) == (b"", None, False, False)
 
 
-async def test_an_answer_that_cannot_be_read_does_not_keep_the_body() -> None:
-    async with WireServer(when(always, answering(b"junk\r\n\r\n"))) as server:
+@pytest.mark.parametrize("size", [len(BODY), WHOLE_BODY_LIMIT + 1], ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("fault", "failure"),
+    [
+        (answering(b"junk\r\n\r\n"), Failure.UNREADABLE),
+        (step(take, send(b"HTTP/1.1 20"), fin), Failure.DISCONNECTED),
+        (step(take, rst), Failure.RESET),
+    ],
+    ids=["junk", "FIN", "RST"],
+)
+async def test_a_request_without_an_answer_does_not_keep_its_body(fault: Step, failure: Failure, size: int) -> None:
+    async with WireServer(when(always, fault)) as server:
         transport = transport_of(server)
-        body = bytes(bytearray(BODY))
+        body = bytes(bytearray(BODY.ljust(size)))
         gc.collect()
         gc.disable()
         try:
             before = sys.getrefcount(body)
-            assert (await post(transport, body)).failure is Failure.UNREADABLE
+            assert (await post(transport, body)).failure is failure
             # The connection's end comes in a later turn.
             for _ in range(3):
                 await asyncio.sleep(0)
@@ -383,7 +394,7 @@ async def test_an_answer_that_cannot_be_read_does_not_keep_the_body() -> None:
 async def test_a_request_head_is_never_shown() -> None:
     head = RequestHead("POST", URL("http://127.0.0.1/v1/push"), {"Api-Key": KEY})
     assert "s3cr3t" not in f"{head!r} {head.request.headers!r} {vars(head.request)!r}"
-    with pytest.raises(TypeError, match="not pickled"):
+    with pytest.raises(TypeError, match="pickle"):
         pickle.dumps(head)
 
 
@@ -394,3 +405,160 @@ async def test_no_header_brings_another_along(server: WireServer, text: str) -> 
     await transport.close()
     assert (evidence.touched, evidence.started_writing, evidence.status) == (True, False, None)
     assert server.begun == 0
+
+
+# --- responses ---
+
+PLAIN = {
+    "the least": b"",
+    "nginx": b"Server: nginx\r\nDate: Mon, 23 Nov 2026 11:45:29 GMT\r\nConnection: keep-alive\r\n",
+    "envoy": b"date: Mon, 23 Nov 2026 11:45:29 GMT\r\nserver: envoy\r\nx-envoy-upstream-service-time: 3\r\n",
+    "a framework": b"Vary: Accept\r\nSet-Cookie: a=\xc3\xa4\r\nKeep-Alive: timeout=5\r\n",
+}
+
+
+@pytest.mark.parametrize("headers", PLAIN.values(), ids=PLAIN.keys())
+async def test_a_plain_204_needs_no_parser_of_aiohttp(headers: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ResponseHandler, "set_response_params", refuse)
+    script = when(always, answering(b"HTTP/1.1 204 No Content\r\n%b\r\n" % headers))
+    async with WireServer(script) as server:
+        transport = transport_of(server)
+        assert [(await post(transport)).status for _ in range(3)] == [204] * 3
+        await transport.close()
+    assert server.connections == 1
+
+
+LINES = st.sampled_from(
+    [
+        *(b"HTTP/1.1 204 No Content\r\n", b"HTTP/1.1 204 \r\n", b"HTTP/1.1 204\r\n", b"HTTP/1.0 204 OK\r\n"),
+        *(b"Connection: close\r\n", b"connection:keep-alive\r\n", b"Connection: keep-alive, upgrade\r\n"),
+        *(b"Content-Length: 0\r\n", b"Content-Length: 7\r\n", b"Transfer-Encoding: chunked\r\n", b"Upgrade: x\r\n"),
+        *(b"Date: now\r\n", b"A:\r\n", b"A : b\r\n", b" folded\r\n", b"\r\n", b"\n", b"0\r\n\r\n", b"A: \0\r\n"),
+        *(b"Sec-WebSocket-Key1: x\r\n", b"Proxy-Connection: close\r\n", b"Content-Encoding: gzip\r\n", b"no\r\n"),
+    ]
+)
+
+
+@given(st.lists(LINES, max_size=3), st.lists(LINES, max_size=2))
+async def test_every_204_that_is_taken_for_plain_is_one_to_aiohttps_parser_too(
+    before: list[bytes], after: list[bytes]
+) -> None:
+    data = b"HTTP/1.1 204 No Content\r\n%b\r\n%b" % (b"".join(before), b"".join(after))
+    protocol = ResponseHandler(asyncio.get_running_loop())
+    protocol.connection_made(Mock())
+    protocol.set_response_params(read_until_eof=True, auto_decompress=False)
+    protocol.data_received(data)
+    messages = [protocol._buffer.popleft()[0][0] for _ in range(len(protocol._buffer))]
+    if fast_post._is_plain_204(data):
+        assert [(message.code, message.should_close) for message in messages] == [(204, False)]
+        assert not protocol.should_close
+
+
+CLOSING = {
+    "Connection: close": b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
+    "HTTP/1.0": b"HTTP/1.0 204 No Content\r\n\r\n",
+    "another answer behind it": response(204) + response(204),
+    "an error that closes": response(500, b"no", Connection="close"),
+    "an unread body": response(500, b"x" * 9000)[:-1],
+}
+
+
+@pytest.mark.parametrize("data", CLOSING.values(), ids=CLOSING.keys())
+async def test_a_connection_that_ends_with_its_answer_is_not_reused(data: bytes) -> None:
+    async with WireServer(when(always, answering(data))) as server:
+        transport = transport_of(server)
+        statuses = {(await post(transport)).status for _ in range(2)}
+        await transport.close()
+    assert (statuses, server.connections) == ({int(data[9:12])}, 2)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+def test_small_and_large_requests_and_all_answers_share_a_connection(loop: str, tls: bool) -> None:
+    new_event_loop = asyncio.new_event_loop if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
+    answers = [204, 429, 204, 503, 204, 400]
+    bodies = [BODY, BODY, BODY.ljust(WHOLE_BODY_LIMIT + 1), BODY, BODY, BODY.ljust(WHOLE_BODY_LIMIT + 1)]
+
+    def script(moment: str, number: int) -> Any:
+        error = response(answers[number % 6], b"x" * 3000) if answers[number % 6] != 204 else response(204)
+        return step(take, send(error[:9]), pause(0.001), send(error[9:])).run if moment == "request" else None
+
+    async def main() -> None:
+        async with WireServer(script, tls=wire_tls.good() if tls else None) as server:
+            settings = TransportSettings(base_url=server.base_url, ssl=wire_tls.client_context() if tls else True)
+            transport = AiohttpTransport(settings, key=KEY, limit=1)
+            for _ in range(2):
+                assert [(await post(transport, body)).status for body in bodies] == answers
+            await transport.close()
+        assert server.connections == 1
+        assert [request.body for request in server.requests] == bodies * 2
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main())
+
+
+# --- idle connections ---
+
+
+async def test_the_connection_that_was_used_last_is_the_next_and_the_others_end(server: WireServer) -> None:
+    settings = TransportSettings(base_url=server.base_url, keepalive=0.05)
+    transport = AiohttpTransport(settings, key=KEY, limit=4)
+    await asyncio.gather(*(post(transport) for _ in range(3)))
+    ending = asyncio.get_running_loop().time() + 0.3
+    while asyncio.get_running_loop().time() < ending:
+        await post(transport)
+    assert (server.connections, len(server.open_wires)) == (3, 1)
+    await server.quiet()
+    assert server.open_wires == []
+    await transport.close()
+
+
+async def test_a_connection_that_was_idle_too_long_is_not_used_although_no_timer_could_run(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport = transport_of(server)
+    await post(transport)
+    now = fast_post.monotonic()
+    monkeypatch.setattr(fast_post, "monotonic", lambda: now + 4.1)
+    assert (await post(transport)).reused is False
+    await transport.close()
+    assert server.connections == 2
+
+
+async def test_an_answer_that_comes_as_its_request_is_cancelled_answers_no_other() -> None:
+    arrival, silent = reached(take, hold)
+    async with WireServer(when(only(0), silent)) as server:
+        transport = transport_of(server)
+        sending = asyncio.create_task(post(transport))
+        await arrival.wait()
+        (wire,) = server.open_wires
+        wire.writer.write(response(204))
+        # The loop runs this, then reads, then wakes the request.
+        asyncio.get_running_loop().call_soon(sending.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        assert (await post(transport)).reused is False
+        await transport.close()
+    assert (len(server.requests), server.connections) == (2, 2)
+
+
+async def test_a_connection_that_ends_as_it_is_opened_is_not_claimed(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = aiohttp.TCPConnector.connect
+
+    async def connecting(self: aiohttp.TCPConnector, *args: Any) -> Any:
+        connection: Any = await connect(self, *args)
+        connection.transport.abort()
+        await asyncio.sleep(0)
+        return connection
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "connect", connecting)
+    transport, evidence = transport_of(server), Evidence()
+
+    async def claim() -> bytes:
+        raise AssertionError("nothing is claimed")
+
+    await transport.post(request_of(BODY, evidence, claim=claim), KEY)
+    await transport.close()
+    assert (evidence.failure, evidence.started_writing, evidence.reused) == (Failure.STALE, False, False)

@@ -1,7 +1,5 @@
 """A forked child leaves its parent's files, connections and locks alone."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -135,7 +133,7 @@ FIRST_SENDS = """
 
     async def send(**options):
         try:
-            sent = client.send("user-1", {"title": {"en": "Hello"}}, **options)
+            sent = client.send("user-1", {"title": {"en": "Hello"}, "iosEnabled": True}, **options)
             return type(sent if kind == "PushClient" else await sent).__name__
         except pushsdk.PushError as error:
             return type(error).__name__

@@ -1,7 +1,5 @@
 """Log lines: attempts at DEBUG; retries, splits and pauses at INFO; never an id, a text or the key."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Fixed caps on what leaves per second."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -16,19 +14,12 @@ from support.fake_service import (
     outcome_of,
     refused,
     start,
+    titled,
 )
 from support.throttling import Bucket
-from support.virtual_time import turns, virtual
+from support.virtual_time import now, turns, virtual
 
 from pushsdk import NotSentError, Outcome, Rate, RetryPolicy, Timeout
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def titled(number: int) -> dict[str, dict[str, str]]:
-    return {"title": {"en": f"number {number}"}}
 
 
 @virtual

@@ -3,8 +3,6 @@
 A mock sits above the socket: it shows URL, method, headers and body, and it proves nothing about what was sent.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -145,10 +143,12 @@ async def test_a_mocked_status_is_believed(client: AsyncPushClient, service: aio
 async def test_a_mocked_campaign_without_a_uuid_is_accepted_all_the_same(
     client: AsyncPushClient, service: aioresponses
 ) -> None:
-    service.post(CAMPAIGNS, status=200, body=b"not JSON")
-    with pytest.raises(UnexpectedResponseError) as excinfo:
-        await client.create_campaign({"externalId": "e"})
-    assert (excinfo.value.outcome, excinfo.value.body) == (Outcome.ACCEPTED, b"not JSON")
+    for body in (b"not JSON", b"[]"):
+        service.post(CAMPAIGNS, status=200, body=body)
+        with pytest.raises(UnexpectedResponseError) as excinfo:
+            await client.create_campaign({"externalId": "e"})
+        assert (excinfo.value.outcome, excinfo.value.status) == (Outcome.ACCEPTED, 200)
+        assert (excinfo.value.body, excinfo.value.external_id) == (body, "e")
 
 
 class Key:

@@ -1,7 +1,5 @@
 """Retries: which attempts are retried, how often, after which wait, and which calls can't wait."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +8,7 @@ import pytest
 from support.fake_service import (
     LATENCY,
     MESSAGE,
+    OTHER,
     Behaviour,
     FakeService,
     Request,
@@ -25,7 +24,7 @@ from support.fake_service import (
     stale,
     start,
 )
-from support.virtual_time import turns, virtual
+from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
     Batching,
@@ -40,14 +39,9 @@ from pushsdk import (
 )
 from pushsdk._core.outcome import Failure
 
-OTHER = {"title": {"en": "Other"}}
 COLLAPSIBLE = {"title": {"en": "Hello"}, "collapseId": "news"}
 SAFE, NONE = RetryPolicy.safe, RetryPolicy.none
 OFTEN, COLLAPSE = RetryPolicy.at_least_once, RetryPolicy.collapsible
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.parametrize(
@@ -88,14 +82,6 @@ async def test_an_unknown_attempt_is_not_forgotten_by_a_later_rejection() -> Non
         with pytest.raises(OutcomeUnknownError) as excinfo:
             await client.send("a", MESSAGE)
     assert [attempt.outcome.value for attempt in excinfo.value.attempts] == ["UNKNOWN", "REJECTED"]
-
-
-@virtual
-async def test_an_accepted_repeat_makes_the_call_accepted() -> None:
-    service = FakeService(refused(), answer(429))
-    async with client_of(service) as client:
-        receipt = await client.send("a", MESSAGE)
-    assert [attempt.status for attempt in receipt.attempts] == [None, 429, 204]
 
 
 @virtual
@@ -162,43 +148,6 @@ async def test_a_retry_after_beyond_the_policy_ends_the_call_at_once(value: str)
         assert now() == pytest.approx(before + LATENCY)
         assert excinfo.value.retry_after > 60.0
         assert 59.0 < client.stats().paused <= 60.0
-
-
-@virtual
-async def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once() -> None:
-    service = FakeService(answer(429, {"Retry-After": "5"}))
-    async with client_of(service) as client:
-        before = now()
-        with pytest.raises(RateLimitedError) as excinfo:
-            await client.send("a", MESSAGE, timeout=3.0)
-        assert now() == pytest.approx(before + LATENCY)
-    assert (excinfo.value.retry_after, excinfo.value.status) == (5.0, 429)
-
-
-@virtual
-async def test_a_retry_after_pauses_the_whole_client() -> None:
-    service = FakeService(answer(429, {"Retry-After": "2"}))
-    async with client_of(service) as client:
-        before = now()
-        first = start(client.send("a", MESSAGE))
-        await asyncio.sleep(0.5)
-        await client.send("b", OTHER)
-        await first
-    assert all(request.started >= before + 2.0 for request in service.requests[1:])
-
-
-@virtual
-async def test_a_new_call_that_cannot_wait_the_pause_out_ends_at_once() -> None:
-    service = FakeService(answer(429, {"Retry-After": "20"}))
-    async with client_of(service) as client:
-        first = start(client.send("a", MESSAGE))
-        await asyncio.sleep(1.0)
-        before = now()
-        with pytest.raises(NotSentError) as excinfo:
-            await client.send("b", OTHER, timeout=5.0)
-        assert now() == before
-        assert excinfo.value.retry_after == pytest.approx(19.0 + LATENCY)
-        assert isinstance(await first, Receipt)
 
 
 @virtual

@@ -1,7 +1,5 @@
 """A rejected merged request: its culprit is found, its neighbours are accepted, and no user is pushed twice."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """``stats()``: the counters add up, and what is held is told as of now."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -77,12 +75,3 @@ async def test_abandoned_sends_and_splits_are_counted() -> None:
         await client.aclose(drain=0.0)
         stats = client.stats()
     assert (stats.splits, stats.abandoned, stats.unknown) == (1, 1, 2)
-
-
-@virtual
-async def test_stale_connections_counts_those_that_were_replaced() -> None:
-    service = FakeService(then=stale())
-    async with client_of(service, limits=Limits(in_flight=1), retry=RetryPolicy.none()) as client:
-        await outcome_of(start(client.send("a", MESSAGE)))
-        assert len(service.requests) == 1 + 2
-        assert client.stats().stale_connections == 2

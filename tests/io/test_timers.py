@@ -1,7 +1,5 @@
 """Deadlines kept by one sweep, and the scope that ends an await at its deadline."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from itertools import count
@@ -9,11 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, start
-from support.virtual_time import turns, virtual
+from support.virtual_time import now, turns, virtual
 
 from pushsdk import Batching, Limits, NotSentError, RetryPolicy, Timeout
-from pushsdk._core.batching import Batches, Call, Content, Options
+from pushsdk._core.batching import Batches, Call, Content
 from pushsdk._core.outcome import Failure
+from pushsdk._core.policy import Options
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.queue import QueuedBatch
 from pushsdk._io.timers import TICKS_PER_SECOND, TURNS_TO_READ, DeadlineScope, TimerWheel
@@ -29,27 +28,8 @@ class Item:
         self.ends.append((now(), reason))
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 def timers() -> int:
     return len(asyncio.get_running_loop().timers)  # type: ignore[attr-defined]
-
-
-@virtual
-async def test_each_item_expires_once_after_its_deadline_and_within_a_tick() -> None:
-    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
-    items = {delay: Item() for delay in (0.5, 0.0001, 0.0039, 0.25, 0.2501, 3.0)}
-    for delay, item in items.items():
-        keeper.add(item, before + delay)
-    assert timers() == 1
-    await asyncio.sleep(4.0)
-    for delay, item in items.items():
-        ((at, reason),) = item.ends
-        assert reason is Failure.DEADLINE
-        assert delay <= at - before <= delay + 0.005
-    assert timers() == 0
 
 
 @virtual
@@ -96,64 +76,6 @@ async def test_a_removed_item_does_not_expire_and_empty_ticks_cost_no_wake_up() 
     assert (removed.ends, len(item.ends)) == ([], 1)
     keeper.remove(item, tick)
     assert not keeper._buckets
-
-
-@virtual
-async def test_an_earlier_deadline_moves_the_timer_and_a_later_one_does_not() -> None:
-    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
-    late, early, equal = Item(), Item(), Item()
-    keeper.add(late, before + 5.0)
-    keeper.add(early, before + 1.0)
-    keeper.add(equal, before + 1.0)
-    assert timers() == 1
-    await asyncio.sleep(2.0)
-    assert (len(early.ends), len(equal.ends), late.ends) == (1, 1, [])
-    keeper.close()
-    assert timers() == 0
-
-
-@virtual
-async def test_what_has_no_deadline_is_ended_by_the_close_only() -> None:
-    keeper = TimerWheel(asyncio.get_running_loop())
-    with DeadlineScope(keeper, math.inf) as scope:
-        assert timers() == 0
-        keeper.add(Item(), math.inf)
-        asyncio.get_running_loop().call_later(100.0, keeper.end_scopes, Failure.CLOSED)
-        await asyncio.get_running_loop().create_future()
-    assert scope.expired is Failure.CLOSED
-    keeper.close()
-
-
-@virtual
-async def test_a_scope_ends_its_await_and_goes_on_after_the_block() -> None:
-    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
-    with DeadlineScope(keeper, before + 1.0) as scope:
-        await asyncio.sleep(10.0)
-    assert scope.expired is Failure.DEADLINE
-    assert before + 1.0 <= now() <= before + 1.005
-    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
-    await asyncio.sleep(1.0)
-
-
-@virtual
-async def test_a_scope_that_is_left_in_time_says_so() -> None:
-    keeper = TimerWheel(asyncio.get_running_loop())
-    with DeadlineScope(keeper, now() + 1.0) as scope:
-        await asyncio.sleep(0.5)
-    await asyncio.sleep(2.0)
-    assert scope.expired is None
-
-
-@virtual
-async def test_the_inner_of_two_scopes_ends_alone() -> None:
-    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
-    with DeadlineScope(keeper, before + 2.0) as outer:
-        with DeadlineScope(keeper, before + 1.0) as inner:
-            await asyncio.sleep(10.0)
-        assert (inner.expired, outer.expired) == (Failure.DEADLINE, None)
-        await asyncio.sleep(10.0)
-    assert outer.expired is Failure.DEADLINE
-    assert now() <= before + 2.005
 
 
 @virtual

@@ -1,7 +1,5 @@
 """The transport on real sockets: what it does, and that the evidence it leaves is true."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket
@@ -15,6 +13,7 @@ import aiohttp
 import pytest
 from support import wire_tls
 from support.mock_aiohttp import mocked
+from support.requests import request_of
 from support.wire_answers import response
 from support.wire_faults import (
     Step,
@@ -23,9 +22,7 @@ from support.wire_faults import (
     endless,
     fin,
     hold,
-    on_accept,
     only,
-    read_request,
     rst,
     send,
     step,
@@ -34,26 +31,20 @@ from support.wire_faults import (
 )
 from support.wire_network import (
     Spoil,
-    another,
-    black_hole,
     closed,
-    closed_port,
-    detoured,
     late_408,
-    lookups,
     reset,
     spoiled,
     stray_204,
 )
+from support.wire_rig import OWN_OR_INJECTED
 from support.wire_server import Script, Wire, WireServer
 
 from pushsdk._core.address import HeaderSecret
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
-from pushsdk._io.fast_post import _Socket
+from pushsdk._io.fast_post import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, HttpConnection
 from pushsdk._io.transport import (
-    ANSWER_BODY_LIMIT,
-    ERROR_BODY_LIMIT,
     AiohttpTransport,
     TransportSettings,
     _EvidenceBody,
@@ -62,7 +53,6 @@ from pushsdk._io.transport import (
 KEY = HeaderSecret("key")
 BODY = b'{"userIds":["u"],"message":{}}'
 CAMPAIGN = b'{"name":"c"}'
-OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 
 
 @asynccontextmanager
@@ -111,7 +101,7 @@ async def post(
 ) -> Evidence:
     evidence = Evidence()
     operation = CREATE_CAMPAIGN if read else PUSH
-    await transport.post(operation, body, KEY, evidence, connect=connect)
+    await transport.post(request_of(body, evidence, operation, connect=connect), KEY)
     return evidence
 
 
@@ -140,47 +130,11 @@ async def test_a_whole_exchange_is_written_down_and_its_connection_kept(injected
     assert (server.requests[0].path, server.requests[0].body) == ("/ext/api/v1/push", BODY)
 
 
-@OWN_OR_INJECTED
-@pytest.mark.parametrize("value", [KEY, None], ids=["a fixed key", "a key per request"])
-async def test_the_key_and_the_headers_go_with_each_request(value: HeaderSecret | None, injected: bool) -> None:
-    async with rigged(injected=injected, key=value, headers={"X-A": "a"}) as (server, transport):
-        await post(transport)
-        await transport.post(PUSH, BODY, HeaderSecret("other"), Evidence(), connect=None)
-    assert [request.headers["api-key"] for request in server.requests] == ["key", "other"]
-    for request in server.requests:
-        headers = request.headers
-        assert (headers["x-a"], headers["content-type"], headers["accept-encoding"]) == (
-            "a",
-            "application/json",
-            "identity",
-        )
-
-
-async def test_a_tunnel_through_a_proxy_shows_it_no_key() -> None:
-    async def refuse(wire: Any) -> None:
-        await wire.read_head()
-        await wire.send(response(502))
-
-    async with (
-        WireServer(when(always, step(refuse))) as proxy,
-        transport_of("https://push.example", proxy=f"http://127.0.0.1:{proxy.port}") as transport,
-    ):
-        evidence = await post(transport)
-    assert (evidence.failure, writing(evidence), proxy.api_keys) == (Failure.PROXY, NOTHING, {""})
-
-
 async def test_more_timeouts_than_are_remembered_are_still_right() -> None:
     async with rigged() as (server, transport):
         for number in range(70):
             assert (await post(transport, connect=1.0 + number)).status == 204
     assert server.connections == 1
-
-
-async def test_no_more_connections_than_the_limit_are_opened() -> None:
-    async with rigged(limit=2) as (server, transport):
-        outcomes = await asyncio.gather(*(post(transport) for _ in range(20)))
-        assert [evidence.status for evidence in outcomes] == [204] * 20
-    assert server.connections == 2
 
 
 async def test_an_idle_connection_is_kept_as_long_as_was_said() -> None:
@@ -263,68 +217,6 @@ async def test_a_pooled_connection_that_the_sessions_owner_used_is_a_used_one(sp
 # --- what fails ---
 
 
-async def failing(fault: Step, **options: Any) -> Evidence:
-    async with rigged(when(always, fault), **options) as (_server, transport):
-        return await post(transport)
-
-
-AFTER: dict[str, tuple[Step, Failure]] = {
-    "closed on accept": (on_accept(read_request, fin), Failure.DISCONNECTED),
-    "closed after the request": (step(take, fin), Failure.DISCONNECTED),
-    "reset after the request": (step(take, rst), Failure.RESET),
-    "garbage": (answering(b"garbage\r\n\r\n"), Failure.UNREADABLE),
-    "a chunked 204": (answering(b"HTTP/1.1 204 No\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), Failure.UNREADABLE),
-}
-
-
-@OWN_OR_INJECTED
-@pytest.mark.parametrize(("fault", "failure"), AFTER.values(), ids=AFTER.keys())
-async def test_a_failure_after_the_request_is_written_leaves_no_status(
-    fault: Step, failure: Failure, injected: bool
-) -> None:
-    evidence = await failing(fault, injected=injected)
-    assert (evidence.status, evidence.failure, writing(evidence)) == (None, failure, FIRST)
-    assert evidence.reason in {"", "Connection reset by peer"}  # no text of the service
-
-
-Place = Callable[[], Any]
-BEFORE: dict[str, tuple[Place, Failure, bool]] = {
-    "refused": (closed_port, Failure.REFUSED, False),
-    "a black hole": (black_hole, Failure.CONNECT_TIMEOUT, False),
-    "TLS to a plain port": (another(on_accept(send(b"220 mail.example ready\r\n"), hold)), Failure.TLS, True),
-    "an untrusted certificate": (another(tls=wire_tls.untrusted), Failure.CERTIFICATE, True),
-    "another host's certificate": (another(tls=wire_tls.other_host), Failure.CERTIFICATE, True),
-}
-
-
-@OWN_OR_INJECTED
-@pytest.mark.parametrize(("place", "failure", "tls"), BEFORE.values(), ids=BEFORE.keys())
-async def test_a_failure_before_the_connection_proves_that_nothing_left(
-    place: Place, failure: Failure, tls: bool, injected: bool
-) -> None:
-    context = wire_tls.client_context()
-    async with place() as address, rigged(tls=tls, injected=injected, context=context) as (server, transport):
-        with detoured(server, address):
-            evidence = await post(transport, connect=0.05)
-    assert (evidence.failure, writing(evidence), server.begun) == (failure, NOTHING, 0)
-
-
-async def test_a_name_that_is_not_found_proves_that_nothing_left() -> None:
-    with lookups("fail"):
-        async with transport_of("http://localhost:9") as transport:
-            evidence = await post(transport)
-    assert (evidence.failure, writing(evidence)) == (Failure.DNS, NOTHING)
-
-
-async def test_a_proxy_that_is_not_there_proves_that_nothing_left() -> None:
-    async with (
-        closed_port() as (host, port),
-        transport_of("https://push.example", proxy=f"http://{host}:{port}") as transport,
-    ):
-        evidence = await post(transport)
-    assert (evidence.failure, writing(evidence)) == (Failure.PROXY, NOTHING)
-
-
 def silent(acceptance: asyncio.Event) -> Step:
     """Take the request, tell so, and say nothing."""
 
@@ -345,17 +237,6 @@ async def test_waiting_for_a_place_in_the_pool_is_bounded_by_the_connect_timeout
         await asyncio.wait([busy])
 
 
-@OWN_OR_INJECTED
-async def test_a_closed_session_is_a_failure(injected: bool) -> None:
-    async with WireServer() as server:
-        session = aiohttp.ClientSession() if injected else None
-        transport = AiohttpTransport(TransportSettings(base_url=server.base_url, session=session), key=KEY, limit=1)
-        await (session.close() if session is not None else transport.close())
-        evidence = await post(transport)
-    assert (evidence.failure, evidence.status, server.connections) == (Failure.SESSION, None, 0)
-    assert (evidence.touched, evidence.started_writing) == (True, False)
-
-
 async def test_a_session_that_is_closed_in_between_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     async def post_(*_: Any, **__: Any) -> None:
         raise RuntimeError("Session is closed")
@@ -369,7 +250,7 @@ async def test_a_session_that_is_closed_in_between_is_a_failure(monkeypatch: pyt
 async def test_an_unexpected_exception_is_a_failure() -> None:
     async with rigged() as (server, transport):
         evidence = Evidence()
-        await transport.post(PUSH, BODY, HeaderSecret("a\r\nb"), evidence, connect=None)
+        await transport.post(request_of(BODY, evidence), HeaderSecret("a\r\nb"))
     assert (evidence.failure, evidence.reason, server.begun) == (Failure.OTHER, "ValueError", 0)
     assert writing(evidence) == NOTHING
 
@@ -433,43 +314,7 @@ async def test_the_connection_of_an_unread_body_is_not_reused(injected: bool) ->
     assert server.connections == 2
 
 
-# --- cancellation ---
-
-
-async def test_a_cancelled_post_leaves_true_evidence_and_its_place() -> None:
-    acceptance = asyncio.Event()
-    async with rigged(when(only(0), silent(acceptance)), limit=1) as (_server, transport):
-        evidence = Evidence()
-        posting = asyncio.create_task(transport.post(PUSH, BODY, KEY, evidence, connect=None))
-        await acceptance.wait()
-        posting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await posting
-        assert (evidence.status, evidence.failure, writing(evidence)) == (None, None, FIRST)
-        assert writing(await post(transport)) == FIRST
-
-
-async def test_a_post_cancelled_while_it_reads_the_body_knows_its_status() -> None:
-    async with rigged(when(always, step(take, send(response(200, Content_Length=9)), hold))) as (_server, transport):
-        evidence = Evidence()
-        posting = transport.post(CREATE_CAMPAIGN, CAMPAIGN, KEY, evidence, connect=None)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(posting, 0.05)
-    assert (evidence.status, evidence.body, evidence.written) == (200, None, True)
-
-
 # --- mocks, and the body by itself ---
-
-
-@OWN_OR_INJECTED
-async def test_a_mock_never_lays_hands_on_the_body(injected: bool) -> None:
-    with mocked() as service:
-        service.post("https://push.example/v1/push", status=204)
-        service.post("https://push.example/v1/push", exception=TimeoutError())
-        async with transport_of("https://push.example", injected=injected) as transport:
-            response, failed = await post(transport), await post(transport)
-    assert (response.status, writing(response)) == (204, (False,) * 4)
-    assert (failed.status, failed.failure, writing(failed)) == (None, Failure.ATTEMPT_TIMEOUT, (False,) * 4)
 
 
 async def test_the_body_is_bytes_and_can_be_written_without_a_length() -> None:
@@ -491,7 +336,12 @@ async def test_the_body_is_bytes_and_can_be_written_without_a_length() -> None:
     with left, right:
         transport: Any = SimpleNamespace(is_closing=lambda: False, get_extra_info={"socket": left}.get)
         protocol = SimpleNamespace(
-            transport=transport, should_close=False, writing_paused=False, _payload=None, _parser=None
+            transport=transport,
+            should_close=False,
+            writing_paused=False,
+            is_connected=lambda: True,
+            _payload=None,
+            _parser=None,
         )
         await bodies[0].write(SimpleNamespace(protocol=protocol, write=write))
     assert written == [BODY]
@@ -501,14 +351,16 @@ def test_a_unix_socket_is_not_asked_what_its_peer_has_read() -> None:
     left, right = socket.socketpair()
     with left, right:
         left.send(BODY)
-        transport = SimpleNamespace(get_extra_info={"socket": left}.get)
-        assert _Socket(transport).is_acknowledged()
+        transport = SimpleNamespace(get_extra_info={"socket": left}.get, is_closing=lambda: False)
+        evidence = Evidence(written=True)
+        HttpConnection(SimpleNamespace(transport=transport, should_close=False), used=False).confirm(evidence)
+    assert evidence.written
 
 
 def test_a_connection_that_another_request_has_by_now_says_nothing_about_this_one() -> None:
     evidence = Evidence(written=True)
     body = _EvidenceBody(BODY, evidence, None)
-    body._protocol, body._parser = SimpleNamespace(_parser="another's"), "ours"
+    body._connection, body._parser = SimpleNamespace(handler=SimpleNamespace(_parser="another's")), "ours"
     body.confirm()
     assert evidence.written
 
@@ -546,7 +398,7 @@ async def test_an_answer_to_a_request_that_was_never_begun_is_a_stale_connection
 ) -> None:
     async def answer(*_: object, data: Any, **__: object) -> Any:
         assert data.size == len(BODY)
-        return SimpleNamespace(status=500, headers={}, content=aiohttp.streams.EMPTY_PAYLOAD, release=lambda: None)
+        return SimpleNamespace(status=500, headers={}, content=aiohttp.streams.EMPTY_PAYLOAD, close=lambda: None)
 
     async with transport_of("http://127.0.0.1:1", injected=True) as transport:
         monkeypatch.setattr(transport._session, "_request", answer)

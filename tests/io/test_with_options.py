@@ -1,27 +1,20 @@
 """``with_options`` and ``flush``: views on the same client."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, refused, start
-from support.virtual_time import turns, virtual
+from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
     AsyncPushClient,
     Batching,
     ClientClosedError,
-    ConfigurationError,
     NotSentError,
     OutcomeUnknownError,
     RetryPolicy,
     Timeout,
 )
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @virtual
@@ -72,14 +65,6 @@ async def test_a_view_ends_with_its_client() -> None:
         await view.send("a", MESSAGE)
     with pytest.raises(ClientClosedError):
         await view.flush()
-
-
-@virtual
-async def test_options_of_the_wrong_kind_are_refused() -> None:
-    async with client_of(FakeService()) as client:
-        for options in ({"timeout": "soon"}, {"timeout": True}, {"timeout": -1.0}, {"retry": 3}):
-            with pytest.raises(ConfigurationError):
-                client.with_options(**options)
 
 
 @virtual

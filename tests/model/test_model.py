@@ -1,23 +1,21 @@
 """Random users of a random client before a random service, on virtual time; then a judge looks at the truth."""
 
-from __future__ import annotations
-
 import asyncio
-import logging
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_service import FakeService, Request, answer, client_of, fails, hang, idle, lost, partial, stale
-from support.model_settings import LONG, SHORT
+from support.model_settings import LONG, SHORT, mostly
 from support.virtual_time import run
 
 from pushsdk import AsyncPushClient, Batching, Limits, Outcome, PartialError, Rate, RetryPolicy, SendAbandoned, Timeout
 from pushsdk._core.outcome import Failure, join
 from pushsdk._core.rate_limit import CAPACITY, COST
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 GRACE = 0.010
 
@@ -99,11 +97,6 @@ class World(NamedTuple):
     tokens: int
     close_at: float
     drain: float
-
-
-def mostly(usual: object, *others: object) -> st.SearchStrategy[Any]:
-    """The usual value two times of three: examples in which everything is odd show little."""
-    return st.sampled_from([usual] * (2 * len(others)) + list(others))
 
 
 TIMES = mostly(0.0, 0.005, 0.01, 0.02, 0.1, 0.5, 1.0, 3.0)
@@ -324,14 +317,6 @@ def judge_effort(client: AsyncPushClient, service: FakeService, world: World) ->
     assert stats.retries * COST <= world.tokens + first_try
     assert stats.attempts <= len(service.requests) <= stats.attempts + stats.stale_connections
     assert stats.attempts <= stats.requests + stats.retries
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quiet() -> Iterator[None]:
-    logger = logging.getLogger("pushsdk")
-    logger.disabled = True
-    yield
-    logger.disabled = False
 
 
 @SHORT

@@ -1,7 +1,5 @@
 """OpenTelemetry for one test; a span that is left open fails the test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

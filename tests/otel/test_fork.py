@@ -1,7 +1,5 @@
 """The metrics of a forked child count the child's sends only."""
 
-from __future__ import annotations
-
 import textwrap
 
 from support.programs import run_program
@@ -16,7 +14,7 @@ PROGRAM = """
     from pushsdk.otel import instrument
     from pushsdk.otel._metrics import instruments_of
 
-    HELLO = MobilePush(body={"en": "hi"})
+    HELLO = MobilePush(ios_enabled=True, body={"en": "hi"})
     reader = InMemoryMetricReader()
     meters = MeterProvider([reader], shutdown_on_exit=False)
     client = instrument(PushClient(), meter_provider=meters)

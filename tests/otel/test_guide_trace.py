@@ -1,7 +1,5 @@
 """The guide's trace is the trace of its example."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

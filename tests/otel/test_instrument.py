@@ -1,13 +1,7 @@
 """``instrument``: its arguments, the propagated headers, and that OpenTelemetry can't break a send."""
 
-from __future__ import annotations
-
 import logging
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +12,10 @@ from opentelemetry.sdk.trace import Span
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import NoOpTracerProvider
 from support.fake_service import MESSAGE, FakeService, answer, outcome_of, start
+from support.programs import run_program
 from support.telemetry import Telemetry
 from support.virtual_time import virtual
 
-import pushsdk
 from pushsdk import AsyncPushClient, ConfigurationError, Receipt, RejectedError, RetryPolicy
 from pushsdk.otel import instrument
 
@@ -31,22 +25,13 @@ def client_of(service: FakeService | None = None, **options: Any) -> AsyncPushCl
     return (service or FakeService()).serve(AsyncPushClient(**options))
 
 
-def in_a_child(code: str) -> str:
-    root = str(Path(pushsdk.__file__).parents[1])
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": root},
-    ).stdout
-
-
 def test_opentelemetry_is_not_imported_without_instrument() -> None:
     code = (
         "import sys; from pushsdk import AsyncPushClient; AsyncPushClient('http://localhost', 'k'); print(*sys.modules)"
     )
-    assert not [name for name in in_a_child(code).split() if "otel" in name or "opentelemetry" in name]
+    loaded = run_program(code)
+    assert loaded.code == 0
+    assert not [name for name in loaded.out.split() if "otel" in name or "opentelemetry" in name]
 
 
 def test_without_the_extra_the_error_says_what_to_install() -> None:
@@ -55,7 +40,7 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
         "try: import pushsdk.otel\n"
         "except ImportError as error: print(error, error.__cause__, error.__suppress_context__)"
     )
-    assert in_a_child(code) == "pushsdk.otel needs opentelemetry-api: pip install 'pushsdk[otel]' None True\n"
+    assert run_program(code).out == "pushsdk.otel needs opentelemetry-api: pip install 'pushsdk[otel]' None True\n"
 
 
 def test_it_returns_the_client_that_it_was_given() -> None:

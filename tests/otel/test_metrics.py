@@ -1,17 +1,14 @@
 """The metrics, as a reader collects them."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import re
-from typing import Any
 
 import pytest
 from opentelemetry import metrics
 from support.docs import page
 from support.fake_service import MESSAGE, FakeService, answer, hang, outcome_of, refused, start
-from support.telemetry import Telemetry
+from support.telemetry import Telemetry, watched
 from support.virtual_time import turns, virtual
 
 from pushsdk import AsyncPushClient, Batching, Limits, Rate, RetryPolicy
@@ -21,11 +18,6 @@ from pushsdk.otel import instrument
 SERVER = {"server.address": "push.example", "server.port": 443}
 # By the HTTP conventions.
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-
-
-def watched(telemetry: Telemetry, service: FakeService, **options: Any) -> AsyncPushClient:
-    options = {"base_url": "https://push.example/api", "api_key": "secret-key", **options}
-    return telemetry.instrument(service.serve(AsyncPushClient(**options)))
 
 
 def users(telemetry: Telemetry) -> dict[str, int]:
@@ -186,13 +178,6 @@ async def test_the_rate_is_shown_while_one_applies(
         assert throttled is not None
         assert throttled == fixed or 100 < throttled < 200
         assert value(telemetry, "pushsdk.requests.limit") == 15
-
-
-def test_the_instruments_of_a_provider_are_made_once(telemetry: Telemetry) -> None:
-    assert ours.instruments_of(telemetry.meters) is ours.instruments_of(telemetry.meters)
-    assert ours.instruments_of(None) is ours.instruments_of(None)
-    assert ours.instruments_of(None) is ours.instruments_of(metrics.get_meter_provider())
-    assert ours.instruments_of(None) is not ours.instruments_of(telemetry.meters)
 
 
 def test_a_provider_made_global_later_has_one_set_of_instruments(

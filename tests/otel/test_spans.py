@@ -1,7 +1,5 @@
 """The spans of sends, campaigns and broadcasts, as trees, on the fake service and virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Callable
@@ -26,7 +24,7 @@ from support.fake_service import (
     stale,
     start,
 )
-from support.telemetry import Telemetry
+from support.telemetry import Telemetry, watched
 from support.virtual_time import turns, virtual
 
 from pushsdk import AsyncPushClient, Batching, Limits, Outcome, PushError, RetryPolicy, Timeout
@@ -35,15 +33,6 @@ from pushsdk.otel._spans import MAX_LINKS
 
 RETRY = RetryPolicy.safe(initial_delay=0.1)
 SAMPLED_OR_NOT = pytest.mark.parametrize("share", [1.0, 0.0], ids=["every attempt", "failures only"])
-
-
-def watched(telemetry: Telemetry, service: FakeService, **options: Any) -> AsyncPushClient:
-    """A client as `client_of` makes it, instrumented before it is opened."""
-    settings = {name: options.pop(name) for name in ("propagate", "sample_accepted") if name in options}
-    client = service.serve(
-        AsyncPushClient(**{"base_url": "https://push.example/api", "api_key": "secret-key", **options})
-    )
-    return telemetry.instrument(client, **settings)
 
 
 async def in_span(telemetry: Telemetry, name: str, client: AsyncPushClient, users: Any, **options: Any) -> Any:
@@ -112,33 +101,22 @@ async def test_sends_that_share_a_request_share_a_span_that_links_to_each_of_the
 
 
 @virtual
-async def test_callers_of_one_span_are_linked_once(telemetry: Telemetry) -> None:
+async def test_a_batch_is_linked_to_each_span_of_its_callers_once(telemetry: Telemetry) -> None:
     async with watched(telemetry, FakeService()) as client:
+        await asyncio.gather(*(client.send(user, MESSAGE) for user in "ab"))
+        await asyncio.gather(*(client.send(user, MESSAGE) for user in "abc"), in_span(telemetry, "job", client, "d"))
         with telemetry.span("handler"):
             await asyncio.gather(*(client.send(user, MESSAGE) for user in "abc"))
     assert telemetry.tree().splitlines() == [
+        "push batch  calls=2  users=2",
+        "└─ POST  204  ACCEPTED  users=2",
+        "job",
+        "└─ push batch  calls=4  users=4  links: job",
+        "   └─ POST  204  ACCEPTED  users=4",
         "handler",
         "└─ push batch  calls=3  users=3  links: handler",
         "   └─ POST  204  ACCEPTED  users=3",
     ]
-
-
-@virtual
-async def test_callers_without_a_span_are_not_linked(telemetry: Telemetry) -> None:
-    async with watched(telemetry, FakeService()) as client:
-        await asyncio.gather(*(client.send(user, MESSAGE) for user in "abc"), in_span(telemetry, "job", client, "d"))
-    assert telemetry.tree().splitlines() == [
-        "job",
-        "└─ push batch  calls=4  users=4  links: job",
-        "   └─ POST  204  ACCEPTED  users=4",
-    ]
-
-
-@virtual
-async def test_without_any_span_of_a_caller_the_batch_is_a_root(telemetry: Telemetry) -> None:
-    async with watched(telemetry, FakeService()) as client:
-        await asyncio.gather(*(client.send(user, MESSAGE) for user in "ab"))
-    assert telemetry.tree().splitlines() == ["push batch  calls=2  users=2", "└─ POST  204  ACCEPTED  users=2"]
 
 
 @pytest.mark.parametrize(("callers", "left_out"), [(MAX_LINKS, 0), (MAX_LINKS + 1, 1), (300, 300 - MAX_LINKS)])
@@ -252,12 +230,13 @@ async def test_a_status_that_the_user_reads_otherwise_is_an_error_as_they_read_i
     assert telemetry.tree() == line
 
 
+@SAMPLED_OR_NOT
 @virtual
-async def test_a_stale_connection_that_is_replaced_is_part_of_its_attempt(telemetry: Telemetry) -> None:
-    async with watched(telemetry, FakeService(stale(), stale())) as client:
+async def test_a_stale_connection_that_is_replaced_is_part_of_its_attempt(telemetry: Telemetry, share: float) -> None:
+    async with watched(telemetry, FakeService(stale(), stale()), sample_accepted=share) as client:
         await client.send("a", MESSAGE)
         assert client.stats().stale_connections == 2
-    assert telemetry.tree() == "POST  204  ACCEPTED  users=1"
+    assert telemetry.tree() == ("POST  204  ACCEPTED  users=1" if share else "")
 
 
 @SAMPLED_OR_NOT
@@ -426,21 +405,6 @@ async def test_a_broadcast_with_rejected_users_is_an_error(telemetry: Telemetry)
         "pushsdk.rejected": 1,
         "error.type": "rejected",
     }
-
-
-@virtual
-async def test_a_view_is_traced_as_its_client_is(telemetry: Telemetry) -> None:
-    async with watched(telemetry, FakeService()) as client:
-        await client.with_options(timeout=5.0).send("a", MESSAGE)
-    assert telemetry.tree() == "POST  204  ACCEPTED  users=1"
-
-
-@virtual
-async def test_on_event_gets_the_same_events(telemetry: Telemetry) -> None:
-    events = list[Any]()
-    async with watched(telemetry, FakeService(), on_event=events.append) as client:
-        await client.send("a", MESSAGE)
-    assert [type(event).__name__ for event in events] == ["AttemptEnded"]
 
 
 @virtual

@@ -1,7 +1,5 @@
 """Group commits: concurrent events share a commit, and no event is reported before its commit."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
@@ -161,39 +159,6 @@ async def test_a_thread_that_can_not_be_started_is_a_failed_commit() -> None:
     assert not await commits.add(0)
     assert isinstance(commits.failed, RuntimeError)
     assert tape.groups == []
-
-
-@pytest.mark.parametrize("threaded", [False, True])
-@virtual
-async def test_a_cancelled_caller_does_not_disturb_the_commit(threaded: bool) -> None:
-    tape, thread = Tape(), Thread()
-    commits = commits_of(tape, thread if threaded else None)
-    added = asyncio.ensure_future(commits.add(0))
-    await turns(1)
-    added.cancel()
-    await asyncio.wait([added])
-    for event in thread.waiting:
-        event.set()
-    await commits.flush()
-    assert tape.groups == [1]
-
-
-@virtual
-async def test_a_cancelled_flush_waits_for_all_events_and_is_cancelled() -> None:
-    tape, thread = Tape(), Thread()
-    commits = commits_of(tape, thread)
-    commits.write(0)
-    flushed = asyncio.ensure_future(commits.flush())
-    await turns(3)
-    commits.write(1)
-    for number in range(2):
-        flushed.cancel()
-        await turns(3)
-        assert not flushed.done()
-        thread.waiting[number].set()
-        await turns(3)
-    assert flushed.cancelled()
-    assert tape.groups == [1, 1]
 
 
 @pytest.mark.parametrize("has_started", [False, True])

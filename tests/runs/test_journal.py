@@ -1,7 +1,5 @@
 """The journal: its plan, its events, the states they add up to, and its errors."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Callable
@@ -15,7 +13,6 @@ from support.run_files import (
     EACH,
     PENDING,
     REJECTED,
-    UNKNOWN,
     chunk,
     event,
     make_run,
@@ -25,9 +22,9 @@ from support.run_files import (
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk._runs.plan import Chunk, Event, Header, StopReason
+from pushsdk._runs.plan import Chunk, Header, StopReason
 from pushsdk._runs.run_file import journal as records
-from pushsdk._runs.run_file.journal import IN_DOUBT, Journal, Row
+from pushsdk._runs.run_file.journal import IN_DOUBT, Journal
 
 
 @pytest.fixture
@@ -71,26 +68,6 @@ def test_a_stop_reason_is_kept_until_the_next_event(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_a_plan_without_users_is_a_plan(tmp_path: Path) -> None:
-    make_run(tmp_path / "a.run", ()).close()
-    journal = Journal.open(tmp_path / "a.run", write=True)
-    assert (journal.sealed, journal.users, list(journal.rows())) == (True, 0, [])
-    journal.close()
-
-
-def test_personalized_chunks_keep_their_own_message_and_fields(path: Path) -> None:
-    chunks = [
-        Chunk(1, b'"a"', b'{"title":"A"}', b'{"n":1}'),
-        Chunk(1, b'"b"', b'{"title":"B"}'),
-        Chunk(1, b'"c"', None, b"{}"),
-    ]
-    journal = Journal.open_or_create(path, EACH)
-    journal.add(chunks)
-    journal.seal(duplicates=0)
-    assert [journal.load(number) for number in range(3)] == chunks
-    journal.close()
-
-
 def test_small_chunks_share_rows_and_large_ones_do_not(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
     small = [Chunk(1, b'"%d"' % number, b"m" * 996) for number in range(40)]
@@ -118,29 +95,6 @@ def test_no_row_of_the_plan_is_read_twice_in_a_row(tmp_path: Path, monkeypatch: 
         journal.load(number)
     list(journal.rows())
     assert len(read) == 1
-    journal.close()
-
-
-ROWS = [
-    (None, Outcome.NOT_SENT, None, "not sent yet"),
-    (event(CLAIMED, 0, 1), Outcome.UNKNOWN, None, "claimed, and never settled"),
-    (event(PENDING, 0, 1), Outcome.NOT_SENT, None, "not sent yet"),
-    (event(PENDING, 0, 1, 429, "throttled"), Outcome.NOT_SENT, 429, "throttled"),
-    (event(ACCEPTED, 0, 1, 204), Outcome.ACCEPTED, 204, ""),
-    (event(REJECTED, 0, 1, 400, "refused"), Outcome.REJECTED, 400, "refused"),
-    (event(UNKNOWN, 0, 1, 500, "no answer"), Outcome.UNKNOWN, 500, "no answer"),
-    (event(UNKNOWN, 0, 1), Outcome.UNKNOWN, None, ""),
-    (event(CLAIMED, 0, 1, resent=True), Outcome.UNKNOWN, None, "claimed, and never settled"),
-]
-
-
-@pytest.mark.parametrize(("change", "outcome", "status", "reason"), ROWS)
-def test_a_row_shows_the_last_event(
-    path: Path, change: Event | None, outcome: Outcome, status: int | None, reason: str
-) -> None:
-    journal = make_run(path, (1,))
-    journal.write([] if change is None else [change])
-    assert list(journal.rows()) == [Row("u0", outcome, status, reason)]
     journal.close()
 
 
@@ -240,44 +194,6 @@ def test_a_journal_opened_for_reading_writes_nothing(tmp_path: Path) -> None:
         journal.write([event(CLAIMED, 0, 3)])
     journal.close()
     assert (tmp_path / "a.run").read_bytes() == before
-
-
-def test_a_plan_that_was_never_sealed_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "a.run"
-    journal = Journal.open_or_create(path, EACH)
-    journal.add([chunk("old")])
-    journal.close()
-    journal = Journal.open(path, write=False)
-    assert (journal.sealed, journal.users) == (False, 1)
-    journal.close()
-    journal = make_run(path)
-    assert (journal.header, journal.users) == (BROADCAST, 5)
-    journal.close()
-
-
-def test_an_unsealed_plan_can_be_extended(tmp_path: Path) -> None:
-    path = tmp_path / "a.run"
-    journal = Journal.open_or_create(path, BROADCAST)
-    journal.add([chunk("a")])
-    journal.close()
-    journal = Journal.open(path, write=True)
-    journal.add([chunk("b", "c")])
-    journal.seal(duplicates=0)
-    before = seen(journal)
-    journal.close()
-    journal = Journal.open(path, write=True)
-    assert seen(journal) == before
-    journal.close()
-
-
-def test_a_sealed_run_is_not_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "a.run"
-    make_run(path).close()
-    before = path.read_bytes()
-    journal = Journal.open_or_create(path, BROADCAST)
-    assert (journal.sealed, journal.users) == (True, 5)
-    journal.close()
-    assert (path.read_bytes(), os.listdir(tmp_path)) == (before, ["a.run"])
 
 
 def test_a_header_that_can_not_be_stored_leaves_no_file(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """A damaged run file is refused or has exactly its content before the damage."""
 
-from __future__ import annotations
-
 import os
 import random
 import sqlite3

@@ -1,15 +1,12 @@
 """A disk that is full or fails: the run stops at once, and committed outcomes stay correct."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -172,36 +169,6 @@ def test_a_failed_creation_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(RunFileError, match="the disk is full"):
             Journal.open_or_create(tmp_path / "a.run", BROADCAST)
     make_run(tmp_path / "a.run").close()
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_file_that_can_not_grow_keeps_every_committed_write(tmp_path: Path) -> None:
-    path = tmp_path / "a.run"
-    journal = make_run(path, (3,) * 100)
-    events = [event(CLAIMED, 3 * number, 3 * number + 3, None, f"some words, number {number}") for number in range(100)]
-    with files_of_at_most(path.stat().st_size + 20_000):
-        with pytest.raises(RunFileError, match=r"the disk failed|the disk is full"):
-            for _ in range(1000):
-                journal.write(events)
-        written = journal._seq
-        content = seen(journal)
-    with pytest.raises(RunFileError):
-        journal.write(events)
-    journal.close()
-    assert written > 1
-    journal = Journal.open(path, write=True)
-    assert (journal._seq, seen(journal)) == (written, content)
-    journal.close()
 
 
 FULL_DISK = """

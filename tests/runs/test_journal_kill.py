@@ -1,7 +1,5 @@
 """kill -9 at any moment: every committed event is in the file, and no other event."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Random events on a journal and on a list of users, the simplest correct model."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Container, Iterator
 from itertools import groupby

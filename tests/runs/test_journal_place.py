@@ -1,9 +1,6 @@
 """Paths, permissions and locks of run files."""
 
-from __future__ import annotations
-
 import os
-import pickle
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -25,7 +22,6 @@ USES: dict[str, Callable[[Path], Journal]] = {
     "open to write": lambda path: Journal.open(path, write=True),
     "open to read": lambda path: Journal.open(path, write=False),
 }
-EVERY_USE = pytest.mark.parametrize("use", USES.values(), ids=USES)
 EVERY_OPEN = pytest.mark.parametrize("write", [False, True])
 
 
@@ -52,20 +48,6 @@ def nobody(folder: Path) -> Iterator[None]:
             os.seteuid(0)
 
 
-@pytest.mark.parametrize("mask", [0, 0o022, 0o777])
-def test_a_run_file_is_private_whatever_the_umask(tmp_path: Path, mask: int) -> None:
-    before = os.umask(mask)
-    try:
-        journal = make_run(tmp_path / "a.run")
-        journal.write([event(CLAIMED, 0, 3)])
-    finally:
-        os.umask(before)
-    modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in tmp_path.iterdir()}
-    assert modes.pop("a.run-lock") & 0o077 == 0
-    assert modes == {"a.run": 0o600, "a.run-journal": 0o600}
-    journal.close()
-
-
 def test_a_run_file_is_private_from_its_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modes = []
     plain = runfile.os.open
@@ -79,61 +61,6 @@ def test_a_run_file_is_private_from_its_first_byte(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(runfile.os, "open", watched)
     make_run(tmp_path / "a.run").close()
     assert modes == [0o600]
-
-
-def test_a_closed_run_leaves_no_other_files(tmp_path: Path) -> None:
-    journal = make_run(tmp_path / "a.run")
-    journal.write([event(CLAIMED, 0, 3)])
-    journal.close()
-    assert os.listdir(tmp_path) == ["a.run"]
-
-
-@EVERY_USE
-@pytest.mark.parametrize("target", ["a run", "nothing"])
-def test_a_symbolic_link_is_refused(tmp_path: Path, use: Callable[[Path], Journal], target: str) -> None:
-    if target == "a run":
-        make_run(tmp_path / target).close()
-    link = tmp_path / "link.run"
-    link.symlink_to(tmp_path / target)
-    with pytest.raises(RunFileError, match=r"link\.run: it is a symbolic link: pass the path of the file itself"):
-        use(link)
-    assert sorted(os.listdir(tmp_path)) == sorted({"link.run", *([target] if target == "a run" else [])})
-
-
-@EVERY_USE
-def test_a_folder_or_a_pipe_is_no_run_file(tmp_path: Path, use: Callable[[Path], Journal]) -> None:
-    (tmp_path / "folder").mkdir()
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("folder", "pipe"):
-        with pytest.raises(RunFileError, match=f"{name}: it is not a file: pass the path of a run file"):
-            use(tmp_path / name)
-
-
-@EVERY_USE
-def test_a_missing_folder_is_named(tmp_path: Path, use: Callable[[Path], Journal]) -> None:
-    with pytest.raises(
-        RunFileError, match=r"none/a\.run: its folder can't be used: No such file or directory"
-    ) as excinfo:
-        use(tmp_path / "none" / "a.run")
-    assert excinfo.value.path == str(tmp_path / "none" / "a.run")
-
-
-@EVERY_OPEN
-def test_a_missing_run_is_named(tmp_path: Path, write: bool) -> None:
-    with pytest.raises(RunFileError, match=r"a\.run: it can't be opened: No such file or directory"):
-        Journal.open(tmp_path / "a.run", write=write)
-    assert os.listdir(tmp_path) == []
-
-
-@EVERY_USE
-@pytest.mark.parametrize("name", ["", "/", "..", "x" * 300, "a\0b"])
-def test_a_path_that_names_no_file_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], Journal], name: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(RunFileError):
-        use(Path(name))
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["with space.run", "q?mode=memory.run", "#x%41.run", "ünï.run", "\udcff.run", "..run"])
@@ -150,18 +77,6 @@ def test_a_path_that_is_too_long_for_sqlite_is_refused(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     with pytest.raises(RunFileError, match="it can't be opened"):
         Journal.open_or_create(path, BROADCAST)
-
-
-def test_a_relative_path_stays_the_same_file_when_the_folder_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    journal = make_run(Path("a.run"))
-    assert journal.path == tmp_path / "a.run"
-    monkeypatch.chdir("/")
-    journal.write([event(CLAIMED, 0, 3)])
-    journal.close()
-    assert os.listdir(tmp_path) == ["a.run"]
 
 
 def test_a_folder_that_may_not_be_written_to_can_be_read_from(folder: Path) -> None:
@@ -348,10 +263,3 @@ def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
     assert connection.execute("PRAGMA application_id").fetchone() == (runfile.APPLICATION,)
     connection.close()
     journal._run_path.release()
-
-
-def test_an_error_can_be_pickled_and_keeps_the_path(tmp_path: Path) -> None:
-    with pytest.raises(RunFileError) as excinfo:
-        Journal.open(tmp_path / "a.run", write=False)
-    copy = pickle.loads(pickle.dumps(excinfo.value))
-    assert (str(copy), copy.path) == (str(excinfo.value), str(tmp_path / "a.run"))

@@ -3,13 +3,11 @@
 Moments and faults are drawn with a seed; the timing depends on the machine.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,12 +56,6 @@ class Story(NamedTuple):
     history: History
     service: KillService
     lives: int
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
 
 
 def killer(life: ProcessLife, last: int, delay: float) -> Callable[[int], None]:

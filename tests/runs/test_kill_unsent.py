@@ -1,11 +1,9 @@
 """kill -9 before the first byte of a request: its users are PENDING, because nothing was sent."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,12 +19,6 @@ pytestmark = pytest.mark.skipif("not hasattr(__import__('os'), 'fork')", reason=
 
 USERS, IN_FLIGHT = 200, 4
 SYN_SENT = " 02 "
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
 
 
 def job_of(path: Path, base_url: str, **options: Any) -> dict[str, Any]:

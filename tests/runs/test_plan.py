@@ -1,7 +1,5 @@
 """Ids are split into chunks within the bounds; reprs never show ids."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

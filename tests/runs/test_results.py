@@ -1,7 +1,5 @@
 """The report of a run: rows, CSV for spreadsheets, exact JSON lines."""
 
-from __future__ import annotations
-
 import asyncio
 import csv
 import gc
@@ -10,6 +8,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from support.fake_service import MESSAGE, Behaviour, FakeService, Request, answer, client_of
@@ -101,10 +100,11 @@ async def test_the_temporary_file_of_a_run_is_deleted_with_its_report() -> None:
 
 
 def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(RunFileError, match="run"):
+    with pytest.raises(RunFileError, match=r"no\.run: it can't be opened: No such file or directory"):
         read_report(tmp_path / "no.run")
     with pytest.raises(RunFileError):
         list(BroadcastReport(file=str(tmp_path / "no.run")).rows())
+    assert os.listdir(tmp_path) == []
 
 
 # -- what the run is, and what the service answered -----------------------------------------------------------------
@@ -143,6 +143,19 @@ async def test_a_run_file_keeps_the_answers_of_all_its_processes_and_what_the_ru
     assert list(report.answers.values()) == [2, 1]
     assert (report.title, report.base_url, report.source) == ("Hello", base_url, "")
     assert before <= (report.begun or 0) <= (first.ended or 0) <= (report.ended or 0) <= time.time()
+
+
+@pytest.mark.parametrize("on_unknown", ["skip", "resend"])
+@virtual
+async def test_a_resume_that_has_nothing_to_send_keeps_the_time_of_the_end(
+    tmp_path: Path, on_unknown: Literal["skip", "resend"]
+) -> None:
+    path = tmp_path / "run"
+    async with client_of(FakeService()) as client:
+        await client.broadcast(["ann"], MESSAGE, run=path)
+        first = read_report(path)
+        report = await client.resume(path, on_unknown=on_unknown)
+    assert report.ended == first.ended == read_report(path).ended is not None
 
 
 @virtual

@@ -1,14 +1,12 @@
 """Resumes of damaged run files: refused without sending, or the damage made no difference."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from support.fake_service import FakeService, answer, client_of, lost
-from support.kill_child import MESSAGE, ids
+from support.kill_child import MESSAGE, names
 from support.virtual_time import run, virtual
 
 from pushsdk import (
@@ -19,10 +17,6 @@ from pushsdk import (
 )
 
 NO_BRAKE = StopPolicy.off()
-
-
-def names(count: int) -> list[str]:
-    return list(ids(count))
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ from pushsdk import (
 from pushsdk._core import wire
 from pushsdk._io.files import is_locked
 from pushsdk._io.forks import ProcessGuard
-from pushsdk._io.threads import in_thread, settled
+from pushsdk._io.threads import in_thread
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
 from pushsdk._runs.run_file.file import RunFilePath
@@ -166,15 +166,6 @@ async def test_a_thread_that_fails_after_a_cancellation_logs_nothing(tmp_path: P
         later.go.set()
         await asyncio.wait([running])
         assert running.cancelled()
-
-
-@virtual
-async def test_settled_returns_true_for_a_result() -> None:
-    async def fails() -> None:
-        raise ValueError
-
-    assert await settled(asyncio.ensure_future(asyncio.sleep(0)))
-    assert not await settled(asyncio.ensure_future(fails()))
 
 
 @virtual

@@ -1,7 +1,5 @@
 """Secrets of a run: its files are private, logs and errors have no users and texts, the key is nowhere."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -15,8 +13,8 @@ from typing import Any
 
 import pytest
 from support.fake_service import FakeService, answer, client_of
-from support.kill_child import KEY, MESSAGE, ids
-from support.kill_service import ROUGH, KillService, name_of
+from support.kill_child import KEY, MESSAGE, names
+from support.kill_service import ROUGH, KillService
 from support.virtual_time import virtual
 
 from pushsdk import (
@@ -33,10 +31,6 @@ from pushsdk._runs.run_file.journal import Journal
 TEN = Batching(max_users=10)
 NO_BRAKE = StopPolicy.off()
 QUICK = RetryPolicy.safe(initial_delay=0.005, max_delay=0.02, throttle_delay=0.005)
-
-
-def names(count: int) -> list[str]:
-    return list(ids(count))
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o777], ids=oct)
@@ -127,16 +121,3 @@ async def test_logs_and_errors_of_a_failing_run_name_no_user_no_text_and_no_key(
     for secret in ("person-", "Secret", KEY):
         assert secret not in text
     assert KEY.encode() not in path.read_bytes()
-
-
-@pytest.mark.parametrize("durable", [False, True])
-@virtual
-async def test_no_file_of_a_run_contains_the_key(durable: bool, tmp_path: Path) -> None:
-    def look(request: Any) -> Any:
-        assert not any(b"secret-key" in path.read_bytes() for path in tmp_path.iterdir())
-        return answer(401) if request.users[0] == name_of(50) else answer()
-
-    async with client_of(FakeService(then=look), batching=TEN) as client:
-        report = await client.broadcast(names(100), MESSAGE, run=tmp_path / "run", durable=durable)
-    assert report.stopped is not None
-    assert b"secret-key" not in (tmp_path / "run").read_bytes()

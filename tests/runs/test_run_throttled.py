@@ -1,7 +1,5 @@
 """Broadcasts through throttling and outages, on virtual time: all users are reached in reasonable time."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Callable

@@ -4,15 +4,11 @@ A life is the work of one process on a run: it completes, is stopped, cancelled,
 next life resumes the file.
 """
 
-from __future__ import annotations
-
 import asyncio
-import logging
 import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +34,8 @@ from pushsdk import (
     RunFileError,
     read_report,
 )
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 # A folder in memory, if available: most of the time goes into the files.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -228,14 +226,6 @@ async def story(world: RunWorld, folder: Path) -> None:
     if world.finally_resend and world.takes >= world.users and not world.culprits:
         # A rejection after an unknown outcome stays unknown: the request is never split.
         assert not totals[Outcome.UNKNOWN]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quiet() -> Iterator[None]:
-    logger = logging.getLogger("pushsdk")
-    logger.disabled = True
-    yield
-    logger.disabled = False
 
 
 LOST = CALM._replace(faults=["lost"])

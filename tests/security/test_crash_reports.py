@@ -1,7 +1,5 @@
 """Crash reporters that show locals: no part of a key or a password, however long."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Hostile answers: they cost little, settle nothing wrongly, and reach no terminal."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
@@ -15,6 +13,7 @@ import aiohttp
 import pytest
 from support.wire_answers import BODIES, NO_CONTENT, UNREADABLE, response
 from support.wire_faults import always, answering, endless, read_request, send, step, take, when
+from support.wire_rig import OWN_OR_INJECTED
 from support.wire_server import Act, WireServer
 
 from pushsdk import (
@@ -33,7 +32,6 @@ from pushsdk import (
 HELLO = MobilePush(body={"en": "hi"})
 CAMPAIGN = CampaignRequest(name="c", external_id="e-1")
 MEGABYTE = 1 << 20
-OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 
 
 @asynccontextmanager

@@ -3,8 +3,6 @@
 Markers are planted in all of them, every kind of failure is provoked, and all that comes out is searched.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import pickle

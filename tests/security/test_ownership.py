@@ -1,7 +1,5 @@
 """Files that another user owns or may write to are not believed."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Callable

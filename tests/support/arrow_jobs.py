@@ -3,8 +3,6 @@
 The job says when the process kills itself: at the n-th claim or at the n-th settlement.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Plans in record batches, and the outcomes of their users."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +11,7 @@ from pushsdk.arrow import outcome_schema, plan_schema
 
 __all__ = ["MESSAGE", "ReportedUser", "counts", "plan", "rebatched", "reported", "user"]
 
-MESSAGE = {"title": {"en": "Spring"}, "body": {"en": "Hello {{ name | 'you' }}"}}
+MESSAGE = {"iosEnabled": True, "title": {"en": "Spring"}, "body": {"en": "Hello {{ name | 'you' }}"}}
 
 
 class ReportedUser(NamedTuple):

@@ -1,7 +1,5 @@
 """Audiences, read whole."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -36,7 +36,7 @@ KINDS: dict[str, Any] = {
     "redis": RedisClaims,
     "postgres": PostgresClaims,
 }
-MESSAGE = {"title": {"en": "Spring"}}
+MESSAGE = {"title": {"en": "Spring"}, "iosEnabled": True}
 
 
 def arguments_of(kind: str, request: pytest.FixtureRequest) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """One claim at a time, put into a store and read from it."""
 
-from __future__ import annotations
-
 from pushsdk.claims import Claim, ClaimStore, Put
 
 __all__ = ["KEY", "ONE", "THREE", "TWO", "WEEK", "get", "key_of", "put"]

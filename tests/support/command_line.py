@@ -1,7 +1,5 @@
 """Run ``pushsdk`` in this process, or in a separate process if the test is about the process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A client of the emulator's control routes made of a bare socket, which checks every answer by its route's type."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """README and the pages of the user guide, as the tests read them."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import inspect

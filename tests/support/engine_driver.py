@@ -11,7 +11,7 @@ from support.engine_lab import spark_session
 
 __all__ = ["CALM", "MESSAGE"]
 
-MESSAGE = {"title": {"en": "Hello"}}
+MESSAGE = {"title": {"en": "Hello"}, "iosEnabled": True}
 #: In many requests, few at a time: there is a middle in which to be killed.
 CALM = {"batching": Batching(max_users=50), "limits": Limits(in_flight=4)}
 

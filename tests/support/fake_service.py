@@ -3,8 +3,6 @@
 A behavior is a coroutine function of a ``Request``, or a callable `FakeResponse`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -22,6 +20,7 @@ from pushsdk.testing import FakeService as UsersService
 __all__ = [
     "LATENCY",
     "MESSAGE",
+    "OTHER",
     "Behaviour",
     "FakeService",
     "Request",
@@ -36,11 +35,13 @@ __all__ = [
     "refused",
     "stale",
     "start",
+    "titled",
 ]
 
 # Of an answer, in seconds of virtual time; half of it before the service processes the request.
 LATENCY = 0.02
 MESSAGE = {"title": {"en": "Hello"}}
+OTHER = {"title": {"en": "Other"}}
 
 
 class Request(UsersRequest):
@@ -164,6 +165,10 @@ class FakeService(UsersService):
         if not isinstance(response, FakeResponse) and not asyncio.iscoroutinefunction(response):
             response = response(request)
         await response(request)
+
+
+def titled(number: int) -> dict[str, dict[str, str]]:
+    return {"title": {"en": f"number {number}"}}
 
 
 def start(send: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

@@ -5,8 +5,6 @@ as JSON lines: ``{"pid": ...}`` after the fork, the result of the job if the pro
 ``{"status": ...}``. An ended process stays a zombie until the next job, so that its pid is not reused.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -26,7 +24,7 @@ from support.kill_service import name_of
 __all__ = ["KEY", "MESSAGE"]
 
 KEY = "key-of-the-killed-1f3a"
-MESSAGE = {"title": {"en": "Spring"}, "body": {"en": "It is here"}}
+MESSAGE = {"title": {"en": "Spring"}, "body": {"en": "It is here"}, "iosEnabled": True}
 
 
 def requests(users: int, chunk: int) -> Iterator[PushRequest]:
@@ -39,6 +37,10 @@ def requests(users: int, chunk: int) -> Iterator[PushRequest]:
 def ids(users: int) -> Iterator[str]:
     """Ids of all users."""
     return map(name_of, range(users))
+
+
+def names(count: int) -> list[str]:
+    return list(ids(count))
 
 
 async def work(job: dict[str, Any]) -> dict[str, Any]:

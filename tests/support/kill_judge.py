@@ -1,7 +1,5 @@
 """A reader of run files without the package, and checks against the counts of the service."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager

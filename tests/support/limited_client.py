@@ -1,7 +1,5 @@
 """Simulated services and clients, whose requests in flight ``AdaptiveLimit`` limits. Virtual time, fixed seed."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math

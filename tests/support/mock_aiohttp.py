@@ -4,8 +4,6 @@ aioresponses 0.7.9 makes its responses without the ``stream_writer`` that aiohtt
 every mocked call raises TypeError. A response class that fills it in mends that, whatever version is installed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace

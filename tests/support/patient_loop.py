@@ -6,8 +6,6 @@ turn with work. All async tests run on this loop unless they run on virtual time
 real time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import selectors

@@ -1,7 +1,5 @@
 """Small programs that tests run in a process of their own, with the package under test and its warnings on."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Small run files and queries about them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

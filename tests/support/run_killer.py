@@ -4,8 +4,6 @@ Each writer is a fork: it plans a run, then commits numbered groups of events an
 it is killed at a random moment.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,16 +1,15 @@
 """Random scenarios of a run: processes, users, and the service of one process. Drawn by hypothesis."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, Literal, NamedTuple
 
 from hypothesis import strategies as st
 
 from pushsdk import Batching, Rate, StopPolicy
-from pushsdk._core.outcome import Evidence, Failure
+from pushsdk._core.outcome import Failure
 from support.fake_service import FakeService, Request, answer, fails, hang, lost, partial, stale
 from support.kill_service import number_of
+from support.model_settings import mostly
 
 __all__ = ["BRAKES", "CALM", "WORLDS", "CountingService", "RunLife", "RunWorld"]
 
@@ -101,11 +100,6 @@ class RunWorld(NamedTuple):
     finally_resend: bool
 
 
-def mostly(usual: object, *others: object) -> st.SearchStrategy[Any]:
-    """The usual value two times of three: examples in which everything is odd show little."""
-    return st.sampled_from([usual] * (2 * len(others)) + list(others))
-
-
 LIVES = st.builds(
     RunLife,
     faults=st.lists(st.sampled_from([*list(FAULTS) * 3, *ENDS]), max_size=12),
@@ -158,20 +152,10 @@ class CountingService(FakeService):
             return answer(400)
         return self._left.pop(0) if self._left else answer()
 
-    async def post(
-        self,
-        operation: Any,
-        body: bytes,
-        key: str,
-        evidence: Evidence,
-        *,
-        connect: float | None,
-        span: Any = None,
-        claim: Any = None,
-    ) -> None:
+    async def post(self, sent: Any, key: Any) -> None:
         async with self.begun:
             self.begun.notify_all()
-        await super().post(operation, body, key, evidence, connect=connect, span=span, claim=claim)
+        await super().post(sent, key)
 
     async def wait_for(self, requests: int) -> None:
         async with self.begun:

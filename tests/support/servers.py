@@ -1,7 +1,5 @@
 """Real servers from Debian packages, each in a temporary folder and stopped with its starter."""
 
-from __future__ import annotations
-
 import glob
 import os
 import pwd

@@ -1,7 +1,5 @@
 """The embedded service in a thread, for commands and examples that run their own event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A claim store that fails by script, and access to its claims."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Entries as the emulator's service hands them to its store."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

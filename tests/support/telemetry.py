@@ -1,7 +1,5 @@
 """OpenTelemetry for tests: an SDK that exports into memory, its spans as a tree in text, and none of them left open."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -10,9 +8,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.sampling import Sampler
 
+from pushsdk import AsyncPushClient
 from pushsdk.otel import instrument
+from support.fake_service import FakeService
 
-__all__ = ["Telemetry", "texts_of", "tree"]
+__all__ = ["Telemetry", "texts_of", "tree", "watched"]
 
 Client = TypeVar("Client")
 
@@ -110,6 +110,13 @@ def _notes(span: ReadableSpan, names: Mapping[int, str]) -> Iterator[str]:
             yield f"{word}{attributes[name]}"
     if span.links:
         yield "links: " + ", ".join(names.get(link.context.span_id, "?") for link in span.links)
+
+
+def watched(telemetry: Telemetry, service: FakeService, **options: Any) -> AsyncPushClient:
+    """A client as `client_of` makes it, instrumented before it is opened."""
+    settings = {name: options.pop(name) for name in ("propagate", "sample_accepted") if name in options}
+    options = {"base_url": "https://push.example/api", "api_key": "secret-key", **options}
+    return telemetry.instrument(service.serve(AsyncPushClient(**options)), **settings)
 
 
 def texts_of(telemetry: Telemetry) -> str:

@@ -3,8 +3,6 @@
 A service is called with a time, and returns if it accepts the request, or else its Retry-After.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Protocol

@@ -3,8 +3,6 @@
 ``@virtual`` runs an async test on it, and fails it for a task, timer or unretrieved exception that it leaves behind.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import gc
@@ -15,7 +13,7 @@ from typing import Any, TypeVar
 from pushsdk.testing import HangError
 from pushsdk.testing import VirtualLoop as UsersLoop
 
-__all__ = ["HangError", "VirtualLoop", "run", "turns", "virtual"]
+__all__ = ["HangError", "VirtualLoop", "now", "run", "turns", "virtual"]
 
 T = TypeVar("T")
 
@@ -49,6 +47,11 @@ class VirtualLoop(UsersLoop):
                     self.run_until_complete(asyncio.wait(tasks, timeout=1.0))
         finally:
             self.close()
+
+
+def now() -> float:
+    """The time of the running loop."""
+    return asyncio.get_running_loop().time()
 
 
 async def turns(count: int = 3) -> None:

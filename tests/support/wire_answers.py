@@ -1,7 +1,5 @@
 """Answers, as bytes: documented ones, surprising ones, and ones that are no HTTP at all."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from datetime import UTC, datetime, timedelta

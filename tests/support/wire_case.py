@@ -1,7 +1,5 @@
 """A case of the fault matrix: a fault, and the expected result of the client."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

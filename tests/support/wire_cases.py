@@ -4,8 +4,6 @@ Written independently of the client's own table. ``test_matrix`` tests each faul
 requests, ``test_seeds`` at random.
 """
 
-from __future__ import annotations
-
 from pushsdk import Outcome, PayloadTooLargeError
 from support import wire_tls
 from support.wire_answers import BODIES, FOREIGN, HIDDEN, NO_CONTENT, UNREADABLE, http_date, response

@@ -5,8 +5,6 @@ without a response. Reading comes first, then writing, then the end; a step with
 connection open.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable, Sequence

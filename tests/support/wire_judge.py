@@ -3,8 +3,6 @@
 These checks are the README's promise, in code.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -4,18 +4,18 @@ Each fault is a context manager over the running loop or the connector, so that 
 and an injected one alike; the sockets are real.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
-from typing import Literal
+from typing import Any, Literal
+from unittest.mock import patch
 
 import aiohttp
 
+from pushsdk._io.fast_post import FastPost
 from support.wire_faults import Step, When, always, first_byte, hold, reached, when
 from support.wire_server import Wire, WireServer
 
@@ -210,21 +210,23 @@ def spoiled(server: WireServer, spoil: Spoil, bad: When = always) -> Iterator[li
     Done between the pool's handing it over and the first byte of the request, without a turn of the loop in
     which the client could notice. Yields the list of the connections that were spoiled.
     """
-    connect, numbers = aiohttp.TCPConnector.connect, itertools.count()
-    done: list[Wire] = []
+    numbers, done = itertools.count(), list[Wire]()
 
-    async def connecting(self: aiohttp.TCPConnector, *args: object, **kwargs: object) -> object:
-        connection = await connect(self, *args, **kwargs)
-        peer = connection.transport.get_extra_info("sockname")
-        wire = server.wire_of(peer)
-        if wire is not None and wire.exchanges and bad(next(numbers)):
-            done.append(wire)
-            wire.deaf = True
-            await spoil(wire)
-        return connection
+    def spoiling(acquire: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def acquiring(*args: object, **kwargs: object) -> Any:
+            connection = await acquire(*args, **kwargs)
+            wire = server.wire_of(connection.transport.get_extra_info("sockname"))
+            if wire is not None and wire.exchanges and wire not in done and bad(next(numbers)):
+                done.append(wire)
+                wire.deaf = True
+                await spoil(wire)
+            return connection
 
-    aiohttp.TCPConnector.connect = connecting
-    try:
+        return acquiring
+
+    # A request takes a connection from one of two pools: the client's, or aiohttp's.
+    with (
+        patch.object(FastPost, "acquire", spoiling(FastPost.acquire)),
+        patch.object(aiohttp.TCPConnector, "connect", spoiling(aiohttp.TCPConnector.connect)),
+    ):
         yield done
-    finally:
-        aiohttp.TCPConnector.connect = connect

@@ -1,12 +1,11 @@
 """A client, a server and a fault between them, put up and taken down together."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
+import pytest
 
 from pushsdk import AsyncPushClient, Outcome, RetryPolicy, Timeout
 from support import wire_tls
@@ -15,7 +14,9 @@ from support.wire_faults import Step, When, when
 from support.wire_network import detoured, lookups, spoiled
 from support.wire_server import Script, WireServer
 
-__all__ = ["AFTER", "ALONE", "AMONG", "CALM", "QUICK", "WireRig", "client_of", "patient", "rigged"]
+__all__ = ["AFTER", "ALONE", "AMONG", "CALM", "OWN_OR_INJECTED", "QUICK", "WireRig", "client_of", "patient", "rigged"]
+
+OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 
 #: The safe policy without its waits.
 QUICK = RetryPolicy.safe(max_attempts=3, initial_delay=0.001, throttle_delay=0.001)

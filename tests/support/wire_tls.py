@@ -3,8 +3,6 @@
 Made once per run: a key and a certificate take milliseconds.
 """
 
-from __future__ import annotations
-
 import ssl
 from datetime import UTC, datetime
 from functools import cache

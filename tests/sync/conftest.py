@@ -1,7 +1,5 @@
 """The embedded service in a thread, a client for it, and a check that no client thread is left."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A client made before a fork: the child has its own, and the parent is unaffected."""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 
@@ -16,7 +14,7 @@ HEAD = """
     import os, sys, threading, time, warnings
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     from pushsdk import MobilePush, PushClient, PushError
-    HELLO = MobilePush(body={"en": "hi"})
+    HELLO = MobilePush(ios_enabled=True, body={"en": "hi"})
 
     def tell(line):
         os.write(1, f"{line}\\n".encode())
@@ -79,7 +77,7 @@ def test_the_parents_calls_in_flight_are_not_the_childs(service: ThreadService) 
         client = PushClient(on_event=events.append)
 
         def work(n):
-            outcomes.append(client.send(f"u{n}", MobilePush(body={"en": str(n)})).outcome)
+            outcomes.append(client.send(f"u{n}", MobilePush(ios_enabled=True, body={"en": str(n)})).outcome)
 
         outcomes = []
         threads = [threading.Thread(target=work, args=(n,)) for n in range(16)]

@@ -1,7 +1,5 @@
 """An exception in the waiting thread (Ctrl-C, a signal handler, a time limit) cancels the call."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,11 +1,8 @@
 """Races, made deterministic."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.service_thread import HANGS, ThreadService
@@ -15,7 +12,6 @@ from pushsdk import (
     DrainReport,
     MobilePush,
     Outcome,
-    OutcomeUnknownError,
     PartialError,
     PushClient,
     RetryPolicy,
@@ -32,24 +28,6 @@ HELLO = MobilePush(body={"en": "hi"})
 
 class InterruptionError(Exception):
     """The exception that a signal handler raises."""
-
-
-def test_a_call_in_flight_at_the_close_is_unknown(service: ThreadService) -> None:
-    client = PushClient()
-    start = threading.Event()
-
-    async def endless() -> None:
-        start.set()
-        await asyncio.sleep(1e6)
-
-    call = ThreadCall()
-    call.work = endless
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lambda: client._portal.enter().perform(call))
-        assert start.wait(HANGS)
-        client.close(drain=0.0)
-        with pytest.raises(OutcomeUnknownError, match="was closed during this call"):
-            waiting.result(HANGS)
 
 
 def test_a_call_cancelled_by_the_close_before_it_starts_raises_client_closed(service: ThreadService) -> None:
@@ -148,15 +126,6 @@ def test_a_mistake_in_an_interrupted_call_is_not_reported(service: ThreadService
         call.abort()
         report_abandoned(client._portal.client, "u", call)
     assert [event.outcome for event in events if isinstance(event, SendAbandoned)] == [Outcome.NOT_SENT]
-
-
-def test_a_call_that_never_started_is_counted_without_on_event_too(service: ThreadService) -> None:
-    with PushClient() as client:
-        client.send("first", HELLO)
-        call = ThreadCall()
-        call.abort()
-        report_abandoned(client._portal.client, "u", call)
-        assert client.stats().abandoned == 1
 
 
 def test_a_block_requested_by_a_cancelled_reader_is_not_read() -> None:

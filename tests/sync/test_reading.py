@@ -1,7 +1,5 @@
 """A caller's iterable is read in the caller's thread, without blocking the loop."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -71,16 +69,6 @@ def test_an_exception_of_the_iterable_is_raised_unchanged_and_nothing_is_sent(
         client.broadcast(users(), HELLO)
     assert service.requests == 0
     assert client.send("after", HELLO).users == 1
-
-
-def test_a_failing_progress_callback_changes_nothing(
-    client: PushClient, service: ThreadService, caplog: pytest.LogCaptureFixture
-) -> None:
-    def progress(_: object) -> None:
-        raise LookupError
-
-    assert client.broadcast(iter(["u"]), HELLO, on_progress=progress).accepted == 1
-    assert "on_progress raised LookupError" in caplog.text
 
 
 def test_a_set_event_stops_a_broadcast_during_its_plan(client: PushClient, service: ThreadService) -> None:

@@ -1,7 +1,5 @@
 """Many threads and one loop: merged requests, and the thread of each callback."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import gc

@@ -1,7 +1,5 @@
 """The push service in a thread, and an inbox for each test, without the plugin."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request

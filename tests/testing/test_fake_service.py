@@ -1,11 +1,10 @@
 """The fake service: what its responses mean to a real client, and what it counts."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
 from support.shaky_claims import ShakyClaims
+from support.virtual_time import now
 
 from pushsdk import (
     AsyncPushClient,
@@ -25,10 +24,6 @@ from pushsdk import (
 from pushsdk.testing import FakeRequest, FakeResponse, FakeService, virtual_time
 
 MESSAGE = MobilePush(title={"en": "Hello"})
-
-
-def now():
-    return asyncio.get_running_loop().time()
 
 
 @virtual_time

@@ -1,7 +1,5 @@
 """Texts of test failures."""
 
-from __future__ import annotations
-
 import pytest
 
 from pushsdk.emulator import Fault

@@ -1,7 +1,5 @@
 """The pytest plugin in suites that use it, each run by its own pytest."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -11,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from support.programs import run_program
 
 import pushsdk
 
@@ -22,7 +21,7 @@ import pytest
 from pushsdk import AsyncPushClient
 from pushsdk.emulator import Emulator, Fault
 
-MESSAGE = {"title": {"en": "Hello"}}
+MESSAGE = {"title": {"en": "Hello"}, "iosEnabled": True}
 
 async def send(push, *users):
     async with AsyncPushClient(push.base_url, push.api_key) as client:
@@ -290,15 +289,9 @@ def test_other(): assert False
 
 
 def test_loading_the_plugin_imports_nothing_heavy():
-    code = f"import sys, {PLUGIN}; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert {"aiohttp", "msgspec", "pushsdk.client", "pushsdk.emulator"}.isdisjoint(loaded.stdout.split())
+    loaded = run_program(f"import sys, {PLUGIN}; print(*sys.modules)")
+    assert loaded.code == 0
+    assert {"aiohttp", "msgspec", "pushsdk.client", "pushsdk.emulator"}.isdisjoint(loaded.out.split())
 
 
 def test_the_package_registers_the_plugin():

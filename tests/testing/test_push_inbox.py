@@ -1,7 +1,5 @@
 """The object of the ``push`` fixture: what it reports of the service, faults and limits, and its failures."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

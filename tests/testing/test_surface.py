@@ -1,7 +1,5 @@
 """A new public name of ``pushsdk.testing`` brings its documentation, its typing test and its changelog line."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

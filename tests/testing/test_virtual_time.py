@@ -1,7 +1,5 @@
 """Virtual time: delays take no time, and waiting forever is an error at once."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import random

@@ -1,6 +1,6 @@
-"""Every public name, used the way users would. mypy --strict reads this; nothing runs it.
+"""Every public name, used the way users would. mypy --strict and pyright read this; nothing runs it.
 
-A line that must not type-check says so by an ignore: mypy fails if the ignore is not needed.
+A line that must not type-check says so by an ignore: both fail if the ignore is not needed.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ import aiohttp
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import TracerProvider
+from tenacity import retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_fixed
 
 import pushsdk
 from pushsdk import (
     UNSET,
     Action,
     ActionButton,
+    ActionButtonDict,
     ActionCategory,
+    ActionCategoryDict,
     ActionCategoryType,
     ActionComponent,
+    ActionComponentDict,
     AsyncPushClient,
     Attempt,
     AttemptEnded,
@@ -50,6 +54,7 @@ from pushsdk import (
     Limits,
     MediaType,
     MessageType,
+    MessageWarning,
     MobilePush,
     MobilePushDict,
     NotSentError,
@@ -65,6 +70,7 @@ from pushsdk import (
     PushClient,
     PushError,
     PushRequest,
+    PushRequestDict,
     QueueFullError,
     Rate,
     RateLimitedError,
@@ -77,8 +83,10 @@ from pushsdk import (
     Row,
     RunFileError,
     Schedule,
+    ScheduleDict,
     ScheduleType,
     Segment,
+    SegmentDict,
     SendAbandoned,
     StopPolicy,
     Timeout,
@@ -121,7 +129,7 @@ from pushsdk.testing import (
     virtual_time,
 )
 
-assert_type(__version__, str)
+version: str = __version__
 nothing = pushsdk.Nothing  # type: ignore[attr-defined]
 
 # --- what travels ---
@@ -166,7 +174,7 @@ campaign = CampaignRequest(
 )
 request = PushRequest(user_ids=["u"], message=message, custom_fields={"any": [1, None]})
 assert_type(message.title, Mapping[str, str] | UnsetType)
-assert_type(message.type, str)
+kind: str = message.type
 assert_type(request.message, MobilePush | UnsetType)
 
 assert_type(message.replace(ttl=60), MobilePush)
@@ -174,10 +182,18 @@ assert_type(message.to_dict(), dict[str, Any])
 typed_message: MobilePushDict = {"title": {"en": "Hi"}, "iosEnabled": True, "androidActionButtons": [{"label": "Open"}]}
 typed_campaign: CampaignDict = {"name": "Spring", "schedule": {"type": "START_NOW"}, "message": typed_message}
 misspelled: MobilePushDict = {"titel": {"en": "Hi"}}  # type: ignore[typeddict-unknown-key]
+parts: tuple[ActionButtonDict, ActionComponentDict] = ({"clickAction": "DEEP_LINKING"}, {"clickAction": "LATER_ADDED"})
+part: ActionCategoryDict = {"type": "PREDEFINED_CATEGORY", "actionComponents": [parts[1], component]}
+with_parts: MobilePushDict = {"androidActionButtons": [parts[0], button], "actionCategory": part, "priority": "HIGH"}
+when: ScheduleDict = {"type": "START_NOW", "startTs": 0}
+whom: SegmentDict = {"query": "SELECT id FROM users", "primaryKey": "id"}
+with_structs: CampaignDict = {"message": message, "schedule": when, "segment": whom}
+typed_request: PushRequestDict = {"userIds": ["u"], "message": message, "customFields": {"any": [1, None]}}
 MobilePush(ttl="60")  # type: ignore[arg-type]
 MobilePush(title=None)  # type: ignore[arg-type]
 MobilePush(title="Hi")  # type: ignore[arg-type]
 MobilePush(titel={"en": "Hi"})  # type: ignore[call-arg]
+MobilePush(priority=1)  # type: ignore[arg-type]
 MobilePush({"en": "Hi"})  # type: ignore[arg-type, call-arg]
 message.ttl = 1  # type: ignore[misc]
 CampaignRequest(message={"title": {"en": "Hi"}})  # type: ignore[arg-type]
@@ -237,6 +253,7 @@ def clients(session: aiohttp.ClientSession, context: ssl.SSLContext, source: Cal
     Limits(when_full="drop")  # type: ignore[arg-type]
     RetryPolicy(unknown="always")  # type: ignore[arg-type]
     Timeout(30)  # type: ignore[call-arg]
+    Timeout(totel=30)  # type: ignore[call-arg]
 
 
 def policies() -> None:
@@ -244,7 +261,9 @@ def policies() -> None:
     assert_type(RetryPolicy.safe(max_attempts=2), RetryPolicy)
     assert_type(RetryPolicy.collapsible(), RetryPolicy)
     assert_type(RetryPolicy.at_least_once(), RetryPolicy)
-    assert_type(RetryPolicy.from_tenacity(stop=object(), wait=object(), retry=object(), max_attempts=3), RetryPolicy)
+    strategies = stop_after_attempt(3) | stop_after_delay(9), wait_fixed(1), retry_if_exception_type(NotSentError)
+    assert_type(RetryPolicy.from_tenacity(stop=strategies[0], wait=strategies[1], retry=strategies[2]), RetryPolicy)
+    RetryPolicy.from_tenacity(stop=3)  # type: ignore[arg-type]
 
 
 async def use() -> None:
@@ -283,6 +302,38 @@ async def use() -> None:
         await client.send("u")  # type: ignore[call-arg]
         await client.create_campaign(message)  # type: ignore[arg-type]
         client.send("u", message)  # type: ignore[unused-coroutine]
+
+
+def mappings(client: PushClient, loaded: dict[str, Any], untyped: Any, ids: list[str], audience: Audience) -> None:
+    """A dict in the call is compared with the typed dict; one whose values are Any, as from JSON, passes."""
+    client.send("u", {"title": {"en": "Hi"}, "iosEnabled": True, "priority": "HIGH"})
+    client.send("u", loaded)
+    client.broadcast(ids, untyped)
+    client.create_campaign(loaded)
+    client.send_each([typed_request, {"userIds": ["u"], "message": {"title": {"en": "Hi"}}}, loaded])
+    client.send_each({"userIds": [user], "message": message} for user in ids)
+    audience.personalize(loaded)
+    client.send("u", {"titel": {"en": "Hi"}})  # type: ignore[dict-item]
+    client.send("u", {"ttl": "60"})  # type: ignore[dict-item]
+    client.send("u", {"androidActionButtons": [{"lable": "Open"}]})  # type: ignore[dict-item]
+    client.broadcast(ids, {"ios_enabled": True})  # type: ignore[dict-item]
+    client.create_campaign({"nam": "spring"})  # type: ignore[dict-item]
+    client.create_campaign({"message": {"titel": {"en": "Hi"}}})  # type: ignore[dict-item]
+    client.send_each([{"user_ids": ["u"]}])  # type: ignore[dict-item]
+    client.send_each([{"userIds": ["u"], "message": {"titel": {"en": "Hi"}}}])  # type: ignore[dict-item]
+    client.send("u", request)  # type: ignore[arg-type]
+    audience.personalize({"titel": {"en": "Hi"}})  # type: ignore[dict-item]
+    push_batches([], {"titel": {"en": "Hi"}}, run="spring", claims=MemoryClaims)  # type: ignore[dict-item]
+
+
+async def mappings_awaited(client: AsyncPushClient, loaded: dict[str, Any], ids: list[str]) -> None:
+    await client.send("u", loaded)
+    await client.broadcast(ids, typed_message)
+    await client.send_each([typed_request, {"userIds": ["u"], "message": {"title": {"en": "Hi"}}}, loaded])
+    await client.send("u", {"titel": {"en": "Hi"}})  # type: ignore[dict-item]
+    await client.broadcast(ids, {"ios_enabled": True})  # type: ignore[dict-item]
+    await client.create_campaign({"nam": "spring"})  # type: ignore[dict-item]
+    await client.send_each([{"user_ids": ["u"]}])  # type: ignore[dict-item]
 
 
 def without_a_loop(message: MobilePush, campaign: CampaignRequest) -> None:
@@ -354,6 +405,7 @@ def told(outcome: Outcome) -> str:
             assert_never(outcome)
 
 
+warning: type[UserWarning] = MessageWarning
 error_is_a_value_error: ValueError = ValidationError("$.message.ttl: expected an int")
 options: Mapping[str, Any] = {}
 
@@ -396,7 +448,7 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
     try:
         report.raise_for_failures()
     except BroadcastError as error:
-        assert_type(error.outcome, Outcome)
+        assert_type((error.outcome, error.report), tuple[Outcome, BroadcastReport | None])
     except RunFileError as error:
         assert_type(error.path, str)
     assert_type(results.accepted + resumed.accepted, int)

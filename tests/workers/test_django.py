@@ -16,42 +16,23 @@ from pushsdk.emulator import Emulator, Fault
 from pushsdk.testing.inbox import EmulatorThread
 
 APP = [
-    "shop/settings.py",
     "shop/push.py",
+    "shop/models.py",
+    "shop/urls.py",
     "shop/views.py",
     "shop/management/commands/announce.py",
     "shop/test_views.py",
 ]
-MODELS = """
-from django.db import models
-
-class Order(models.Model):
-    user_id = models.CharField(max_length=64)
-    shipped = models.BooleanField(default=False)
-"""
 PROJECT = """
 from shop.settings import *
 
-SECRET_KEY = "test"
 ALLOWED_HOSTS = ["*"]
-INSTALLED_APPS = ["shop"]
-ROOT_URLCONF = "project"
-DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}}
 LOGGING = {"version": 1, "handlers": {"stderr": {"class": "logging.StreamHandler"}}, "root": {"handlers": ["stderr"]}}
-DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-
-def __getattr__(name):  # the URLs, once the apps are loaded
-    if name != "urlpatterns":
-        raise AttributeError(name)
-    from django.urls import path
-    from shop.views import ship
-
-    return [path("orders/<int:number>/ship", ship)]
 """
 
 
 class Project:
-    """A Django project with the app of the page."""
+    """A new Django project with the app of the page."""
 
     def __init__(self, folder: Path, emulator: Emulator) -> None:
         self.emulator = emulator
@@ -61,12 +42,15 @@ class Project:
             "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
             "DJANGO_SETTINGS_MODULE": "project",
         }
+        self.run("django", "startproject", "shop", ".", variables=False)
+        with (folder / "shop" / "settings.py").open("a") as settings:
+            settings.write(MODULES["shop/settings.py"])
         for name in APP:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(MODULES[name])
-        (folder / "shop" / "models.py").write_text(MODELS)
         (folder / "project.py").write_text(PROJECT)
-        self.run("django", "migrate", "--run-syncdb", "--verbosity=0", variables=False)
+        for command in (["makemigrations", "shop"], ["migrate"]):
+            self.run("django", *command, "--verbosity=0", variables=False)
 
     def run(self, *command: str, variables: bool = True) -> str:
         """Run a module in the folder of the project, and return what it printed."""
@@ -142,4 +126,5 @@ def test_a_check_needs_neither_address_nor_key(project: Project) -> None:
 
 def test_the_test_of_the_page_passes_when_it_is_copied(project: Project) -> None:
     installed("pytest_django", "django")
-    assert "1 passed" in project.run("pytest", "-q", "-p", "no:cacheprovider", "shop/test_views.py", variables=False)
+    options = ["-q", "-p", "no:cacheprovider", "--ds", "shop.settings"]
+    assert "1 passed" in project.run("pytest", *options, "shop/test_views.py", variables=False)

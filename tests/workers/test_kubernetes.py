@@ -148,3 +148,18 @@ def test_a_broadcast_that_fails_is_not_restarted(
     codes = re.search(r"FailJob.*\n.*values: \[(.*)\]", page("kubernetes").text)
     assert codes
     assert code == 0 or f"{code}" in codes[1].split(", ")
+
+
+def test_a_run_file_that_its_group_may_write_to_is_refused_so_the_volume_leaves_its_mode(
+    tmp_path: Path, service: Emulator
+) -> None:
+    command = job("command", tmp_path, users=3)
+    first = start(command, tmp_path, service)
+    first.communicate()
+    assert first.returncode == 0
+    (tmp_path / "spring.run").chmod(0o660)
+    again = start(command, tmp_path, service)
+    output, _ = again.communicate()
+    assert again.returncode == 2
+    assert "only its owner may write to it" in output
+    assert "fsGroupChangePolicy: OnRootMismatch" in page("kubernetes").text

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 import re
 import shlex
+import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from support.docs import DOCUMENTS, MODULES, ROOT, page
@@ -31,13 +34,24 @@ def test_a_job_is_retried_for_an_hour(name: str, tries: str) -> None:
     assert int(number[1]) * inspect.signature(PushError.retry_delay).parameters["default"].default == 3600
 
 
-def test_a_process_that_only_queues_celery_jobs_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed("celery", "celery")
-    for name in [name for name in os.environ if name.startswith("PUSHSDK_")]:
-        monkeypatch.delenv(name)
+SERVICES = ["aiohttp_service.py", "fastapi_service.py", "flask_service.py", "kubernetes_service.py"]
+
+
+@pytest.mark.parametrize("name", [*JOBS, *SERVICES])
+def test_no_client_is_made_at_import_so_a_process_that_queues_jobs_needs_no_key(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    framework = name.partition("_")[0]
+    package = {"taskiq": "taskiq_redis", "kubernetes": "aiohttp"}.get(framework, framework)
+    installed(package, framework)
+    for variable in [variable for variable in os.environ if variable.startswith("PUSHSDK_")]:
+        monkeypatch.delenv(variable)
     monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1")
-    names: dict[str, object] = {"__name__": "celery_jobs"}
-    exec(MODULES["celery_jobs.py"], names)
+    (tmp_path / name).write_text(MODULES[name])
+    monkeypatch.syspath_prepend(tmp_path)
+    stem = name.removesuffix(".py")
+    names = vars(importlib.import_module(stem))
+    monkeypatch.delitem(sys.modules, stem)
     assert "shipped" in names
 
 

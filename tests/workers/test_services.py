@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
 import aiohttp
 import pytest
 from aiohttp import web
+from support.servers import free_port
 from support.worker_frameworks import installed
-from support.worker_lab import MODULES
+from support.worker_lab import MODULES, ROOT
 
-from pushsdk import ClientClosedError, ConfigurationError, ValidationError
+from pushsdk import ConfigurationError, NotSentError, PushError, ValidationError
 from pushsdk.emulator import Emulator, Fault
 
 
@@ -96,25 +98,110 @@ async def test_shutdown_waits_for_a_push_in_flight(name: str, emulator: Emulator
     assert emulator.users() == {"ann": 1}
 
 
+@pytest.mark.parametrize("name", SERVICES)
 @pytest.mark.parametrize(
     ("fault", "status", "retry_after"),
     [
         (Fault.status(429, headers={"Retry-After": "30"}), 503, "30"),
         (Fault.reset_before(), 504, None),
         (Fault.status(400), 502, None),
+        (Fault.status(401), 502, None),
         (Fault.status(500), 504, None),
     ],
 )
-async def test_fastapi_answers_with_what_the_caller_may_do(
-    emulator: Emulator, tmp_path: Path, fault: Fault, status: int, retry_after: str | None
+async def test_a_service_answers_with_what_the_caller_may_do(
+    name: str,
+    emulator: Emulator,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    fault: Fault,
+    status: int,
+    retry_after: str | None,
 ) -> None:
     emulator.faults = [fault]
     async with (
-        fastapi_service(tmp_path) as url,
+        SERVICES[name](tmp_path) as url,
         aiohttp.ClientSession() as session,
         session.post(f"{url}/shipped/ann") as response,
     ):
         assert (response.status, response.headers.get("Retry-After")) == (status, retry_after)
+    (logged,) = (record for record in caplog.records if record.name == f"{name}_service")
+    assert (logged.levelname, isinstance(logged.args[0], PushError)) == ("ERROR", True)
+
+
+CERTIFICATE = NotSentError("not sent: the certificate is wrong")
+CERTIFICATE.retryable = False
+
+
+async def test_a_wrong_certificate_asks_nobody_to_try_again(
+    emulator: Emulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(request: object) -> None:
+        raise CERTIFICATE
+
+    with pytest.raises(web.HTTPBadGateway):
+        await module("aiohttp_service", tmp_path).push_errors(None, handler)
+    assert "the certificate is wrong" in caplog.text
+    installed("fastapi", "fastapi")
+    response = await module("fastapi_service", tmp_path).push_failed(None, CERTIFICATE)
+    assert (response.status_code, response.headers.get("Retry-After")) == (502, None)
+    installed("flask", "flask")
+    assert module("flask_service", tmp_path).push_failed(CERTIFICATE) == ({"detail": "not pushed"}, 502)
+    assert caplog.text.count("the certificate is wrong") == 3
+
+
+def test_fastapis_module_passes_mypy(tmp_path: Path) -> None:
+    installed("fastapi", "fastapi")
+    (tmp_path / "fastapi_service.py").write_text(MODULES["fastapi_service.py"])
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, "fastapi_service.py"]
+    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+# All threads that may reach the constructor are in it at the same time; a lock lets in one, which waits for no other.
+AT_ONCE = """
+import contextlib, threading
+import {name} as module
+barrier, clients, new = threading.Barrier(16), set(), module.PushClient
+def slow(*args, **options):
+    with contextlib.suppress(threading.BrokenBarrierError):
+        barrier.wait(0.5)
+    return new(*args, **options)
+module.PushClient = slow
+threads = [threading.Thread(target=lambda: clients.add(module.get_push())) for _ in range(16)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(clients) == 1 and clients == {{module.get_push()}}
+"""
+
+
+@pytest.mark.parametrize("name", ["celery_jobs", "flask_service", "shop.push"])
+def test_threads_that_come_first_at_the_same_time_get_one_client(name: str, tmp_path: Path) -> None:
+    framework = {"shop.push": "django"}.get(name, name.partition("_")[0])
+    installed(framework, framework)
+    file = f"{name.replace('.', '/')}.py"
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(MODULES[file])
+    (tmp_path / "settings.py").write_text("PUSH = {}\n")
+    service = {"PUSHSDK_BASE_URL": "http://127.0.0.1:1", "PUSHSDK_API_KEY": "key", "REDIS_URL": "redis://127.0.0.1:1"}
+    ended = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", AT_ONCE.format(name=name)],
+        cwd=tmp_path,
+        env={**os.environ, **service, "PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "settings"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+async def test_aiohttp_answers_a_wrong_setting_with_500(tmp_path: Path) -> None:
+    async def handler(request: object) -> None:
+        raise ConfigurationError("rate must be a Rate")
+
+    with pytest.raises(ConfigurationError):
+        await module("aiohttp_service", tmp_path).push_errors(None, handler)
 
 
 async def test_fastapi_says_what_is_wrong_with_the_input_but_not_with_the_program(tmp_path: Path) -> None:
@@ -122,16 +209,41 @@ async def test_fastapi_says_what_is_wrong_with_the_input_but_not_with_the_progra
     handler = module("fastapi_service", tmp_path).push_failed
     response = await handler(None, ValidationError("$.userIds[1]: the user id is empty"))
     assert (response.status_code, response.body) == (422, b'{"detail":"$.userIds[1]: the user id is empty"}')
-    assert (await handler(None, ClientClosedError("the client is closed"))).status_code == 503
     with pytest.raises(ConfigurationError):
         await handler(None, ConfigurationError("rate must be a Rate"))
 
 
-def test_the_test_of_the_fastapi_page_passes_when_it_is_copied(tmp_path: Path) -> None:
-    installed("fastapi", "fastapi")
+async def test_gunicorn_completes_a_push_of_flask_on_sigterm(emulator: Emulator, tmp_path: Path) -> None:
+    installed("flask", "flask")
+    installed("gunicorn", "flask")
+    emulator.faults = [Fault.delay(0.5)]
+    (tmp_path / "flask_service.py").write_text(MODULES["flask_service.py"])
+    port = free_port()
+    command = ["-m", "gunicorn", "--threads", "8", "--bind", f"127.0.0.1:{port}", "flask_service:app"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    async with aiohttp.ClientSession() as session:
+        posted = None
+        while posted is None:
+            with suppress(aiohttp.ClientConnectionError):
+                async with session.get(f"http://127.0.0.1:{port}/"):
+                    posted = asyncio.create_task(session.post(f"http://127.0.0.1:{port}/shipped/ann"))
+        while not emulator.requests:  # noqa: ASYNC110 - the service has no event to await
+            await asyncio.sleep(0)
+        process.terminate()
+        assert (await posted).status == 204
+    assert await process.wait() == 0
+    assert emulator.users() == {"ann": 1}
+
+
+@pytest.mark.parametrize("name", ["test_fastapi_service.py", "test_flask_service.py"])
+def test_the_test_of_a_page_passes_when_it_is_copied(name: str, tmp_path: Path) -> None:
+    framework = name.split("_")[1]
+    installed(framework, framework)
     installed("httpx", "fastapi")
-    for name in ("fastapi_service.py", "test_fastapi_service.py"):
-        (tmp_path / name).write_text(MODULES[name])
+    for file in (name, name.removeprefix("test_")):
+        (tmp_path / file).write_text(MODULES[file])
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

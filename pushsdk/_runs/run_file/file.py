@@ -4,8 +4,6 @@ It has a rollback journal, not a write-ahead log, so after each commit the file 
 One connection, one thread at a time, one process.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import stat
@@ -170,7 +168,7 @@ class RunFile:
         self._waits = True
 
     @classmethod
-    def create(cls, run_path: RunFilePath, fill: Callable[[Connection], object], *, durable: bool) -> RunFile:
+    def create(cls, run_path: RunFilePath, fill: Callable[[Connection], object], *, durable: bool) -> "RunFile":
         """Create and fill the tables of an empty file. In one commit, so the schema is complete or absent."""
 
         def build(db: Connection) -> None:
@@ -187,7 +185,7 @@ class RunFile:
         return file
 
     @classmethod
-    def open(cls, run_path: RunFilePath, *, write: bool, durable: bool = False) -> RunFile:
+    def open(cls, run_path: RunFilePath, *, write: bool, durable: bool = False) -> "RunFile":
         """Open the file at ``run_path`` after checking that it is an intact run file.
 
         A reader opens it for writing too if permitted: SQLite must roll back the commit of a killed writer.

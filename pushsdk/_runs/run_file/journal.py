@@ -212,8 +212,9 @@ class Journal:
         """
         self._expect(sealed=True)
         users = self.users
-        if not all(0 <= start < stop <= users for start, stop, _ in events):
-            raise ValueError(f"an event must be about users of the plan, 0 to {users - 1}")
+        for start, stop, _ in events:
+            if not 0 <= start < stop <= users:
+                raise ValueError(f"an event must be about users of the plan, 0 to {users - 1}")
         return not (events or notes) or self._log(events, notes, at_once=at_once)
 
     def apply(self, events: Sequence[Event], notes: Notes | None = None) -> None:

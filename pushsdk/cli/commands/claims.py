@@ -1,7 +1,5 @@
 """``pushsdk claims list``, ``count`` and ``release``: sends with an idempotency key that have claimed users."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time
@@ -13,7 +11,7 @@ from typing import Annotated, TypeVar
 
 from cyclopts import Group, Parameter
 
-from pushsdk import PushError
+from pushsdk import ConfigurationError, PushError
 from pushsdk._core import words
 from pushsdk.claims import FILES, SERVERS, ClaimStore, RedisClaims, _operators, store_at
 from pushsdk.claims._operators import ClaimedSend
@@ -25,6 +23,7 @@ from pushsdk.cli.terminal import ask, duration, print_json, say, warn
 
 T = TypeVar("T")
 
+_LOCATIONS = "sqlite:PATH, directory:PATH, redis://HOST or postgresql://HOST/DATABASE"
 KEY = re.compile(r"[0-9a-f]{64}")
 OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
 
@@ -34,22 +33,27 @@ OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at 
 class StoreOptions:
     """The claim store."""
 
-    claims: Annotated[str, Parameter(env_var="PUSHSDK_CLAIMS")]
-    """Set the store: sqlite:PATH, directory:PATH, redis://HOST or postgresql://HOST/DATABASE."""
+    claims: Annotated[str, Parameter(env_var="PUSHSDK_CLAIMS", help=f"Set the store: {_LOCATIONS}.")]
     prefix: str = "pushsdk:claim:"
     """Set the prefix of the keys in Redis."""
     table: str = "pushsdk_claims"
     """Set the table in PostgreSQL."""
 
     def open(self) -> ClaimStore:
-        """Return the store. Raises ConfigurationError for an unknown kind, a usage error for a missing file."""
+        """Return the store. Raises a usage error for an unknown kind or a missing file."""
         kind, _, path = self.claims.partition(":")
+        if kind not in (*FILES, *SERVERS) or not path:
+            shown = f"{kind}:..." if kind.isalpha() and path else "another text"  # the rest may hold a password
+            raise usage_error(f"--claims must be {_LOCATIONS}; got {shown}")
         # A typing error would make an empty store, in which nothing is claimed.
         if kind in FILES and not Path(path).exists():
             raise usage_error(f"{path}: no such claim store")
         store = SERVERS.get(kind)
         name = {"prefix": self.prefix} if store is RedisClaims else {"table": self.table} if store else {}
-        return store_at(self.claims, **name)
+        try:
+            return store_at(self.claims, **name)
+        except ConfigurationError as error:
+            raise usage_error(f"--claims: {error}") from None
 
 
 def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: JsonLines = False) -> int:

@@ -1,7 +1,5 @@
 """``pushsdk demo``: an example to copy. Push through faults, then compare client and service."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

@@ -1,7 +1,5 @@
 """``pushsdk config`` and ``doctor``: the settings in force, and checks of all that can be wrong before a request."""
 
-from __future__ import annotations
-
 import platform
 import socket
 import ssl
@@ -23,7 +21,7 @@ from pushsdk._io.transport import most_in_flight
 from pushsdk._version import __version__
 from pushsdk.cli.exit import Exit, for_shell
 from pushsdk.cli.options import CallOptions, JsonLines
-from pushsdk.cli.settings import DEFAULTS, KEYS, ClientSettings, check, find, no_file
+from pushsdk.cli.settings import DEFAULTS, KEYS, ClientSettings, check, find, no_file, unknown_variables
 from pushsdk.cli.terminal import print_json, visible
 
 _CONNECT_TIMEOUT = 5.0  # seconds, as in the client
@@ -60,8 +58,7 @@ def probe(base_url: str, proxy: str | None = None) -> Iterator[Finding]:
         yield Finding("dns", "fail", f"{host} has no address: {reason}; check the name and the network")
         return
     addresses = list(dict.fromkeys((str(address[0]), int(address[1])) for *_, address in resolved))
-    names = ", ".join(name for name, _ in addresses)
-    yield Finding("dns", "ok", f"{host} is {names} ({_elapsed(started)})")
+    yield Finding("dns", "ok", f"{host} is {', '.join(name for name, _ in addresses)} ({_elapsed(started)})")
     reached: list[tuple[str, int]] = []
     for address in addresses:
         name, started = f"{address[0]} port {address[1]}", time.perf_counter()
@@ -127,7 +124,7 @@ def _print(findings: Iterable[Finding], *, json: bool) -> int:
             print_json(finding)
         else:
             state = (f"{finding.state:<5}", _STYLES[finding.state])
-            console.print(Text.assemble(state, (f"{finding.check:<20}", "bold"), visible(finding.text)))
+            console.print(Text.assemble(state, (f"{visible(finding.check):<20}", "bold"), visible(finding.text)))
     return Exit.CANNOT_RUN if failed else Exit.DONE
 
 
@@ -161,6 +158,7 @@ def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientS
         yield Finding("config", "ok", no_file())
     for name, text in problems.items():
         yield Finding(name, "fail", for_shell(text))
+    yield from (Finding(name, "warn", text) for name, text in unknown_variables())
     for name, default in DEFAULTS.items():
         if name not in found:
             yield Finding(name, "ok", f"{default}, the default")

@@ -1,7 +1,5 @@
 """``pushsdk docs``, ``help`` and ``completion``: the user guide in the terminal, and the commands."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

@@ -1,7 +1,5 @@
 """``pushsdk message lint`` and ``pushsdk message preview``: check or show a message without sending it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 

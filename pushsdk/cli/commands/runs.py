@@ -1,7 +1,5 @@
 """The commands of a run: ``plan``, ``broadcast``, ``resume``, ``status`` and ``report``."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import itertools
@@ -32,8 +30,8 @@ from pushsdk._core import wire
 from pushsdk._core.operations import PUSH
 from pushsdk._core.words import count
 from pushsdk._runs.plan import Chunk, chunks_of
-from pushsdk.cli.exit import CommandError, Exit, exit_code, usage_error
-from pushsdk.cli.files import DryRun, MessageOptions, open_users, print_curl
+from pushsdk.cli.exit import CommandError, Exit, exit_code, for_shell, usage_error
+from pushsdk.cli.files import DryRun, MessageOptions, open_users, print_request
 from pushsdk.cli.interrupt import interruptible
 from pushsdk.cli.options import Flag, Json, ServiceOptions, Yes, confirm, quoted, title_of
 from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, progress
@@ -162,9 +160,8 @@ def _totals(audience: Audience, message: bytes, fields: bytes | None, distinct: 
     for chunk in _chunks(audience, message, fields, distinct):
         users += chunk.users
         sizes.append(envelope + len(chunk.ids))
-    duplicates = audience.summary.duplicates
     requests = {"requests": len(sizes) - 1, "bytes": sum(sizes), "largest": max(sizes)}
-    return {"users": users, "duplicates": duplicates, **requests}
+    return {"users": users, "duplicates": audience.summary.duplicates, **requests}
 
 
 def _chunks(audience: Audience, message: bytes, fields: bytes | None, distinct: bool) -> Iterator[Chunk]:
@@ -212,7 +209,7 @@ def broadcast(
     if dry_run:
         body = _first_body(audience, message, fields, into=into, distinct=distinct)
         if body is not None:
-            print_curl(settings["base_url"], PUSH, body)
+            print_request(settings["base_url"], PUSH, body, json=options.json)
         warn("this is the first request; pushsdk plan counts all" if body else "the source has no users")
         return Exit.DONE
     try:
@@ -235,9 +232,8 @@ def broadcast(
         requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
         return await client.send_each(requests, **run_options)
 
-    command = resume_command(run, service.given())
-    title = title_of(message)
-    return _send_run(start, run, options, settings, command, users, lambda: f"Push{quoted(title)} to {target()}")
+    title, given = title_of(message), service.given()
+    return _send_run(start, run, options, settings, given, users, lambda: f"Push{quoted(title)} to {target()}")
 
 
 def _first_body(
@@ -272,8 +268,7 @@ def resume(
         return await client.resume(run, **run_options)
 
     action = f"Push{quoted(result.title)} to {count(users, 'more user')} of {run}{_in_requests(users)}"
-    command = resume_command(run, service.given())
-    return _send_run(start, run, options, service.settings(), command, users, lambda: action)
+    return _send_run(start, run, options, service.settings(), service.given(), users, lambda: action)
 
 
 def _send_run(
@@ -281,7 +276,7 @@ def _send_run(
     run: Path,
     options: ResumeOptions,
     settings: ClientSettings,
-    command: str,
+    given: Mapping[str, Any],
     users: int | None,
     action: Callable[[], str],
 ) -> int:
@@ -289,6 +284,7 @@ def _send_run(
 
     ``users`` is the number of users left, None if it is unknown; ``action`` begins the question.
     """
+    command = resume_command(run, given)
     if users != 0:
         confirm(action, settings, yes=options.yes)
     mode: ProgressMode = "none" if users == 0 else options.progress
@@ -357,8 +353,9 @@ def status(
             if text:
                 say(f"{name:<8}  {text}")
     _print_counts(result, json=json)
-    # The file does not hold the options of the run, and without its --rate a resume may send too fast.
-    _print_next_steps(result, resume_command(run, {}), comment="  # with the options of the run, for example --rate")
+    command = resume_command(run, {"base_url": result.base_url})
+    # The file does not hold the other options, and without the run's --rate a resume may send too fast.
+    _print_next_steps(result, command, comment="  # with the options of the run, for example --rate")
     return _exit_code(result)
 
 
@@ -446,7 +443,7 @@ def _print_next_steps(result: BroadcastReport, command: str, *, comment: str = "
     if not result.planned and not result.stopped:
         warn("nothing to send: the source has no users")
     if result.stopped:
-        warn(f"stopped: {result.stopped}")
+        warn(for_shell(f"stopped: {result.stopped}"))
     _print_answers(result)
     if result.not_sent:
         warn(f"to send the rest:  {command}{comment}")

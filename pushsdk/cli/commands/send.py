@@ -1,7 +1,5 @@
 """``pushsdk send`` and ``pushsdk campaign create``: one call each."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +12,7 @@ from pushsdk._core import wire
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.words import count
 from pushsdk.cli.exit import Exit, usage_error
-from pushsdk.cli.files import KIND_NAMES, DryRun, MessageOptions, print_advice, print_curl, read_ids, read_resource
+from pushsdk.cli.files import KIND_NAMES, DryRun, MessageOptions, print_advice, print_request, read_ids, read_resource
 from pushsdk.cli.options import CallOptions, Flag, Json, Yes, confirm, quoted, title_of
 from pushsdk.cli.terminal import print_json, say, warn
 
@@ -43,7 +41,7 @@ def send(
     if dry_run:
         encoded = wire.encode_user_ids(list(dict.fromkeys(ids)))
         body = wire.push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
-        print_curl(settings["base_url"], PUSH, body)
+        print_request(settings["base_url"], PUSH, body, json=json)
         return Exit.DONE
     confirm(lambda: f"Push{quoted(title_of(message))} to {count(len(set(ids)))}", settings, yes=yes)
     try:
@@ -108,7 +106,7 @@ def create(
         )
     print_advice(campaign, force=force)
     if dry_run:
-        print_curl(settings["base_url"], CREATE_CAMPAIGN, wire.encode_campaign(campaign))
+        print_request(settings["base_url"], CREATE_CAMPAIGN, wire.encode_campaign(campaign), json=json)
         return Exit.DONE
     confirm(lambda: f"Create the campaign{quoted(str(campaign.get('name', '')))}", settings, yes=yes)
     created = asyncio.run(_create(AsyncPushClient(**settings), campaign))

@@ -1,7 +1,5 @@
 """Campaigns from acceptance to the end: their start, the run of their segment, their recipients."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading

@@ -6,8 +6,6 @@ DuckDB off from all files, and runs the query, which can read nothing else and w
 a folder, and leaves answer and rows there. Only the child imports duckdb.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re
@@ -282,7 +280,9 @@ def run(job: SegmentJob, folder: Path) -> SegmentResult:
     try:
         with duckdb_module().connect(":memory:", config={**_SETTINGS, "temp_directory": str(folder / "spill")}) as db:
             for table in job.tables:
-                if _is_named(table, job.query):
+                # The name may occur in the query as an alias or a text: loading is harmless.
+                name = re.escape(table.name.replace('"', '""').lower())
+                if re.search(rf"(?<!\w){name}(?!\w)", job.query.lower()):
                     _load(db, table, job.primary_key)
             for setting in ("SET enable_external_access = false", "SET lock_configuration = true"):
                 db.execute(setting)
@@ -299,12 +299,6 @@ def run(job: SegmentJob, folder: Path) -> SegmentResult:
 
 
 # -- the tables ------------------------------------------------------------------------------------------------------
-
-
-def _is_named(table: Table, query: str) -> bool:
-    """Return True if the name is a word of the query. That word may be an alias or a text: loading is harmless."""
-    name = re.escape(table.name.replace('"', '""').lower())
-    return re.search(rf"(?<!\w){name}(?!\w)", query.lower()) is not None
 
 
 def _load(db: Connection, table: Table, key: str) -> None:

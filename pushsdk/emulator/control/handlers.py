@@ -1,7 +1,5 @@
 """The handlers of the control routes, which tests and the page call."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Iterator, Sequence
@@ -118,6 +116,7 @@ class Control:
 
     def _get_ready(self, request: ControlRequest) -> routes.Ok:
         self._store.write(())  # raises StoreError if the store can't be written
+        self._store.open().check_space()
         return routes.Ok(version=__version__)
 
     def _get_openapi_json(self, request: ControlRequest) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """The table of control routes, sans-IO: parameters, bodies, responses. The OpenAPI document is made from it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar

@@ -1,7 +1,5 @@
 """The response bodies of the control API, and the functions that build them from stored values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar
 

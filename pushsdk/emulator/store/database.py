@@ -1,7 +1,5 @@
 """The store's file: tables, lock, one writing connection, a pool of reading connections."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import tempfile
@@ -19,68 +17,7 @@ _WRITER_CACHE_KIB, _READER_CACHE_KIB = 16_384, 2_048
 # Bytes of the log. Unordered users change many pages, which frequent checkpoints would write twice.
 _WAL_LIMIT = 64 * 1024 * 1024
 
-_SCHEMA = """
-CREATE TABLE store(
-    salt BLOB NOT NULL,                      -- of the digests of Api-Keys
-    bytes INTEGER NOT NULL);                 -- of all bodies
-INSERT INTO store VALUES (randomblob(32), 0);
-CREATE TABLE inboxes(
-    id INTEGER PRIMARY KEY AUTOINCREMENT,    -- never reused, so a request in flight during a reset finds no inbox
-    digest BLOB NOT NULL UNIQUE,
-    name TEXT NOT NULL UNIQUE,
-    label TEXT NOT NULL,
-    requests INTEGER NOT NULL DEFAULT 0,     -- stored ones
-    bytes INTEGER NOT NULL DEFAULT 0);       -- of their bodies
-CREATE TABLE requests(
-    id INTEGER PRIMARY KEY AUTOINCREMENT,    -- never reused, so a position in the list stays valid
-    inbox INTEGER NOT NULL REFERENCES inboxes ON DELETE CASCADE,
-    time REAL NOT NULL,
-    endpoint TEXT,
-    status INTEGER,
-    accepted INTEGER NOT NULL,
-    fault TEXT,
-    error TEXT,
-    users INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
-    preview BLOB NOT NULL,
-    title TEXT NOT NULL,
-    text TEXT NOT NULL,
-    langs TEXT NOT NULL,
-    body BLOB NOT NULL);
-CREATE INDEX requests_of_inbox ON requests(inbox, id, bytes);
-CREATE TRIGGER added AFTER INSERT ON requests BEGIN
-    UPDATE inboxes SET requests = requests + 1, bytes = bytes + new.bytes WHERE id = new.inbox;
-    UPDATE store SET bytes = bytes + new.bytes;
-END;
-CREATE TRIGGER dropped AFTER DELETE ON requests BEGIN
-    UPDATE inboxes SET requests = requests - 1, bytes = bytes - old.bytes WHERE id = old.inbox;
-    UPDATE store SET bytes = bytes - old.bytes;
-END;
-CREATE TABLE received(                       -- accepted pushes of each user; outlives the request
-    inbox INTEGER NOT NULL REFERENCES inboxes ON DELETE CASCADE,
-    user TEXT NOT NULL,
-    digest INTEGER NOT NULL,                 -- of the content, see PushBody.digest
-    request INTEGER NOT NULL,
-    times INTEGER NOT NULL,
-    PRIMARY KEY(inbox, user, digest, request)) WITHOUT ROWID;
-CREATE TABLE campaigns(
-    request INTEGER PRIMARY KEY REFERENCES requests ON DELETE CASCADE,
-    uuid TEXT NOT NULL UNIQUE,
-    name TEXT,
-    external_id TEXT,
-    state TEXT NOT NULL,
-    start REAL,
-    reading TEXT NOT NULL,
-    started REAL,
-    finished REAL,
-    users INTEGER,
-    error TEXT);
-CREATE TABLE recipients(
-    request INTEGER NOT NULL REFERENCES campaigns ON DELETE CASCADE,
-    user TEXT NOT NULL,
-    fields TEXT NOT NULL,
-    PRIMARY KEY(request, user)) WITHOUT ROWID;
-"""
+_SCHEMA = Path(__file__).with_name("schema.sql").read_text()
 _FORMAT = FileFormat(name="emulator store", application_id=0x70757368, version=4, schema=_SCHEMA)  # "push"
 
 
@@ -138,6 +75,11 @@ class Database:
             is_full = getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
             hint = "; free some space" if is_full else ""
             raise StoreError(f"the emulator's store can't be written: {error}{hint}") from None
+
+    def check_space(self) -> None:
+        """Raise `StoreError` if the disk is full, which an empty transaction does not notice."""
+        if shutil.disk_usage(self._path).free < 1024 * 1024:
+            raise StoreError("the emulator's store can't be written: the disk is full; free some space")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -4,8 +4,6 @@ The number of pushes accepted for each user is kept forever, per inbox: tests re
 `Store.received` decides what is a duplicate.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

@@ -18,8 +18,6 @@ All terms must hold; of several statuses, endpoints or ``is:`` results one is en
 without a value is ignored.
 """
 
-from __future__ import annotations
-
 import re
 
 from msgspec import Struct

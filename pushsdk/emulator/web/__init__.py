@@ -1,7 +1,5 @@
 """The page: the static files beside this module, and the response that serves them."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from importlib.resources import files
 from pathlib import PurePosixPath
@@ -21,7 +19,7 @@ _TYPES = {
 }
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'{images}; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    "base-uri 'none'; form-action {forms}; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
 _HEADERS = {
     "Cache-Control": "no-cache",
@@ -57,7 +55,7 @@ class Pages:
             return None
         name = request.path.removeprefix("/") or "index.html"
         section, _, topic = name.partition("/")
-        guide_page = page(topic or "index") if section == "docs" else None
+        guide_page = page(topic or "index", request.query.get("q", "")) if section == "docs" else None
         try:
             self._guard.check_origin(request.headers)
             if not (name in self._files or guide_page):
@@ -66,5 +64,6 @@ class Pages:
             return refuse(refused, PRIVATE)
         body, kind = (guide_page.encode(), "text/html") if guide_page else self._files[name]
         images = " https: http:" if request.query.get("images") == "1" else ""
-        headers = {**_HEADERS, "Content-Security-Policy": _POLICY.format(images=images)}
+        policy = _POLICY.format(images=images, forms="'self'" if guide_page else "'none'")
+        headers = {**_HEADERS, "Content-Security-Policy": policy}
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)

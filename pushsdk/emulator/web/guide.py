@@ -1,45 +1,51 @@
 """The user guide as pages of HTML, for ``/docs``."""
 
-from __future__ import annotations
-
 import re
 from html import escape
 from itertools import pairwise
+from pathlib import Path
 from string import Template
 
 from pushsdk import docs
 
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$name - pushsdk</title>
-<link rel="icon" href="/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/page.css"><link rel="stylesheet" href="/guide.css">
-<script src="/theme.js"></script>
-</head>
-<body class="guide">
-<a class="skip" href="#main">Skip to content</a>
-<header class="top"><p class="brand"><a href="/"><img src="/icon.svg" alt="" width="28" height="28">
-<span><b>pushsdk</b> <small>back to the inbox</small></span></a></p></header>
-<nav aria-label="Pages"><ul>$links</ul></nav>
-<main id="main" tabindex="-1">$body</main>
-</body>
-</html>
-""")
+_PAGE = Template(Path(__file__).with_name("guide.html.template").read_text(encoding="utf-8"))
+_MOST_RESULTS = 50
 _MISSING = (
     "<h1>The guide</h1><p>To read the guide here, install markdown-it-py: <code>pip install 'pushsdk[cli]'</code></p>"
 )
 
 
-def page(name: str) -> str | None:
-    """Return a page of the guide as HTML; None if no page has this name."""
+def page(name: str, query: str = "") -> str | None:
+    """Return a page of the guide as HTML, or the lines with the words of a query; None if no page has this name."""
     names = sorted(docs.names(), key="index".__ne__)
     if name not in names:
         return None
-    current = ' aria-current="page"'
-    links = "".join(f'<li><a href="/docs/{each}"{current * (each == name)}>{escape(each)}</a></li>' for each in names)
-    return _PAGE.substitute(name=escape(name), links=links, body=_html(docs.read(name)))
+    current = "" if (query := query.strip()[:100]) else name
+    mark = ' aria-current="page"'
+    links = "".join(f'<li><a href="/docs/{each}"{mark * (each == current)}>{escape(each)}</a></li>' for each in names)
+    body = _results(query) if query else _html(docs.read(name))
+    return _PAGE.substitute(name=escape(current or "search"), links=links, body=body, query=escape(query))
+
+
+def _results(query: str) -> str:
+    """Return the lines that ``pushsdk docs --search`` prints, each below a link to its heading."""
+    lines = docs.search(query)
+    more = f", of which the first {_MOST_RESULTS} are shown" if len(lines) > _MOST_RESULTS else ""
+    items = "".join(
+        f'<li><a href="/docs/{name}#{_anchor(heading)}">{name}: {escape(heading)}</a><p>{_plain(line)}</p></li>'
+        for name, heading, line in lines[:_MOST_RESULTS]
+    )
+    head = f"<h1>Search</h1><p>Lines with all words of <q>{escape(query)}</q>: {len(lines)}{more}.</p>"
+    return f'{head}<ul class="results">{items}</ul>' if items else f"{head}<p>Try fewer or shorter words.</p>"
+
+
+def _plain(line: str) -> str:
+    """Return a line of Markdown as HTML text; nothing for a heading, which its link shows."""
+    return "" if line.startswith("#") else escape(re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", line))
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
 
 
 def _html(markdown: str) -> str:
@@ -50,7 +56,7 @@ def _html(markdown: str) -> str:
     tokens = (reader := MarkdownIt("commonmark", {"html": False}).enable("table")).parse(markdown)
     for opening, text in pairwise(tokens):
         if opening.type == "heading_open":
-            opening.attrSet("id", re.sub(r"[^a-z0-9]+", "-", text.content.lower()).strip("-"))
+            opening.attrSet("id", _anchor(text.content))
     html = str(reader.renderer.render(tokens, reader.options, {}))
     html = html.replace("<pre>", '<pre tabindex="0">').replace("<table>", '<div class="scroll-x" tabindex="0"><table>')
     return re.sub(r'href="([\w-]+)\.md', r'href="/docs/\1', html.replace("</table>", "</table></div>"))

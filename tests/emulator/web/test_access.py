@@ -126,3 +126,18 @@ async def test_axe_finds_nothing_on_the_guide(open_desk: Any, dark: bool, width:
         await page.goto(f"{desk.origin}/docs{topic}")
         assert await violations(page) == [], topic
         assert await page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+async def test_the_guide_is_searched_by_keyboard_and_fits_a_phone(desk: Any, dark: bool, width: int) -> None:
+    page = await desk.page(dark=dark, width=width)
+    await page.goto(f"{desk.origin}/docs")
+    await page.get_by_role("searchbox", name="Search the guide").press_sequentially("retry budget")
+    await page.keyboard.press("Enter")
+    await page.get_by_role("heading", name="Search").wait_for()
+    assert await violations(page) == []
+    assert await page.evaluate("document.documentElement.scrollWidth") == width
+    await page.get_by_role("link", name="retries: The retry budget").click()
+    await page.get_by_role("heading", name="The retry budget").wait_for()
+    assert page.url.endswith("/docs/retries#the-retry-budget")

@@ -1,0 +1,61 @@
+-- The tables of the emulator's store.
+CREATE TABLE store(
+    salt BLOB NOT NULL,                      -- of the digests of Api-Keys
+    bytes INTEGER NOT NULL);                 -- of all bodies
+INSERT INTO store VALUES (randomblob(32), 0);
+CREATE TABLE inboxes(
+    id INTEGER PRIMARY KEY AUTOINCREMENT,    -- never reused, so a request in flight during a reset finds no inbox
+    digest BLOB NOT NULL UNIQUE,
+    name TEXT NOT NULL UNIQUE,
+    label TEXT NOT NULL,
+    requests INTEGER NOT NULL DEFAULT 0,     -- stored ones
+    bytes INTEGER NOT NULL DEFAULT 0);       -- of their bodies
+CREATE TABLE requests(
+    id INTEGER PRIMARY KEY AUTOINCREMENT,    -- never reused, so a position in the list stays valid
+    inbox INTEGER NOT NULL REFERENCES inboxes ON DELETE CASCADE,
+    time REAL NOT NULL,
+    endpoint TEXT,
+    status INTEGER,
+    accepted INTEGER NOT NULL,
+    fault TEXT,
+    error TEXT,
+    users INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    preview BLOB NOT NULL,
+    title TEXT NOT NULL,
+    text TEXT NOT NULL,
+    langs TEXT NOT NULL,
+    body BLOB NOT NULL);
+CREATE INDEX requests_of_inbox ON requests(inbox, id, bytes);
+CREATE TRIGGER added AFTER INSERT ON requests BEGIN
+    UPDATE inboxes SET requests = requests + 1, bytes = bytes + new.bytes WHERE id = new.inbox;
+    UPDATE store SET bytes = bytes + new.bytes;
+END;
+CREATE TRIGGER dropped AFTER DELETE ON requests BEGIN
+    UPDATE inboxes SET requests = requests - 1, bytes = bytes - old.bytes WHERE id = old.inbox;
+    UPDATE store SET bytes = bytes - old.bytes;
+END;
+CREATE TABLE received(                       -- accepted pushes of each user; outlives the request
+    inbox INTEGER NOT NULL REFERENCES inboxes ON DELETE CASCADE,
+    user TEXT NOT NULL,
+    digest INTEGER NOT NULL,                 -- of the content, see PushBody.digest
+    request INTEGER NOT NULL,
+    times INTEGER NOT NULL,
+    PRIMARY KEY(inbox, user, digest, request)) WITHOUT ROWID;
+CREATE TABLE campaigns(
+    request INTEGER PRIMARY KEY REFERENCES requests ON DELETE CASCADE,
+    uuid TEXT NOT NULL UNIQUE,
+    name TEXT,
+    external_id TEXT,
+    state TEXT NOT NULL,
+    start REAL,
+    reading TEXT NOT NULL,
+    started REAL,
+    finished REAL,
+    users INTEGER,
+    error TEXT);
+CREATE TABLE recipients(
+    request INTEGER NOT NULL REFERENCES campaigns ON DELETE CASCADE,
+    user TEXT NOT NULL,
+    fields TEXT NOT NULL,
+    PRIMARY KEY(request, user)) WITHOUT ROWID;

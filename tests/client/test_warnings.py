@@ -1,0 +1,190 @@
+"""A message that is probably a mistake is sent with a warning, which names the line of the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.service_thread import served
+
+from pushsdk import AsyncPushClient, Audience, MessageWarning, MobilePush, PushClient, ValidationError
+from pushsdk.testing import FakeService
+
+MISSPELLED: Any = {"titel": {"en": "Hi"}, "iosEnabled": True}
+NEAR = "$.message.titel: unknown field, did you mean title? It is sent as it is"
+NO_PLATFORM = (
+    "$.message: neither iosEnabled nor androidEnabled is true, so it may reach no phone: set one. It is sent as it is"
+)
+
+
+class Caught:
+    """The warnings of a test, each with the text of the line that it names."""
+
+    def __init__(self, record: list[warnings.WarningMessage]) -> None:
+        self.record = record
+
+    def __eq__(self, other: object) -> bool:
+        return self.seen() == other
+
+    def __repr__(self) -> str:
+        return repr(self.seen())
+
+    def seen(self) -> list[tuple[str, str]]:
+        lines = Path(__file__).read_text().splitlines()
+        assert {warning.category for warning in self.record} <= {MessageWarning}
+        return [
+            (str(warning.message), lines[warning.lineno - 1].strip() if warning.filename == __file__ else "elsewhere")
+            for warning in self.record
+        ]
+
+
+@pytest.fixture
+def caught() -> Iterator[Caught]:
+    """As Python shows warnings by default: each text once for each line."""
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("default")
+        yield Caught(record)
+
+
+def unique() -> MobilePush:
+    """Return a message without a platform that no other test has: a message that was sent before is not checked."""
+    return MobilePush(title={"en": inspect.stack()[1].function})
+
+
+async def test_a_send_names_the_line_that_awaits_it(caught: Caught) -> None:
+    async with FakeService().client() as client:
+        await client.send("u", MISSPELLED)  # here
+        assert caught == [(NEAR, 'await client.send("u", MISSPELLED)  # here')]
+
+
+async def test_other_calls_name_the_line_that_awaits_them(caught: Caught) -> None:
+    async with FakeService().client() as client:
+        await client.broadcast(["u"], MISSPELLED)
+        await client.create_campaign({"name": "spring", "message": MISSPELLED})
+        await client.send_each([{"userIds": ["u"], "message": MISSPELLED}])
+    assert caught == [
+        (NEAR, 'await client.broadcast(["u"], MISSPELLED)'),
+        (NEAR, 'await client.create_campaign({"name": "spring", "message": MISSPELLED})'),
+        (NEAR, 'await client.send_each([{"userIds": ["u"], "message": MISSPELLED}])'),
+    ]
+
+
+def test_a_send_in_its_own_task_names_the_line_that_runs_the_event_loop(caught: Caught) -> None:
+    async def main() -> None:
+        async with FakeService().client() as client:
+            await asyncio.create_task(client.send("u", MISSPELLED))
+
+    asyncio.run(main())  # here
+    assert caught == [(NEAR, "asyncio.run(main())  # here")]
+
+
+@pytest.mark.parametrize("thread", [False, True], ids=["in this thread", "in another thread"])
+def test_a_call_without_asyncio_names_the_line_of_the_thread_that_called(
+    monkeypatch: pytest.MonkeyPatch, caught: Caught, thread: bool
+) -> None:
+    def calls() -> None:
+        with PushClient() as client:
+            client.send("u", MISSPELLED)
+            client.broadcast(["u"], MISSPELLED)
+            client.send_each({"userIds": [user], "message": MISSPELLED} for user in ("u", "v"))
+
+    with served(monkeypatch), ThreadPoolExecutor() as threads:
+        if thread:
+            threads.submit(calls).result()
+        else:
+            calls()
+    assert caught == [
+        (NEAR, 'client.send("u", MISSPELLED)'),
+        (NEAR, 'client.broadcast(["u"], MISSPELLED)'),
+        (NEAR, 'client.send_each({"userIds": [user], "message": MISSPELLED} for user in ("u", "v"))'),
+    ]
+
+
+def test_a_call_without_asyncio_keeps_nothing_of_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Large:
+        pass
+
+    def calls(client: PushClient) -> weakref.ref[Large]:
+        large = Large()
+        client.send("u", MISSPELLED)
+        client.broadcast(["u"], MISSPELLED)
+        with pytest.raises(ValidationError):
+            client.send("u", {"title": 7})  # type: ignore[dict-item]
+        return weakref.ref(large)
+
+    with served(monkeypatch), PushClient() as client, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
+        gc.disable()
+        try:
+            assert calls(client)() is None
+        finally:
+            gc.enable()
+
+
+async def test_personal_messages_are_warned_of_once_where_they_are_made(caught: Caught, tmp_path: Path) -> None:
+    (tmp_path / "users.csv").write_text("user_id\na\nb\n")
+    requests = Audience.read(tmp_path / "users.csv").personalize(MISSPELLED, into="text")
+    async with FakeService().client() as client:
+        await client.send_each(requests)
+    assert caught == [(NEAR, 'requests = Audience.read(tmp_path / "users.csv").personalize(MISSPELLED, into="text")')]
+
+
+async def test_a_message_without_a_platform_is_warned_of_once(caught: Caught) -> None:
+    message = unique()
+    async with FakeService().client() as client:
+        for _ in range(3):
+            await client.send("u", message)  # here
+        await client.send("v", message)
+    assert caught == [(NO_PLATFORM, 'await client.send("u", message)  # here')]
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda client: client.send("u", {"title": {"en": "Hi"}}),
+        lambda client: client.send("u", {"title": {"en": "Hi"}, "iosEnabled": False}),
+        lambda client: client.create_campaign({"message": {"title": {"en": "Hi"}}}),
+        lambda client: client.broadcast(["u"], MobilePush(title={"en": "a broadcast"}, android_enabled=False)),
+    ],
+)
+async def test_no_platform_is_warned_of_however_the_message_is_sent(
+    caught: Caught, send: Callable[[AsyncPushClient], Any]
+) -> None:
+    async with FakeService().client() as client:
+        await send(client)
+    assert [text for text, _ in caught.seen()] == [NO_PLATFORM]
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda client: client.send("u", {"androidEnabled": True}),
+        lambda client: client.send("u", MobilePush(ios_enabled=True)),
+        lambda client: client.create_campaign({"name": "without a message"}),
+        lambda client: client.create_campaign({"message": {"iosEnabled": True}}),
+    ],
+)
+async def test_a_message_to_a_platform_has_no_warning(caught: Caught, send: Callable[[AsyncPushClient], Any]) -> None:
+    async with FakeService().client() as client:
+        await send(client)
+    assert caught == []
+
+
+async def test_a_warning_that_is_an_error_stops_the_call_each_time() -> None:
+    service, message = FakeService(), unique()
+    async with service.client() as client:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", MessageWarning)
+            for _ in range(2):
+                with pytest.raises(MessageWarning, match=r"iosEnabled"):
+                    await client.send("u", message)
+    assert service.requests == []
