@@ -53,14 +53,24 @@ def source_of(module: str) -> ast.Module:
     return ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8"))
 
 
+def bound(module: str) -> Iterator[str]:
+    """Yield the names that a star import of a module binds, as far as its own statements and imports show."""
+    for node in source_of(module).body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            yield node.name
+        elif isinstance(node, ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+
+
 def exports(module: str) -> dict[str, str]:
     """Return the names in ``__all__`` of a package, each with the module that defines it."""
     tree = source_of(module)
     origins = {
-        name.name: node.module
+        name: node.module
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module
-        for name in node.names
+        for alias in node.names
+        for name in (bound(node.module) if alias.name == "*" else [alias.name])
     }
     lists = [
         node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
@@ -238,8 +248,9 @@ def described(name: str, node: Definition) -> Iterator[str]:
         yield from [*markdown(documentation(constructor)), ""]
     members: dict[str, tuple[str, str]] = {}
     for part in (node, *mixins(node)):
-        for item in fields(part):
-            members.setdefault(item[0].partition(":")[0], item)
+        for field, text in fields(part):
+            # The struct beside a dict describes the fields of both.
+            members.setdefault(field.partition(":")[0], (field, "" if name.endswith("Dict") else text))
     yield from (f"- `{field}`{': ' if text else ''}{text}" for field, text in members.values())
     if members:
         yield ""

@@ -30,56 +30,10 @@ _MODULES = (
 
 if TYPE_CHECKING:
     from pushsdk._audience.audience import Audience, AudienceSummary, Personalized
-    from pushsdk._core.errors import (
-        AuthenticationError,
-        ClaimStoreError,
-        ClientClosedError,
-        ConfigurationError,
-        MessageWarning,
-        NotSentError,
-        OutcomeUnknownError,
-        PartialError,
-        PayloadTooLargeError,
-        PushError,
-        QueueFullError,
-        RateLimitedError,
-        RejectedError,
-        RunFileError,
-        UnexpectedResponseError,
-        ValidationError,
-    )
+    from pushsdk._core.errors import *
     from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RequestSplit, RetryScheduled, SendAbandoned
     from pushsdk._core.lint import Problem, lint
-    from pushsdk._core.models import (
-        UNSET,
-        Action,
-        ActionButton,
-        ActionButtonDict,
-        ActionCategory,
-        ActionCategoryDict,
-        ActionCategoryType,
-        ActionComponent,
-        ActionComponentDict,
-        CampaignCreated,
-        CampaignDict,
-        CampaignRequest,
-        ClickAction,
-        InterruptionLevel,
-        MediaType,
-        MessageType,
-        MobilePush,
-        MobilePushDict,
-        Priority,
-        PushRequest,
-        PushRequestDict,
-        RelevanceScore,
-        Schedule,
-        ScheduleDict,
-        ScheduleType,
-        Segment,
-        SegmentDict,
-        UnsetType,
-    )
+    from pushsdk._core.models import *
     from pushsdk._core.outcome import Attempt, Outcome
     from pushsdk._core.placeholders import Placeholder, find_placeholders, placeholder, render
     from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import itertools
 import pickle
 import re
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from support.programs import run_program
 
 import pushsdk
+import pushsdk.options
 from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome
 from pushsdk.claims import Claim
 
@@ -64,12 +66,15 @@ def test_a_star_import_brings_every_name() -> None:
 
 def test_the_imports_for_type_checkers_are_the_real_ones() -> None:
     tree = ast.parse(Path(pushsdk.__file__).read_text())
-    imported = {
-        name.name: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names
-    }
+    imported = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            module = importlib.import_module(str(node.module))
+            names = vars(module).keys() & {*NAMES} if node.names[0].name == "*" else {name.name for name in node.names}
+            imported |= dict.fromkeys(names, module)
     assert imported.keys() == {*NAMES, "TYPE_CHECKING"}
     for name in NAMES:
-        assert getattr(importlib.import_module(str(imported[name])), name) is getattr(pushsdk, name)
+        assert getattr(imported[name], name) is getattr(pushsdk, name)
 
 
 @pytest.mark.parametrize("wrong", ["nothing", "_core_", "show_path"])
@@ -145,6 +150,35 @@ def test_every_public_name_is_documented(name: str) -> None:
         assert [member for member in members(public) if not inspect.getdoc(getattr(public, member))] == []
     elif inspect.isroutine(public):
         assert inspect.getdoc(public), name
+
+
+def hover_texts(module: str) -> dict[str, dict[str, str]]:
+    """The docstrings below the fields of each class of a module, which editors show."""
+    tree = ast.parse(Path(str(importlib.import_module(module).__file__)).read_text())
+    return {
+        kind.name: {
+            ast.unparse(field.target): ast.literal_eval(text.value)
+            for field, text in itertools.pairwise(kind.body)
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+        }
+        for kind in tree.body
+        if isinstance(kind, ast.ClassDef)
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("Dict")])
+def test_an_editor_shows_the_same_text_for_a_key_of_a_dict_as_for_the_field_of_the_struct(name: str) -> None:
+    texts = hover_texts("pushsdk._core.models")
+    struct = getattr(pushsdk, {"CampaignDict": "CampaignRequest"}.get(name, name.removesuffix("Dict")))
+    names = dict(zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True))
+    assert texts[name] == {names[field]: text for field, text in texts[struct.__name__].items()}
+    assert texts[name].keys() == getattr(pushsdk, name).__annotations__.keys()
+
+
+def test_an_editor_shows_a_text_for_every_option() -> None:
+    texts = hover_texts("pushsdk.options")
+    shown = {option for name in pushsdk.options.__all__ for option in texts[name]}
+    assert shown == {option for name in texts for option in getattr(pushsdk.options, name).__annotations__}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -51,23 +51,24 @@ def digest_of(key: object) -> str:
 
     Raises ValidationError.
     """
+    data = check_key("idempotency_key", key, "the same for each delivery of a job, for example 'shipped:42'")
+    return hashlib.sha256(_KEYS + data).hexdigest()
+
+
+def check_key(name: str, key: object, rule: str, most: int = KEY_BYTES) -> bytes:
+    """Return a key of at most ``most`` bytes in UTF-8. Raises ValidationError."""
     if not isinstance(key, str) or not key:
         kind = "an empty one" if isinstance(key, str) else type(key).__name__
-        raise ValidationError(
-            "idempotency_key must be a non-empty str, the same for each delivery of a job, for example 'shipped:42'; "
-            f"got {kind}"
-        )
+        raise ValidationError(f"{name} must be a non-empty str, {rule}; got {kind}")
     try:
         data = key.encode()
     except UnicodeEncodeError:
         data = b"\0"
     if b"\0" in data:
-        raise ValidationError(
-            "idempotency_key must not contain NUL or lone surrogates: use plain text, such as the job id"
-        )
-    if len(data) > KEY_BYTES:
-        raise ValidationError(f"idempotency_key must have at most {KEY_BYTES} bytes in UTF-8: use the job id or a hash")
-    return hashlib.sha256(_KEYS + data).hexdigest()
+        raise ValidationError(f"{name} must not contain NUL or lone surrogates: use plain text, such as the job id")
+    if len(data) > most:
+        raise ValidationError(f"{name} must have at most {most} bytes in UTF-8: use the job id or a hash")
+    return data
 
 
 def fingerprint_of(key: str, base_url: str, payloads: Iterable[Payload]) -> str:

@@ -288,90 +288,140 @@ class ActionButtonDict(TypedDict, total=False):
     """An ``ActionButton`` as a dict, with the names on the wire."""
 
     label: str
+    """Text on the button."""
     url: str
+    """URL that the button opens."""
     clickAction: ClickActionName
+    """Action of a click. Documented: ``ClickAction.DEEP_LINKING``."""
     keyVals: Mapping[str, str]
+    """Custom data of the button."""
 
 
 class ActionComponentDict(TypedDict, total=False):
     """An ``ActionComponent`` as a dict, with the names on the wire."""
 
     actionId: str
+    """Identifier of the action."""
     url: str
+    """URL that the action opens."""
     clickAction: ClickActionName
+    """Action of a click. Documented: ``ClickAction.DEEP_LINKING``."""
     keyVals: Mapping[str, str]
+    """Custom data of the action."""
     useWebview: bool
+    """True to open the URL in a web view."""
 
 
 class ActionCategoryDict(TypedDict, total=False):
     """An ``ActionCategory`` as a dict, with the names on the wire."""
 
     type: ActionCategoryTypeName
+    """Documented: ``ActionCategoryType.PREDEFINED_CATEGORY``."""
     name: str
+    """Name of the category."""
     actionComponents: Sequence[ActionComponent | ActionComponentDict]
+    """Actions in the category."""
 
 
 class MobilePushDict(TypedDict, total=False):
     """A ``MobilePush`` as a dict, with the names on the wire: ``bigImageUrl`` is ``MobilePush.big_image_url``."""
 
     type: MessageTypeName
+    """Kind of the message. Documented: ``MessageType.MOBILE_PUSH``."""
     iosEnabled: bool
+    """True to send to iOS devices."""
     androidEnabled: bool
+    """True to send to Android devices."""
     title: Mapping[str, str]
+    """Title by language code, such as ``{"en": "Hello {{ first_name | 'there' }}"}``."""
     subtitle: Mapping[str, str]
+    """Subtitle by language code, like ``title``; may be empty."""
     body: Mapping[str, str]
+    """Text by language code, like ``title``."""
     collapseId: str
+    """Identifier that collapses messages: a later push with the same id replaces this one."""
     ttl: int
+    """Time to live. The interface document does not define the unit."""
     action: ActionName
+    """Action of a click on the notification. Documented: ``Action.DEFAULT``."""
     androidActionUrl: str
+    """URL of the action on Android."""
     iosActionUrl: str
+    """URL of the action on iOS."""
     keyVals: Mapping[str, str]
+    """Custom data that is delivered with the message."""
     bigImageUrl: str
+    """URL of a large image."""
     largeIconUrl: str
+    """URL of a large icon."""
     smallIconResourceId: str
+    """Identifier of the small icon's resource."""
     androidChannel: str
+    """Notification channel on Android."""
     priority: PriorityName
+    """Delivery priority. Documented: ``Priority.NORMAL``."""
     androidActionButtons: Sequence[ActionButton | ActionButtonDict]
+    """Buttons on the Android notification."""
     soundFileName: str
+    """Name of the sound file to play."""
     richMediaUrl: str
+    """URL of rich media."""
     mediaType: MediaTypeName
+    """Kind of the rich media. Documented: ``MediaType.IMAGE``."""
     interruptionLevel: InterruptionLevelName
+    """Interruption level on iOS. Documented: ``InterruptionLevel.PASSIVE``."""
     badgeCount: int
+    """Number on the badge. The interface document does not define its bounds."""
     relevanceScore: RelevanceScoreName
+    """Relevance score on iOS. Documented: ``RelevanceScore.SCORE_MAX``."""
     contentAvailable: bool
+    """Content-available flag."""
     actionCategory: ActionCategory | ActionCategoryDict
+    """Action category of the notification."""
 
 
 class SegmentDict(TypedDict, total=False):
     """A ``Segment`` as a dict, with the names on the wire."""
 
     query: str
+    """Query that selects the audience."""
     primaryKey: str
+    """Column of the query that has the user id."""
 
 
 class ScheduleDict(TypedDict, total=False):
     """A ``Schedule`` as a dict, with the names on the wire."""
 
     type: ScheduleTypeName
+    """Kind of the schedule. Documented: ``ScheduleType.START_NOW``."""
     startTs: int
+    """Start. The interface document does not define the unit."""
 
 
 class CampaignDict(TypedDict, total=False):
     """A ``CampaignRequest`` as a dict, with the names on the wire: ``externalId`` is its ``external_id``."""
 
     name: str
+    """Name of the campaign."""
     externalId: str
+    """Your own identifier, by which you look the campaign up."""
     segment: Segment | SegmentDict
+    """Audience of the campaign."""
     schedule: Schedule | ScheduleDict
+    """Start of the campaign."""
     message: MobilePush | MobilePushDict
+    """Message to send."""
 
 
 class PushRequestDict(TypedDict, total=False):
     """A ``PushRequest`` as a dict, with the names on the wire."""
 
     userIds: Sequence[str]
+    """Users to send to."""
     message: MobilePush | MobilePushDict
+    """Message to send."""
     customFields: Mapping[str, Any]
+    """Any JSON object."""
 
 
 class AnnotateTheDictAs(Generic[T]):

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pushsdk._audience.source import printable
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.idempotency import KEY_BYTES, Payload, digest_of, fingerprint_of
+from pushsdk._core.idempotency import KEY_BYTES, Payload, check_key, digest_of, fingerprint_of
 from pushsdk._core.models import MobilePush
 from pushsdk._core.placeholders import fill
 
@@ -81,7 +81,7 @@ class ChunkEncoder:
     ) -> None:
         if personal not in (None, "placeholders", "custom_fields"):
             raise ValidationError(f'personal must be "placeholders", "custom_fields" or None; got {personal!r}')
-        _check_run(run)
+        check_key("run", run, "the same in every process that sends the plan", KEY_BYTES // 2)
         self.personal = personal
         self._run = run
         self._base_url = base_url
@@ -140,19 +140,6 @@ def claim_key(run: str, chunk_id: str) -> str:
 
 def _key(run: str, chunk_id: str) -> str:
     return f"{run}/{chunk_id}"
-
-
-def _check_run(run: object) -> None:
-    if not isinstance(run, str) or not run:
-        raise ValidationError("run must be a str that is not empty: every process that sends the plan uses the same")
-    try:
-        data = run.encode()
-    except UnicodeEncodeError:
-        data = b"\0"
-    if b"\0" in data:
-        raise ValidationError("run holds a NUL or half a surrogate pair: use plain text")
-    if len(data) > KEY_BYTES // 2:
-        raise ValidationError(f"run is longer than {KEY_BYTES // 2} bytes of UTF-8")
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------
