@@ -13,6 +13,7 @@ A disabled rule counts no request and draws no number, so after it is enabled ag
 
 import random
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Literal, TypedDict, Unpack
 
 import msgspec
@@ -255,60 +256,10 @@ class Preset(Struct, frozen=True):
     explained: dict[str, str]
 
 
-def _preset(name: str, about: str, rules: Mapping[str, Fault]) -> Preset:
-    explained = {fault.name or "": explanation for explanation, fault in rules.items()}
-    return Preset(name, about, tuple(rules.values()), explained)
-
-
-_PRESETS = (
-    _preset(
-        "flaky",
-        "one request in ten fails",
-        {
-            "5 % are answered with 503, and were not accepted": Fault.status(503, probability=0.05, name="busy"),
-            "3 % are reset before they are accepted": Fault.reset_before(probability=0.03, name="reset-before"),
-            "3 % are accepted, then reset without a response": Fault.reset_after(probability=0.03, name="reset-after"),
-        },
-    ),
-    _preset(
-        "ratelimited",
-        "one request in four is over the rate",
-        {
-            "every 4th is answered with 429 and Retry-After: 1": Fault.status(
-                429, headers={"Retry-After": "1"}, every=4, name="too-many"
-            )
-        },
-    ),
-    _preset(
-        "brownout",
-        "a slow service behind a gateway that times out first",
-        {
-            "half of all requests wait half a second": Fault.delay(0.5, probability=0.5, name="slow"),
-            "one in ten waits two more seconds": Fault.delay(2.0, probability=0.1, name="very-slow"),
-            "one in ten is accepted, then answered with 504": Fault.status(
-                504, accepted=True, probability=0.1, name="gateway"
-            ),
-        },
-    ),
-    _preset(
-        "outage",
-        "down at first, then healthy",
-        {
-            "the first 10 are reset before they are accepted": Fault.reset_before(first=10, name="down"),
-            "the next 20 are answered with 503, and were not accepted": Fault.status(503, first=20, name="starting"),
-        },
-    ),
-    _preset(
-        "poison-user",
-        "one user id makes the service reject the whole request",
-        {
-            'requests with the user "poison" are answered with 400, and were not accepted': Fault.status(
-                400, body='{"error": "a user id is not valid"}', user="poison", name="poison"
-            ),
-        },
-    ),
-)
-PRESETS: dict[str, Preset] = {preset.name: preset for preset in _PRESETS}
+PRESETS: dict[str, Preset] = {
+    preset.name: preset
+    for preset in msgspec.json.decode(Path(__file__).with_name("presets.json").read_bytes(), type=list[Preset])
+}
 
 
 def preset(name: str) -> Preset:

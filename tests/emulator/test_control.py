@@ -354,6 +354,16 @@ async def test_requests_after_an_id_are_newer(api, wire):
     assert [request["id"] for request in requests] == [newest["id"]]
 
 
+async def test_a_grouped_list_has_pages_of_groups(api, wire):
+    for title in ("one", "one", "two", "three"):
+        await wire.send({"userIds": ["ann"], "message": {"title": {"en": title}}})
+    page = await api.get("/requests?grouped=true&limit=2")
+    assert [(row["id"], row["requests"]) for row in page["requests"]] == [(4, 1), (3, 1)]
+    rest = await api.get(f"/requests?grouped=true&limit=2&before={page['next']}")
+    assert [(row["id"], row["group"], row["requests"]) for row in rest["requests"]] == [(2, 1, 2)]
+    assert rest["next"] is None
+
+
 async def test_a_summary_has_the_request_and_its_result(api, wire):
     await wire.send({"userIds": ["ann", "bob"], "message": {**MESSAGE, "collapseId": "c", "iosEnabled": False}})
     (requests,) = (await api.get("/requests"))["requests"]
@@ -362,6 +372,10 @@ async def test_a_summary_has_the_request_and_its_result(api, wire):
     assert requests.pop("inbox") == (await api.get("/service"))["inbox"]
     assert requests == {
         "id": 1,
+        "group": 1,
+        "requests": 1,
+        "failed": 0,
+        "reached": 2,
         "endpoint": "push",
         "status": 204,
         "accepted": True,

@@ -106,13 +106,13 @@ def foreign(path):
 def newer(path):
     Database(path).close()
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 5")
+    db.execute("PRAGMA user_version = 6")
     db.close()
 
 
 def headed(path):
     db = sqlite3.connect(path)
-    db.executescript("PRAGMA application_id = 1886745448; PRAGMA user_version = 4; PRAGMA journal_mode = WAL;")
+    db.executescript("PRAGMA application_id = 1886745448; PRAGMA user_version = 5; PRAGMA journal_mode = WAL;")
     db.execute("CREATE TABLE theirs(x)")
     db.close()
 
@@ -130,7 +130,7 @@ def damaged(path):
         (lambda path: path.write_bytes(b"x" * 5000), "it is no emulator store, or it is damaged; name another file"),
         (lambda path: path.write_bytes(b"SQLite format 3\0"), "no emulator store, or it is damaged"),
         (foreign, "no emulator store but another program's database; name another file"),
-        (newer, "it has version 5 of an emulator store, this pushsdk has version 4; name another file"),
+        (newer, "it has version 6 of an emulator store, this pushsdk has version 5; name another file"),
         (headed, "can't be used as a store: no such table: store; name another file"),
         (damaged, "can't be used as a store: .*; name another file"),
     ],

@@ -19,7 +19,7 @@ def answers(verdicts):
 
 
 def test_the_presets_are_known():
-    assert sorted(PRESETS) == ["brownout", "flaky", "outage", "poison-user", "ratelimited"]
+    assert sorted(PRESETS) == ["brownout", "flaky", "outage", "poison-user", "ratelimited", "wrong-key"]
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -66,11 +66,18 @@ def test_the_poison_user_fails_exactly_its_requests():
     assert answers(lived("poison-user", 10, ("ann", "poisonous"))[1]) == {None: 10}
 
 
+def test_a_wrong_key_is_answered_with_401_and_never_accepted():
+    _, verdicts = lived("wrong-key", requests=3)
+    assert [(verdict.fault.code, verdict.fault.accepts) for verdict in verdicts] == [(401, False)] * 3
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_no_preset_makes_a_test_wait_for_long(name):
     assert sum(fault.seconds or 0 for fault in preset(name).faults) <= 3
 
 
 def test_an_unknown_preset_is_refused_with_all_names():
-    with pytest.raises(ValueError, match="the presets are: brownout, flaky, outage, poison-user, ratelimited"):
+    with pytest.raises(
+        ValueError, match="the presets are: brownout, flaky, outage, poison-user, ratelimited, wrong-key"
+    ):
         preset("flacky")

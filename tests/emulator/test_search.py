@@ -24,6 +24,7 @@ from pushsdk.emulator.store.search import Search, parse
         ('"a"b', '"a" "b"'),
         ('a"b c"', r'"a\"b" "c\""'),
         ("foo:bar", '"foo:bar"'),
+        ("group:x", '"group:x"'),
         ('foo:"b c"', '"foo:b c"'),
         ("https://example.com", '"https://example.com"'),
         ("foo: :x 12:30", '"foo:" ":x" "12:30"'),
@@ -98,7 +99,7 @@ def found():
     db = sqlite3.connect(":memory:")
     db.execute(
         "CREATE TABLE requests(id INTEGER PRIMARY KEY, inbox INTEGER, endpoint TEXT, status INTEGER, accepted INTEGER,"
-        " fault TEXT, title TEXT, text TEXT, langs TEXT)"
+        ' fault TEXT, title TEXT, text TEXT, langs TEXT, "group" INTEGER AS (id))'
     )
     db.execute("CREATE TABLE campaigns(uuid TEXT, inbox INTEGER, request INTEGER, name TEXT)")
     for *fields, title, text, langs in ROWS:
@@ -163,6 +164,10 @@ EVERY = [row[0] for row in ROWS if row[1] == 1]
         ("campaign:100%", [5]),
         ("campaign:spr%g", []),
         ("campaign:spring\0", []),
+        ("group:3", [3]),
+        ("group:3 group:4", []),
+        ("group:99999999999999999999", []),
+        ("group:black", []),
         ("status:429", [2]),
         ("status:429 status:503", [2, 3]),
         ("status:4xx", [2, 6]),
@@ -186,7 +191,7 @@ def test_a_condition_finds_what_the_line_says(found, line, ids):
     assert found(line) == ids
 
 
-prefixes = st.sampled_from(["user:", "title:", "body:", "lang:", "campaign:", "status:", "is:", "foo:", ""])
+prefixes = st.sampled_from(["user:", "title:", "body:", "lang:", "group:", "campaign:", "status:", "is:", "foo:", ""])
 AWKWARD = ["429", "4xx", "none", "accepted", "push", '"', '"a b"', "%", "_", "\\", "\0", "'"]
 values = st.sampled_from(AWKWARD) | st.text()
 lines = st.text() | st.lists(st.builds("{}{}".format, prefixes, values)).map(" ".join)

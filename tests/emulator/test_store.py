@@ -5,10 +5,10 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from support.store_entries import campaign, push, put, users
+from support.store_entries import campaign, push, put, refused, users
 
 from pushsdk.emulator.store.database import StoreError
-from pushsdk.emulator.store.queries import NO_INBOX, Store
+from pushsdk.emulator.store.queries import ALL_INBOXES, NO_INBOX, Store
 from pushsdk.emulator.store.search import parse
 
 
@@ -315,3 +315,49 @@ def test_the_first_use_by_several_threads_opens_it_once():
             thread.join()
         assert errors == []
         assert len(store.inboxes()) == 1
+
+
+# Groups
+
+
+def grouped(store, box, **bounds):
+    """Each group as (newest id, oldest id, requests, users reached, failed)."""
+    rows = store.requests(box, grouped=True, **bounds)
+    return [(row.id, row.group, row.requests, row.reached, row.failed) for row in rows]
+
+
+def test_consecutive_pushes_with_the_same_texts_are_a_group(store, box):
+    put(
+        store,
+        push(box, "ann"),
+        push(box, "bob", "cem"),
+        refused(box),
+        push(box, "ann", title="other"),
+        push(box, "ann"),
+    )
+    assert grouped(store, box) == [(5, 5, 1, 1, 0), (4, 4, 1, 1, 0), (3, 1, 3, 3, 1)]
+    assert grouped(store, box, before=4, limit=1) == [(3, 1, 3, 3, 1)]
+    assert ids(store, box, "group:1") == [1, 2, 3]
+
+
+def test_a_push_without_a_response_counts_as_failed_in_its_group(store, box):
+    put(store, push(box, "ann"), push(box, "bob", status=None))
+    assert grouped(store, box) == [(2, 1, 2, 2, 1)]
+
+
+def test_requests_without_texts_and_campaigns_are_no_group(store, box):
+    put(store, push(box, "ann", title=""), push(box, "ann", title=""), campaign(box, "u-1"), campaign(box, "u-2"))
+    assert [row[2] for row in grouped(store, box)] == [1, 1, 1, 1]
+
+
+def test_pushes_of_another_inbox_do_not_divide_a_group(store, box):
+    other = store.inbox("other")
+    put(store, push(box, "ann"), push(other, "ann", title="other"), push(box, "bob"), push(other, "bob"))
+    assert grouped(store, ALL_INBOXES) == [(4, 4, 1, 1, 0), (2, 2, 1, 1, 0), (3, 1, 2, 2, 0)]
+
+
+def test_a_group_outlives_its_oldest_push(store, box):
+    put(store, push(box, "ann"), push(box, "bob"))
+    store.delete(box, only=1)
+    put(store, push(box, "cem"))
+    assert grouped(store, box) == [(3, 1, 2, 2, 0)]

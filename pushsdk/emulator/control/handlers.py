@@ -170,9 +170,10 @@ class Control:
             after=query.after,
             before=NO_BOUND if query.before is None else query.before,
             limit=query.limit + 1,
+            grouped=query.grouped,
         )
-        page = requests[: query.limit]
-        return views.RequestPage(page, page[-1].id if len(requests) > query.limit else None)
+        page, key = requests[: query.limit], "group" if query.grouped else "id"
+        return views.RequestPage(page, getattr(page[-1], key) if len(requests) > query.limit else None)
 
     async def _post_requests(self, request: ControlRequest) -> views.SendResult:
         record = self._service.record(request.inbox, request.query.endpoint)

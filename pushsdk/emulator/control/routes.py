@@ -35,6 +35,7 @@ class ListQuery(SearchQuery, frozen=True):
     before: _Mark | None = None
     after: _Mark = 0
     limit: _Limit = 100
+    grouped: bool = False
 
 
 class SendQuery(RouteQuery, frozen=True):

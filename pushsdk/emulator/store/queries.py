@@ -44,11 +44,16 @@ _COLUMNS = (
 )
 # Inserts nothing if the inbox was reset in the meantime.
 _INSERT = (
-    f"INSERT INTO requests({', '.join(_COLUMNS)}) SELECT {', '.join(f':{name}' for name in _COLUMNS)}"
+    f"INSERT INTO requests({', '.join(_COLUMNS)}, first) SELECT {', '.join(f':{name}' for name in _COLUMNS)},"
+    ' (SELECT "group" FROM requests WHERE id = (SELECT max(id) FROM requests WHERE inbox = :inbox)'
+    " AND endpoint = 'push' AND :endpoint = 'push' AND title = :title AND text = :text AND title || text <> '')"
     " FROM inboxes WHERE id = :inbox"
 )
+# With max(id), the other columns are those of the newest request of a group.
 _REQUEST = (
-    "SELECT id, time, endpoint, status, accepted, fault, error, users, bytes, preview,"
+    'SELECT max(id) AS id, "group", count(*) AS requests, sum(users * accepted) AS reached,'
+    " sum(NOT accepted OR coalesce(status, 999) > 299) AS failed,"
+    " time, endpoint, status, accepted, fault, error, users, bytes, preview,"
     " (SELECT uuid FROM campaigns WHERE request = requests.id) AS campaign,"
     " (SELECT name FROM inboxes WHERE id = requests.inbox) AS inbox"
 )
@@ -325,16 +330,23 @@ class Store:
         before: int = NO_BOUND,
         limit: int = 100,
         forward: bool = False,
+        grouped: bool = False,
     ) -> list[RequestSummary]:
-        """Return stored requests with ``after`` < id < ``before``, newest first, or oldest first if ``forward``."""
-        where, values = _where(inbox, search, after, before)
-        query = f"{_REQUEST} {where} ORDER BY id {'ASC' if forward else 'DESC'} LIMIT ?"
+        """Return stored requests with ``after`` < id < ``before``, newest first, or oldest first if ``forward``.
+
+        With ``grouped``, return the newest request of each group with ``after`` < group < ``before``.
+        """
+        key = '"group"' if grouped else "id"
+        where, values = _where(inbox, search, after, before, key)
+        query = (
+            f"{_REQUEST} {where} GROUP BY requests.{key} ORDER BY requests.{key} {'ASC' if forward else 'DESC'} LIMIT ?"
+        )
         return [_summary(row) for row in self._all(query, *values, limit)]
 
     def request(self, inbox: InboxRef, number: int) -> tuple[RequestSummary, bytes] | None:
         """Return one request and its body."""
         where, values = _where(inbox, _ALL, number - 1, number + 1)
-        row = self._first(f"{_REQUEST}, body AS raw {where}", *values)
+        row = self._first(f"{_REQUEST}, body AS raw {where} GROUP BY requests.id", *values)
         return row and (_summary(row), row["raw"])
 
     def count(self, inbox: InboxRef, search: Search, after: int) -> tuple[int, int]:
@@ -383,11 +395,11 @@ def _summary(row: Any) -> RequestSummary:
     return RequestSummary(**{name: values[name] for name in RequestSummary.__struct_fields__})
 
 
-def _where(inbox: InboxRef, search: Search, after: int, before: int) -> tuple[str, list[Any]]:
+def _where(inbox: InboxRef, search: Search, after: int, before: int, key: str = "id") -> tuple[str, list[Any]]:
     """Return FROM and WHERE of a search, and their values."""
     condition = f" AND {search.condition}" if search.condition else ""
     own = [] if inbox == ALL_INBOXES else [inbox.id]
-    where = f"FROM requests WHERE{' inbox = ? AND' * len(own)} id > ? AND id < ?{condition}"
+    where = f"FROM requests WHERE{' inbox = ? AND' * len(own)} {key} > ? AND {key} < ?{condition}"
     values: list[Any] = [*own, after, before, *search.values]
     for user in search.users:
         where += (

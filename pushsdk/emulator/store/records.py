@@ -135,10 +135,16 @@ class Recipient(Struct, frozen=True):
 class RequestSummary(Preview, frozen=True, kw_only=True):
     """A request in a list. Texts are cut at 300 characters; ``time`` is in seconds since the epoch.
 
-    ``inbox`` is the public name of the request's inbox.
+    ``inbox`` is the public name of the request's inbox. Consecutive pushes with the same texts have the same ``group``,
+    the id of the oldest. In a grouped list the request stands for ``requests`` of its group: ``failed`` of them got no
+    success, the accepted ones had ``reached`` users.
     """
 
     id: int
+    group: int = 0
+    requests: int = 1
+    failed: int = 0
+    reached: int = 0
     inbox: str = ""
     time: float
     endpoint: str

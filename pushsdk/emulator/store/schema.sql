@@ -25,8 +25,12 @@ CREATE TABLE requests(
     title TEXT NOT NULL,
     text TEXT NOT NULL,
     langs TEXT NOT NULL,
+    first INTEGER,                           -- null for a request that is the oldest of its group
+    "group" INTEGER AS (coalesce(first, id)), -- the oldest of consecutive pushes with the same texts
     body BLOB NOT NULL);
 CREATE INDEX requests_of_inbox ON requests(inbox, id, bytes);
+CREATE INDEX groups ON requests("group");
+CREATE INDEX groups_of_inbox ON requests(inbox, "group");
 CREATE TRIGGER added AFTER INSERT ON requests BEGIN
     UPDATE inboxes SET requests = requests + 1, bytes = bytes + new.bytes WHERE id = new.inbox;
     UPDATE store SET bytes = bytes + new.bytes;

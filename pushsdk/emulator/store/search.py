@@ -5,6 +5,7 @@
 | ``user:ID`` | to this user |
 | ``title:TEXT``, ``body:TEXT`` | with the text in a title, or in a subtitle or body |
 | ``lang:CODE`` | with texts in this language; ``de`` includes ``de-AT`` |
+| ``group:ID`` | of the group of consecutive pushes with the same texts, of which ID is the oldest |
 | ``campaign:NAME`` | that created the campaign with this uuid, or with NAME in its name |
 | ``status:429``, ``status:4xx``, ``status:none`` | with this response status, or without a response |
 | ``is:accepted`` | accepted by the service |
@@ -28,7 +29,7 @@ _MAX_TERMS = 50  # SQLite bounds the depth of an expression
 # Possessive quantifiers: a hostile line can't cause backtracking.
 _TERM = re.compile(r'(?:([A-Za-z]++):)?+(?:"((?:[^"\\]|\\.?+)*+)"?+|(\S*+))', re.DOTALL)
 _STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
-_PREFIXES = {"user", "title", "body", "lang", "campaign", "status", "is"}
+_PREFIXES = {"user", "title", "body", "lang", "group", "campaign", "status", "is"}
 
 _IS = {
     "accepted": "requests.accepted = 1",
@@ -104,6 +105,8 @@ def _condition(prefix: str, value: str, term: re.Match[str]) -> tuple[object, st
         return term, _TEXTS[prefix], [folded]
     if prefix == "lang":
         return term, _LANGUAGE, [f" {folded}{end}" for end in " -_"]
+    if prefix == "group" and value.isdecimal():
+        return term, 'requests."group" = CAST(? AS INTEGER)', [value]
     if prefix == "campaign":
         return term, _CAMPAIGN, [low, value]
     if prefix == "is" and low in _IS:

@@ -3,7 +3,7 @@
 import { advice } from "./advice.js";
 import { call, get, send } from "./api.js";
 import { bdi, clipped, confirmed, copy, fill, h, toast } from "./dom.js";
-import { FATES, clock, direction, fate, plural } from "./format.js";
+import { FATES, clock, direction, fate, number, plural } from "./format.js";
 import { icon } from "./icons.js";
 import { inspector } from "./inspector.js";
 import { isObject, readMessage, textOf, texts } from "./message.js";
@@ -14,7 +14,7 @@ import { Stage } from "./stage.js";
 const LONGEST = 200_000; // characters of a request that can be edited
 
 export class Detail {
-  /** @param {{back: () => void, deleted: (id: number) => void, sent: (id: number) => void, edit: (id: number) => void}} events */
+  /** @param {{back: () => void, deleted: (id: number) => void, sent: (id: number) => void, edit: (id: number) => void, drawn: (request: object) => void, group: (request: object) => void}} events */
   constructor(events) {
     this.events = events;
     this.tab = "overview"; // kept for the next push
@@ -60,6 +60,7 @@ export class Detail {
     this.values = initialValues(request, this.message);
     this.root.classList.remove("waiting");
     this.head = h("header", { class: "detail-head" });
+    this.groupRow = h("p", { class: "group-row", hidden: true });
     this.side = inspector({
       request,
       message: this.message,
@@ -71,9 +72,18 @@ export class Detail {
     fill(
       this.root,
       this.head,
+      this.groupRow,
       h("div", { class: "detail-body" }, this.stage.root, this.side),
     );
     this.redraw(false);
+    this.events.drawn(request);
+  }
+
+  /** Say that the list has one row for this push and others with the same texts. */
+  showGroup(count) {
+    if (this.id === null || !this.groupRow) return;
+    this.groupRow.hidden = count < 2;
+    fill(this.groupRow, icon("layers"), `One of ${plural(count, "push", "pushes")} with these texts.`, h("button", { type: "button", class: "button small", onclick: () => this.events.group(this.request) }, `Show the ${number(count)} pushes`));
   }
 
   /** Draw the parts that depend on the values; a push that reaches no phone is explained instead of drawn. */

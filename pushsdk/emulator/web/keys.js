@@ -20,6 +20,8 @@ function escape(event, app, typing) {
     typing.blur(); // the filter stays until the field is emptied
   } else if (location.hash.split("/").length > 2 && app.view !== "compose") {
     app.go(`#/${app.view}`);
+  } else if (app.view === "pushes" && app.views.pushes.group) {
+    app.views.pushes.closeGroup();
   }
   event.preventDefault();
 }
@@ -35,6 +37,7 @@ function act(event, app) {
   else if (key === "j" || (key === "ArrowDown" && inList(event))) pushes.move(1);
   else if (key === "k" || (key === "ArrowUp" && inList(event))) pushes.move(-1);
   else if (key === "g") newest(app);
+  else if (key === "Enter" && event.target.id === "rows") pushes.openChosen();
   else if (pushes.detail.id === null) return false;
   else if (key === "e") pushes.detail.stage.toggle();
   else if (key === "l") pushes.detail.stage.nextLanguage();

@@ -1,7 +1,7 @@
 // The live list of a Feed: only visible rows have elements, for any number of pushes.
 
 import { bdi, fill, h } from "./dom.js";
-import { FATES, clock, direction, fate, number } from "./format.js";
+import { FATES, clock, direction, fate, number, plural } from "./format.js";
 import { icon } from "./icons.js";
 import { pieces } from "./placeholders.js";
 
@@ -12,16 +12,19 @@ export class List {
   /**
    * @param {import("./feed.js").Feed} feed
    * @param {(id: number) => void} choose
+   * @param {(row: object) => void} open shows the requests of a group
    * @param {(row: object) => string | null} inboxOf the label of a row's inbox, if the list has several
    */
-  constructor(feed, choose, inboxOf) {
+  constructor(feed, choose, open, inboxOf) {
     this.feed = feed;
     this.choose = choose;
+    this.open = open;
     this.inboxOf = inboxOf;
-    this.chosen = null;
+    this.byUser = false; // true for the requests of one group, whose texts are the same
+    this.chosen = null; // key of the chosen row
     this.unseen = 0; // rows added above while the list was scrolled
     this.frame = 0;
-    this.drawn = new Map(); // id -> row element
+    this.drawn = new Map(); // row -> its element
     this.fresh = new Set(); // ids of live rows, highlighted once
     this.canvas = h("div", { class: "canvas", role: "presentation" });
     this.root = h(
@@ -38,6 +41,7 @@ export class List {
   pressed(event) {
     const row = event.target.closest("[data-id]");
     if (row) this.choose(Number(row.dataset.id));
+    if (event.target.closest(".row-group")) this.open(this.feed.rows.find((one) => one.id === Number(row.dataset.id)));
   }
 
   /** Redraw after a change; `shift` rows were added above. */
@@ -75,15 +79,15 @@ export class List {
     for (let index = first; index <= last; index++) {
       const row = this.feed.at(index);
       if (!row) continue;
-      const element = this.drawn.get(row.id) ?? this.row(row);
-      kept.set(row.id, element);
+      const element = this.drawn.get(row) ?? this.row(row);
+      kept.set(row, element);
       const top = `translateY(${index * HEIGHT}px)`;
       if (element.style.transform !== top) element.style.transform = top;
       element.setAttribute("aria-posinset", index + 1);
       element.setAttribute("aria-setsize", this.feed.count);
       if (!element.isConnected) this.canvas.append(element);
     }
-    for (const [id, element] of this.drawn) if (!kept.has(id)) element.remove();
+    for (const [row, element] of this.drawn) if (!kept.has(row)) element.remove();
     this.drawn = kept;
     this.mark();
     if (scrollTop < HEIGHT) this.unseen = 0;
@@ -93,26 +97,36 @@ export class List {
   }
 
   mark() {
-    for (const [id, element] of this.drawn) element.setAttribute("aria-selected", id === this.chosen);
-    const active = this.drawn.get(this.chosen);
+    let active = null;
+    for (const element of this.drawn.values()) {
+      const on = Number(element.dataset.key) === this.chosen;
+      element.setAttribute("aria-selected", on);
+      if (on) active = element;
+    }
     if (active) this.root.setAttribute("aria-activedescendant", active.id);
     else this.root.removeAttribute("aria-activedescendant");
   }
 
-  select(id) {
-    this.chosen = id;
+  /** Mark the row of a request. @param {number | null} id @param {number | null} [key] of the row, if it is known */
+  select(id, key = this.feed.rows.find((row) => row.id === id)?.key ?? null) {
+    this.chosen = key;
     this.mark();
+  }
+
+  /** The index of the chosen row among the loaded ones, or -1. */
+  get place() {
+    return this.feed.rows.findIndex((row) => row.key === this.chosen);
   }
 
   /** The id `step` rows from the chosen one; the first if none is chosen. */
   neighbour(step) {
-    const place = this.feed.rows.findIndex((row) => row.id === this.chosen);
+    const { place } = this;
     return this.feed.rows[place < 0 ? 0 : place + step]?.id ?? null;
   }
 
   /** Scroll the chosen row into sight. */
   reveal() {
-    const place = this.feed.rows.findIndex((row) => row.id === this.chosen);
+    const { place } = this;
     if (place < 0) return;
     const top = (this.feed.above + place) * HEIGHT;
     const { scrollTop, clientHeight } = this.root;
@@ -149,18 +163,20 @@ export class List {
     const [language, title] = firstText(row.title);
     const [, body] = firstText(row.body, language);
     const from = this.inboxOf(row);
+    const user = this.byUser && row.first_user ? row.first_user.slice(0, 60) + others(row) : "";
+    const rest = row.requests > 1 ? [groupOf(row), crowd(row)] : [user ? null : audience(row), chips(row, from === null ? 4 : 2)];
     return h(
       "div",
-      { class: `push-row ${kind}${lit}`, role: "option", id: `row-${row.id}`, "data-id": row.id, "aria-selected": "false" },
+      { class: `push-row ${kind}${lit}`, role: "option", id: `row-${row.id}`, "data-id": row.id, "data-key": row.key, "aria-selected": "false" },
       h("span", { class: "pip", title: FATES[kind].says }),
       h(
         "span",
         { class: "row-main", dir: "ltr" },
-        line("row-title", title, "no title"),
-        line("row-body", body, row.error ?? "no text"),
-        h("span", { class: "row-meta" }, from === null ? null : h("span", { class: "tag from", title: "Inbox" }, icon("inbox"), bdi(from.slice(0, 60))), audience(row), chips(row, from === null ? 4 : 2)),
+        user ? h("span", { class: "row-title mono" }, bdi(user)) : line("row-title", title, "no title"),
+        user ? line("row-body", title, "no title") : line("row-body", body, row.error ?? "no text"),
+        h("span", { class: "row-meta" }, from === null ? null : h("span", { class: "tag from", title: "Inbox" }, icon("inbox"), bdi(from.slice(0, 60))), rest),
       ),
-      h("span", { class: "row-side" }, h("time", null, clock(row.time)), state(row, kind)),
+      h("span", { class: "row-side" }, h("time", null, clock(row.time)), row.requests > 1 ? failures(row) : state(row, kind)),
     );
   }
 }
@@ -181,9 +197,19 @@ function firstText(texts, preferred) {
 function audience(row) {
   if (row.endpoint === "campaigns" || row.campaign) return h("span", { class: "to" }, icon("megaphone"), "campaign");
   if (!row.users) return null;
-  const rest = row.users > 1 ? ` +${number(row.users - 1)}` : "";
-  return h("span", { class: "to" }, icon("users"), row.first_user ? bdi(row.first_user.slice(0, 60)) : null, rest);
+  if (row.users > 3) return crowd(row);
+  return h("span", { class: "to" }, icon("users"), row.first_user ? bdi(row.first_user.slice(0, 60)) : null, others(row));
 }
+
+const others = (row) => (row.users > 1 ? ` +${number(row.users - 1)}` : "");
+
+/** The number of users of a broadcast: those of its accepted requests, or of the request if it is one. */
+const crowd = (row) => h("span", { class: "to" }, icon("users"), plural(row.requests > 1 ? row.reached : row.users, "user"));
+
+/** The mark of a group; a click shows its requests. */
+const groupOf = (row) => h("span", { class: "row-group", title: "Show each push (Enter)" }, icon("layers"), `${plural(row.requests, "push", "pushes")} ›`);
+
+const failures = (row) => (row.failed ? h("span", { class: "code failed", title: "Pushes that got no success" }, `${number(row.failed)} failed`) : null);
 
 function chips(row, most) {
   const languages = row.languages ?? [];

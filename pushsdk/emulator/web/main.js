@@ -91,7 +91,7 @@ class App {
     this.refused.show(refused);
     this.paint();
     const { pushes } = this.views;
-    if (inbox() === ALL && this.total() < pushes.feed.count && !pushes.search) pushes.freshen(); // some were deleted
+    if (inbox() === ALL && this.total() < pushes.feed.requests && !pushes.search) pushes.freshen(); // some were deleted
   }
 
   paint() {
@@ -185,7 +185,7 @@ class App {
   deleted(data) {
     const { pushes } = this.views;
     if (!Number.isInteger(data?.id)) pushes.freshen();
-    else if (pushes.feed.rows.some((row) => row.id === data.id)) pushes.gone(data.id);
+    else if (pushes.feed.rows.some((row) => row.key <= data.id && data.id <= row.id)) pushes.gone(data.id);
   }
 
   /** Ask for the token if the address had none. */

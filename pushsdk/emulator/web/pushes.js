@@ -29,9 +29,11 @@ export class Pushes {
       deleted: (id) => this.gone(id),
       sent: (id) => app.go(`#/pushes/${id}`),
       edit: (id) => app.go(`#/compose/${id}`),
+      drawn: (request) => this.drawn(request),
+      group: (request) => this.openGroup(request),
     });
-    this.feed = new Feed((query) => get("/requests", { ...query, search: this.search }), (shift) => this.changed(shift));
-    this.list = new List(this.feed, (id) => app.go(`#/pushes/${id}`), (row) => (inbox() === ALL ? app.label(row.inbox) : null));
+    this.feed = new Feed((query) => this.page(query), (shift) => this.changed(shift));
+    this.list = new List(this.feed, (id) => app.go(`#/pushes/${id}`), (row) => this.openGroup(row), (row) => (inbox() === ALL ? app.label(row.inbox) : null));
     this.list.failed = (error) => this.say(error.message);
     this.list.restart = () => this.reload();
     this.requery = later(250, () => this.newMatches());
@@ -74,6 +76,7 @@ export class Pushes {
         (this.saving = h("button", { type: "button", class: "button small ghost", title: "Download as JSON lines", onclick: () => this.save() }, icon("download"), "Download")),
         (this.clearing = h("button", { type: "button", class: "button small ghost", onclick: () => this.removeAll() }, icon("trash"), "Delete all")),
       ),
+      (this.groupBar = h("button", { type: "button", class: "group-bar", hidden: true, onclick: () => this.closeGroup() }, icon("back"), "All pushes")),
       this.app.refused.row,
       h("div", { class: "list-box" }, this.list.pill, this.list.root, this.blank),
     );
@@ -96,7 +99,51 @@ export class Pushes {
   find(text) {
     if (text.trim() === this.search) return;
     this.search = text.trim();
+    this.list.byUser = this.group !== null;
+    if (this.detail.id !== null && this.detail.request) this.drawn(this.detail.request);
     this.reload();
+  }
+
+  /** A page of the list. A group of pushes with the same texts is one row, unless the search names a group. */
+  async page(query) {
+    const grouped = !this.group;
+    const page = await get("/requests", { ...query, search: this.search, grouped });
+    for (const row of page.requests) row.key = grouped ? row.group : row.id;
+    return page;
+  }
+
+  /** The id of the group whose requests are listed, or null. */
+  get group() {
+    return /(?:^|\s)group:(\d+)(?:\s|$)/.exec(this.search)?.[1] ?? null;
+  }
+
+  openGroup({ group }) {
+    this.input.value = `${this.search} group:${group}`.trim();
+    this.find(this.input.value);
+    if (!wide()) this.app.go("#/pushes");
+    this.list.root.focus();
+  }
+
+  /** Open the group of the chosen row, if it is one. */
+  openChosen() {
+    const row = this.feed.rows[this.list.place];
+    if (row?.requests > 1) this.openGroup(row);
+  }
+
+  closeGroup() {
+    this.input.value = this.search.replace(/(^|\s)group:\d+(?=\s|$)/, "").trim();
+    this.find(this.input.value);
+  }
+
+  /** Mark the row of the push that is shown, and tell the size of its group. */
+  drawn(request) {
+    this.list.select(request.id, this.group ? request.id : request.group);
+    this.showGroup();
+  }
+
+  showGroup() {
+    const row = this.group ? null : this.feed.rows.find((one) => one.key === this.list.chosen);
+    this.detail.showGroup(row?.requests ?? 1);
   }
 
   /** Show nothing until another inbox is loaded. */
@@ -131,7 +178,7 @@ export class Pushes {
   show(id) {
     const chosen = /^\d{1,15}$/.test(id) ? Number(id) : null;
     this.root.classList.toggle("chosen", chosen !== null || id === "refused");
-    this.list.select(chosen);
+    if (chosen !== this.detail.id || chosen === null) this.list.select(chosen);
     this.app.refused.close();
     if (id === "refused") return this.detail.empty(this.app.refused.open(this.detail.backButton()));
     if (!inbox()) return; // called again once there is one
@@ -162,8 +209,9 @@ export class Pushes {
     this.root.classList.toggle("empty", !this.feed.count && !this.search);
     if (!this.feed.count) fill(this.blank, this.search ? h("p", null, "Nothing matches.") : waiting());
     const open = this.feed.below > 0 && this.search ? "+" : "";
-    const count = this.search ? this.feed.above + this.feed.rows.length : this.feed.count;
-    fill(this.count, `${number(count)}${open} ${count === 1 ? "push" : "pushes"}`);
+    fill(this.count, `${number(this.feed.requests)}${open} ${this.feed.requests === 1 ? "push" : "pushes"}`);
+    this.groupBar.hidden = this.group === null;
+    this.showGroup();
     if (this.detail.id === null || !this.feed.count) this.suggestIfVisible();
   }
 
@@ -173,6 +221,7 @@ export class Pushes {
 
   /** Add live requests: the newest of them, and the number of all. */
   arrived(rows, count) {
+    for (const row of rows) row.key = row.group;
     if (this.search) this.requery();
     else this.feed.arrived(rows, count);
   }
@@ -180,13 +229,13 @@ export class Pushes {
   // Only the server knows the matches of a search and the requests that the stream left out.
   async newMatches() {
     const turn = this.feed.turn;
-    const page = await get("/requests", { search: this.search, limit: 100 }).catch(() => null);
+    const page = await this.page({ limit: 100 }).catch(() => null);
     if (page === null || turn !== this.feed.turn) return;
     const { newest } = this.feed;
     const fresh = page.requests.filter((row) => row.id > newest);
     const gap = fresh.length === page.requests.length && page.next !== null;
     if (gap && this.search) this.reload();
-    else this.feed.arrived(fresh, gap ? Math.max(fresh[0].id - newest, fresh.length) : fresh.length); // estimated by ids
+    else this.feed.arrived(fresh, gap ? Math.max(fresh[0].id - newest, fresh.length) : fresh.length, true); // estimated by ids
   }
 
   say(trouble) {
@@ -195,8 +244,10 @@ export class Pushes {
   }
 
   gone(id) {
-    const next = this.list.chosen === id ? (this.list.neighbour(1) ?? this.list.neighbour(-1)) : null;
-    this.feed.removed(id);
+    const row = this.feed.rows.find((one) => one.key <= id && id <= one.id);
+    const next = row?.key === this.list.chosen ? (this.list.neighbour(1) ?? this.list.neighbour(-1)) : null;
+    if (row?.requests > 1) this.freshen();
+    else this.feed.removed(id);
     if (this.detail.id === id) {
       this.detail.empty();
       this.app.go(next === null || !wide() ? "#/pushes" : `#/pushes/${next}`);

@@ -174,7 +174,7 @@ async def test_a_token_protects_the_key_and_the_download_carries_it(open_desk: A
     await page.get_by_role("option", name="Mine").wait_for()
     assert (await downloaded(page))[1] == [{"en": "Mine"}]
     await page.get_by_role("button", name="Send again").click()
-    await page.locator(".push-row").nth(1).wait_for()
+    await page.get_by_role("option", name="Mine").get_by_text("2 pushes").wait_for()
     assert len(desk.emulator.pushes) == 2
 
 
