@@ -1207,6 +1207,13 @@ KILLS = [
         T_KILL,
     ),
     Mutant(
+        "a run begins with as many users in flight as the limit allows",
+        RUNS + "pipeline.py",
+        "min(self._engine.limiter.limit, journal.chunks, most)",
+        "min(self._engine.limiter.limit, journal.chunks)",
+        "tests/runs/test_run_throttled.py",
+    ),
+    Mutant(
         "a run takes a disconnect for NOT_SENT",
         CORE + "outcome.py",
         "if evidence.started_writing:",

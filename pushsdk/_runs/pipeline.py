@@ -29,6 +29,8 @@ from pushsdk._runs.sender import ChunkSender
 
 logger = logging.getLogger("pushsdk")
 OnUnknown = Literal["skip", "resend"]
+# Most users in flight: so many, and this share of the accepted ones. A process that is killed leaves them in doubt.
+FIRST_USERS, SHARE = 5_000, 0.05
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -189,7 +191,10 @@ class Pipeline:
         return ChunkRequest.of(positions, chunk, self._journal.header, first), in_doubt
 
     def _add_workers(self, workers: asyncio.TaskGroup) -> None:
-        while self._workers < self._engine.limiter.limit and self._workers < self._journal.chunks:
+        journal = self._journal
+        users = FIRST_USERS + SHARE * journal.states.count(UserState.ACCEPTED)
+        most = max(1, users * journal.chunks // max(1, journal.users))
+        while self._workers < min(self._engine.limiter.limit, journal.chunks, most):
             self._workers += 1
             workers.create_task(self._worker(workers))
 

@@ -82,6 +82,16 @@ async def test_a_throttled_run_reaches_all_users_in_reasonable_time(service: Cal
     assert len(result.times) <= 1.4 * REQUESTS, "not many in vain"
 
 
+@virtual
+async def test_the_users_in_flight_grow_with_the_accepted_ones(tmp_path: Path) -> None:
+    service = FakeService(then=answer(after=0.05))
+    async with client_of(service) as client:
+        await client.broadcast(ids(300_000), MESSAGE, run=tmp_path / "run")
+    arrivals = [request.started for request in service.requests]
+    assert arrivals.count(arrivals[0]) == 5, "of 1,000 users each: a process that is killed leaves them in doubt"
+    assert 15 <= service.most_in_flight <= 20
+
+
 OUTAGES = {
     "refused": refused,
     "no name": lambda: hang(connecting=True),
