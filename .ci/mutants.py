@@ -1460,7 +1460,7 @@ AUDIENCE = [
     Mutant(
         "ids beyond the last full chunk are dropped",
         RUNS + "planner.py",
-        "del self._ids[:whole]",
+        "del self._ids[:end]",
         "self._ids.clear()",
         "tests/runs/test_plan.py tests/runs/test_runs.py",
     ),

@@ -73,7 +73,15 @@ class AsyncPushClient:
             api_key: The key, or a sync or async callable that is called for each attempt; by default the variable
                 PUSHSDK_API_KEY.
             session: Your own aiohttp ClientSession, which is never closed here.
-            **options: See ``pushsdk.options.ClientOptions``.
+            retry: A RetryPolicy; by default ``RetryPolicy.safe()``, with at most 4 attempts.
+            timeout: A Timeout, or seconds for a whole call; by default 30 s, with 10 s per attempt and 5 s to connect.
+            batching: A Batching; by default at most 1,000 users or 1 MiB per request, without lingering.
+            limits: A Limits; by default 100,000 users or 64 MiB are queued, then new calls wait.
+            rate: A Rate, in requests or users per second; by default unlimited.
+            claims: A claim store, or its location such as ``"sqlite:claims.db"``, for ``idempotency_key``.
+            on_event: A callable that gets each Event.
+            show_answers: True quotes the service's answers in errors; by default only if ``base_url`` is loopback.
+            **options: proxy, headers, ssl, keepalive and allow_insecure; see ``pushsdk.options.ClientOptions``.
 
         Raises:
             ConfigurationError: An argument is missing or wrong. The text quotes neither the key nor the URL.
@@ -82,7 +90,7 @@ class AsyncPushClient:
         base_url = redacted(os.environ.get("PUSHSDK_BASE_URL") if base_url is None else base_url)
         options["proxy"] = proxy = redacted(options.get("proxy"))
         options["claims"] = claims = redacted_location(options.get("claims"))
-        check_keywords("AsyncPushClient", options, ClientOptions.__optional_keys__)
+        check_keywords(AsyncPushClient, options, ClientOptions.__optional_keys__)
         if api_key is None:
             if base_url is None:
                 raise ConfigurationError(
@@ -226,9 +234,17 @@ class AsyncPushClient:
         timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
     ) -> CampaignCreated:
-        """Create a push campaign, and return its uuid. Raises as ``send`` does, and:
+        """Create a push campaign, and return its uuid.
+
+        Args:
+            request: The campaign, or a mapping with the names of the interface.
+            timeout: A Timeout, or the total in seconds; by default the client's.
+            retry: The policy of this call; by default the client's.
 
         Raises:
+            ValidationError: The request can't be sent. Nothing was sent.
+            NotSentError: No byte was sent.
+            RejectedError: The service rejected the campaign.
             OutcomeUnknownError: The campaign may exist: look up its ``external_id`` before you create it again.
             UnexpectedResponseError: The campaign was created, but the response has no readable uuid.
         """
@@ -310,7 +326,7 @@ class AsyncPushClient:
         """
         return await runs.broadcast(
             self._engine,
-            self._run_settings("broadcast", run, stop, options),
+            self._run_settings(self.broadcast, run, stop, options),
             user_ids,
             message=message,
             custom_fields=custom_fields,
@@ -337,17 +353,22 @@ class AsyncPushClient:
         Raises:
             PushError: The errors of ``broadcast``.
         """
-        return await runs.send_each(self._engine, self._run_settings("send_each", run, stop, options), requests)
+        return await runs.send_each(self._engine, self._run_settings(self.send_each, run, stop, options), requests)
 
     async def resume(
         self, run: str | os.PathLike[str], *, stop: asyncio.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
         """Resume a run file. Needs nothing but the file and a client with the same base_url.
 
+        Args:
+            run: Path of the run file.
+            stop: Ends the run after the requests in flight, once it is set.
+            **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
+
         Raises:
             RunFileError: The file is not a run, is in use or damaged, or its plan was never finished.
         """
-        return await runs.resume(self._engine, self._run_settings("resume", run, stop, options))
+        return await runs.resume(self._engine, self._run_settings(self.resume, run, stop, options))
 
     def with_options(self, *, timeout: Timeout | Seconds | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a client with another timeout or policy. Both share everything else and are closed together."""
@@ -383,7 +404,7 @@ class AsyncPushClient:
             raise
 
     def _run_settings(
-        self, function: str, run: str | os.PathLike[str] | None, stop: asyncio.Event | None, options: RunOptions
+        self, function: Any, run: str | os.PathLike[str] | None, stop: asyncio.Event | None, options: RunOptions
     ) -> RunSettings:
         self._engine.enter()
         check_keywords(function, options, RunOptions.__optional_keys__)

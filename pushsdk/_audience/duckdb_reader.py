@@ -104,8 +104,6 @@ def check_select(db: Connection, sql: str) -> None:
         raise ValidationError("the query is not one SELECT statement")
 
 
-# -- types ------------------------------------------------------------------------------------------------------------
-
 # The SQL of an id's text, by the type of its column. The first pattern that matches counts.
 _INTEGER = r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?"
 _ID_SQL: Mapping[str, str] = {
@@ -220,9 +218,6 @@ def _matches(pattern: str, kind: str) -> bool:
     return re.fullmatch(pattern, kind, re.DOTALL) is not None
 
 
-# -- sources ----------------------------------------------------------------------------------------------------------
-
-
 # The rows to read, a view in each open database.
 _VIEW = "pushsdk_audience"
 
@@ -273,8 +268,6 @@ class _DuckdbSource(ABC):
                 batch = values.of(rows, counts.read + 1)
                 counts.read += len(rows)
                 yield batch
-
-    # -- the parts --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _opened(self) -> AbstractContextManager[Connection]:

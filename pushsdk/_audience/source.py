@@ -112,9 +112,6 @@ def deduplicated(batches: Iterator[list[Any]], counts: ReadCounts, *, rows: bool
         counts.duplicates = distinct.duplicates
 
 
-# -- files -----------------------------------------------------------------------------------------------------------
-
-
 class FileListing(msgspec.Struct, frozen=True):
     """Files at one moment. Equal listings mean unchanged files, as far as size and time show."""
 

@@ -142,9 +142,6 @@ def read_text(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
         yield (user, {}) if context.rows else user
 
 
-# -- CSV ------------------------------------------------------------------------------------------------------------
-
-
 def read_csv(file: IO[bytes], context: ReadContext, delimiter: str | None = None) -> Iterator[Any]:
     """Read a table with a header. ``delimiter`` defaults to the result of ``delimiter_of`` for the header."""
     lines = (f"{line}\n" for line in _lines(file, context))
@@ -189,8 +186,6 @@ def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[
             raise context.line_error(reader.line_num, f"{printable(key)} is empty")
         yield (user, {name: value for name, index in columns if (value := record[index])}) if context.rows else user
 
-
-# -- JSON lines -----------------------------------------------------------------------------------------------------
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 

@@ -62,9 +62,7 @@ def check_key(key: object) -> HeaderSecret:
             hint = f"got {type(key).__name__}"
         elif not key or key.startswith("Bearer "):
             hint = "leave out Bearer" if key else "it is empty"
-        raise ConfigurationError(
-            f"api_key must be 1 to 4096 visible ASCII characters, without spaces or line ends: {hint}"
-        )
+        raise ConfigurationError(f"api_key must be 1 to 4096 visible ASCII characters, no spaces or line ends: {hint}")
     return HeaderSecret(key)
 
 

@@ -14,36 +14,25 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from pushsdk._core import errors
 from pushsdk._core.address import is_loopback
 from pushsdk._core.decisions import is_retryable
-from pushsdk._core.errors import (
-    AuthenticationError,
-    ClientClosedError,
-    NotSentError,
-    OutcomeUnknownError,
-    PartialError,
-    PayloadTooLargeError,
-    PushError,
-    QueueFullError,
-    RateLimitedError,
-    RejectedError,
-)
 from pushsdk._core.operations import PUSH, Target
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
 from pushsdk._core.policy import Options
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import attempts_of
 
-_REJECTIONS: dict[int, type[RejectedError]] = {
-    401: AuthenticationError,
-    403: AuthenticationError,
-    413: PayloadTooLargeError,
-    429: RateLimitedError,
+_REJECTIONS: dict[int, type[errors.RejectedError]] = {
+    401: errors.AuthenticationError,
+    403: errors.AuthenticationError,
+    413: errors.PayloadTooLargeError,
+    429: errors.RateLimitedError,
 }
-_NOT_SENT: dict[Failure, type[NotSentError]] = {
-    Failure.CLOSED: ClientClosedError,
-    Failure.SESSION: ClientClosedError,
-    Failure.QUEUE_FULL: QueueFullError,
+_NOT_SENT: dict[Failure, type[errors.NotSentError]] = {
+    Failure.CLOSED: errors.ClientClosedError,
+    Failure.SESSION: errors.ClientClosedError,
+    Failure.QUEUE_FULL: errors.QueueFullError,
 }
 _WRONG_URL = "base_url is probably wrong: check its host and its path, which must end before /v1"
 _AGAIN = "Call again{later}"
@@ -89,24 +78,28 @@ def error_for(
     options: Options | None = None,
     user_ids: tuple[str, ...] = (),
     external_id: str | None = None,
-) -> PushError:
+) -> errors.PushError:
     """Return the error for a verdict that is not ACCEPTED: where the request went, and the options of the call."""
     attempts = verdict.attempts
     decisive = next((attempt for attempt in reversed(attempts) if attempt.outcome is verdict.outcome), None)
     cause, fix = _cause(verdict, decisive, target, options), "" if target is None else _fix(verdict, decisive, target)
-    error: PushError
+    error: errors.PushError
     if verdict.outcome is Outcome.UNKNOWN:
         doubt = (PUSH if target is None else target.operation).in_doubt
-        error = OutcomeUnknownError(f"outcome unknown: {cause}; {doubt}{fix}", attempts=attempts, user_ids=user_ids)
+        error = errors.OutcomeUnknownError(
+            f"outcome unknown: {cause}; {doubt}{fix}", attempts=attempts, user_ids=user_ids
+        )
         error.external_id = external_id
     elif verdict.outcome is Outcome.REJECTED and decisive is not None:
         throttled = decisive.retry_after is not None and decisive.retryable
-        rejection = RateLimitedError if throttled else _REJECTIONS.get(decisive.status or 0, RejectedError)
+        rejection = (
+            errors.RateLimitedError if throttled else _REJECTIONS.get(decisive.status or 0, errors.RejectedError)
+        )
         error = rejection(f"rejected: {cause}{fix}", attempts=attempts, user_ids=user_ids)
-        if rejection is RateLimitedError:
+        if rejection is errors.RateLimitedError:
             error.retry_after = decisive.retry_after
     else:
-        kind = _NOT_SENT.get(verdict.failure, NotSentError) if verdict.failure else NotSentError
+        kind = _NOT_SENT.get(verdict.failure, errors.NotSentError) if verdict.failure else errors.NotSentError
         error = kind(f"not sent: {cause}{fix}", attempts=attempts, user_ids=user_ids)
         error.retry_after = verdict.retry_after
     error.retryable = retryable(verdict)
@@ -144,15 +137,15 @@ def conclude(
     raise error
 
 
-def set_answer(error: PushError, attempt: Attempt) -> None:
+def set_answer(error: errors.PushError, attempt: Attempt) -> None:
     """Give the error what the service answered in this attempt."""
     if attempt.status is not None:
         error.status, error.headers, error.body = attempt.status, attempt.headers, attempt.body
 
 
-def closed_error() -> ClientClosedError:
+def closed_error() -> errors.ClientClosedError:
     """Return the error for a call on a client that was closed before."""
-    error = ClientClosedError("the client is closed: make a new one")
+    error = errors.ClientClosedError("the client is closed: make a new one")
     # Unlike a call that the close cut off: on the same client, the same call would fail again.
     error.retryable = False
     return error
@@ -160,7 +153,7 @@ def closed_error() -> ClientClosedError:
 
 def partial_error(
     users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], Verdict]], target: Target | None = None
-) -> PartialError:
+) -> errors.PartialError:
     """Return the error for a call whose users have different outcomes. ``users`` is the order of ``outcomes``."""
     unordered = {user: verdict.outcome for part, verdict in parts for user in part}
     outcomes = {user: unordered[user] for user in users}
@@ -171,7 +164,7 @@ def partial_error(
     examples = [
         error_for(verdict, target=target) for _, verdict in parts if verdict.outcome is worst and verdict.attempts
     ]
-    error = PartialError(
+    error = errors.PartialError(
         f"the call's users ended differently: {summary}; see .outcomes"
         + (f". For example: {examples[0]}" if examples else ""),
         outcome=worst,
@@ -189,16 +182,16 @@ def partial_error(
     return error
 
 
-def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> PushError:
+def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> errors.PushError:
     """Return the error for a call that sent nothing: another call with its idempotency key had the verdict."""
     if verdict.outcome is Outcome.UNKNOWN:
-        return OutcomeUnknownError(
+        return errors.OutcomeUnknownError(
             "outcome unknown: another call with this idempotency_key claimed the users and has not settled: it "
             "is still in flight, or its outcome is unknown; this call sent nothing; see: pushsdk docs idempotency",
             user_ids=user_ids,
         )
     status = verdict.status or 0
-    error = _REJECTIONS.get(status, RejectedError)(
+    error = _REJECTIONS.get(status, errors.RejectedError)(
         f"rejected: HTTP {status}, as an earlier delivery with this idempotency_key was; this call sent nothing",
         user_ids=user_ids,
     )

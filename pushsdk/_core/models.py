@@ -112,7 +112,7 @@ class HintingType(msgspec.StructMeta):
             try:
                 return super().__call__(*args, **kwargs)
             except TypeError:
-                check_keywords(self.__name__, kwargs, self.__struct_fields__)
+                check_keywords(self, kwargs, self.__struct_fields__)
                 raise
 
 
@@ -130,6 +130,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other values of these fields; ``UNSET`` leaves a field out."""
+        check_keywords(self.replace, changes, self.__struct_fields__)
         return msgspec.structs.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:

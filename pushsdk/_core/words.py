@@ -3,7 +3,7 @@
 import difflib
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 def count(number: int, noun: str = "user") -> str:
@@ -29,9 +29,13 @@ def fold(word: str) -> str:
     return re.sub(r"[\s_-]", "", word).lower()
 
 
-def check_keywords(function: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TypeError for the first name in the alphabet that is not known. The text has the nearest known name."""
+def check_keywords(function: Callable[..., object], names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError for the first name in the alphabet that is not known. The text has the nearest parameter."""
     if unknown := {*names}.difference(known):
-        near = near_word(name := min(unknown), sorted(known))
+        import inspect  # slow to import
+
+        parameters = inspect.signature(function).parameters.values()
+        named = {parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
+        near = near_word(name := min(unknown), sorted(named.union(known)))
         hint = f": did you mean {near!r}?" if near else ""
-        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+        raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")

@@ -142,8 +142,6 @@ class SendQueue:
             batch.entry.fail(Failure.PAUSED, before=until)
         self._backlog.fail(Failure.PAUSED, before=until)
 
-    # -- a call in its batch -------------------------------------------------------------------------------------
-
     async def _lead(self, call: Call, batch: Batch) -> Receipt | None:
         """Dispatch the batch that the call has opened, or send it here if it holds no other call."""
         receipt: Receipt | None = None
@@ -197,8 +195,6 @@ class SendQueue:
     def _not_sent(self, reason: Failure) -> Verdict:
         pause = self._rate_limiter.paused_until - self._loop.time() if reason is Failure.PAUSED else None
         return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause)
-
-    # -- a batch from state to state -----------------------------------------------------------------------------
 
     def _dispatch(self, batch: Batch) -> None:
         """Queue the batch for a slot. Calls may still join until it has one."""

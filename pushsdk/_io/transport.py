@@ -31,7 +31,7 @@ from yarl import URL
 from pushsdk._core.address import EXPOSED, HeaderSecret
 from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._core.operations import PUSH, Operation
-from pushsdk._core.outcome import Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
+from pushsdk._core.outcome import PROVES_UNSENT, Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
 from pushsdk._core.policy import Limits, RetryPolicy, Timeout
 from pushsdk._io.fast_post import (
     HEAD_LIMITS,
@@ -374,9 +374,7 @@ _FAILURES: tuple[tuple[type[BaseException], Failure], ...] = (
 
 
 # Failures whose text names host and port.
-_CONNECTING = frozenset(
-    {Failure.DNS, Failure.REFUSED, Failure.CONNECT_TIMEOUT, Failure.TLS, Failure.CERTIFICATE, Failure.PROXY}
-)
+_CONNECTING = PROVES_UNSENT - {Failure.CREDENTIALS, Failure.UNCLAIMED}
 
 
 def _os_error(error: Exception) -> OSError | None:

@@ -133,8 +133,6 @@ class ClaimEntry(msgspec.Struct, eq=False):
         if request in self.requests:
             self.requests.remove(request)
 
-    # -- a write ------------------------------------------------------------------------------------------------
-
     def prepare(self) -> Put | None:
         """Return the next write, with the waiting requests; None if there is nothing to write."""
         self._in_write, self.requests = self.requests, []
@@ -215,8 +213,6 @@ class ClaimEntry(msgspec.Struct, eq=False):
         """
         if stored is not None and not self._unconfirmed and stored.token not in self._tokens:
             self._merge(stored)
-
-    # -- parts --------------------------------------------------------------------------------------------------
 
     def _merge(self, stored: Claim) -> bool:
         """Take over the states of other processes. Return True if outdated claims of this process are in the store."""

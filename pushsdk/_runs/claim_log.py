@@ -108,8 +108,6 @@ class ClaimLog:
         except Exception as error:
             raise claim_error(error) from error
 
-    # -- the writes ---------------------------------------------------------------------------------------------
-
     def _enqueue(self, entry: ClaimEntry) -> None:
         self._queue[entry] = None
         if self._writer is None:

@@ -106,8 +106,6 @@ class RunFileLog:
         else:
             self._journal.record_stop(reason)
 
-    # -- the commits ----------------------------------------------------------------------------------------------
-
     def _add(self, event: Event) -> _Group:
         group = self._group()
         group.events.append(event)

@@ -163,8 +163,6 @@ class Pipeline:
         )
         logger.info("the run %s: %s", phase, numbers)
 
-    # -- the work -------------------------------------------------------------------------------------------------
-
     def _next(self) -> tuple[ChunkRequest, bool] | None:
         """Return the next request, and True if its last outcome is unknown; None if none is left or may start."""
         self._log.check()
@@ -222,8 +220,6 @@ class Pipeline:
         for part, verdict in [] if self._is_limited else untried:
             self._sender.reject(part, verdict)
         return False
-
-    # -- progress -------------------------------------------------------------------------------------------------
 
     async def _await_stop(self, stop: asyncio.Event) -> None:
         await stop.wait()

@@ -110,8 +110,6 @@ class Planner:
             add(batch)
             self._store()
 
-    # -- one message for all ------------------------------------------------------------------------------------
-
     async def _plan_ids(self, user_ids: object) -> None:
         if isinstance(user_ids, str):
             raise ValidationError(
@@ -141,14 +139,10 @@ class Planner:
     def _add_ids(self, ids: Sequence[str], *, last: bool = False) -> None:
         header = self._header
         self._ids.extend(ids)
-        whole = len(self._ids) if last else len(self._ids) // header.max_users * header.max_users
+        end = len(self._ids) if last else len(self._ids) // header.max_users * header.max_users
         fixed = len(header.message or b"") + len(header.custom_fields or b"")
-        self._waiting += chunks_of(
-            self._ids[:whole], fixed=fixed, max_users=header.max_users, max_bytes=header.max_bytes
-        )
-        del self._ids[:whole]
-
-    # -- one message per request --------------------------------------------------------------------------------
+        self._waiting += chunks_of(self._ids[:end], fixed=fixed, max_users=header.max_users, max_bytes=header.max_bytes)
+        del self._ids[:end]
 
     def _add_requests(self, requests: Iterable[object]) -> None:
         for request in requests:

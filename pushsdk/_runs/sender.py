@@ -53,10 +53,8 @@ class RunLog(Protocol):
 class ChunkClaim:
     """The claim of one attempt of a ``ChunkSender``. See ``_io.transport.Claimant``."""
 
-    def __init__(
-        self, sender: "ChunkSender", request: ChunkRequest, body: bytes, users: int, *, in_doubt: bool
-    ) -> None:
-        self._sender = sender
+    def __init__(self, owner: "ChunkSender", request: ChunkRequest, body: bytes, users: int, *, in_doubt: bool) -> None:
+        self._sender = owner
         self._request = request
         self._body = body
         self._in_doubt = in_doubt
@@ -172,8 +170,6 @@ class ChunkSender:
         self._engine.counters.users[Outcome.REJECTED] += part.users
         self._log.settle(part.positions, UserStatus(UserState.REJECTED, verdict.status, verdict.attempts[-1].reason))
 
-    # -- one chunk, whole or split --------------------------------------------------------------------------------
-
     async def _deliver(self, whole: ChunkRequest, *, in_doubt: bool) -> list[Rejected[ChunkRequest]]:
         parts = [whole] if in_doubt or self._engine.sizes.users is None else list(whole.within(self._engine.sizes))
         if len(parts) > 1:
@@ -247,8 +243,6 @@ class ChunkSender:
             self._engine.counters.splits += 1
             logger.info("a request for %s is split after HTTP %s", count(part.users), verdict.status)
         return is_settled
-
-    # -- one request ----------------------------------------------------------------------------------------------
 
     async def _send(self, request: ChunkRequest, *, in_doubt: bool = False) -> Verdict | None:
         """Send a request until its verdict is final. Return None if the sending stops, or all claims are refused.

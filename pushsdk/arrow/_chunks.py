@@ -142,9 +142,6 @@ def _key(run: str, chunk_id: str) -> str:
     return f"{run}/{chunk_id}"
 
 
-# -- columns ----------------------------------------------------------------------------------------------------------
-
-
 class _TextLists:
     """A column whose values are lists of texts."""
 

@@ -173,8 +173,6 @@ class PlanSender:
     def deadline(self) -> float:
         return self._claims.deadline()
 
-    # -- chunks in, outcomes out ----------------------------------------------------------------------------------
-
     async def _feed(self, chunks: AsyncIterable[PreparedChunk]) -> None:
         try:
             async for chunk in chunks:
@@ -217,8 +215,6 @@ class PlanSender:
         if self._failure is None:
             self._failure = error
             self.stop("failure", f"stopped by {type(error).__name__}")
-
-    # -- one chunk ------------------------------------------------------------------------------------------------
 
     async def _send_chunk(self, chunk: ChunkInFlight) -> None:
         """Send a chunk until all of its users are settled or the sending stops, and put its outcomes into the queue."""

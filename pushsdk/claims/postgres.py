@@ -156,10 +156,8 @@ def _pool_factory(url: str, timeout: float) -> Callable[[], Any]:
     except ImportError:
         raise ConfigurationError("PostgresClaims needs asyncpg: pip install 'pushsdk[postgres]'") from None
     # str: asyncpg can't use a redacted one.
-    return lambda: asyncpg.create_pool(
-        str(url), min_size=0, timeout=timeout, command_timeout=timeout, reset=_skip_reset
-    )
+    return lambda: asyncpg.create_pool(str(url), min_size=0, timeout=timeout, command_timeout=timeout, reset=_no_reset)
 
 
-async def _skip_reset(connection: object) -> None:
+async def _no_reset(connection: object) -> None:
     """Save the round trip of asyncpg's own reset: none of our statements changes the session."""

@@ -63,12 +63,7 @@ class Instruments:
         meter.create_observable_counter("pushsdk.users", [self._users], unit="{user}", description="Users by outcome.")
         sums: Sequence[tuple[str, str, str, Callable[[Engine], float]]] = (
             ("pushsdk.requests.in_flight", "{request}", "Attempts in flight.", lambda engine: engine.limiter.in_flight),
-            (
-                "pushsdk.requests.limit",
-                "{request}",
-                "Most attempts in flight that the client finds good for the service now.",
-                lambda engine: engine.limiter.limit,
-            ),
+            ("pushsdk.requests.limit", "{request}", "Attempts allowed in flight.", lambda engine: engine.limiter.limit),
             ("pushsdk.queue.users", "{user}", "Users in queued calls.", lambda engine: engine.backlog.users),
         )
         for name, unit, description, read in sums:

@@ -290,7 +290,5 @@ def _injected(propagator: TextMapPropagator, span: Span) -> Mapping[str, str] | 
         try:
             return check_headers(carrier)
         except ConfigurationError:
-            logger.error(
-                "the propagator set an invalid header, or one that the client sets itself; nothing is propagated"
-            )
+            logger.error("the propagator set an invalid header, or one of the client's own: nothing is propagated")
     return None

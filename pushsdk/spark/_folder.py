@@ -271,9 +271,6 @@ def has_sentinel(make: ClaimFactory, run: str) -> bool:
     return call_store(make, lambda store: store.get([digest_of(run)])) != [None]
 
 
-# -- the report ------------------------------------------------------------------------------------------------------
-
-
 class SparkReport(BroadcastReport, frozen=True, kw_only=True):
     """The result of a broadcast by Spark. ``run`` is the folder of the run, ``file`` that of its outcomes as Parquet.
 

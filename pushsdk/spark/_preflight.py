@@ -61,9 +61,7 @@ def checked_fields(message: Any, personal: object, fields: Any, columns: Sequenc
         placeholders = placeholder_names(message)
         fields = [name for name in columns if name in placeholders]
         if not fields:
-            raise ConfigurationError(
-                "no placeholder of the message names a column: name the columns to send with fields="
-            )
+            raise ConfigurationError("no placeholder of the message names a column: name columns to send with fields=")
     is_list = isinstance(fields, Sequence) and not isinstance(fields, str)
     if not is_list or not all(isinstance(name, str) for name in fields):
         raise ConfigurationError('fields must be a list of names of columns, for example ["first_name"]')
@@ -89,9 +87,6 @@ def checked_options(
     if api_key is not None and not callable(api_key):
         raise must_be("api_key", "a callable or None", api_key)
     check_setting(StopPolicy, "stop_policy", stop_policy, None)
-    # The other options of a client are for one process: they can't be pickled, or would be called in the executors.
-    for name in options.keys() - SendingOptions.__optional_keys__:
-        raise TypeError(f"broadcast() got an unexpected keyword argument {name!r}")
     settings = AsyncPushClient(base_url, "of-the-executors", **options)._engine.settings
     # The address as a plain text: what is sealed is not pickled.
     own = {"base_url": "".join(settings.base_url), "batching": settings.batching, "claims": claims}

@@ -16,6 +16,7 @@ from pushsdk._core.errors import ConfigurationError, PushError, ValidationError
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopPolicy
+from pushsdk._core.words import check_keywords
 from pushsdk._io.credentials import KeySource
 from pushsdk._runs.report import BroadcastError
 from pushsdk._runs.run_file.file import run_file_error
@@ -77,6 +78,8 @@ def broadcast(
     Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError if the job
     fails: call again with the same arguments to resume; ``read_report`` tells the outcomes so far.
     """
+    # The other options of a client are for one process: they can't be pickled, or would be called in the executors.
+    check_keywords(broadcast, options, SendingOptions.__optional_keys__)
     session, folder = preflight.session_of(df), RunFolder(run_dir)
     with folder.locked():
         make, store, claim_ttl = preflight.checked_claims(claims, folder)
@@ -124,9 +127,6 @@ def broadcast(
             options=preflight.divided(client, tasks, manifest.max_users),
         )
         return _send(session, folder, manifest, sender, tasks)
-
-
-# -- the plan ---------------------------------------------------------------------------------------------------------
 
 
 def _plan(
@@ -238,9 +238,6 @@ def _value(df: "DataFrame", name: str) -> "Column":
     if kind in ("float", "double"):
         return sf.when(~sf.isnan(column), column)
     return column
-
-
-# -- the sending ------------------------------------------------------------------------------------------------------
 
 
 def _send(

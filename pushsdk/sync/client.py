@@ -148,16 +148,27 @@ class PushClient:
     def __init__(
         self, base_url: str | None = None, api_key: str | KeySource | None = None, **options: Unpack[ClientOptions]
     ) -> None:
-        """Check the arguments: those of AsyncPushClient, without ``session``. Nothing is opened yet.
+        """Check the arguments; nothing is opened yet.
 
-        ``claims`` is used in the client's loop, and closed with the client.
+        Args:
+            base_url: Address of the service, without ``/v1``; by default the variable PUSHSDK_BASE_URL.
+            api_key: The key, or a callable that is called for each attempt; by default the variable PUSHSDK_API_KEY.
+            retry: A RetryPolicy; by default ``RetryPolicy.safe()``, with at most 4 attempts.
+            timeout: A Timeout, or seconds for a whole call; by default 30 s, with 10 s per attempt and 5 s to connect.
+            batching: A Batching; by default at most 1,000 users or 1 MiB per request, without lingering.
+            limits: A Limits; by default 100,000 users or 64 MiB are queued, then new calls wait.
+            rate: A Rate, in requests or users per second; by default unlimited.
+            claims: A claim store, or its location such as ``"sqlite:claims.db"``; closed with the client.
+            on_event: A callable that gets each Event, in the client's thread.
+            show_answers: True quotes the service's answers in errors; by default only if ``base_url`` is loopback.
+            **options: proxy, headers, ssl, keepalive and allow_insecure; see ``pushsdk.options.ClientOptions``.
 
         Raises:
-            ConfigurationError: An argument is missing or wrong.
+            ConfigurationError: An argument is missing or wrong. The text quotes neither the key nor the URL.
         """
         base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
         options["claims"] = claims = redacted_location(options.get("claims"))
-        check_keywords("PushClient", options, ClientOptions.__optional_keys__)
+        check_keywords(PushClient, options, ClientOptions.__optional_keys__)
         # A session would belong to another loop.
         # Replaced by ``_enter`` in a forked child.
         self._client = AsyncPushClient(base_url, api_key, session=None, **options)
@@ -207,10 +218,15 @@ class PushClient:
             custom_fields: Any JSON object, for the placeholders of the message.
             timeout: A Timeout, or the total in seconds; by default the client's.
             retry: The policy of this call; by default the client's.
-            idempotency_key: Name of a job that may run several times; needs the option ``claims``.
+            idempotency_key: Name of a job that may run several times, at most 512 bytes; needs the option ``claims``.
+                Users to whom an earlier call with the key has sent are not pushed again.
 
         Raises:
-            PushError: Not every user was accepted. See ``AsyncPushClient.send`` for the errors, and for details.
+            ValidationError: The input can't be sent. Nothing was sent.
+            NotSentError: No byte was sent for any user.
+            RejectedError: The service rejected all users.
+            OutcomeUnknownError: All users may have been pushed.
+            PartialError: The users have different outcomes.
         """
         thread, client = self._enter()
         users = read_ids(user_ids, client._engine.settings.batching.max_users)
@@ -233,7 +249,20 @@ class PushClient:
         timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
     ) -> CampaignCreated:
-        """Create a push campaign, and return its uuid. Raises the errors of ``AsyncPushClient.create_campaign``."""
+        """Create a push campaign, and return its uuid.
+
+        Args:
+            request: The campaign, or a mapping with the names of the interface.
+            timeout: A Timeout, or the total in seconds; by default the client's.
+            retry: The policy of this call; by default the client's.
+
+        Raises:
+            ValidationError: The request can't be sent. Nothing was sent.
+            NotSentError: No byte was sent.
+            RejectedError: The service rejected the campaign.
+            OutcomeUnknownError: The campaign may exist: look up its ``external_id`` before you create it again.
+            UnexpectedResponseError: The campaign was created, but the response has no readable uuid.
+        """
         thread, client = self._enter()
         return thread.perform(ThreadCall(lambda: client.create_campaign(request, timeout=timeout, retry=retry)))
 
@@ -250,14 +279,27 @@ class PushClient:
     ) -> BroadcastReport:
         """Push one message to any number of users, in constant memory. Failures are in the report, not raised.
 
-        ``user_ids`` is read and ``on_progress`` is called in the calling thread. ``stop`` is set in another thread. The
-        other arguments and the errors are those of ``AsyncPushClient.broadcast``.
+        Args:
+            user_ids: Ids from any iterable, which is read in the calling thread, or an Audience.
+            message: The message, or a mapping with the names of the interface.
+            custom_fields: Any JSON object, for the placeholders of the message.
+            run: Path of the run file; by default a temporary file. An existing run is resumed, without reading
+                ``user_ids`` again: users that were claimed and never settled are UNKNOWN.
+            stop: Ends the run after the requests in flight, once another thread sets it.
+            dedupe: False keeps duplicate ids.
+            **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
+                ``on_progress`` is called in the calling thread.
+
+        Raises:
+            ValidationError: The message or an id can't be sent. Nothing was sent.
+            ConfigurationError: An option is wrong. Nothing was sent.
+            RunFileError: The run file can't be used.
         """
         call = ThreadCall[BroadcastReport]()
         users = async_readable("user_ids", user_ids, call.callbacks.put)
         return self._run(
             call,
-            lambda client, stop: client.broadcast(
+            lambda inner, stop: inner.broadcast(
                 users, message, custom_fields=custom_fields, run=run, stop=stop, dedupe=dedupe, **options
             ),
             stop,
@@ -274,19 +316,33 @@ class PushClient:
     ) -> BroadcastReport:
         """Send many requests, each with its own message: planned, claimed and settled like a ``broadcast``.
 
-        ``requests`` has items with ``user_ids`` and a ``message``. See ``AsyncPushClient.send_each``.
+        Args:
+            requests: Items with ``user_ids`` (at most ``Batching.max_users``) and a ``message``.
+            run: Path of the run file. An existing run is resumed without reading ``requests`` again.
+            stop: Ends the run after the requests in flight, once another thread sets it.
+            **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
+
+        Raises:
+            PushError: The errors of ``broadcast``.
         """
         call = ThreadCall[BroadcastReport]()
         items = async_readable("requests", requests, call.callbacks.put)
-        return self._run(
-            call, lambda client, stop: client.send_each(items, run=run, stop=stop, **options), stop, options
-        )
+        return self._run(call, lambda inner, stop: inner.send_each(items, run=run, stop=stop, **options), stop, options)
 
     def resume(
         self, run: str | os.PathLike[str], *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
-        """Resume a run file. Needs nothing but the file and a client with the same base_url. Raises RunFileError."""
-        return self._run(ThreadCall(), lambda client, stop: client.resume(run, stop=stop, **options), stop, options)
+        """Resume a run file. Needs nothing but the file and a client with the same base_url.
+
+        Args:
+            run: Path of the run file.
+            stop: Ends the run after the requests in flight, once another thread sets it.
+            **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
+
+        Raises:
+            RunFileError: The file is not a run, is in use or damaged, or its plan was never finished.
+        """
+        return self._run(ThreadCall(), lambda inner, stop: inner.resume(run, stop=stop, **options), stop, options)
 
     def with_options(self, *, timeout: Timeout | Seconds | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a client with another timeout or policy. Both share everything else and are closed together."""

@@ -288,11 +288,7 @@ class LoopThread:
         _open.discard(self)
         for call in self._calls:
             call.callbacks = SimpleQueue()  # the parent calls what is queued
-            call.finish(
-                OutcomeUnknownError(
-                    "outcome unknown: the process forked during this call, which continues in the parent"
-                )
-            )
+            call.finish(OutcomeUnknownError("outcome unknown: the process forked; this call continues in the parent"))
         selector = self.selector
         if selector is None or not selector.get_map():  # the loop was closing
             return
@@ -319,9 +315,6 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
-
-
-# -- a caller's iterable ------------------------------------------------------------------------------------------
 
 
 def read_ids(user_ids: object, max_users: int) -> Any:

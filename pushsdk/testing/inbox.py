@@ -24,8 +24,7 @@ T = TypeVar("T")
 
 _OPTIONAL = "Pass `required=False` if that is fine."
 _BLOCKS = (
-    "wait_for() blocked the event loop of this thread, and every task that would have sent:"
-    " use `await push.until(...)`."
+    "wait_for() blocked this thread's event loop, and every task that would have sent: use `await push.until(...)`."
 )
 
 

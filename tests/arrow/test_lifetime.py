@@ -97,6 +97,12 @@ def test_a_wrong_argument_is_found_at_once(push_env: PushInbox, wrong: dict[str,
         push_batches([], **options)
 
 
+@pytest.mark.parametrize(("wrong", "near"), [("personel", "personal"), ("retrys", "retry")])
+def test_an_unknown_keyword_suggests_the_nearest(wrong: str, near: str) -> None:
+    with pytest.raises(TypeError, match=rf"^push_batches\(\) got an .*'{wrong}': did you mean '{near}'\?$"):
+        push_batches([], MESSAGE, run="spring", claims=MemoryClaims, **{wrong: None})  # type: ignore[arg-type]
+
+
 def test_a_factory_that_makes_no_store_is_an_error(push_env: PushInbox) -> None:
     with pytest.raises(ConfigurationError, match=r"claims\(\) must be a claim store"):
         list(push_batches(plan(10), MESSAGE, run="spring", claims=lambda: None))  # type: ignore[arg-type, return-value]

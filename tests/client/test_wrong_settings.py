@@ -60,6 +60,9 @@ def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix(prefix: str, end: st
         (lambda: Timeout(zzz=3), "'zzz'$"),
         (lambda: AsyncPushClient(URL, "key", timout=3), r"^AsyncPushClient\(\) .*'timout': did you mean 'timeout'"),
         (lambda: PushClient(URL, "key", rates=1), r"^PushClient\(\) .*'rates': did you mean 'rate'"),
+        (lambda: AsyncPushClient(baseurl=URL), "'baseurl': did you mean 'base_url'"),
+        (lambda: PushClient(URL, apikey="key"), "'apikey': did you mean 'api_key'"),
+        (lambda: PushClient(URL, "key", option=1), "'option'$"),
     ],
 )
 def test_an_unknown_keyword_suggests_the_nearest(make, text: str) -> None:
@@ -71,6 +74,8 @@ async def test_an_unknown_option_of_a_run_suggests_the_nearest() -> None:
     async with FakeService().client() as client:
         with pytest.raises(TypeError, match=r"^broadcast\(\) .*'on_unkown': did you mean 'on_unknown'"):
             await client.broadcast(["u"], MESSAGE, on_unkown="resend")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="'customfields': did you mean 'custom_fields'"):
+            await client.broadcast(["u"], MESSAGE, customfields={})  # type: ignore[call-arg]
         with pytest.raises(TypeError, match=r"^send_each\(\) "):
             await client.send_each([], on_unkown="resend")  # type: ignore[call-arg]
         with pytest.raises(TypeError, match=r"^resume\(\) "):

@@ -135,6 +135,7 @@ def test_a_typed_dict_has_the_fields_of_its_model(typed, model):
         ),
         (lambda: models.MobilePush(iosEnabled=True), "'iosEnabled': did you mean 'ios_enabled'?"),
         (lambda: models.ActionButton(lable="Open"), "ActionButton() .* 'lable': did you mean 'label'?"),
+        (lambda: models.MobilePush().replace(titel={}), "replace() got an .* 'titel': did you mean 'title'?"),
         (lambda: models.CampaignRequest(externalId="a"), "'externalId': did you mean 'external_id'?"),
     ],
 )
@@ -151,8 +152,6 @@ def test_a_field_that_is_near_no_other_is_an_error_without_advice():
 def test_other_mistakes_in_the_construction_stay_as_they_are():
     with pytest.raises(TypeError, match="positional"):
         models.MobilePush({"en": "Hi"})
-    with pytest.raises(TypeError, match="no field 'titel'"):
-        models.MobilePush().replace(titel={})
 
 
 def test_editors_complete_the_documented_value_of_each_enumerated_field():

@@ -24,6 +24,7 @@ from pushsdk import (
 from pushsdk._core.policy import Share
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import MAX_CLAIM_TTL
+from pushsdk.spark import broadcast
 from pushsdk.spark._folder import RunFolder
 from pushsdk.spark._preflight import check_spark, checked_claims, checked_fields, checked_options, divided, of_task
 
@@ -62,7 +63,7 @@ def test_an_option_that_no_executor_could_use_is_an_error(options: dict[str, Any
 @pytest.mark.parametrize("name", ["on_event", "ssl", "nothing"])
 def test_an_option_that_executors_do_not_have_is_named(name: str) -> None:
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-        sending(**{name: None})
+        broadcast(None, MobilePush(), "run", **{name: None})  # type: ignore[arg-type]
 
 
 def test_base_url_defaults_to_the_environment_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,7 +187,7 @@ def test_a_client_whose_constructor_failed_has_a_repr() -> None:
     ids=repr,
 )
 def test_a_refused_key_has_a_hint_at_what_is_wrong(key: Any, hint: str) -> None:
-    refused(lambda: AsyncPushClient(HERE, key), f"without spaces or line ends: {hint}$")
+    refused(lambda: AsyncPushClient(HERE, key), f"no spaces or line ends: {hint}$")
 
 
 def test_a_key_given_as_bytes_is_not_in_the_tracebacks_locals() -> None:

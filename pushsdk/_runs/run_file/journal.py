@@ -390,8 +390,6 @@ class Journal:
             raise RuntimeError("the plan is complete" if self.sealed else "the plan is incomplete: seal it first")
 
 
-# -- rows of the file -----------------------------------------------------------------------------------------------
-
 _encoder = msgspec.msgpack.Encoder()
 _META = msgspec.msgpack.Decoder(Meta)
 _NOTES = msgspec.msgpack.Decoder(Notes)

@@ -298,9 +298,6 @@ def run(job: SegmentJob, folder: Path) -> SegmentResult:
         raise SegmentError(_TOO_LARGE if cause == "OutOfMemoryException" else f"{error}{advice}") from None
 
 
-# -- the tables ------------------------------------------------------------------------------------------------------
-
-
 def _load(db: Connection, table: Table, key: str) -> None:
     with duckdb_errors(table.name, unfit=_BAD_FILE):
         source = _scan_sql(table)
@@ -342,9 +339,6 @@ def _scan_sql(table: Table, columns: Mapping[str, str] | None = None) -> str:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-# -- the query -------------------------------------------------------------------------------------------------------
 
 
 def _run_query(db: Connection, job: SegmentJob, path: Path) -> SegmentResult:
