@@ -23,7 +23,7 @@ from support.worker_frameworks import Framework, required
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["APPS", "MODULES", "Crash", "LabSummary", "lived", "outlived"]
+__all__ = ["APPS", "MODULES", "Crash", "LabSummary", "lived", "outlived", "terminated"]
 
 ROOT = Path(__file__).parents[2]
 APPS = ROOT / "tests" / "workers" / "apps"
@@ -48,6 +48,8 @@ class LabSummary(NamedTuple):
 
     outcomes: Mapping[str, Counter[str]]
     accepted: Mapping[str, int]
+    log: str
+    """What the worker printed."""
 
     @property
     def doubled(self) -> int:
@@ -77,7 +79,27 @@ def lived(
         asyncio.run(framework.enqueue(redis_url, jobs))
         life = _Life(framework, environment, folder / "worker.log", redis)
         life.run(jobs, crashes)
-        return LabSummary(life.outcomes, emulator.users())
+        return life.summary(emulator)
+
+
+def terminated(name: str, folder: Path, redis_url: str, *, jobs: int) -> LabSummary:
+    """Send SIGTERM to a worker while the push of every job is in flight, and wait for the worker's end."""
+    framework = required(name)
+    from redis import Redis
+
+    _write(folder, _impatient_and_alone)
+    with (
+        EmulatorThread(Emulator(faults=[Fault.delay(1.0)])) as host,
+        Redis.from_url(redis_url) as redis,
+    ):
+        emulator = host.emulator
+        asyncio.run(framework.enqueue(redis_url, jobs))
+        life = _Life(framework, _environment(folder, redis_url, emulator), folder / "worker.log", redis)
+        with life.worker(signal.SIGTERM) as worker:
+            life.wait(worker, lambda: emulator.requests >= jobs)
+        for item in redis.lrange(JOBS, 0, -1):
+            life.note(item)
+        return life.summary(emulator)
 
 
 def outlived(name: str, folder: Path, redis_url: str, *, faults: Sequence[Fault], jobs: int, tries: int) -> LabSummary:
@@ -100,7 +122,7 @@ def outlived(name: str, folder: Path, redis_url: str, *, faults: Sequence[Fault]
                 life.wait(worker, lambda: redis.llen(JOBS) > jobs, at_most=COMES_AGAIN)
         for item in redis.lrange(JOBS, 0, -1):
             life.note(item)
-        return LabSummary(life.outcomes, host.emulator.users())
+        return life.summary(host.emulator)
 
 
 def _write(folder: Path, changed: Callable[[str], str]) -> None:
@@ -134,6 +156,9 @@ class _Life:
         self._environment = environment
         self._log = log
         self._redis = redis
+
+    def summary(self, emulator: Emulator) -> LabSummary:
+        return LabSummary(self.outcomes, emulator.users(), self._log.read_text())
 
     def run(self, jobs: int, crashes: Sequence[Crash]) -> None:
         for deliveries, end in (*crashes, Crash(jobs, signal.SIGTERM)):

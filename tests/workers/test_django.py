@@ -26,8 +26,8 @@ APP = [
 PROJECT = """
 from shop.settings import *
 
+DEBUG = False  # as in production
 ALLOWED_HOSTS = ["*"]
-LOGGING = {"version": 1, "handlers": {"stderr": {"class": "logging.StreamHandler"}}, "root": {"handlers": ["stderr"]}}
 """
 
 
@@ -97,6 +97,12 @@ def test_a_failed_push_is_logged_and_the_order_is_shipped(project: Project) -> N
     project.emulator.faults = [Fault.status(400)]
     assert "rejected: HTTP 400" in project.shell(SHIP_TWICE)
     assert project.emulator.users() == {}
+
+
+def test_a_missing_key_is_logged_and_the_order_is_shipped(project: Project) -> None:
+    assert "ConfigurationError: no api_key" in project.shell(
+        "import os; del os.environ['PUSHSDK_API_KEY']" + SHIP_TWICE
+    )
 
 
 def test_a_transaction_that_is_rolled_back_pushes_nothing(project: Project) -> None:

@@ -1,4 +1,4 @@
-"""Jobs with a failing push: retryable failures are redelivered until accepted, all others end once."""
+"""Jobs with a failing push: retryable failures are logged and redelivered until accepted, all others end once."""
 
 from __future__ import annotations
 
@@ -29,3 +29,5 @@ def test_only_retryable_failures_are_redelivered(name: str, tmp_path: Path, redi
         "00003": {"ACCEPTED": 1},
     }
     assert summary.accepted == {"user-00000": 1, "user-00002": 1, "user-00003": 1}
+    # At the default log level, or above it.
+    assert "not sent: the connection could not be opened" in summary.log
