@@ -1344,9 +1344,9 @@ COMMANDS = [
     ),
     Mutant(
         "a stopped run exits like a run with unknown users",
-        CLI + "exit.py",
-        "        (stopped, Exit.STOPPED),\n        (unknown, Exit.UNKNOWN),",
-        "        (unknown, Exit.UNKNOWN),\n        (stopped, Exit.STOPPED),",
+        CLI + "commands/runs.py",
+        '        (result.stopped_by == "stop_policy", Exit.STOPPED),\n        (result.unknown, Exit.UNKNOWN),',
+        '        (result.unknown, Exit.UNKNOWN),\n        (result.stopped_by == "stop_policy", Exit.STOPPED),',
         T_RUNS,
     ),
     Mutant(
@@ -1428,7 +1428,7 @@ COMMANDS = [
     ),
     Mutant(
         "the command that resumes shows the proxy's password",
-        CLI + "commands/runs.py",
+        CLI + "options.py",
         'elif value is not False and not (name == "proxy" and "@" in str(value)):',
         "elif value is not False:",
         T_RUNS,

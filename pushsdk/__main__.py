@@ -1,7 +1,19 @@
-"""``python -m pushsdk``."""
+"""The entry point of the command ``pushsdk``, and of ``python -m pushsdk``."""
 
+import os
+import signal
 import sys
 
-from pushsdk.cli import main
 
-sys.exit(main())
+def main() -> int:
+    """Run the command line of this process and return the exit code. Ctrl-C while modules load ends it silently."""
+    if startup := signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # under nohup it stays ignored
+        # Not by KeyboardInterrupt, which Python may print and drop in the middle of an import.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    from pushsdk.cli import main
+
+    return main(before_command=lambda: startup and signal.signal(signal.SIGINT, signal.default_int_handler))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

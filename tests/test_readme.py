@@ -80,7 +80,7 @@ def test_every_command_exists() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     assert {extra for line in lines for extra in re.findall(r"\.\[(\w+)\]", line)} <= extras.keys()
     assert any(requirement.startswith("pytest>") for requirement in extras["dev"])
-    assert PYPROJECT["project"]["scripts"]["pushsdk"] == "pushsdk.cli:main"
+    assert PYPROJECT["project"]["scripts"]["pushsdk"] == "pushsdk.__main__:main"
     for command in re.findall(r"\bpushsdk ([a-z]+)\b", "\n".join(lines) + " ".join(re.findall(r"`[^`\n]+`", TEXT))):
         assert command in app
 

@@ -210,10 +210,6 @@ def _is_unsent(evidence: Evidence) -> bool:
     return evidence.touched or (evidence.status is None and evidence.failure in PROVES_UNSENT)
 
 
-def _needs_a_fix(evidence: Evidence) -> bool:
-    return _is_unsent(evidence) and evidence.failure in NEEDS_A_FIX
-
-
 class Rule(msgspec.Struct, frozen=True):
     """A row of the outcome table. Matches evidence if the status is in ``statuses`` and ``condition`` holds."""
 
@@ -257,7 +253,7 @@ TABLE: tuple[Rule, ...] = (
         NOT_SENT,
         False,
         "a TLS, certificate or proxy failure, or a closed session: a retry would fail the same way",
-        _needs_a_fix,
+        lambda evidence: _is_unsent(evidence) and evidence.failure in NEEDS_A_FIX,
     ),
     Rule(
         "no response, not sent",

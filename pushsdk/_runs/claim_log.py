@@ -145,7 +145,8 @@ class ClaimLog:
             if error is None:
                 pause, self._restarts = PAUSE, 0
             elif entries[0].failures >= TRIES:
-                if self._is_over(error):
+                # A closing client waits for a silent store, but not for one that fails at once: often a wrong address.
+                if self._engine.sender.closed or (self._engine.closed and not isinstance(error, TimeoutError)):
                     self._give_up([entry for entry in self._queue if entry.failures >= TRIES], "the client was closed")
                 else:
                     with suppress(TimeoutError):
@@ -220,13 +221,6 @@ class ClaimLog:
                 "the claim store failed (%s): until it answers, other processes can't read the outcomes of new calls",
                 type(error).__name__,
             )
-
-    def _is_over(self, error: Exception) -> bool:
-        """Return True if the client is closed, or is closing while the store fails without a timeout.
-
-        Such an error is often a wrong address. For a silent store the client waits as long as the drain lasts.
-        """
-        return self._engine.sender.closed or (self._engine.closed and not isinstance(error, TimeoutError))
 
     def _give_up(self, entries: Sequence[ClaimEntry], why: str) -> None:
         for entry in entries:

@@ -80,6 +80,9 @@ class StopReason(msgspec.Struct, frozen=True):
     """Cause and fix, in words."""
 
 
+ANOTHER_TEXT = "another text"  # stands for the texts that are not kept
+
+
 class Notes(msgspec.Struct, frozen=True):
     """Facts about the sending of a run that nothing depends on."""
 

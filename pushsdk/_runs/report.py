@@ -2,6 +2,7 @@
 
 import csv
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ from pushsdk._audience.source import printable
 from pushsdk._core.errors import PushError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
-from pushsdk._runs.plan import StopCause, StopReason
+from pushsdk._runs.plan import ANOTHER_TEXT, StopCause, StopReason
 from pushsdk._runs.run_file.file import RunFilePath, run_file_error
 from pushsdk._runs.run_file.journal import Journal, Row
 
@@ -81,10 +82,18 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
         """Yield every planned user, or the users with this outcome, in the plan's order. Reads while you iterate.
 
-        Raises RunFileError if the file is missing or damaged.
+        The reason has the service's text if ``answers`` has exactly one text for the status. Raises RunFileError if the
+        file is missing or damaged.
         """
+        parts = [answer.partition(": ") for answer in self.answers]
+        texts = Counter(status for status, _, _ in parts)
+        known = {
+            int(status): text for status, _, text in parts if texts[status] == 1 and text not in ("", ANOTHER_TEXT)
+        }
         with closing(Journal.open(Path(self.file), write=False)) as journal:
-            yield from journal.rows(outcome)
+            for row in journal.rows(outcome):
+                text = known.get(row.status or 0, "")
+                yield msgspec.structs.replace(row, reason=f"{row.reason}: {text}") if text else row
 
     def write_csv(self, file: TextIO, outcome: Outcome | None = None) -> int:
         """Write the rows as CSV that is safe to open in a spreadsheet. Return the number of ids changed for that.

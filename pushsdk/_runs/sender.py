@@ -26,7 +26,7 @@ from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 from pushsdk._io.timers import DeadlineScope
 from pushsdk._io.transport import ApiRequest
-from pushsdk._runs.plan import ChunkRequest, StopCause, StopReason, UserRange
+from pushsdk._runs.plan import ANOTHER_TEXT, ChunkRequest, StopCause, StopReason, UserRange
 from pushsdk._runs.progress import TICK
 
 logger = logging.getLogger("pushsdk")
@@ -317,7 +317,7 @@ class ChunkSender:
             if attempt.status is not None:
                 answer = f"{attempt.status}: {attempt.answer}".removesuffix(": ")
                 if len(self.answers) >= MOST_ANSWERS and answer not in self.answers:
-                    answer = f"{attempt.status}: another text"
+                    answer = f"{attempt.status}: {ANOTHER_TEXT}"
                 self.answers[answer] = self.answers.get(answer, 0) + 1
 
     def _backoff(self, tries: int, verdict: Verdict) -> float:

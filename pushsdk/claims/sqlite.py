@@ -63,7 +63,9 @@ class SqliteClaims(ClaimStore):
 
     async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
         key = ""
-        while rows := await self._thread.run(self._page, key):
+        while rows := await self._thread.run(
+            lambda last: self._opened().execute(_PAGE, (last, time.time(), PAGE)).fetchall(), key
+        ):
             for key, token, record in rows:
                 yield key, Claim(token, record)
 
@@ -100,10 +102,6 @@ class SqliteClaims(ClaimStore):
                 answers.append(stored)
             db.execute(_SWEEP, (now, 2 * len(puts)))
         return answers
-
-    def _page(self, last: str) -> list[tuple[str, str, bytes]]:
-        """Return the next rows in the order of their keys, after the key ``last``."""
-        return self._opened().execute(_PAGE, (last, time.time(), PAGE)).fetchall()
 
 
 def _find(db: sqlite3.Connection, key: str, now: float) -> Claim | None:

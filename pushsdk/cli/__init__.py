@@ -1,11 +1,12 @@
 """The entry point of the command line. Imports a command only to run it, and names a missing extra."""
 
 import errno
+import inspect
 import io
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pushsdk.cli.exit import CommandError, Exit, command_error, for_shell, usage_error
 from pushsdk.cli.terminal import warn
@@ -16,8 +17,11 @@ _EXTRA = frozenset({"cyclopts", "duckdb", "rich"})
 _SIGPIPE = 141  # the exit code that a shell reports for SIGPIPE
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, by default that of this process, and return the exit code."""
+def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[], object] = lambda: None) -> int:
+    """Run the command line, by default that of this process, and return the exit code.
+
+    ``before_command`` is called when the command's modules have been imported.
+    """
     words = sys.argv[1:] if arguments is None else list(arguments)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the caller: the next file opened would get its number
@@ -32,15 +36,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         words = _checked(words)
         try:
-            code: int = app(
-                words, result_action="return_int_as_exit_code_else_zero", exit_on_error=False, print_error=False
-            )
+            command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+            before_command()
+            code = command(*bound.args, **bound.kwargs) or 0
+            if inspect.iscoroutine(code):
+                import asyncio
+
+                code = asyncio.run(code)
         except CycloptsError as error:
             raise usage_error(str(error)) from None
         except Exception as error:
-            if (command := command_error(error)) is None:
+            if (known := command_error(error)) is None:
                 raise
-            raise command from None
+            raise known from None
         sys.stdout.flush()
     except CommandError as error:
         for line in for_shell(str(error)).splitlines():

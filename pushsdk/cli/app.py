@@ -36,7 +36,7 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "claims list": ("claims:list_claims", "List the sends with an idempotency key that have claimed users."),
         "claims count": ("claims:count", "Count the sends with claimed users, and these users."),
         "claims release": ("claims:release", "Release claimed users: the next delivery pushes to them.", _RELEASED),
-        "config": ("doctor:config", "Show the settings in force, each with its source.", _SETTINGS),
+        "config": ("config:config", "Show every setting in force, each with its source.", _SETTINGS),
         "doctor": ("doctor:doctor", "Check settings, host, connection and certificate.", _FAILED),
     },
     "Try out (on this machine)": {

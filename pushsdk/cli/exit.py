@@ -25,7 +25,7 @@ class Exit(IntEnum):
     INCOMPLETE = 1
     """Some users were rejected or not sent, or a check found problems."""
     USAGE = 2
-    """The command line, or a file named on it, is wrong. Nothing was sent."""
+    """The command line, or a file named on it, is wrong, or there are no users. Nothing was sent."""
     UNKNOWN = 3
     """Some users have an unknown outcome: they may have been pushed."""
     CANNOT_RUN = 4
@@ -34,20 +34,6 @@ class Exit(IntEnum):
     """The stop policy stopped the run."""
     INTERRUPTED = 130
     """A signal interrupted the command."""
-
-
-def exit_code(
-    *, interrupted: bool = False, refused: bool = False, stopped: bool = False, unknown: int = 0, missing: int = 0
-) -> Exit:
-    """Return the exit code of the first argument that is set; ``missing`` counts rejected and unsent users."""
-    rules = (
-        (interrupted, Exit.INTERRUPTED),
-        (refused, Exit.CANNOT_RUN),
-        (stopped, Exit.STOPPED),
-        (unknown, Exit.UNKNOWN),
-        (missing, Exit.INCOMPLETE),
-    )
-    return next((code for applies, code in rules if applies), Exit.DONE)
 
 
 class CommandError(Exception):
@@ -84,4 +70,4 @@ def command_error(error: Exception) -> CommandError | None:
     # A run file that fails while requests are in flight leaves their users UNKNOWN: no usage error then.
     if not unknown and isinstance(error, (errors.ValidationError, errors.RunFileError)):
         return usage_error(str(error))
-    return CommandError(str(error), exit_code(refused=refused, unknown=unknown, missing=1))
+    return CommandError(str(error), Exit.CANNOT_RUN if refused else Exit.UNKNOWN if unknown else Exit.INCOMPLETE)

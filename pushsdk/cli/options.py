@@ -1,6 +1,7 @@
 """Options that several commands share, and the question before a command sends."""
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,15 +11,13 @@ from cyclopts import Group, Parameter
 
 from pushsdk._core.address import is_loopback
 from pushsdk.cli.settings import ClientSettings, resolve
-from pushsdk.cli.terminal import ask
+from pushsdk.cli.terminal import ask, visible
 
 _FLAG = Parameter(negative=(), show_default=False)
 Flag = Annotated[bool, _FLAG]
 Json = Annotated[bool, _FLAG, Parameter(help="Print the result as one JSON object.")]
 JsonLines = Annotated[bool, _FLAG, Parameter(help="Print one JSON object per line.")]
 Yes = Annotated[bool, _FLAG, Parameter(help="Don't ask for confirmation.")]
-
-
 SERVICE = Group(
     "Service",
     help="Each is also a variable, for example PUSHSDK_BASE_URL, and a key of config.toml: see pushsdk docs cli.",
@@ -78,6 +77,18 @@ class CallOptions(ServiceOptions):
     """Limit the call, with its waits and retries, to this many seconds. [default: 30]"""
     retry: Literal["safe", "collapsible", "at-least-once", "none"] | None = None
     """Retry failures that can't have pushed (safe), others too, or none. [default: safe]"""
+
+
+def command_line(words: Iterable[object], options: Mapping[str, Any]) -> str:
+    """Return a command with these options, quoted for a shell. A proxy with a password is left out."""
+    line = ["pushsdk", *map(str, words)]
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            line.append(option)
+        elif value is not False and not (name == "proxy" and "@" in str(value)):
+            line += [option, f"{value:.15g}" if isinstance(value, float) else str(value)]
+    return visible(shlex.join(line))
 
 
 def title_of(message: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ where another user may have left a file that sends the Api-Key elsewhere. Errors
 
 import itertools
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from pushsdk.cli.exit import usage_error
 from pushsdk.options import ClientOptions
 
 _MAX_BYTES = 64 * 1024
+_PASSWORD = re.compile(r"((?<=//)|^(?!.*//)).*(?=@)|(?<=password=)[^&]*|^[^:]*$")
 _COMMAND_TIMEOUT = 60.0  # seconds: a password manager may ask for a password first
 _Positive = Annotated[float, Meta(gt=0, lt=1e9)]
 
@@ -41,11 +43,15 @@ SETTINGS: Mapping[str, tuple[Any, str]] = {
     "allow_insecure": (bool, "true or false"),
     "proxy": (str, "a URL"),
 }
-DEFAULTS = {"timeout": 30.0, "attempt_timeout": 10.0, "retry": "safe"}
+DEFAULTS: Mapping[str, Any] = {"timeout": 30.0, "attempt_timeout": 10.0, "retry": "safe", "allow_insecure": False}
 """The values of settings that are not set. Without a default, a setting is off."""
 KEYS = ("api_key", "api_key_file", "api_key_command")
 """The settings that give the Api-Key. Options, variables and file may each have one of them."""
-_VARIABLES = (*SETTINGS, *KEYS, "config", "profile", "claims", "log", "show_answers")
+OTHERS = ("config", "profile", "claims", "log")
+"""The other variables of commands. The first two are options too."""
+_VARIABLES = (*SETTINGS, *KEYS, *OTHERS, "show_answers")
+Layer = Literal["option", "profile", "variable", "file", "default"]
+"""The kind of source of a value. A default has no source."""
 _NO_KEY = "no Api-Key: set PUSHSDK_API_KEY, pass --api-key-file or --api-key-command, or use a settings file"
 _NO_URL = "no base URL: set PUSHSDK_BASE_URL, or pass --base-url; to start a local service: pushsdk emulator"
 
@@ -55,6 +61,7 @@ class SettingValue(Struct, frozen=True):
 
     value: Any
     source: str
+    layer: Layer
     folder: Path = Path()
     """The folder that a relative path in the value starts from."""
 
@@ -85,33 +92,51 @@ def resolve(options: Mapping[str, object], *, key_needed: bool = True) -> Client
 
 
 def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> dict[str, SettingValue]:
-    """Return every setting that is set, by name, and ``config``. Raises ConfigurationError for a bad file."""
-    named, file = options.get("config") or environ.get("PUSHSDK_CONFIG"), _default_file(environ)
-    file = Path(str(named)) if named else file if file and file.exists() else None
+    """Return every setting that is set, and `OTHERS`, by name. Raises ConfigurationError for a bad file."""
+    given = {name: SettingValue(value, f"--{name.replace('_', '-')}", "option") for name, value in options.items()}
+    variables = {
+        name: SettingValue(environ[variable], variable, "variable")
+        for name in (*SETTINGS, *KEYS, *OTHERS)
+        if (variable := f"PUSHSDK_{name.upper()}") in environ
+    }
+    others = {name: given.get(name) or variables.get(name) for name in OTHERS}
+    found = {name: setting for name, setting in others.items() if setting and setting.value}
+    default = _default_file(environ)
+    if "config" not in found and default and default.exists():
+        found["config"] = SettingValue(str(default), "", "default")
+    file = Path(str(found["config"].value)) if "config" in found else None
     tables: dict[str | None, dict[str, SettingValue]] = {None: {}} if file is None else _read_settings(file)
-    profile: Any = options.get("profile") or environ.get("PUSHSDK_PROFILE") or None
+    profile = found["profile"].value if "profile" in found else None
     if profile not in tables:
         known = ", ".join(sorted(filter(None, tables))) or "none: add a table [profiles.NAME]"
         why = f"{file} has {known}" if file else no_file(environ)
         raise ConfigurationError(f"no profile has the name {profile!r}; {why}")
-    layers = (
-        {name: SettingValue(value, f"--{name.replace('_', '-')}") for name, value in options.items()},
-        tables[profile] if profile else {},
-        {
-            name: SettingValue(environ[variable], variable)
-            for name in (*SETTINGS, *KEYS)
-            if (variable := f"PUSHSDK_{name.upper()}") in environ
-        },
-        tables[None],
-    )
-    found: dict[str, SettingValue] = {} if file is None else {"config": SettingValue(str(file), str(file))}
+    layers = (given, tables[profile] if profile else {}, variables, tables[None])
     for layer in layers:
         sources = [layer[name].source for name in KEYS if name in layer]
         if len(sources) > 1:
             raise ConfigurationError(f"the Api-Key is set twice, by {sources[0]} and by {sources[1]}: remove one")
-        names = SETTINGS if any(name in found for name in KEYS) else (*SETTINGS, *KEYS)
-        found = {**{name: layer[name] for name in names if name in layer}, **found}
-    return {name: found[name] for name in ("config", *SETTINGS, *KEYS) if name in found}
+        shared = SETTINGS if any(name in found for name in KEYS) else (*SETTINGS, *KEYS)
+        found = {**{name: layer[name] for name in shared if name in layer}, **found}
+    return found
+
+
+def in_force(
+    found: Mapping[str, SettingValue], problems: Mapping[str, str]
+) -> dict[str, tuple[bool | float | str | None, Layer, str | None]]:
+    """Return value, layer and source of every setting. A secret is ``***``; with a problem, the value is None."""
+    settings = {}
+    for name in (*SETTINGS, *KEYS, *OTHERS):
+        setting = found.get(name, SettingValue(DEFAULTS.get(name), "", "default"))
+        value = None if name in problems else setting.value
+        if value is not None and name in ("api_key", "api_key_command"):  # a command may contain a password
+            value = "***"
+        elif value is not None and SETTINGS.get(name, (str,))[0] is not str:
+            value = _typed(name, value)
+        elif value is not None:
+            value = _PASSWORD.sub("***", value) if name in ("proxy", "claims") else str(value)
+        settings[name] = value, setting.layer, setting.source or None
+    return settings
 
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> Iterator[tuple[str, str]]:
@@ -171,10 +196,11 @@ def _read_settings(file: Path) -> dict[str | None, dict[str, SettingValue]]:
     folder = file.absolute().parent
     return {
         profile: {
-            name: SettingValue(value, f"{file}: {f'profiles.{profile}.' if profile else ''}{name}", folder)
+            name: SettingValue(value, f"{at}{name}", "profile" if profile else "file", folder)
             for name, value in values.items()
         }
         for profile, values in tables.items()
+        for at in [f"{file}: profiles.{profile}." if profile else f"{file}: "]
     }
 
 
@@ -224,6 +250,7 @@ def check(
 
 
 def _typed(name: str, value: object) -> Any:
+    """Return the value of a setting with its type. Raises ConfigurationError."""
     kind, rule = SETTINGS[name]
     try:
         # Variables are texts, so a text may stand for a number.

@@ -19,7 +19,7 @@ from pushsdk import AsyncPushClient, cli, read_report
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk.cli.commands import runs
-from pushsdk.cli.commands.runs import resume_command
+from pushsdk.cli.options import command_line
 from pushsdk.emulator import Fault
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True}
@@ -70,11 +70,19 @@ def test_each_user_is_pushed_once_and_the_counts_go_to_stdout(broadcast, service
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
-def test_a_source_without_users_exits_with_0_and_a_notice(broadcast, service, folder):
+def test_a_source_without_users_is_a_usage_error(broadcast, command, service, folder):
     (folder / "ids.txt").write_text("\n")
     result = broadcast()
-    assert (result.code, service.requests) == (0, 0)
-    assert result.err == "nothing to send: the source has no users\n"
+    assert (result.code, service.requests) == (2, 0)
+    assert result.err.startswith("nothing was sent: the source has no users; before the next try, delete ")
+    assert result.err.endswith("spring.run or pass a new --run\n")
+    assert (command("status", "spring.run").code, command("resume", "spring.run").code) == (2, 2)
+
+
+def test_a_plan_without_users_is_a_usage_error(command, folder):
+    (folder / "ids.csv").write_text("user_id\n")
+    result = command("plan", "ids.csv", "--title", "Hi")
+    assert (result.code, result.err) == (2, "pushsdk: the source has no users\n")
 
 
 def test_without_dedupe_an_id_is_pushed_as_often_as_it_occurs(broadcast, service):
@@ -338,7 +346,7 @@ def test_the_resume_command_is_quoted_and_has_the_given_options(broadcast, servi
     ],
 )
 def test_the_resume_command_has_numbers_as_given_and_no_password(options, words):
-    assert resume_command("a", options) == f"pushsdk resume a{words}"
+    assert command_line(["resume", "a"], options) == f"pushsdk resume a{words}"
 
 
 # -- the question before sending -----------------------------------------------------------------------------------
@@ -383,7 +391,7 @@ def test_a_dry_run_as_json_is_the_first_request(broadcast, service, folder):
 
 def test_a_dry_run_without_users_prints_no_request(broadcast, service, folder):
     (folder / "ids.txt").write_text("")
-    assert broadcast("--dry-run") == (0, "", "the source has no users\n")
+    assert broadcast("--dry-run") == (2, "", "pushsdk: the source has no users\n")
 
 
 def test_a_title_makes_a_message_for_a_broadcast(command, folder, service):
@@ -562,6 +570,15 @@ def test_status_prints_the_counts_and_sends_nothing(mixed, command, service):
         f"to send the rest:  pushsdk resume spring.run --base-url {service.base_url}  # {comment}",
     ]
     assert service.requests == before
+
+
+def test_a_report_has_the_services_text_if_there_is_one_for_the_status(broadcast, command, service, folder):
+    (folder / "ids.txt").write_text("ann\nbob\ncid\n")
+    texts = {"ann": (422, "no device"), "bob": (400, "bad id"), "cid": (400, "opted out")}
+    service.faults = [Fault.status(code, user=user, body=text) for user, (code, text) in texts.items()]
+    broadcast()
+    rows = [json.loads(line) for line in command("report", "spring.run", "--format", "jsonl").out.splitlines()]
+    assert [row["reason"] for row in rows] == ["HTTP 422: no device", "HTTP 400", "HTTP 400"]
 
 
 def test_a_report_has_one_row_for_each_user(mixed, command):

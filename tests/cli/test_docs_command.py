@@ -113,3 +113,8 @@ def test_a_page_in_a_pipe_loads_no_client_and_no_renderer():
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.startswith("# pushsdk\n")
     assert {"aiohttp", "msgspec", "rich.markdown"}.isdisjoint(ended.stderr.split())
+
+
+@pytest.mark.parametrize("word", ["retries", "Retries", "retries.md"])
+def test_the_name_of_a_page_has_several_spellings(command, word):
+    assert command("docs", word).out.startswith("# Retries\n")

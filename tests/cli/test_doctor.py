@@ -1,6 +1,7 @@
-"""``pushsdk doctor``: its checks and findings, without a request."""
+"""``pushsdk config`` and ``doctor``: settings, checks and findings, without a request."""
 
 import json
+import re
 import socket
 import ssl
 import threading
@@ -187,19 +188,17 @@ def test_good_settings_exit_with_0_and_nothing_is_sent(command, service, tmp_pat
         ("ok", "timeout"),
         ("ok", "api_key"),
         ("ok", "config"),
-        ("ok", "attempt_timeout"),
-        ("ok", "retry"),
         ("ok", "dns"),
         ("ok", "tcp"),
         ("ok", "limit"),
         ("skip", "request"),
     ]
     assert lines[1][2] == f"{service.base_url}, set by PUSHSDK_BASE_URL"
-    assert lines[2][2] == "5.0, set by --timeout"
+    assert lines[2][2] == "5, set by --timeout"
     assert lines[3][2] == "***, set by PUSHSDK_API_KEY"
     assert lines[4][2] == f"no settings file: {tmp_path}/configuration/pushsdk/config.toml does not exist"
-    assert lines[5][2] == "10.0, the default"
-    assert lines[-1][2] == "not tried: whether the service accepts the Api-Key, the path and a message"
+    assert lines[-1][2].startswith("not tried: the Api-Key, the path and a message; ")
+    assert "  pushsdk send USER_ID --title Test --timeout 5  " in lines[-1][2]
     assert service.requests == 0
 
 
@@ -228,25 +227,90 @@ def test_settings_of_a_file_are_shown_without_key_and_password(command, service,
     result = command("doctor", "--config", file)
     assert result.code == 4
     assert f"{file}: api_key" in result.out
-    assert f"ok   config              {file}\n" in result.out
+    assert f"ok   config              {file}, set by --config\n" in result.out
     assert KEY not in result.out
     assert "passw0rd" not in result.out
 
 
-def test_config_shows_each_setting_with_its_source(command, service, tmp_path):
+def test_config_shows_every_setting_with_its_source(command, service, tmp_path):
     file = tmp_path / "config.toml"
     file.write_text(f'timeout = 7.5\n[profiles.staging]\nretry = "none"\napi_key = "{KEY}"\n')
     file.chmod(0o600)
-    result = command("config", "--config", file, "--profile", "staging", "--json")
+    result = command("config", "--config", file, "--profile", "staging", "--rate", "100")
     assert (result.code, result.err, service.requests) == (0, "", 0)
-    assert {(item["check"], item["text"]) for item in map(json.loads, result.out.splitlines())} == {
-        ("config", str(file)),
-        ("base_url", f"{service.base_url}, set by PUSHSDK_BASE_URL"),
-        ("timeout", f"7.5, set by {file}: timeout"),
-        ("attempt_timeout", "10.0, the default"),
-        ("retry", f"none, set by {file}: profiles.staging.retry"),
-        ("api_key", f"***, set by {file}: profiles.staging.api_key"),
+    assert [re.split("  +", line) for line in result.out.splitlines()] == [
+        ["base_url", service.base_url, "PUSHSDK_BASE_URL"],
+        ["timeout", "7.5", f"{file}: timeout"],
+        ["attempt_timeout", "10", "default"],
+        ["retry", "none", f"{file}: profiles.staging.retry"],
+        ["in_flight", "as many as the service takes", "default"],
+        ["rate", "100", "--rate"],
+        ["requests_per_second", "no limit", "default"],
+        ["allow_insecure", "false", "default"],
+        ["proxy", "not set", "default"],
+        ["api_key", "***", f"{file}: profiles.staging.api_key"],
+        ["api_key_file", "not set", "default"],
+        ["api_key_command", "not set", "default"],
+        ["config", str(file), "--config"],
+        ["profile", "staging", "--profile"],
+        ["claims", "not set", "default"],
+        ["log", "not set", "default"],
+    ]
+
+
+def test_config_prints_typed_values_and_their_sources_as_json(command, service, tmp_path, monkeypatch):
+    file = tmp_path / "configuration" / "pushsdk" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("in_flight = 3\nallow_insecure = true\n[profiles.staging]\nretry = 'none'")
+    monkeypatch.setenv("PUSHSDK_TIMEOUT", "7.5")
+    result = command("config", "--profile", "staging", "--json")
+    assert (result.code, result.err) == (0, "")
+    settings = {name: tuple(setting.values()) for name, setting in json.loads(result.out).items()}
+    assert {name: setting for name, setting in settings.items() if setting[1] != "default"} == {
+        "base_url": (service.base_url, "variable", "PUSHSDK_BASE_URL"),
+        "timeout": (7.5, "variable", "PUSHSDK_TIMEOUT"),
+        "retry": ("none", "profile", f"{file}: profiles.staging.retry"),
+        "in_flight": (3, "file", f"{file}: in_flight"),
+        "allow_insecure": (True, "file", f"{file}: allow_insecure"),
+        "api_key": ("***", "variable", "PUSHSDK_API_KEY"),
+        "profile": ("staging", "option", "--profile"),
     }
+    assert settings["attempt_timeout"] == (10.0, "default", None)
+    assert settings["rate"] == (None, "default", None)
+    assert settings["config"] == (str(file), "default", None)
+
+
+def test_config_names_wrong_settings_on_stderr(command, service):
+    words = ("config", "--timeout", "0", "--proxy", "http://me:passw0rd@")
+    result = command(*words)
+    assert result.code == 4
+    assert "timeout              not valid" in result.out
+    assert "pushsdk: --timeout: must be a number of seconds greater than 0; got 0.0\npushsdk: --proxy: " in result.err
+    settings = json.loads(command(*words, "--json").out)
+    assert settings["timeout"] == {"value": None, "source": "option", "set_by": "--timeout"}
+    assert "passw0rd" not in f"{result}{settings}"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "shown"),
+    [
+        ("PROXY", "http://me:p@ss@proxy.example:3128", "http://***@proxy.example:3128"),
+        ("CLAIMS", "redis://:pass@cache", "redis://***@cache"),
+        ("CLAIMS", "postgresql://db/push?password=pass&a=1", "postgresql://db/push?password=***&a=1"),
+        ("CLAIMS", "sqlite:claims.db", "sqlite:claims.db"),
+        ("CLAIMS", "pass", "***"),
+    ],
+)
+def test_config_hides_passwords(command, monkeypatch, variable, value, shown):
+    monkeypatch.setenv("PUSHSDK_BASE_URL", "https://push.example")
+    monkeypatch.setenv(f"PUSHSDK_{variable}", value)
+    assert json.loads(command("config", "--json").out)[variable.lower()]["value"] == shown
+
+
+def test_config_hides_the_password_of_a_proxy_that_was_not_checked(command):
+    result = command("config", "--proxy", "me:passw0rd@proxy.example")
+    assert "***@proxy.example" in result.out
+    assert "passw0rd" not in result.out
 
 
 @pytest.mark.parametrize("words", ["config", "doctor"])
@@ -258,22 +322,27 @@ def test_a_variable_that_is_none_of_ours_is_a_warning(command, service, monkeypa
     }
     for name in (*misspelled, "PUSHSDK_ZZZ\x1b[2J", "PUSHSDK_CLAIMS", "PUSHSDK_SHOW_ANSWERS", "PUSHSDKX"):
         monkeypatch.setenv(name, "s3cret")
-    result = command(words, "--json")
-    findings = {finding["check"]: finding for finding in map(json.loads, result.out.splitlines())}
+    result = command(words)
+    printed = " ".join((result.out + result.err).split())
     for name, near in misspelled.items():
-        assert findings[name]["state"] == "warn"
-        assert findings[name]["text"] == f"no variable of pushsdk, so it is ignored: did you mean {near}?"
-    assert findings["PUSHSDK_ZZZ\x1b[2J"]["text"].endswith("for the variables see: pushsdk docs cli")
-    assert not {"PUSHSDK_CLAIMS", "PUSHSDK_SHOW_ANSWERS", "PUSHSDKX"} & findings.keys()
-    assert "s3cret" not in result.out
-    assert "warn PUSHSDK_BASEURL     no variable of pushsdk" in command(words).out
-    assert "\x1b" not in command(words).out
+        assert re.search(f"{name}:? no variable of pushsdk, so it is ignored: did you mean {near}[?]", printed)
+    assert re.search(
+        "PUSHSDK_ZZZ\ufffd.2J:? no variable of pushsdk, so it is ignored: for the variables see: ", printed
+    )
+    assert not re.search("(PUSHSDK_CLAIMS|PUSHSDK_SHOW_ANSWERS|PUSHSDKX):? no variable", printed)
+    assert "s3cret" not in printed
+    assert "\x1b" not in printed
+
+
+def test_config_warns_of_variables_on_stderr_and_doctor_in_a_finding(command, service, monkeypatch):
+    monkeypatch.setenv("PUSHSDK_BASEURL", "x")
+    assert "PUSHSDK_BASEURL" not in json.loads(command("config", "--json").out)
+    findings = {finding["check"]: finding for finding in map(json.loads, command("doctor", "--json").out.splitlines())}
+    assert findings["PUSHSDK_BASEURL"]["state"] == "warn"
 
 
 def test_the_defaults_that_config_shows_are_those_of_the_client():
     client = AsyncPushClient("https://push.example", KEY)
     timeout = client._options.timeout
-    assert {"timeout": timeout.total, "attempt_timeout": timeout.attempt} == {
-        name: value for name, value in DEFAULTS.items() if name != "retry"
-    }
+    assert (timeout.total, timeout.attempt) == (DEFAULTS["timeout"], DEFAULTS["attempt_timeout"])
     assert client._options.policy == getattr(RetryPolicy, DEFAULTS["retry"])()

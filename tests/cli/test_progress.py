@@ -4,13 +4,15 @@ import asyncio
 import io
 import itertools
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
 from rich.console import Console
-from support.command_line import COMMAND
+from support.command_line import COMMAND, run_apart
 
 from pushsdk import (
     AsyncPushClient,
@@ -29,7 +31,7 @@ from pushsdk import (
 from pushsdk._runs.progress import Progress
 from pushsdk.cli import interrupt, output
 from pushsdk.cli.commands import runs
-from pushsdk.cli.exit import CommandError, Exit, command_error, exit_code
+from pushsdk.cli.exit import CommandError, Exit, command_error
 from pushsdk.cli.interrupt import interruptible
 from pushsdk.cli.output import progress
 from pushsdk.cli.terminal import duration
@@ -191,17 +193,23 @@ async def test_a_task_that_survives_its_cancellation_ends_with_the_process(capsy
 # -- exit codes ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", range(6))
-def test_the_first_condition_that_applies_sets_the_exit_code(first):
-    order = [
-        ("interrupted", True, 130),
-        ("refused", True, 4),
-        ("stopped", True, 5),
-        ("unknown", 7, 3),
-        ("missing", 7, 1),
-    ]
-    conditions = {name: value for name, value, _ in order[first:]}
-    assert exit_code(**conditions) == (order[first][2] if first < len(order) else 0)
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [
+        ({"stopped_by": "asked", "unknown": 1}, 130),
+        ({"stopped_by": "closed"}, 130),
+        ({"stopped_by": "refused", "unknown": 1}, 4),
+        ({"stopped_by": "failure"}, 4),
+        ({"stopped_by": "stop_policy", "unknown": 1, "rejected": 1}, 5),
+        ({"unknown": 1, "rejected": 1}, 3),
+        ({"rejected": 1, "stopped_by": "limit"}, 1),
+        ({"not_sent": 1}, 1),
+        ({}, 0),
+        ({"planned": 0}, 2),
+    ],
+)
+def test_the_first_condition_that_applies_sets_the_exit_code(result, code):
+    assert runs._exit_code(BroadcastReport(**{"planned": 9, **result})) == code
 
 
 def unknown(kind):
@@ -297,3 +305,34 @@ def test_help_shows_the_help_of_a_command(command):
     assert command("help", "claims", "lsit").err == (
         "pushsdk: no command has the name 'claims lsit'; pushsdk --help lists the commands\n"
     )
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_bash_completes_the_pages_of_the_guide(tmp_path):
+    (tmp_path / "pushsdk.bash").write_text(run_apart("completion", "bash").out)
+    complete = "source pushsdk.bash; COMP_WORDS=(pushsdk docs retr); COMP_CWORD=2; _pushsdk; echo ${COMPREPLY[@]}"
+    result = subprocess.run(["bash", "-c", complete], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (result.stdout, result.stderr) == ("retries\n", "")
+
+
+@pytest.mark.parametrize("module", ["pushsdk.cli", "cyclopts", "pushsdk.cli.commands.demo"])
+def test_an_interrupt_while_modules_load_ends_the_command_silently(module, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}")
+    assert run_apart("demo", "--users", "5000") == (130, "", "")
+
+
+def test_an_interrupt_that_is_ignored_stays_ignored(service):
+    words = [*COMMAND, "send", "ann", "--title", "Hi"]
+    ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=ignore)
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+    assert (process.communicate(timeout=60)[0], process.returncode) == ("accepted: 1 user\n", 0)

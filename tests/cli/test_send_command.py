@@ -259,6 +259,16 @@ def test_the_exit_code_reports_the_outcome(command, service, faults, code, outco
     assert "ann" not in result.out + result.err
 
 
+@pytest.mark.parametrize(
+    ("fault", "retryable", "retry_after"),
+    [(Fault.status(429, headers={"Retry-After": "60"}), True, 60.0), (Fault.status(422), False, None)],
+)
+def test_the_json_of_a_failed_send_says_if_and_when_it_may_be_retried(command, service, fault, retryable, retry_after):
+    service.faults = [fault]
+    content = json.loads(command(*SEND, "--json", "--timeout", "0.5").out)
+    assert (content["retryable"], content["retry_after"]) == (retryable, retry_after)
+
+
 def test_users_that_were_not_sent_exit_with_1(command, service):
     result = command(*SEND, "--base-url", "http://127.0.0.1:1", "--retry", "none")
     assert (result.code, result.out) == (1, "")

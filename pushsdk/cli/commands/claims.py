@@ -87,10 +87,8 @@ def count(*, store: StoreOptions, older_than: OlderThan = None, json: Json = Fal
 def release(*keys: str, store: StoreOptions, older_than: OlderThan = None, yes: Yes = False) -> int:
     """Release claimed users: the next delivery pushes to them, perhaps a second time.
 
-    Parameters
-    ----------
-    keys
-        The keys of the sends, as claims list prints them.
+    Args:
+        keys: The keys of the sends, as claims list prints them.
     """
     if bool(keys) is (older_than is not None):
         raise usage_error("pass either keys or --older-than")

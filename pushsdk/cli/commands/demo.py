@@ -45,10 +45,8 @@ async def demo(
 
     The service runs inside this command. Exits with 1 if client and service disagree.
 
-    Parameters
-    ----------
-    users
-        Push one message to this many users, in one call each, and personal messages to a tenth as many.
+    Args:
+        users: Push one message to this many users, in one call each, and personal messages to a tenth as many.
     """
     ids = [str(uuid.uuid4()) for _ in range(users + users // 10)]
     personal = [MobilePush(body={"en": f"Order {number}"}, ios_enabled=True) for number in range(users // 10)]

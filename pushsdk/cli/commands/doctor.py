@@ -1,10 +1,10 @@
-"""``pushsdk config`` and ``doctor``: the settings in force, and checks of all that can be wrong before a request."""
+"""``pushsdk doctor``: checks of all that can be wrong before a request, without a request."""
 
 import platform
 import socket
 import ssl
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Literal
@@ -19,9 +19,10 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits
 from pushsdk._io.transport import most_in_flight
 from pushsdk._version import __version__
+from pushsdk.cli.commands.config import text_of
 from pushsdk.cli.exit import Exit, for_shell
-from pushsdk.cli.options import CallOptions, JsonLines
-from pushsdk.cli.settings import DEFAULTS, KEYS, ClientSettings, check, find, no_file, unknown_variables
+from pushsdk.cli.options import CallOptions, JsonLines, command_line
+from pushsdk.cli.settings import ClientSettings, check, find, in_force, unknown_variables
 from pushsdk.cli.terminal import print_json, visible
 
 _CONNECT_TIMEOUT = 5.0  # seconds, as in the client
@@ -108,17 +109,9 @@ def _elapsed(started: float) -> str:
 
 
 def doctor(*, json: JsonLines = False, options: CallOptions = CallOptions()) -> int:
-    return _print(_findings(options.given()), json=json)
-
-
-def config(*, json: JsonLines = False, options: CallOptions = CallOptions()) -> int:
-    return _print(_settings(options.given()), json=json)
-
-
-def _print(findings: Iterable[Finding], *, json: bool) -> int:
     console = Console(highlight=False, soft_wrap=True)
     failed = False
-    for finding in findings:
+    for finding in _findings(options.given()):
         failed = failed or finding.state == "fail"
         if json:
             print_json(finding)
@@ -138,28 +131,23 @@ def _findings(options: Mapping[str, object]) -> Iterator[Finding]:
         bound = "at most --in-flight" if limits.in_flight else "at most half of the file descriptors"
         text = f"as many requests in flight as the service takes without queueing; {bound}: {most_in_flight(limits)}"
         yield Finding("limit", "ok", text)
-    yield Finding("request", "skip", "not tried: whether the service accepts the Api-Key, the path and a message")
+    command = command_line(["send", "USER_ID", "--title", "Test"], options)
+    text = f"not tried: the Api-Key, the path and a message; a push to yourself tries them:  {command}"
+    yield Finding("request", "skip", f"{text}  (--dry-run prints the request instead)")
 
 
 def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientSettings | None]:
-    """Yield each setting or its problem, and return all settings if there is no problem."""
+    """Yield each setting that is set and each problem. Return all settings if there is no problem."""
     try:
         found = find(options)
     except ConfigurationError as error:
         yield Finding("settings", "fail", str(error))
         return None
     settings, problems = check(found)
-    for name, setting in found.items():
-        if name not in problems:
-            # The URL of a proxy may hold a password.
-            value = "***" if name in KEYS or name == "proxy" else setting.value
-            yield Finding(name, "ok", f"{value}" if name == "config" else f"{value}, set by {setting.source}")
-    if "config" not in found:
-        yield Finding("config", "ok", no_file())
+    for name, (value, _, source) in in_force(found, problems).items():
+        if name not in problems and (source or name == "config"):
+            yield Finding(name, "ok", text_of(name, value) + (f", set by {source}" if source else ""))
     for name, text in problems.items():
         yield Finding(name, "fail", for_shell(text))
     yield from (Finding(name, "warn", text) for name, text in unknown_variables())
-    for name, default in DEFAULTS.items():
-        if name not in found:
-            yield Finding(name, "ok", f"{default}, the default")
     return settings

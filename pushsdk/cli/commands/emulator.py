@@ -140,20 +140,13 @@ async def emulator(
 ) -> int:
     """Run the push service until Ctrl-C, with the faults and limits of your choice.
 
-    Parameters
-    ----------
-    port
-        Listen on this port; 0 takes any free port. [default: 8080, or any free port if 8080 is in use]
-    quiet
-        Print no line for each request.
-    open_page
-        Open the page in a browser.
-    host
-        Listen on this address. Other machines than this one need the token.
-    allow_host
-        Accept this host name too, for example push.test or push.test:8080. Repeatable.
-    token_file
-        Read the token of the page and the control API from this file; pushes need no token.
+    Args:
+        port: Listen on this port; 0 takes any free port. [default: 8080, or any free port if 8080 is in use]
+        quiet: Print no line for each request.
+        open_page: Open the page in a browser.
+        host: Listen on this address. Other machines than this one need the token.
+        allow_host: Accept this host name too, for example push.test or push.test:8080. Repeatable.
+        token_file: Read the token of the page and the control API from this file; pushes need no token.
     """
     if host not in LOOPBACK and token_file is None:
         raise usage_error(f"--host {host} admits other machines: pass --token-file FILE with a token for them")
@@ -192,12 +185,9 @@ async def emulator(
 async def execute(*command: str, port: Port = 0, options: EmulatorOptions = EmulatorOptions()) -> int:
     """Run a command beside the push service.
 
-    Parameters
-    ----------
-    command
-        The command and its arguments, after --.
-    port
-        Listen on this port of 127.0.0.1; 0 takes any free port.
+    Args:
+        command: The command and its arguments, after --.
+        port: Listen on this port of 127.0.0.1; 0 takes any free port.
     """
     if not command:
         raise usage_error("name the command to run: pushsdk emulator exec -- COMMAND ...")

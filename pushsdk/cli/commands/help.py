@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -15,10 +15,16 @@ from pushsdk.cli.terminal import say, warn
 
 # Like `Flag` in ``options``, a module that loads the client.
 _FLAG = Parameter(negative=(), show_default=False)
+# Shells complete the choices; the command itself knows other spellings too.
+_TOPIC = Parameter(show_choices=False, converter=lambda _type, tokens: tokens[0].value)
+if TYPE_CHECKING:
+    Topic = str
+else:
+    Topic = Literal[tuple(guide.names())]
 
 
 def docs(
-    topic: str = "index",
+    topic: Annotated[Topic, _TOPIC] = "index",
     /,
     *,
     all_pages: Annotated[bool, _FLAG, Parameter(name="--list")] = False,
@@ -27,16 +33,11 @@ def docs(
 ) -> int:
     """Show a page of the user guide.
 
-    Parameters
-    ----------
-    topic
-        The name of the page, for example retries.
-    all_pages
-        List the pages, each with its first sentence.
-    search
-        Print the lines that contain these words, each with its page and heading.
-    path
-        Print the path of the page's file.
+    Args:
+        topic: The name of the page, for example retries.
+        all_pages: List the pages, each with its first sentence.
+        search: Print the lines that contain these words, each with its page and heading.
+        path: Print the path of the page's file.
     """
     if all_pages:
         pages = guide.names()
@@ -88,10 +89,8 @@ def help(*command: str) -> int:  # noqa: A001 - the name of the command
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
     """Print the completion script of a shell.
 
-    Parameters
-    ----------
-    shell
-        The shell. Save the script where the shell loads completions, for example ~/.zfunc/_pushsdk.
+    Args:
+        shell: The shell. Save the script where the shell loads completions, for example ~/.zfunc/_pushsdk.
     """
     sys.stdout.write(app.generate_completion(shell=shell))
     return Exit.DONE

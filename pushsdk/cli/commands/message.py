@@ -66,12 +66,9 @@ def lint(file: ResourceFile, /, *, json: JsonLines = False) -> int:
 def preview(file: ResourceFile, /, *, fields: str = "{}", lang: str | None = None, json: JsonLines = False) -> int:
     """Show the message in a file as a user sees it, once in each language.
 
-    Parameters
-    ----------
-    fields
-        Fill the placeholders from '{"first_name": "Ann"}' or @FILE; missing fields get their fallback.
-    lang
-        Show only this language.
+    Args:
+        fields: Fill the placeholders from '{"first_name": "Ann"}' or @FILE; missing fields get their fallback.
+        lang: Show only this language.
     """
     name, resource, kind = read_resource(file)
     message = resource if kind is MobilePush else resource.get("message", {})

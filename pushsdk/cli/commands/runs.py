@@ -3,7 +3,6 @@
 import asyncio
 import io
 import itertools
-import shlex
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -30,13 +29,13 @@ from pushsdk._core import wire
 from pushsdk._core.operations import PUSH
 from pushsdk._core.words import count
 from pushsdk._runs.plan import Chunk, chunks_of
-from pushsdk.cli.exit import CommandError, Exit, exit_code, for_shell, usage_error
+from pushsdk.cli.exit import CommandError, Exit, for_shell, usage_error
 from pushsdk.cli.files import DryRun, MessageOptions, open_users, print_request
 from pushsdk.cli.interrupt import interruptible
-from pushsdk.cli.options import Flag, Json, ServiceOptions, Yes, confirm, quoted, title_of
+from pushsdk.cli.options import Flag, Json, ServiceOptions, Yes, command_line, confirm, quoted, title_of
 from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, progress
 from pushsdk.cli.settings import ClientSettings
-from pushsdk.cli.terminal import duration, print_json, say, visible, warn
+from pushsdk.cli.terminal import duration, print_json, say, warn
 
 RunFile = Annotated[Path, Parameter(help="The file of the run.")]
 UserSource = Annotated[
@@ -132,12 +131,9 @@ def plan(
 ) -> int:
     """Estimate the users, requests, bytes and time of a broadcast.
 
-    Parameters
-    ----------
-    rate
-        Estimate the time at this many users per second.
-    requests_per_second
-        Estimate the time at this many requests per second.
+    Args:
+        rate: Estimate the time at this many users per second.
+        requests_per_second: Estimate the time at this many requests per second.
     """
     message, fields = content.read()
     audience = content.users(source)
@@ -151,6 +147,8 @@ def plan(
         print_json({**totals, "seconds": max(seconds.values(), default=None)})
     else:
         print_figures(_plan_figures(totals, seconds))
+    if not totals["users"]:
+        raise usage_error("the source has no users")
     return Exit.DONE
 
 
@@ -195,12 +193,9 @@ def broadcast(
 ) -> int:
     """Push a message to many users, in a run that survives a crash.
 
-    Parameters
-    ----------
-    run
-        Record the run in this file, which holds user ids and is readable by you only.
-    personalize
-        Use each row's other columns as custom fields, in the text's placeholders, or both.
+    Args:
+        run: Record the run in this file, which holds user ids and is readable by you only.
+        personalize: Use each row's other columns as custom fields, in the text's placeholders, or both.
     """
     settings = service.settings(dry_run=dry_run)
     message, fields = content.read()
@@ -208,9 +203,10 @@ def broadcast(
     into: Any = personalize and personalize.replace("-", "_")
     if dry_run:
         body = _first_body(audience, message, fields, into=into, distinct=distinct)
-        if body is not None:
-            print_request(settings["base_url"], PUSH, body, json=options.json)
-        warn("this is the first request; pushsdk plan counts all" if body else "the source has no users")
+        if body is None:
+            raise usage_error("the source has no users")
+        print_request(settings["base_url"], PUSH, body, json=options.json)
+        warn("this is the first request; pushsdk plan counts all")
         return Exit.DONE
     try:
         users = options.users_left(read_report(run))
@@ -284,7 +280,7 @@ def _send_run(
 
     ``users`` is the number of users left, None if it is unknown; ``action`` begins the question.
     """
-    command = resume_command(run, given)
+    command = command_line(["resume", run], given)
     if users != 0:
         confirm(action, settings, yes=options.yes)
     mode: ProgressMode = "none" if users == 0 else options.progress
@@ -315,21 +311,6 @@ async def _send(
     return result, stop.is_set()
 
 
-def resume_command(run: object, options: Mapping[str, Any]) -> str:
-    """Return the command that resumes a run with these options, quoted for a shell.
-
-    A proxy with a password is left out.
-    """
-    words = ["pushsdk", "resume", str(run)]
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(option)
-        elif value is not False and not (name == "proxy" and "@" in str(value)):
-            words += [option, f"{value:.15g}" if isinstance(value, float) else str(value)]
-    return visible(shlex.join(words))
-
-
 def status(
     run: RunFile,
     /,
@@ -353,7 +334,7 @@ def status(
             if text:
                 say(f"{name:<8}  {text}")
     _print_counts(result, json=json)
-    command = resume_command(run, {"base_url": result.base_url})
+    command = command_line(["resume", run], {"base_url": result.base_url})
     # The file does not hold the other options, and without the run's --rate a resume may send too fast.
     _print_next_steps(result, command, comment="  # with the options of the run, for example --rate")
     return _exit_code(result)
@@ -362,12 +343,9 @@ def status(
 def report(run: RunFile, /, *, form: Format = "table", outcome: Outcome | None = None) -> int:
     """Print one row per user of a run: id, outcome, HTTP status and reason.
 
-    Parameters
-    ----------
-    form
-        Print this format; jsonl is exact, csv is safe to open in a spreadsheet.
-    outcome
-        Print only the users with this outcome.
+    Args:
+        form: Print this format; jsonl is exact, csv is safe to open in a spreadsheet.
+        outcome: Print only the users with this outcome.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # a file of ids is UTF-8 with plain line ends in every locale
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
@@ -398,13 +376,15 @@ def _table(result: BroadcastReport, outcome: Outcome | None) -> Iterator[str]:
 
 
 def _exit_code(result: BroadcastReport, *, interrupted: bool = False) -> Exit:
-    return exit_code(
-        interrupted=interrupted or result.stopped_by in ("asked", "closed"),
-        refused=result.stopped_by in ("refused", "failure"),
-        stopped=result.stopped_by == "stop_policy",
-        unknown=result.unknown,
-        missing=result.rejected + result.not_sent,
+    rules = (
+        (interrupted or result.stopped_by in ("asked", "closed"), Exit.INTERRUPTED),
+        (result.stopped_by in ("refused", "failure"), Exit.CANNOT_RUN),
+        (result.stopped_by == "stop_policy", Exit.STOPPED),
+        (result.unknown, Exit.UNKNOWN),
+        (result.rejected + result.not_sent, Exit.INCOMPLETE),
+        (not result.planned, Exit.USAGE),
     )
+    return next((code for applies, code in rules if applies), Exit.DONE)
 
 
 def _print_counts(result: BroadcastReport, *, json: bool) -> None:
@@ -441,7 +421,7 @@ def _print_next_steps(result: BroadcastReport, command: str, *, comment: str = "
         warn("another process is sending this run: users in flight count as unknown until their response is received")
         return
     if not result.planned and not result.stopped:
-        warn("nothing to send: the source has no users")
+        warn(f"nothing was sent: the source has no users; before the next try, delete {result.run} or pass a new --run")
     if result.stopped:
         warn(for_shell(f"stopped: {result.stopped}"))
     _print_answers(result)

@@ -74,9 +74,15 @@ async def _send(
 
 def _failure(error: PushError) -> dict[str, Any]:
     outcomes = error.outcomes.values() if isinstance(error, PartialError) else [error.outcome] * len(error.user_ids)
-    users, status = Counter(outcomes), error.attempts[-1].status
-    body = error.body.decode(errors="replace")
-    return {"outcome": error.outcome, "users": users, "status": status, "error": str(error), "body": body}
+    retries = {"retryable": error.retryable, "retry_after": error.retry_after}
+    texts = {"error": str(error), "body": error.body.decode(errors="replace")}
+    return {
+        "outcome": error.outcome,
+        "users": Counter(outcomes),
+        "status": error.attempts[-1].status,
+        **retries,
+        **texts,
+    }
 
 
 def create(
@@ -91,12 +97,9 @@ def create(
 ) -> int:
     """Create a push campaign from a file and print its uuid.
 
-    Parameters
-    ----------
-    file
-        The JSON file of the campaign; - is standard input.
-    force
-        Send despite a misspelled field, or without a platform.
+    Args:
+        file: The JSON file of the campaign; - is standard input.
+        force: Send despite a misspelled field, or without a platform.
     """
     settings = options.settings(dry_run=dry_run)
     name, campaign, kind = read_resource(file)

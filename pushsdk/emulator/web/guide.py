@@ -31,17 +31,13 @@ def _results(query: str) -> str:
     """Return the lines that ``pushsdk docs --search`` prints, each below a link to its heading."""
     lines = docs.search(query)
     more = f", of which the first {_MOST_RESULTS} are shown" if len(lines) > _MOST_RESULTS else ""
-    items = "".join(
-        f'<li><a href="/docs/{name}#{_anchor(heading)}">{name}: {escape(heading)}</a><p>{_plain(line)}</p></li>'
-        for name, heading, line in lines[:_MOST_RESULTS]
-    )
+    items = ""
+    for name, heading, line in lines[:_MOST_RESULTS]:
+        # As plain text; a heading is shown by its link.
+        text = "" if line.startswith("#") else escape(re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", line))
+        items += f'<li><a href="/docs/{name}#{_anchor(heading)}">{name}: {escape(heading)}</a><p>{text}</p></li>'
     head = f"<h1>Search</h1><p>Lines with all words of <q>{escape(query)}</q>: {len(lines)}{more}.</p>"
     return f'{head}<ul class="results">{items}</ul>' if items else f"{head}<p>Try fewer or shorter words.</p>"
-
-
-def _plain(line: str) -> str:
-    """Return a line of Markdown as HTML text; nothing for a heading, which its link shows."""
-    return "" if line.startswith("#") else escape(re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", line))
 
 
 def _anchor(heading: str) -> str:
