@@ -99,7 +99,7 @@ export class Campaigns {
     const again = plain([campaign, sent]);
     if (this.drawn === again) return;
     this.drawn = again;
-    const back = h("a", { class: "icon-button back", href: "#/campaigns", "aria-label": "Back to the list" }, icon("back"));
+    const back = h("a", { class: "button small back", href: "#/campaigns", "aria-label": "Back to the list" }, icon("back"), "Back");
     fill(
       this.detail,
       h(

@@ -58,7 +58,7 @@ export function connect() {
 function draw(box) {
   box.dataset.connect = service.api_key;
   const row = (name, value) =>
-    h("div", null, h("dt", null, name), h("dd", null, h("code", null, value), h("button", { type: "button", class: "icon-button", "aria-label": `Copy ${name}`, title: `Copy ${name}`, onclick: () => copy(value, name) }, icon("copy"))));
+    h("div", null, h("dt", null, name), h("dd", null, h("code", null, value), h("button", { type: "button", class: "button small", "aria-label": `Copy ${name}`, onclick: () => copy(value, name) }, icon("copy"), "Copy")));
   return fill(
     box,
     h("dl", { class: "facts address" }, row("base_url", BASE), service.api_key ? row("api_key", service.api_key) : null),

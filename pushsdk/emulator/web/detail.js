@@ -168,7 +168,7 @@ export class Detail {
   }
 
   backButton() {
-    return h("button", { type: "button", class: "icon-button back", "aria-label": "Back to the list", onclick: this.events.back }, icon("back"));
+    return h("button", { type: "button", class: "button small back", "aria-label": "Back to the list", onclick: this.events.back }, icon("back"), "Back");
   }
 }
 

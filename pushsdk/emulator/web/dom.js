@@ -89,7 +89,7 @@ export function confirmed(question, verb) {
 
 /** Open a modal dialog; it removes itself when it closes. */
 export function dialog(title, ...content) {
-  const close = h("button", { type: "button", class: "icon-button", "aria-label": "Close" }, "✕");
+  const close = h("button", { type: "button", class: "button small" }, "Close");
   const box = h(
     "dialog",
     { class: "dialog", "aria-label": title },

@@ -251,7 +251,7 @@ export class Form {
       remove();
       this.again();
     };
-    return h("button", { type: "button", class: "icon-button", "aria-label": `Remove ${label}`, onclick: act }, "✕");
+    return h("button", { type: "button", class: "button small ghost", "aria-label": `Remove ${label}`, onclick: act }, "Remove");
   }
 
   /** Draw the form again after a change of its rows, and focus a control. */

@@ -24,10 +24,17 @@ class App {
     this.main = document.getElementById("main");
     this.list = [];
     this.refused = new Refused();
-    this.elsewhere = new Elsewhere((name) => this.choose(name).then(() => this.go("#/pushes")));
-    this.top = new Top({ chose: (name) => this.choose(name), opened: () => this.look(), named: () => this.rename(), badge: this.elsewhere.root });
+    this.elsewhere = new Elsewhere(
+      (name) => this.choose(name).then(() => this.go("#/pushes")),
+      () => {
+        this.refused.look();
+        this.paint();
+      },
+    );
+    document.getElementById("top").after(this.elsewhere.root);
+    this.top = new Top({ chose: (name) => this.choose(name), opened: () => this.look(), named: () => this.rename() });
     this.views = { pushes: new Pushes(this), compose: new Compose(this), campaigns: new Campaigns(this), users: new Users(this), faults: new Faults(this) };
-    this.choice = new Choice((name) => this.choose(name));
+    this.choice = new Choice((name) => this.choose(name, location.hash));
     this.frames = new Frames({ requests: (rows, count) => this.arrived(rows, count), other: (event, data) => this.happened(event, data) });
     this.refresh = later(500, () => this.choice.root.hidden && this.views[this.view]?.refresh?.());
     fill(this.main, this.choice.root, Object.values(this.views).map((view) => view.root));
@@ -62,6 +69,7 @@ class App {
     for (const [name, view] of Object.entries(this.views)) view.root.hidden = needsOne || name !== this.view;
     this.choice.show(needsOne ? this.view : null, this.list);
     this.top.view(this.view);
+    if (this.list.length) this.paint();
     if (!needsOne) this.views[this.view].show(id ? decoded(id) : undefined);
   }
 
@@ -86,7 +94,7 @@ class App {
     }
     const known = (name) => this.list.some((one) => one.inbox === name || name === ALL);
     if (inbox() && !known(inbox())) this.lost();
-    if (!inbox() && this.list.length) await this.choose(known(wanted) ? wanted : this.list[0].inbox);
+    if (!inbox() && this.list.length) await this.choose(known(wanted) ? wanted : this.first());
     else if (!inbox()) this.firstTime();
     this.refused.show(refused);
     this.paint();
@@ -94,9 +102,16 @@ class App {
     if (inbox() === ALL && this.total() < pushes.feed.requests && !pushes.search) pushes.freshen(); // some were deleted
   }
 
+  /** The inbox that a new page opens: the one with requests, or all if there are several. */
+  first() {
+    const used = this.list.filter((one) => one.requests > 0);
+    return used.length > 1 ? ALL : (used[0] ?? this.list[0]).inbox;
+  }
+
   paint() {
     this.top.inboxes(this.list, inbox());
-    this.elsewhere.show(this.list, inbox(), this.refused.unseen);
+    // The list of pushes has a row for requests that reached no inbox.
+    this.elsewhere.show(this.list, inbox(), this.view === "pushes" ? 0 : this.refused.unseen);
     const names = JSON.stringify(this.list.map((one) => [one.inbox, one.label]).sort());
     if (inbox() === ALL && names !== this.names) this.views.pushes.list.rename();
     this.names = names;

@@ -1,4 +1,4 @@
-// The requests that reached no inbox: a row above the list, a page that explains them, a badge until they were seen.
+// The requests that reached no inbox: a row above the list, a page that explains them, a notice until they were seen.
 
 import { bdi, fill, h } from "./dom.js";
 import { clock, plural } from "./format.js";
@@ -49,9 +49,14 @@ export class Refused {
     fill(this.list, this.requests.map(entry));
   }
 
+  /** Take all of them as seen. */
+  look() {
+    this.seen = this.requests[0]?.time ?? this.seen;
+  }
+
   /** The explanation, beside the list. @param {(page: Node) => Node} back */
   open(back) {
-    this.seen = this.requests[0]?.time ?? this.seen;
+    this.look();
     this.row.setAttribute("aria-current", "true");
     this.page = h(
       "div",

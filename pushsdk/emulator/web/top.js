@@ -17,20 +17,21 @@ const VIEWS = [
 ];
 
 export class Top {
-  /** @param {{chose: (inbox: string) => void, opened: () => void, named: () => void, badge: Node}} events */
+  /** @param {{chose: (inbox: string) => void, opened: () => void, named: () => void}} events */
   constructor(events) {
     this.select = h("select", { class: "inbox-select", "aria-label": "Inbox", onchange: () => events.chose(this.select.value) });
     this.select.addEventListener("pointerdown", events.opened);
-    this.rename = h("button", { type: "button", class: "icon-button", "aria-label": "Name this inbox", title: "Name this inbox", disabled: true, onclick: events.named }, icon("pen"));
+    this.rename = tool("pen", "Rename", events.named, "Rename this inbox");
+    this.rename.hidden = true;
     this.links = VIEWS.map(([key, name, symbol]) => h("a", { href: `#/${key}`, "data-view": key, title: name }, icon(symbol), h("span", null, name)));
     this.state = h("p", { class: "connection", role: "status" });
     this.images = h(
       "button",
       { type: "button", class: "switch images", role: "switch", "aria-checked": String(imagesOn), onclick: switchImages, title: "Load images from the addresses in pushes" },
       h("span", { class: "switch-track", "aria-hidden": "true" }),
-      h("span", null, "Remote images"),
+      h("span", { title: "Remote images" }, "Images"),
     );
-    this.theme = h("button", { type: "button", class: "icon-button", onclick: () => this.turn() });
+    this.theme = h("button", { type: "button", class: "icon-button tool", onclick: () => this.turn() });
     fill(
       document.getElementById("top"),
       h(
@@ -39,9 +40,9 @@ export class Top {
         h("a", { href: "#/pushes" }, h("img", { src: "icon.svg", alt: "", width: "28", height: "28" }), h("span", null, h("b", null, "pushsdk "), h("small", null, "emulator"))),
       ),
       h("nav", { class: "views", "aria-label": "Views" }, this.links),
-      h("div", { class: "inbox-box" }, h("span", { class: "inbox-label", "aria-hidden": "true" }, "Inbox"), this.select, this.rename, events.badge),
+      h("div", { class: "inbox-box" }, h("span", { class: "inbox-label", "aria-hidden": "true" }, "Inbox"), this.select, this.rename),
       this.state,
-      h("div", { class: "tools" }, this.images, tool("key", "Connect", showConnect), guide("", { class: "icon-button guide", "aria-label": "Guide", title: "Guide" }, icon("book")), this.theme, tool("help", "Help", help)),
+      h("div", { class: "tools" }, this.images, tool("key", "Connect", showConnect), guide("", { class: "icon-button tool guide", title: "Guide: all about the emulator and the SDK" }, icon("book"), h("span", null, "Guide")), this.theme, tool("help", "Help", help)),
     );
     this.connection("connecting");
     this.paint();
@@ -72,7 +73,7 @@ export class Top {
       list.map((one) => h("option", { value: one.inbox, selected: one.inbox === chosen }, `${one.label} · ${number(one.requests)}`)),
     );
     this.select.disabled = list.length === 0;
-    this.rename.disabled = list.length === 0 || chosen === ALL;
+    this.rename.hidden = list.length === 0 || chosen === ALL;
   }
 
   turn() {
@@ -90,11 +91,11 @@ export class Top {
     const next = isDark() ? "light" : "dark";
     this.theme.setAttribute("aria-label", `Switch to ${next}`);
     this.theme.title = `Switch to ${next}`;
-    fill(this.theme, icon(isDark() ? "sun" : "moon"));
+    fill(this.theme, icon(isDark() ? "sun" : "moon"), h("span", null, next === "dark" ? "Dark" : "Light"));
   }
 }
 
-const tool = (name, label, act) => h("button", { type: "button", class: "icon-button", "aria-label": label, title: label, onclick: act }, icon(name));
+const tool = (name, label, act, title = label) => h("button", { type: "button", class: "icon-button tool", title, onclick: act }, icon(name), h("span", null, label));
 
 function isDark() {
   const chosen = document.documentElement.dataset.theme;

@@ -118,7 +118,7 @@ export class Users {
       h(
         "header",
         { class: "detail-head" },
-        h("a", { class: "icon-button back", href: "#/users", "aria-label": "Back to the list" }, icon("back")),
+        h("a", { class: "button small back", href: "#/users", "aria-label": "Back to the list" }, icon("back"), "Back"),
         h(
           "div",
           { class: "detail-titles" },

@@ -1,4 +1,4 @@
-"""All inboxes at once, the badge for pushes elsewhere, requests that reached no inbox, the download, the key."""
+"""All inboxes at once, the notice of pushes with another key, requests that reached no inbox, the download, the key."""
 
 from __future__ import annotations
 
@@ -97,35 +97,63 @@ async def test_a_user_of_a_push_is_shown_in_the_inbox_of_the_push(desk: Any) -> 
     await page.get_by_label("Inbox", exact=True).get_by_text("Inbox 1").wait_for(state="attached")
 
 
-async def test_a_badge_counts_pushes_in_other_inboxes_and_opens_them(desk: Any) -> None:
+async def test_a_notice_counts_pushes_with_other_keys_and_opens_them(desk: Any) -> None:
     await desk.push("Mine")
     page = await desk.page("/#/faults")
     await theirs(desk, "Theirs")
     await theirs(desk, "Theirs too")
-    await page.get_by_role("button", name="2 pushes in Inbox 2").click()
+    await page.get_by_role("button", name="2 pushes with another key, in Inbox 2 ▸ Show").click()
     await page.get_by_role("option", name="Theirs too").wait_for()
-    await page.locator(".badge").wait_for(state="detached")
+    await page.locator(".notice").wait_for(state="detached")
     await desk.push("Mine too")
     await theirs(desk, "A third", "a-third-key")
-    await page.get_by_role("button", name="2 pushes in 2 other inboxes").click()
+    await page.get_by_role("button", name="2 pushes with 2 other keys ▸ Show").click()
     for title in ("Mine too", "A third", "Theirs"):
         await page.get_by_role("option", name=title, exact=False).first.wait_for()
-    await page.locator(".badge").wait_for(state="detached")
+    await page.locator(".notice").wait_for(state="detached")
 
 
-async def test_requests_that_reached_no_inbox_have_a_row_and_a_badge(desk: Any) -> None:
+async def test_a_dismissed_notice_stays_away_until_the_next_push(desk: Any) -> None:
+    await desk.push("Mine")
+    page = await desk.page()
+    await theirs(desk, "Theirs")
+    for count in ("1 push", "1 push"):
+        await page.get_by_role("button", name=f"{count} with another key").wait_for()
+        await page.get_by_role("button", name="Dismiss").click()
+        await page.locator(".notice").wait_for(state="detached")
+        await theirs(desk, "Theirs too")
+    await page.evaluate("location.hash = '#/faults'")
+    await desk.send({}, path="/v2/push")
+    await page.get_by_role("button", name="1 request reached no inbox").wait_for()
+    await page.locator(".notice.refused").get_by_role("button", name="Dismiss").click()
+    await page.locator(".notice.refused").wait_for(state="detached")
+
+
+async def test_a_new_page_opens_where_the_pushes_are(desk: Any) -> None:
+    await desk.control("PUT", "/label", {"label": "Without pushes"})
+    await theirs(desk, "Theirs")
+    page = await desk.page()
+    await page.get_by_role("option", name="Theirs").wait_for()
+    await page.get_by_label("Inbox", exact=True).get_by_text("Inbox 2 · 1").wait_for(state="attached")
+    await desk.push("Mine")
+    page = await desk.page()
+    for title in ("Mine", "Theirs"):
+        await page.get_by_role("option", name=title).wait_for()
+
+
+async def test_requests_that_reached_no_inbox_have_a_row_and_a_notice(desk: Any) -> None:
     await desk.push("Mine")
     page = await desk.page("/#/faults")
     for path, status in (("/v1/push", 401), ("/v2/push", 404)):
         async with desk.session.post(desk.emulator.base_url + path, json={}) as response:
             assert response.status == status
-    await page.get_by_role("button", name="2 requests reached no inbox").click()
+    await page.get_by_role("button", name="2 requests reached no inbox ▸ Show").click()
     listed = page.locator(".refused-list")
     await listed.get_by_text("the Api-Key header is missing").wait_for()
     await listed.get_by_text("POST /external/api/v2/push").wait_for()
     await listed.get_by_text("base_url is probably wrong").wait_for()
     await page.get_by_text(desk.emulator.api_key, exact=True).first.wait_for()
-    await page.locator(".badge").wait_for(state="detached")
+    await page.locator(".notice").wait_for(state="detached")
     row = page.get_by_role("link", name="2 requests reached no inbox")
     await row.get_by_text("404").wait_for()
     await page.get_by_role("button", name="Hide them").click()

@@ -379,7 +379,7 @@ async def test_each_key_has_its_own_inbox(desk: Any) -> None:
     await page.get_by_label("Inbox", exact=True).select_option(label="My inbox · 1")
     await page.get_by_role("option", name="Mine").wait_for()
     assert await page.get_by_role("option", name="Theirs").count() == 0
-    await page.get_by_role("button", name="Name this inbox").click()
+    await page.get_by_role("button", name="Rename").click()
     await page.get_by_label("Name", exact=True).fill("Renamed")
     await page.get_by_role("button", name="Save").click()
     await page.get_by_label("Inbox", exact=True).get_by_text("Renamed · 1").wait_for(state="attached")
