@@ -170,7 +170,7 @@ async def test_a_push_is_sent_again_as_it_was(desk: Any) -> None:
     await desk.push("Again", "u-1", "u-2", odd=[1, {"x": None}])
     page = await desk.page()
     await page.get_by_role("button", name="Send again").click()
-    await page.locator(".push-row").nth(1).wait_for()
+    await page.get_by_role("option", name="Again").get_by_text("2 pushes").wait_for()
     await page.locator(".eyebrow").get_by_text("Push 2 ").wait_for()
     first, second = desk.emulator.pushes
     assert first.body == second.body
@@ -269,7 +269,7 @@ async def test_a_push_is_composed_by_keyboard_alone(desk: Any) -> None:
     for _ in range(3):
         await page.keyboard.down("s")  # a held key sends once
     await page.keyboard.up("s")
-    await page.locator(".push-row").nth(2).wait_for()
+    await page.get_by_role("option", name="Typed").get_by_text("2 pushes").wait_for()
     await page.keyboard.press("c")
     await page.get_by_role("heading", name="Edit and send").wait_for()
     titles = [push.message["title"]["en"] for push in desk.emulator.pushes]

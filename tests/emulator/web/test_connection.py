@@ -102,11 +102,11 @@ async def test_a_flood_is_shown_to_its_last_push_with_few_elements(desk: Any) ->
     page = await desk.page()
     await page.get_by_role("option", name="The first").wait_for()
 
-    async def some() -> None:
-        for _ in range(100):
-            await desk.push("One of many")
+    async def some(sender: int) -> None:
+        for number in range(100):
+            await desk.push(f"Push {number} of {sender}")
 
-    await asyncio.gather(*(some() for _ in range(20)))
+    await asyncio.gather(*(some(sender) for sender in range(20)))
     await desk.push("The last")
     await page.get_by_role("option", name="The last").wait_for()
     await page.locator(".list-count").get_by_text("2,002 pushes").wait_for()
