@@ -27,9 +27,9 @@ export class Top {
     this.state = h("p", { class: "connection", role: "status" });
     this.images = h(
       "button",
-      { type: "button", class: "switch images", role: "switch", "aria-checked": String(imagesOn), onclick: switchImages, title: "Load images from the addresses in pushes" },
+      { type: "button", class: "switch images", role: "switch", "aria-label": "Remote images", "aria-checked": String(imagesOn), onclick: switchImages, title: "Load images from the addresses in pushes" },
       h("span", { class: "switch-track", "aria-hidden": "true" }),
-      h("span", { title: "Remote images" }, "Images"),
+      h("span", null, "Images"),
     );
     this.theme = h("button", { type: "button", class: "icon-button tool", onclick: () => this.turn() });
     fill(
