@@ -337,7 +337,7 @@ def test_the_page_on_the_command_line_lists_all_settings() -> None:
     assert {option for option, *_ in rows if option} == {f"--{option}" for option in options}
     defaults = {key: default.split()[0].strip("`") for _, _, key, default in rows if key in DEFAULTS}
     assert defaults == {
-        name: f"{value:g}" if isinstance(value, float) else f"{value}" for name, value in DEFAULTS.items()
+        name: f"{value:g}" if isinstance(value, float) else f"{value}".lower() for name, value in DEFAULTS.items()
     }
 
 

@@ -12,6 +12,10 @@ _SHELL_ADVICE = (
     ("rate=Rate(users_per_second=100)", "--rate 100"),
     ("a new run in a new file", "another file for --run"),
     (" parameter --run requires an argument", ": --run FILE is required, for example --run spring.run"),
+    (
+        " parameter --claims requires an argument",
+        ": --claims or PUSHSDK_CLAIMS is required, for example sqlite:claims.db",
+    ),
     ("Timeout.total=", "--timeout "),
     ("Timeout.attempt=", "--attempt-timeout "),
 )

@@ -154,13 +154,18 @@ def test_ctrl_c_ends_the_question_at_once(command: Command, address: str, monkey
 
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with pytest.raises((KeyboardInterrupt, SystemExit)):
-        command("claims", "release", "--claims", address, "--older-than", "1s")
+    assert command("claims", "release", "--claims", address, "--older-than", "1s").code == 130
     assert answers == ["y\n"]
     assert counts(command, address)["sends"] == 3
 
 
 # -- the store --------------------------------------------------------------------------------------------------------
+
+
+def test_a_command_without_a_store_says_how_to_name_one(command: Command) -> None:
+    assert command("claims", "list").err == (
+        'pushsdk: Command "claims list": --claims or PUSHSDK_CLAIMS is required, for example sqlite:claims.db.\n'
+    )
 
 
 def test_a_directory_is_a_store(command: Command, tmp_path: Path) -> None:
