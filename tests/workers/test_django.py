@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.docs import page
 from support.worker_frameworks import installed
 from support.worker_lab import MODULES, ROOT
 
@@ -103,6 +105,25 @@ def test_a_missing_key_is_logged_and_the_order_is_shipped(project: Project) -> N
     assert "ConfigurationError: no api_key" in project.shell(
         "import os; del os.environ['PUSHSDK_API_KEY']" + SHIP_TWICE
     )
+
+
+def test_the_curl_of_the_page_passes_the_check_of_the_csrf_token(project: Project) -> None:
+    token = re.search(r"^\$ token=(\w+)$", page("django").text, re.MULTILINE)
+    assert token
+    project.shell(
+        f"""
+Order.objects.create(user_id="ann")
+client = Client(enforce_csrf_checks=True)
+assert client.post("/orders/1/ship").status_code == 403
+client.cookies["csrftoken"] = "{token[1]}"
+assert client.post("/orders/1/ship", headers={{"X-CSRFToken": "{token[1]}"}}).status_code == 204
+"""
+    )
+    assert project.emulator.users() == {"ann": 1}
+
+
+def test_an_unknown_order_is_not_found(project: Project) -> None:
+    project.shell('assert Client().post("/orders/7/ship").status_code == 404')
 
 
 def test_a_transaction_that_is_rolled_back_pushes_nothing(project: Project) -> None:

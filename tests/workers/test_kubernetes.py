@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -23,6 +24,7 @@ from pushsdk.testing.inbox import EmulatorThread
 
 BROADCAST = re.search(r"command: \[pushsdk, (.*)\]", page("kubernetes").text)
 USERS = 200_000
+SERVICE = ["kubernetes_service.py", "aiohttp_service.py"]
 
 
 @pytest.fixture
@@ -59,7 +61,8 @@ def test_the_grace_period_is_longer_than_the_shutdown() -> None:
 
 
 async def test_a_service_completes_its_requests_on_sigterm(tmp_path: Path, service: Emulator) -> None:
-    (tmp_path / "kubernetes_service.py").write_text(MODULES["kubernetes_service.py"])
+    for name in SERVICE:
+        (tmp_path / name).write_text(MODULES[name])
     port = free_port()
     answers: dict[str, int | None] = {}
 
@@ -95,6 +98,29 @@ async def test_a_service_completes_its_requests_on_sigterm(tmp_path: Path, servi
     assert set(answers.values()) == {204, None}
     assert len(pushed) > 100
     assert service.users() == dict.fromkeys(pushed, 1)
+
+
+async def test_an_outage_is_answered_with_503(tmp_path: Path) -> None:
+    for name in SERVICE:
+        (tmp_path / name).write_text(MODULES[name])
+    with EmulatorThread(Emulator()) as host:
+        gone = host.emulator
+    port = free_port()
+    process = start(["kubernetes_service.py"], tmp_path, gone, PORT=str(port))
+    try:
+        async with aiohttp.ClientSession() as session:
+            status = None
+            while status is None:
+                assert process.poll() is None
+                with suppress(aiohttp.ClientConnectionError):
+                    async with session.post(f"http://127.0.0.1:{port}/shipped/ann") as response:
+                        status = response.status
+            assert (status, response.headers["Retry-After"]) == (503, "1")
+    finally:
+        process.terminate()
+        output, _ = await asyncio.to_thread(process.communicate)
+    assert "not sent: the connection could not be opened" in output
+    assert "Traceback" not in output
 
 
 def job(name: str, folder: Path, users: int = USERS) -> list[str]:
@@ -148,6 +174,21 @@ def test_a_broadcast_that_fails_is_not_restarted(
     codes = re.search(r"FailJob.*\n.*values: \[(.*)\]", page("kubernetes").text)
     assert codes
     assert code == 0 or f"{code}" in codes[1].split(", ")
+
+
+@pytest.mark.parametrize("name", ["command", "module"])
+@pytest.mark.parametrize("file", ["users.csv", "spring.run"])
+def test_a_file_that_cant_be_used_ends_the_job_with_one_line(
+    name: str, file: str, tmp_path: Path, service: Emulator
+) -> None:
+    command = job(name, tmp_path, 3)
+    (tmp_path / "users.csv").unlink() if file == "users.csv" else (tmp_path / file).write_text("no run")
+    process = start(command, tmp_path, service)
+    output, _ = process.communicate()
+    assert process.returncode == 2, output
+    assert file in output
+    assert "Traceback" not in output
+    assert service.requests == 0
 
 
 def test_a_run_file_that_its_group_may_write_to_is_refused_so_the_volume_leaves_its_mode(

@@ -47,11 +47,13 @@ def test_no_client_is_made_at_import_so_a_process_that_queues_jobs_needs_no_key(
     for variable in [variable for variable in os.environ if variable.startswith("PUSHSDK_")]:
         monkeypatch.delenv(variable)
     monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1")
-    (tmp_path / name).write_text(MODULES[name])
+    for file in {name, "aiohttp_service.py"}:
+        (tmp_path / file).write_text(MODULES[file])
     monkeypatch.syspath_prepend(tmp_path)
     stem = name.removesuffix(".py")
     names = vars(importlib.import_module(stem))
-    monkeypatch.delitem(sys.modules, stem)
+    for module in {stem, "aiohttp_service"} & sys.modules.keys():
+        monkeypatch.delitem(sys.modules, module)
     assert "shipped" in names
 
 
@@ -68,7 +70,7 @@ def test_the_tables_say_when_a_job_is_retried() -> None:
 
 def test_what_a_page_installs_is_what_its_tests_install() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    tested = {re.split(r"[><=]", each)[0] for extra in ("workers", "workers-arq") for each in extras[extra]}
+    tested = {re.split(r"[><=]", each)[0] for extra in ("dev", "workers", "workers-arq") for each in extras[extra]}
     pages = [
         each for each in DOCUMENTS if any(re.search("_(service|jobs)", block.module or "") for block in each.blocks)
     ]

@@ -45,7 +45,7 @@ def module(name: str, folder: Path) -> ModuleType:
 
 @asynccontextmanager
 async def aiohttp_service(folder: Path) -> AsyncIterator[str]:
-    runner = web.AppRunner(module("aiohttp_service", folder).app)
+    runner = web.AppRunner(module("aiohttp_service", folder).make_app())
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -204,6 +204,15 @@ async def test_aiohttp_answers_a_wrong_setting_with_500(tmp_path: Path) -> None:
         await module("aiohttp_service", tmp_path).push_errors(None, handler)
 
 
+async def test_aiohttp_says_what_is_wrong_with_the_input(tmp_path: Path) -> None:
+    async def handler(request: object) -> None:
+        raise ValidationError("$.userIds[1]: the user id is empty")
+
+    with pytest.raises(web.HTTPUnprocessableEntity) as caught:
+        await module("aiohttp_service", tmp_path).push_errors(None, handler)
+    assert caught.value.text == "$.userIds[1]: the user id is empty"
+
+
 async def test_fastapi_says_what_is_wrong_with_the_input_but_not_with_the_program(tmp_path: Path) -> None:
     installed("fastapi", "fastapi")
     handler = module("fastapi_service", tmp_path).push_failed
@@ -237,14 +246,14 @@ async def test_gunicorn_completes_a_push_of_flask_on_sigterm(emulator: Emulator,
     assert emulator.users() == {"ann": 1}
 
 
-@pytest.mark.parametrize("name", ["test_fastapi_service.py", "test_flask_service.py"])
+@pytest.mark.parametrize("name", ["test_aiohttp_service.py", "test_fastapi_service.py", "test_flask_service.py"])
 def test_the_test_of_a_page_passes_when_it_is_copied(name: str, tmp_path: Path) -> None:
     framework = name.split("_")[1]
     installed(framework, framework)
     installed("httpx", "fastapi")
     for file in (name, name.removeprefix("test_")):
         (tmp_path / file).write_text(MODULES[file])
-    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout
