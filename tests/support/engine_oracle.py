@@ -14,7 +14,7 @@ from pushsdk.emulator import Emulator, Fault
 __all__ = ["Oracle", "oracle"]
 
 # Seconds to wait for a number of requests.
-HANGS = 120.0
+HANGS = 300.0
 
 
 class Oracle:

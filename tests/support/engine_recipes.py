@@ -10,13 +10,14 @@ from pathlib import Path
 
 import duckdb
 
+from pushsdk.emulator import Fault
 from support.docs import MODULES
 from support.engine_lab import kill, processes
 from support.engine_oracle import Oracle
 
 __all__ = ["outcomes_of", "ran", "recipe"]
 
-HANGS = 150
+HANGS = 300
 
 
 def recipe(
@@ -53,7 +54,10 @@ def ran(program: subprocess.Popen[bytes], folder: Path, service: Oracle, *, vict
     with program:
         try:
             service.until(after)
+            # So a request of the victim is in flight, however long it takes to find the victim.
+            service.fail([Fault.delay(5.0)])
             kill(processes(victims, program.pid)[:1])
+            service.fail([])
             assert program.wait(HANGS) == 0, (folder / "log").read_text()[-3000:]
         finally:
             program.kill()
