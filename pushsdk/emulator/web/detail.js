@@ -122,7 +122,7 @@ export class Detail {
   actions() {
     const { request } = this;
     const button = (label, name, act, extra = "", why = label) =>
-      h("button", { type: "button", class: `button ${extra}`, onclick: act, title: why, "aria-label": label, disabled: why !== label }, icon(name), h("span", { class: "button-text" }, label));
+      h("button", { type: "button", class: `button ${extra}`, onclick: act, title: why, disabled: why !== label }, icon(name), label);
     const copier = (name, source) =>
       h("button", { type: "button", class: "button", onclick: () => copy(source, name), title: `Copy as ${name}`, "aria-label": `Copy as ${name}` }, icon("copy"), name);
     const { sendable, editable } = whole(request);

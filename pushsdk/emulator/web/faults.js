@@ -28,7 +28,7 @@ export class Faults {
         "header",
         { class: "page-head" },
         h("h2", { class: "page-title" }, "Faults"),
-        h("p", { class: "lead" }, "Make this service fail as real ones do. Rules are tried in order; delays add up, the first other rule that matches acts. They are this inbox's only."),
+        h("p", { class: "lead" }, "Make this service fail as real ones do. Rules are tried in order; delays add up, the first other rule that matches acts. The rules apply to this inbox only."),
       ),
       h(
         "div",

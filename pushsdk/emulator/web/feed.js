@@ -173,7 +173,8 @@ export class Feed {
     const skipped = count - rows.length;
     if (!fresh.length) return;
     this.newest = Math.max(...fresh.map((row) => row.id));
-    this.total += count;
+    const replaced = whole ? this.rows.filter((row) => fresh.some((one) => one.key === row.key)) : [];
+    this.total += skipped > 0 ? count : sum(fresh) - sum(replaced);
     const added = skipped > 0 && this.above === 0 ? this.restart(fresh, skipped) : skipped + this.merge(fresh, whole);
     if (skipped > 0 && this.above > 0) this.above += skipped;
     this.changed(added);

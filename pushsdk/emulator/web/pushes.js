@@ -76,7 +76,7 @@ export class Pushes {
         (this.saving = h("button", { type: "button", class: "button small ghost", title: "Download as JSON lines", onclick: () => this.save() }, icon("download"), "Download")),
         (this.clearing = h("button", { type: "button", class: "button small ghost", onclick: () => this.removeAll() }, icon("trash"), "Delete all")),
       ),
-      (this.groupBar = h("button", { type: "button", class: "group-bar", hidden: true, onclick: () => this.closeGroup() }, icon("back"), "All pushes")),
+      (this.groupBar = h("button", { type: "button", class: "group-bar", hidden: true, onclick: () => this.closeGroup() }, icon("back"), "All pushes", h("span", { class: "quiet" }, "one group, by user"))),
       this.app.refused.row,
       h("div", { class: "list-box" }, this.list.pill, this.list.root, this.blank),
     );

@@ -126,7 +126,7 @@ export class Users {
           h("h2", { class: "mono" }, bdi(user.user_id.slice(0, 300))),
           h("p", { class: "quiet" }, plural(user.accepted, "accepted push", "accepted pushes"), user.campaigns ? `, ${plural(user.campaigns, "campaign")}` : ""),
         ),
-        h("a", { class: "button", href: `#/pushes`, "aria-label": "Its pushes", onclick: () => this.findPushes(user.user_id) }, icon("search"), h("span", { class: "button-text" }, "Its pushes")),
+        h("a", { class: "button", href: `#/pushes`, onclick: () => this.findPushes(user.user_id) }, icon("search"), "Pushes to this user"),
       ),
       h("div", { class: "columns wide-left" }, stacks(user), history(user)),
     );

@@ -118,6 +118,20 @@ async def test_axe_finds_nothing_on_all_inboxes(desk: Any, dark: bool) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_axe_finds_nothing_on_a_group_and_on_a_notice(desk: Any, dark: bool) -> None:
+    for number in range(3):
+        await desk.push("Sale", f"user-{number}", body={"en": "Today only"})
+    page = await desk.page(dark=dark)
+    await page.get_by_role("button", name="Show the 3 pushes").wait_for()
+    await desk.send({"userIds": ["u"], "message": {"title": {"en": "Theirs"}}}, api_key="another")
+    await page.get_by_role("button", name="1 push with another key").wait_for()
+    assert await violations(page) == []
+    await page.get_by_role("button", name="Show the 3 pushes").click()
+    await page.get_by_role("option", name="user-2").wait_for()
+    assert await violations(page) == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 400])
 async def test_axe_finds_nothing_on_the_guide(open_desk: Any, dark: bool, width: int) -> None:
     desk = await open_desk()

@@ -52,7 +52,7 @@ async def test_the_pushes_of_a_user_are_linked(desk: Any) -> None:
     await desk.push("For u 1", "u 1")
     await desk.push("For others", "u 2")
     page = await desk.page("/#/users/u%201")
-    await page.get_by_role("link", name="Its pushes").click()
+    await page.get_by_role("link", name="Pushes to this user").click()
     await page.locator(".list-count").get_by_text("1 push", exact=True).wait_for()
     await page.get_by_role("option", name="For u 1").wait_for()
 
