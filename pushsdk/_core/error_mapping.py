@@ -22,6 +22,7 @@ from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
 from pushsdk._core.policy import Options
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import attempts_of
+from pushsdk._core.words import count
 
 _REJECTIONS: dict[int, type[errors.RejectedError]] = {
     401: errors.AuthenticationError,
@@ -160,13 +161,16 @@ def partial_error(
     counts = Counter(outcomes.values())
     summary = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome if counts[outcome])
     worst = next(outcome for outcome in (Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome.REJECTED) if counts[outcome])
-    # A recorded outcome has no attempts.
-    examples = [
-        error_for(verdict, target=target) for _, verdict in parts if verdict.outcome is worst and verdict.attempts
-    ]
+    # The error of each user, by status or failure. A recorded outcome has no attempts.
+    causes: dict[object, list[errors.PushError]] = {}
+    for part, verdict in parts:
+        if verdict.outcome is worst and verdict.attempts:
+            example = error_for(verdict, target=target)
+            causes.setdefault(example.status or verdict.failure, []).extend([example] * len(part))
+    examples = max(causes.values(), key=len, default=[])
     error = errors.PartialError(
         f"the call's users ended differently: {summary}; see .outcomes"
-        + (f". For example: {examples[0]}" if examples else ""),
+        + (f". Most often ({count(len(examples))}): {examples[0]}" if examples else ""),
         outcome=worst,
         attempts=attempts_of(parts),
         user_ids=tuple(users),

@@ -11,6 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pushsdk._audience.source import RequestSource, UserSource, printable
 from pushsdk._core import wire
 from pushsdk._core.errors import ConfigurationError
@@ -170,7 +172,8 @@ async def _send(engine: Engine, settings: RunSettings, journal: Journal) -> Broa
         engine.pending.ended(pipeline)
         if watched is not None:
             watched.end(journal.outcomes())
-    return report_of(journal, run=settings.path, seconds=loop.time() - started)
+    report, shows = report_of(journal, run=settings.path), engine.settings.show_answers
+    return msgspec.structs.replace(report, seconds=loop.time() - started, show_answers=shows)
 
 
 def _header(engine: Engine, **fields: Any) -> Header:

@@ -60,6 +60,10 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
     The texts may contain user ids. At most 20 are kept, of 300 characters each.
     """
+    reasons: dict[str, int] = {}
+    """Users that were not accepted, by reason: a status or a failure, without texts of the service."""
+    show_answers: bool = False
+    """True if the text of BroadcastError quotes ``answers``: the option of the client. False after ``read_report``."""
     in_use: bool = False
     """True if another process was sending the run: the users of its requests in flight count as unknown."""
     file: str = ""
@@ -73,6 +77,16 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     def _failed(self) -> str:
         failed = "".join(f", {number:,} {outcome.value}" for outcome, number in self._failures().items())
         return failed + (f"; stopped: {self.stopped}" if self.stopped else "")
+
+    def _commonest(self) -> str:
+        """Return the commonest reason, and the commonest text of the service beside it if that may be shown."""
+        if not self.reasons:
+            return ""
+        reason = max(self.reasons, key=self.reasons.__getitem__)
+        status = reason.removeprefix("HTTP ")
+        texts = [answer for answer in self.answers if self.show_answers and answer.startswith(f"{status}: ")]
+        text = max(texts, key=self.answers.__getitem__, default="").removeprefix(status)
+        return f"; most often ({count(self.reasons[reason])}): {reason}{text}"
 
     def _failures(self) -> dict[Outcome, int]:
         """Return the users that were not accepted, by outcome, worst first."""
@@ -125,7 +139,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         if self.accepted == self.planned:
             return
         error = BroadcastError(
-            f"{self.accepted:,} of {count(self.planned)} accepted{self._failed()}; see .report",
+            f"{self.accepted:,} of {count(self.planned)} accepted{self._failed()}{self._commonest()}; see .report",
             outcome=next(iter(self._failures())),
         )
         error.report = self
@@ -142,9 +156,7 @@ class BroadcastError(PushError):
     """The report of the run; None if a job of Spark failed."""
 
 
-def report_of(
-    journal: Journal, *, run: Path | None, seconds: float = 0.0, stop_reason: StopReason | None = None
-) -> BroadcastReport:
+def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | None = None) -> BroadcastReport:
     """Return the report of a journal. ``stop_reason`` is for a plan that was stopped: the journal has no record yet."""
     stop_reason, users = stop_reason or journal.stop_reason, journal.outcomes()
     titles = msgspec.json.decode(journal.header.message or b"{}").get("title", {})
@@ -156,7 +168,6 @@ def report_of(
         unknown=users[Outcome.UNKNOWN],
         resent=journal.states.resent,
         duplicates=journal.duplicates,
-        seconds=seconds,
         stopped=None if stop_reason is None else stop_reason.reason,
         stopped_by=None if stop_reason is None else stop_reason.by,
         run=None if run is None else str(run),
@@ -166,6 +177,7 @@ def report_of(
         begun=journal.header.created,
         ended=journal.notes.ended,
         answers=journal.notes.answers,
+        reasons=journal.reasons(),
         file=str(journal.path),
     )
 

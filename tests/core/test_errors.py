@@ -342,8 +342,15 @@ def test_users_with_different_outcomes_are_listed_in_the_order_of_the_call():
     assert [attempt.started for attempt in error.attempts] == [0.0, 2.0]
     assert str(error) == (
         "the call's users ended differently: 2 ACCEPTED, 2 REJECTED; see .outcomes. "
-        "For example: rejected: HTTP 400 Bad Request"
+        "Most often (2 users): rejected: HTTP 400 Bad Request"
     )
+
+
+def test_the_text_has_the_cause_of_most_users_and_their_number():
+    rare = ("a",), Verdict(outcome=REJECTED, attempts=(tried(REJECTED, 404),))
+    error = partial_error([*"abcd"], [rare, part(REJECTED, "b"), part(REJECTED, "c"), part(ACCEPTED, "d")])
+    assert str(error).endswith("see .outcomes. Most often (2 users): rejected: HTTP 400 Bad Request")
+    assert error.status == 400
 
 
 @pytest.mark.parametrize(

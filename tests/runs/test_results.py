@@ -64,12 +64,26 @@ async def test_rows_can_be_had_by_outcome() -> None:
 @virtual
 async def test_failures_raise_an_error_that_names_no_user() -> None:
     report = await report_of(PLAIN)
-    with pytest.raises(BroadcastError, match=r"6 of 7 users accepted, 1 REJECTED; see \.report") as excinfo:
+    text = r"^6 of 7 users accepted, 1 REJECTED; most often \(1 user\): HTTP 404; see \.report$"
+    with pytest.raises(BroadcastError, match=text) as excinfo:
         report.raise_for_failures()
     assert excinfo.value.outcome is Outcome.REJECTED
     assert excinfo.value.user_ids == ()
     assert "user-1" not in repr(report)
     assert "user-1" not in repr(list(report.rows(Outcome.REJECTED)))
+
+
+@virtual
+@pytest.mark.parametrize(("show", "text"), [(True, "HTTP 400: blocked"), (False, "HTTP 400")])
+async def test_failures_name_the_commonest_reason_and_the_answer_if_it_may_be_shown(show: bool, text: str) -> None:
+    fates = {"a": answer(404, body=b"no such user"), "b": answer(400, body=b"busy"), "e": answer(204)}
+    service = FakeService(then=lambda request: fates.get(request.users[0], answer(400, body=b"blocked")))
+    async with client_of(service, batching=Batching(max_users=1), show_answers=show) as client:
+        report = await client.broadcast(["a", "b", "c", "d", "e"], MESSAGE, stop_policy=StopPolicy.off())
+    assert report.reasons == {"HTTP 404": 1, "HTTP 400": 3}
+    with pytest.raises(BroadcastError) as caught:
+        report.raise_for_failures()
+    assert str(caught.value) == f"1 of 5 users accepted, 4 REJECTED; most often (3 users): {text}; see .report"
 
 
 @virtual

@@ -433,6 +433,7 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
     )
     assert_type(report, BroadcastReport)
     assert_type(report.answers, dict[str, int])
+    assert_type((report.reasons, report.show_answers), tuple[dict[str, int], bool])
     assert_type(report.ended, float | None)
     audience = Audience.read("users.parquet", primary_key="user_id")
     await client.broadcast(audience, message)

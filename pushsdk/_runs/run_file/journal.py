@@ -7,6 +7,7 @@ continues the checksum of the row before, and the head names the log's last row.
 import hashlib
 from array import array
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -273,6 +274,13 @@ class Journal:
         for state, outcome in OUTCOMES.items():
             users[outcome] += self.states.count(state)
         return users
+
+    def reasons(self) -> dict[str, int]:
+        """Return the number of users by the reason why they were not accepted, if there is one."""
+        users: Counter[str] = Counter()
+        for start, stop, status in self.states.runs():
+            users[NEVER_SETTLED if status.state is UserState.CLAIMED else status.reason] += stop - start
+        return {reason: number for reason, number in users.items() if reason}
 
     def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
         """Yield one row per planned user in plan order; with ``outcome`` only the users with that outcome."""
