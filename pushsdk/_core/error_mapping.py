@@ -86,16 +86,12 @@ def error_for(
     cause, fix = _cause(verdict, decisive, target, options), "" if target is None else _fix(verdict, decisive, target)
     error: errors.PushError
     if verdict.outcome is Outcome.UNKNOWN:
-        doubt = (PUSH if target is None else target.operation).in_doubt
-        error = errors.OutcomeUnknownError(
-            f"outcome unknown: {cause}; {doubt}{fix}", attempts=attempts, user_ids=user_ids
-        )
+        fix = (PUSH if target is None else target.operation).in_doubt + fix
+        error = errors.OutcomeUnknownError(f"outcome unknown: {cause}; {fix}", attempts=attempts, user_ids=user_ids)
         error.external_id = external_id
     elif verdict.outcome is Outcome.REJECTED and decisive is not None:
         throttled = decisive.retry_after is not None and decisive.retryable
-        rejection = (
-            errors.RateLimitedError if throttled else _REJECTIONS.get(decisive.status or 0, errors.RejectedError)
-        )
+        rejection = _REJECTIONS.get(429 if throttled else decisive.status or 0, errors.RejectedError)
         error = rejection(f"rejected: {cause}{fix}", attempts=attempts, user_ids=user_ids)
         if rejection is errors.RateLimitedError:
             error.retry_after = decisive.retry_after

@@ -5,8 +5,7 @@ and their order in the call does not matter.
 """
 
 import hashlib
-import itertools
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
@@ -17,7 +16,9 @@ from pushsdk._core.user_states import UserState, UserStates, UserStatus
 
 KEY_BYTES = 512
 # Prefixes of the hashed data: keys and fingerprints of another format version never match.
-_KEYS, _PAYLOADS = b"pushsdk idempotency key 2\0", b"pushsdk payload 2"
+_KEYS, _PAYLOADS = b"pushsdk idempotency key 2\0", b"pushsdk payload 3"
+# The parts of a fingerprint in the order of their digits, by the end of the digits. Users come last: ids are short.
+_PARTS = {16: "another base_url", 32: "another message", 48: "other custom fields", 64: "other users"}
 
 Payload = tuple[bytes, bytes, bytes | None]
 """The parts of one request, as JSON: user ids, message, custom fields."""
@@ -71,16 +72,25 @@ def check_key(name: str, key: object, rule: str, most: int = KEY_BYTES) -> bytes
     return data
 
 
-def fingerprint_of(key: str, base_url: str, payloads: Iterable[Payload]) -> str:
-    """Return a hash of all payloads that are sent under one key, and of the base URL.
+def fingerprint_of(key: str, base_url: str, payloads: Sequence[Payload]) -> str:
+    """Return a hash of the base URL and of all payloads that are sent under one key: 16 digits for each of ``_PARTS``.
 
-    The hash includes the key: otherwise a reader of the store could recognize equal payloads and guess their users.
+    All digits depend on the key and on the parts before: otherwise a reader of the store could recognize equal
+    payloads and guess their users.
     """
-    digest = hashlib.sha256(_PAYLOADS)
-    for part in (key.encode(), base_url.encode(), *itertools.chain.from_iterable(payloads)):
-        # The length before each part keeps different payloads from having the same bytes.
-        digest.update(b"-" if part is None else b"%d:" % len(part) + part)
-    return digest.hexdigest()
+    digest, digits = hashlib.sha256(_PAYLOADS), ""
+    columns: list[list[bytes | None]] = [[payload[at] for payload in payloads] for at in (1, 2, 0)]
+    for parts in ([key.encode(), base_url.encode()], *columns):
+        for part in parts:
+            # The length before each part keeps different payloads from having the same bytes.
+            digest.update(b"-" if part is None else b"%d:" % len(part) + part)
+        digits += digest.hexdigest()[:16]
+    return digits
+
+
+def difference(fingerprint: str, other: str) -> str:
+    """Return the first part in which two different fingerprints differ."""
+    return next(part for stop, part in _PARTS.items() if fingerprint[:stop] != other[:stop])
 
 
 def status_after(verdict: Verdict) -> UserStatus:

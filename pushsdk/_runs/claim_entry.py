@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.idempotency import ClaimRecord
+from pushsdk._core.idempotency import ClaimRecord, difference
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims.store import Claim, Put
 
@@ -20,11 +20,6 @@ MOST_REFUSALS = 10
 
 Ranges = Sequence[tuple[int, int]]
 """Users by position, each range without its second number."""
-
-OTHER_PAYLOAD = (
-    "this idempotency_key was used for another payload (users, message, custom fields or base_url differ): nothing was "
-    "sent; use one key per job, and a new key after a change of the payload or base_url"
-)
 
 # States of other processes that outrank a state of this process: an accepted push outranks everything, and a rejection
 # says nothing about the requests of other processes.
@@ -103,7 +98,10 @@ class ClaimEntry(msgspec.Struct, eq=False):
     def check(self, fingerprint: str, users: int) -> None:
         """Raise ValidationError for another payload, ValueError for another number of users."""
         if fingerprint != self.fingerprint:
-            raise ValidationError(OTHER_PAYLOAD)
+            raise ValidationError(
+                f"this idempotency_key was used with {difference(self.fingerprint, fingerprint)}: nothing was sent; "
+                "use one key per job, and a new key after a change of the payload or base_url"
+            )
         if users != self.users:
             raise ValueError("the record is about another number of users")
 

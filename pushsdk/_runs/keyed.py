@@ -44,9 +44,8 @@ class KeyedSends:
         engine, log = self._engine, self._log
         digest, users = idempotency.digest_of(key), tuple(sorted(call.users))
         ids = call.ids if users == call.users else wire.encode_user_ids(users)[1:-1]
-        fingerprint = idempotency.fingerprint_of(
-            str(key), engine.settings.base_url, [(ids, content.message, content.custom_fields)]
-        )
+        payload = (ids, content.message, content.custom_fields)
+        fingerprint = idempotency.fingerprint_of(str(key), engine.settings.base_url, [payload])
         call.deadline = min(call.deadline, log.deadline())
         keyed = call.claims = KeyedCall(log, log.open(digest, fingerprint, len(users)), users)
         engine.campaigns.add(keyed)
@@ -94,10 +93,8 @@ class KeyedSends:
         states = keyed.entry.states()
         if states.count(UserState.PENDING) == states.users:
             raise error
-        verdicts = [
-            (keyed.users[start:stop], idempotency.recorded_verdict(status)) for start, stop, status in states.runs()
-        ]
-        return conclude(call.users, call.duplicates, verdicts, self._engine.pending.target)
+        parts = [(keyed.users[low:high], idempotency.recorded_verdict(status)) for low, high, status in states.runs()]
+        return conclude(call.users, call.duplicates, parts, self._engine.pending.target)
 
 
 class KeyedCall:

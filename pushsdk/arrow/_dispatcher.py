@@ -143,8 +143,6 @@ class PlanSender:
         """Have ``run`` check again whether it can go on."""
         self._changed.set()
 
-    # -- the log of the sender -------------------------------------------------------------------------------------
-
     async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, bytes]:
         """See ``RunLog``. Users claimed by other processes are left out."""
         users = request.positions

@@ -73,8 +73,6 @@ class SqliteClaims(ClaimStore):
         """Close the file after pending writes; wait for them up to ``timeout`` seconds."""
         await self._thread.aclose(self.timeout, self._close)
 
-    # -- in the thread ------------------------------------------------------------------------------------------
-
     def _opened(self) -> sqlite3.Connection:
         if self._db is None:
             try:

@@ -15,9 +15,7 @@ _ADVICE = "Exits with 1 if there is advice."
 _FAILED = "Exits with 4 if a check fails."
 _CREATED = "Exit code 3 means that the campaign may exist: look up its externalId before you create it again."
 _RELEASED = "These users may get the push twice. Release sends of a dead process, never a send that is in flight."
-_SETTINGS = (
-    "Options win over the profile, the profile over variables, and variables over the rest of the settings file."
-)
+_SETTINGS = "Options win over the profile, the profile over variables, variables over the rest of the settings file."
 
 # Group: command: (module:function, line in the list of commands, further help).
 _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {

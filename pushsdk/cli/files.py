@@ -28,11 +28,7 @@ from pushsdk.cli.terminal import escaped, print_json, say, warn
 
 _MAX_BYTES = 16 * 1024 * 1024
 _REFUSED = frozenset({"near-name", "no-platform"})
-KIND_NAMES: Mapping[type[Model], str] = {
-    MobilePush: "message",
-    CampaignRequest: "campaign",
-    PushRequest: "push request",
-}
+KIND_NAMES: dict[type[Model], str] = {MobilePush: "message", CampaignRequest: "campaign", PushRequest: "push request"}
 DryRun = Annotated[Flag, Parameter(help="Print the request as a curl command, or with --json as JSON; send nothing.")]
 
 

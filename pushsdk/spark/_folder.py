@@ -231,8 +231,6 @@ def uri(path: Path) -> str:
     return f"file://{path.as_posix()}"
 
 
-# -- the claim store, as the driver sees it ---------------------------------------------------------------------------
-
 # The sentinel is a claim of the run itself: a store without it is not the store with the claims of the run.
 
 

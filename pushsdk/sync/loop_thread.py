@@ -275,8 +275,6 @@ class LoopThread:
             self._closed = True
             self.loop.stop()
 
-    # -- in a forked child --------------------------------------------------------------------------------------
-
     def _detach(self) -> None:
         """Detach from the copies that the fork has made: calls in flight and connections belong to the parent.
 
@@ -298,8 +296,6 @@ class LoopThread:
             os.dup2(devnull, file, inheritable=False)
         os.close(devnull)
 
-
-# -- the exit of the interpreter, which no thread survives ---------------------------------------------------------
 
 _open: set[LoopThread] = set()
 

@@ -42,9 +42,8 @@ def show_users(pushes: Mapping[str, int]) -> str:
 def summary(requests: Sequence[RequestSummary], *, elsewhere: int = 0) -> str:
     """Return the newest requests of an inbox, one per line. ``elsewhere`` counts the requests that reached no inbox."""
     accepted = sum(request.accepted for request in requests)
-    head = (
-        f"The service received {counted(len(requests), 'request') if requests else 'no request'} with this test's key"
-    )
+    received = counted(len(requests), "request") if requests else "no request"
+    head = f"The service received {received} with this test's key"
     lines = [f"{head}, and accepted {accepted:,}:" if requests else f"{head}."]
     if len(requests) > _MAX_ROWS:
         lines.append(f"  … {len(requests) - _MAX_ROWS:,} older requests, then")

@@ -384,24 +384,26 @@ async def test_a_partly_sent_job_needs_a_new_key_for_another_base_url() -> None:
 
 
 @pytest.mark.parametrize(
-    ("users", "title", "fields"),
+    ("users", "title", "fields", "part"),
     [
-        (["user-1"], "Hello", {"n": 1}),
-        (["user-1", "user-2", "user-3"], "Hello", {"n": 1}),
-        (["user-1", "user-2"], "Hallo", {"n": 1}),
-        (["user-1", "user-2"], "Hello", {"n": 2}),
-        (["user-1", "user-2"], "Hello", {}),
-        (["user-1", "user-2"], "Hello", None),
+        (["user-1"], "Hello", {"n": 1}, "other users"),
+        (["user-1", "user-2", "user-3"], "Hello", {"n": 1}, "other users"),
+        (["user-1", "user-3"], "Hello", {"n": 1}, "other users"),
+        (["user-1", "user-2"], "Hallo", {"n": 1}, "another message"),
+        (["user-1", "user-3"], "Hallo", {"n": 2}, "another message"),
+        (["user-1", "user-2"], "Hello", {"n": 2}, "other custom fields"),
+        (["user-1", "user-2"], "Hello", {}, "other custom fields"),
+        (["user-1", "user-2"], "Hello", None, "other custom fields"),
     ],
 )
 @virtual
 async def test_the_same_key_with_another_payload_is_an_error(
-    users: list[str], title: str, fields: dict[str, int] | None
+    users: list[str], title: str, fields: dict[str, int] | None, part: str
 ) -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         await client.send(["user-1", "user-2"], {"title": {"en": "Hello"}}, custom_fields={"n": 1}, idempotency_key=JOB)
-        with pytest.raises(ValidationError, match="was used for another payload") as excinfo:
+        with pytest.raises(ValidationError, match=f"was used with {part}: nothing was sent; ") as excinfo:
             await client.send(users, {"title": {"en": title}}, custom_fields=fields, idempotency_key=JOB)
         assert JOB not in str(excinfo.value)
     assert len(service.requests) == 1

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk._core.idempotency import Payload, fingerprint_of
+from pushsdk._core.idempotency import Payload, difference, fingerprint_of
 
 PARTS = st.sampled_from([b"", b"a", b"1:a", b"aa", b"-"])
 PAYLOADS = st.lists(st.tuples(PARTS, PARTS, st.none() | PARTS), max_size=2)
@@ -18,4 +18,7 @@ def test_only_equal_payloads_have_the_same_fingerprint(one: list[Payload], two: 
 def test_parts_of_a_payload_do_not_run_together() -> None:
     one, two = [(b"a", b"", None)], [(b"", b"a", None)]
     assert fingerprint_of("job", "https://a", one) != fingerprint_of("job", "https://a", two)
+    assert difference(fingerprint_of("job", "https://a", one), fingerprint_of("job", "https://b", one)) == (
+        "another base_url"
+    )
     assert fingerprint_of("job", "https://ab", one) != fingerprint_of("jobhttps://a", "b", one)

@@ -247,9 +247,6 @@ def _is_unicode(text: str) -> bool:
     return text.encode(errors="replace").decode() == text
 
 
-# -- the child --------------------------------------------------------------------------------------------------------
-
-
 def main() -> None:
     """Run the job in the folder of the command line. The entry point of the child."""
     os.chdir(sys.argv[1])  # relative, so that no setting of DuckDB reveals the folder

@@ -2,7 +2,6 @@
 
 from functools import cached_property
 from importlib.resources import files
-from pathlib import PurePosixPath
 
 from aiohttp import web
 
@@ -10,13 +9,7 @@ from pushsdk.emulator.guard import Guard, Refused
 from pushsdk.emulator.http_io import PRIVATE, refuse
 from pushsdk.emulator.web.guide import page
 
-_TYPES = {
-    ".css": "text/css",
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
-}
+_TYPES = {"css": "text/css", "html": "text/html", "js": "text/javascript", "png": "image/png", "svg": "image/svg+xml"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'{images}; connect-src 'self'; "
     "base-uri 'none'; form-action {forms}; frame-ancestors 'none'; require-trusted-types-for 'script'"
@@ -46,7 +39,7 @@ class Pages:
             f"{folder}{file.name}": (file.read_bytes(), _TYPES[suffix])
             for folder, package in (("", __name__), ("docs/", "pushsdk.docs"))
             for file in files(package).iterdir()
-            if (suffix := PurePosixPath(file.name).suffix) in _TYPES
+            if (suffix := file.name.rpartition(".")[2]) in _TYPES
         }
 
     def respond(self, request: web.BaseRequest) -> web.Response | None:
