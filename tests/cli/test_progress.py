@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -305,6 +306,13 @@ def test_help_shows_the_help_of_a_command(command):
     assert command("help", "claims", "lsit").err == (
         "pushsdk: no command has the name 'claims lsit'; pushsdk --help lists the commands\n"
     )
+
+
+def test_the_function_for_zsh_has_the_name_of_the_file_that_the_help_names(command):
+    name = re.search(r"~/\.zfunc/(\w+)", command("completion", "--help").out.replace("\n", " "))[1]
+    script = command("completion", "zsh").out
+    assert script.startswith("#compdef pushsdk\n")
+    assert re.findall(r"^(\w+)\(\)", script, re.MULTILINE) == [name]
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")

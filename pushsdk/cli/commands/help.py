@@ -92,5 +92,6 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
     Args:
         shell: The shell. Save the script where the shell loads completions, for example ~/.zfunc/_pushsdk.
     """
-    sys.stdout.write(app.generate_completion(shell=shell))
+    # zsh calls the function that has the name of the file.
+    sys.stdout.write(app.generate_completion(shell=shell).replace("_cyclopts_pushsdk", "_pushsdk"))
     return Exit.DONE
