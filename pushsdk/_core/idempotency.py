@@ -79,8 +79,9 @@ def fingerprint_of(key: str, base_url: str, payloads: Sequence[Payload]) -> str:
     payloads and guess their users.
     """
     digest, digits = hashlib.sha256(_PAYLOADS), ""
-    columns: list[list[bytes | None]] = [[payload[at] for payload in payloads] for at in (1, 2, 0)]
-    for parts in ([key.encode(), base_url.encode()], *columns):
+    columns: list[list[bytes | None]] = [[key.encode(), base_url.encode()]]
+    columns += ([payload[at] for payload in payloads] for at in (1, 2, 0))
+    for parts in columns:
         for part in parts:
             # The length before each part keeps different payloads from having the same bytes.
             digest.update(b"-" if part is None else b"%d:" % len(part) + part)
