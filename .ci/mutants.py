@@ -2504,8 +2504,15 @@ EXEC = [
     Mutant(
         "a comment in a block of code is a heading of the guide",
         "pushsdk/docs/__init__.py",
-        'if line.startswith("#") and not fenced:',
-        'if line.startswith("#"):',
+        'code[0].replace("\\n#", "\\n #")',
+        "code[0]",
+        "tests/cli/test_docs_command.py",
+    ),
+    Mutant(
+        "a search of the guide shows code beside text",
+        "pushsdk/docs/__init__.py",
+        " if result[0][0] == found[0][0][0]]",
+        "]",
         "tests/cli/test_docs_command.py",
     ),
     Mutant(

@@ -7,14 +7,17 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-_SPACES = str.maketrans("-_", "  ")
+_CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_MARKUP = re.compile(r"^- |\[([^]]*)\]\([^)]*\)")  # of an item and of links
+_SENTENCE = re.compile(r"(?<=[.?!])\s+(?=\W?[A-Z])")
+# Words of a question that do not name its subject.
+_FILLER = re.compile("an?|and|are|can|do|does|for|how|i|in|is|it|mean|my|of|on|or|the|to|what|when|why|with")
 
 
 def names() -> list[str]:
     """Return the names of all pages, in the order of the index."""
-    pages = sorted(path.stem for path in FOLDER.glob("*.md"))
-    linked = re.findall(r"\(([\w-]+)\.md", read("index"))
-    return list(dict.fromkeys(name for name in [*linked, *pages] if name in pages))
+    return list(dict.fromkeys([*re.findall(r"\(([\w-]+)\.md", read("index")), "index"]))
 
 
 def read(name: str) -> str:
@@ -29,17 +32,41 @@ def summary(page: str) -> str:
     return re.split(r"(?<=\.)\s", " ".join(page.split("\n\n")[1].split()))[0]
 
 
-def search(text: str) -> list[tuple[str, str, str]]:
-    """Return the page, heading and text of each line that contains all words, in any case; headings first."""
-    words = text.lower().translate(_SPACES).split()
-    lines = []
+def search(query: str) -> list[tuple[str, str, str]]:
+    """Return the page, heading and best sentence of each section with all words of a query, the best first.
+
+    A word stands for all that begin with it: ``env`` for environment, ``healthcheck`` for health check. Titles come
+    before headings, paragraphs and whole sections, and the reference last. Code counts only if no text has the words.
+    """
+    words = re.findall(r"[^\W_]+", query.lower())
+    patterns = [_pattern(word) for word in [word for word in words if not _FILLER.fullmatch(word)] or words]
+
+    def hits(text: str) -> int:
+        return sum(pattern.search(text) is not None for pattern in patterns)
+
+    found = []
     for name in names():
-        heading, fenced = "", False
-        for line in read(name).splitlines():
-            fenced ^= line.startswith("```")
-            if line.startswith("#") and not fenced:
-                heading = line.lstrip("# ")
-            if all(word in line.lower().translate(_SPACES) for word in words):
-                lines.append((name, heading, line.strip()))
-    # The text of a heading's own line is the heading.
-    return sorted(lines, key=lambda line: line[2].lstrip("# ") != line[1])
+        if hits(page := read(name)) < len(patterns):
+            continue
+        # A comment in a block of code is no heading.
+        parts = _HEADING.split(_CODE.sub(lambda code: code[0].replace("\n#", "\n #"), page))[1:]
+        for heading, section in zip(parts[::2], parts[1::2], strict=True):
+            # A passage is a paragraph, an item of a list or a row of a table.
+            passages = re.split(r"\n\s*\n|\n(?=[-|]|\d+\.)", prose := _CODE.sub("", section).strip())
+            passage = max(passages, key=hits)
+            asked = heading.lower() == query.lower()
+            texts = heading * (asked or heading == parts[0]), heading, passage, f"{heading} {prose}", section
+            if ranks := [rank for rank, text in enumerate(texts) if hits(text) == len(patterns)]:
+                in_code = ranks[0] == len(texts) - 1
+                sentence = max(section.splitlines() if in_code else _SENTENCE.split(passage), key=hits)
+                order = in_code, name == "reference" and not asked, ranks[0], -hits(name)
+                found.append((order, name, heading, _MARKUP.sub(r"\1", " ".join(sentence.split()))))
+    found.sort(key=lambda result: result[0])
+    return [result[1:] for result in found if result[0][0] == found[0][0][0]]
+
+
+def _pattern(word: str) -> re.Pattern[str]:
+    """Return a pattern of the words that begin with a word, with its singular, or with the same as two words."""
+    stem = re.sub(r"(?<=\w{3})(ies|y|s)$", "", word)
+    first = f"[{stem[0].upper()}{stem[0]}]"
+    return re.compile(rf"{first}(?:(?<![^\W_].)|(?<=[a-z][A-Z]))[ _-]?(?i:{'[ _-]?'.join(stem[1:])})")

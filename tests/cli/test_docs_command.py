@@ -9,7 +9,7 @@ from rich.text import Text
 from pushsdk import docs
 
 PAGES = {
-    "index": "# The guide\n\nPages by subject. Read two.\n\n- [Sending](sending.md#ids)\n- [Retries](retries.md)\n",
+    "index": "# The guide\n\nAll pages. Read two.\n\n- [Send](sending.md#ids)\n- [R](retries.md)\n- [C](cli.md)\n",
     "retries": "# Retries\n\nWhat is retried,\nand when. More.\n\n## Budget\n\n```sh\n# no heading\n```\nA token.\n",
     "sending": "# Sending\n\nHow to send:\n\nsee [Retries](retries.md).\n",
     "cli": "# The command line\n\nThe commands.\n",
@@ -26,6 +26,10 @@ def _pages(tmp_path, monkeypatch):
 def test_a_page_is_plain_markdown_in_a_pipe(command):
     assert command("docs", "retries") == (0, PAGES["retries"], "")
     assert command("docs", "Retries.md") == (0, PAGES["retries"], "")
+
+
+def test_a_part_of_a_name_is_enough_if_it_names_one_page(command):
+    assert command("docs", "send") == (0, PAGES["sending"], "")
 
 
 def test_without_a_topic_the_index_is_shown(command):
@@ -45,27 +49,79 @@ def test_the_list_has_the_pages_in_the_order_of_the_index_each_with_its_first_se
         "sending  How to send:",
         "retries  What is retried, and when.",
         "cli      The commands.",
-        "index    Pages by subject.",
+        "index    All pages.",
     ]
 
 
-def test_a_search_prints_page_heading_and_line(command):
+def test_a_search_prints_page_heading_and_the_best_sentence_of_a_section(command):
     assert command("docs", "--search", "TOKEN") == (0, "retries: Budget: A token.\n", "")
+    assert command("docs", "--search", "send").out == "sending: Sending: How to send:\nindex: The guide: Send\n"
+    assert command("docs", "--search", "retry").out.startswith("retries: Retries: What is retried, and when.\n")
+
+
+def test_a_search_shows_code_only_if_no_text_has_the_words(command, tmp_path):
     assert command("docs", "--search", "no heading").out == "retries: Budget: # no heading\n"
+    (tmp_path / "cli.md").write_text("# The command line\n\nNo heading at all.\n")
+    assert command("docs", "--search", "no heading").out == "cli: The command line: No heading at all.\n"
 
 
-def test_a_search_finds_lines_with_all_words_headings_first_and_joins_words_by_any_of_space_dash_and_underscore(
-    command, tmp_path
-):
-    text = "# Limits\n\nNo limit: rate. `--dry-run`, `dry_run=`.\n\n## A rate, and its limit\n\nThe Api-Key.\nA rate.\n"
-    (tmp_path / "limits.md").write_text(text)
+LIMITS = """# Limits
+
+No bound: rate. `--dry-run`, `dry_run=`.
+
+## A rate, and its limit
+
+The Api-Key.
+A rate.
+
+## Far apart
+
+- The environment: PUSHSDK_HOST.
+
+NotLimitedError has no variable.
+
+## Close together
+
+Of limits the rate has two.
+"""
+
+
+def test_a_search_ranks_titles_headings_paragraphs_and_sections(command, tmp_path):
+    (tmp_path / "retries.md").write_text(LIMITS)
     assert command("docs", "--search", "rate Limit").out.splitlines() == [
-        "limits: A rate, and its limit: ## A rate, and its limit",
-        "limits: Limits: No limit: rate. `--dry-run`, `dry_run=`.",
+        "retries: A rate, and its limit: A rate.",
+        "retries: Close together: Of limits the rate has two.",
+        "retries: Limits: No bound: rate. `--dry-run`, `dry_run=`.",
     ]
-    for words in ("dry run", "dry-run", "--dry-run", "DRY_RUN"):
-        assert command("docs", f"--search={words}").out == "limits: Limits: No limit: rate. `--dry-run`, `dry_run=`.\n"
-    assert command("docs", "--search", "api key").out == "limits: A rate, and its limit: The Api-Key.\n"
+    assert command("docs", "--search", "what is a limit").out.splitlines()[0].startswith("retries: Limits: ")
+    assert command("docs", "--search", "close together").out == "retries: Close together: Of limits the rate has two.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        *((words, "Limits: No bound: rate. `--dry-run`, `dry_run=`.") for words in ("dry run", "--dry-run", "dryrun")),
+        ("api key", "A rate, and its limit: The Api-Key."),
+        ("env variables", "Far apart: The environment: PUSHSDK_HOST."),
+        ("host", "Far apart: The environment: PUSHSDK_HOST."),
+        ("error", "Far apart: NotLimitedError has no variable."),
+    ],
+)
+def test_a_word_stands_for_those_that_begin_with_it_and_for_two_joined_by_space_dash_or_underscore(
+    command, tmp_path, words, line
+):
+    (tmp_path / "retries.md").write_text(LIMITS)
+    assert command("docs", f"--search={words}").out == f"retries: {line}\n"
+    assert command("docs", "--search=ate").code == 1
+
+
+def test_a_search_shows_twenty_results_and_how_many_more_there_are(command, tmp_path):
+    sections = "".join(f"## Section {number}\n\nKafka, {'word ' * 50}.\n\n" for number in range(1_025))
+    (tmp_path / "retries.md").write_text(f"# Many\n\n{sections}")
+    lines = command("docs", "--search", "kafka").out.splitlines()
+    assert len(lines) == 21
+    assert all(len(line) <= 120 and line.endswith(" ...") for line in lines[:20])
+    assert lines[20] == "... and 1,005 more; another word narrows the search"
 
 
 @pytest.mark.parametrize(
@@ -75,11 +131,18 @@ def test_a_search_finds_lines_with_all_words_headings_first_and_joins_words_by_a
         ("dry run", "cli"),
         ("retry after", "retries"),
         ("api key", "security"),
+        ("RetryPolicy", "reference"),
+        ("env variable", "cli"),
+        ("environment variables", "cli"),
+        ("mTLS", "security"),
+        ("client certificate", "security"),
+        ("healthcheck", "faq"),
+        ("What does UNKNOWN mean?", "faq"),
     ],
 )
 def test_a_search_finds_the_pages_of_the_guide(command, monkeypatch, words, page):
     monkeypatch.undo()
-    assert page in [line.partition(":")[0] for line in command("docs", "--search", words).out.splitlines()]
+    assert page in [line.partition(":")[0] for line in command("docs", "--search", words).out.splitlines()[:3]]
 
 
 def test_a_search_that_finds_nothing_exits_with_1(command):
@@ -97,6 +160,7 @@ def test_the_path_of_a_page_is_printed(command, tmp_path):
         ("retry", "did you mean retries?"),
         ("kafka", "pushsdk docs --list lists the pages"),
         ("../index", "did you mean index?"),
+        ("i", "did you mean sending or retries or cli?"),
     ],
 )
 def test_an_unknown_topic_gets_advice(command, topic, advice):

@@ -4,6 +4,7 @@ import difflib
 import os
 import re
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 else:
     Topic = Literal[tuple(guide.names())]
 
+_MOST_RESULTS = 20
+_WIDTH = 120  # characters of a result
+
 
 def docs(
     topic: Annotated[Topic, _TOPIC] = "index",
@@ -34,29 +38,33 @@ def docs(
     """Show a page of the user guide.
 
     Args:
-        topic: The name of the page, for example retries.
+        topic: The name of the page or a part of it, for example retries.
         all_pages: List the pages, each with its first sentence.
-        search: Print the lines that contain these words, each with its page and heading.
+        search: Print the sections with these words, the best first, each with its page and heading.
         path: Print the path of the page's file.
     """
+    pages = guide.names()
     if all_pages:
-        pages = guide.names()
         width = max(map(len, pages))
         for page in pages:
             say(f"{page:{width}}  {guide.summary(guide.read(page))}")
         return Exit.DONE
     if search is not None:
-        lines = guide.search(search)
-        for page, heading, line in lines:
-            say(f"{page}: {heading}: {line}")
-        if not lines:
+        results = guide.search(search)
+        for result in results[:_MOST_RESULTS]:
+            say(textwrap.shorten(": ".join(result), _WIDTH, placeholder=" ..."))
+        if len(results) > _MOST_RESULTS:
+            say(f"... and {len(results) - _MOST_RESULTS:,} more; another word narrows the search")
+        if not results:
             warn(f"no page contains {search!r}; pushsdk docs --list lists the pages")
-        return Exit.DONE if lines else Exit.INCOMPLETE
+        return Exit.DONE if results else Exit.INCOMPLETE
     name = topic.lower().removesuffix(".md")
-    if name not in guide.names():
-        close = difflib.get_close_matches(name, guide.names(), n=1)
-        advice = f"did you mean {close[0]}?" if close else "pushsdk docs --list lists the pages"
-        raise usage_error(f"no page has the name {topic!r}; {advice}")
+    if name not in pages:
+        close = [page for page in pages if name in page] or difflib.get_close_matches(name, pages, n=1)
+        if len(close) != 1 or name not in close[0]:
+            advice = f"did you mean {' or '.join(close[:3])}?" if close else "pushsdk docs --list lists the pages"
+            raise usage_error(f"no page has the name {topic!r}; {advice}")
+        name = close[0]
     if path:
         say(str(guide.FOLDER / f"{name}.md"))
     elif sys.stdout.isatty():

@@ -16,7 +16,7 @@ _MISSING = (
 
 
 def page(name: str, query: str = "") -> str | None:
-    """Return a page of the guide as HTML, or the lines with the words of a query; None if no page has this name."""
+    """Return a page of the guide as HTML, or the sections with the words of a query; None if no page has this name."""
     names = sorted(docs.names(), key="index".__ne__)
     if name not in names:
         return None
@@ -28,15 +28,13 @@ def page(name: str, query: str = "") -> str | None:
 
 
 def _results(query: str) -> str:
-    """Return the lines that ``pushsdk docs --search`` prints, each below a link to its heading."""
-    lines = docs.search(query)
-    more = f", of which the first {_MOST_RESULTS} are shown" if len(lines) > _MOST_RESULTS else ""
-    items = ""
-    for name, heading, line in lines[:_MOST_RESULTS]:
-        # As plain text; a heading is shown by its link.
-        text = "" if line.startswith("#") else escape(re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", line))
-        items += f'<li><a href="/docs/{name}#{_anchor(heading)}">{name}: {escape(heading)}</a><p>{text}</p></li>'
-    head = f"<h1>Search</h1><p>Lines with all words of <q>{escape(query)}</q>: {len(lines)}{more}.</p>"
+    """Return the sections that ``pushsdk docs --search`` prints, each below a link to its heading."""
+    results = docs.search(query)
+    items = "".join(
+        f'<li><a href="/docs/{name}#{_anchor(heading)}">{name}: {escape(heading)}</a><p>{escape(text)}</p></li>'
+        for name, heading, text in results[:_MOST_RESULTS]
+    )
+    head = f"<h1>Search</h1><p>Sections with all words of <q>{escape(query)}</q>: {len(results)}, the best first.</p>"
     return f'{head}<ul class="results">{items}</ul>' if items else f"{head}<p>Try fewer or shorter words.</p>"
 
 
