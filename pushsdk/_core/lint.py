@@ -73,7 +73,7 @@ SHOWN: Mapping[tuple[type[Model], str], str] = {
 }
 
 # Fields of one platform, by name or by a note in the interface document.
-_PLATFORM: Mapping[str, str] = {
+PLATFORM: Mapping[str, str] = {
     "androidActionUrl": "androidEnabled",
     "androidChannel": "androidEnabled",
     "androidActionButtons": "androidEnabled",
@@ -193,7 +193,7 @@ def _no_platform(node: LintNode) -> _Found:
 
 
 def _platform_off(node: LintNode) -> _Found:
-    for name, switch in _PLATFORM.items():
+    for name, switch in PLATFORM.items():
         if _filled(node.fields.get(name)) and node.fields.get(switch) is not True:
             yield (name,), f"set, although {switch} is not true"
 

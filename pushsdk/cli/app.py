@@ -42,7 +42,7 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "demo": ("demo:demo", "Push to thousands of users through faults, and compare client and service."),
     },
     "Help": {
-        "docs": ("help:docs", "Show the user guide: a page, the list of pages, or the lines with a word."),
+        "docs": ("help:docs", "Show the user guide: a page, the list of pages, or a search."),
         "help": ("help:help", "Show the help of a command."),
         "completion": ("help:completion", "Print the completion script of a shell."),
     },

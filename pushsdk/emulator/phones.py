@@ -10,29 +10,21 @@ assumptions that it depends on:
 - fields without a platform in their name apply to both, except icons, which iOS does not have.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from pushsdk._core.lint import PLATFORM
 from pushsdk._core.models import MobilePush
 
 Platform: TypeAlias = Literal["ios", "android"]
 NotificationState: TypeAlias = Literal["enqueued", "delivered", "replaced", "expired"]
 _NEVER = float("inf")
 # Fields of one platform only.
-_ONLY: Mapping[str, Platform] = {
-    "androidActionUrl": "android",
-    "androidChannel": "android",
-    "androidActionButtons": "android",
-    "largeIconUrl": "android",
-    "smallIconResourceId": "android",
-    "iosActionUrl": "ios",
-    "interruptionLevel": "ios",
-    "relevanceScore": "ios",
-    "actionCategory": "ios",
-}
+_ONLY = {name: switch.removesuffix("Enabled") for name, switch in PLATFORM.items()}
+_ONLY |= {"largeIconUrl": "android", "smallIconResourceId": "android", "actionCategory": "ios"}
 # The assumption behind a field.
 _ASSUMPTIONS = {
     "collapseId": "the next push with this collapseId replaces it",

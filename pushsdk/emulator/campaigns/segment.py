@@ -40,15 +40,8 @@ from pushsdk._audience.source import printable
 from pushsdk._audience.text_files import delimiter_of
 from pushsdk._core.errors import ValidationError
 
-# Other files are no tables.
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-}
+_JSON = frozenset({".json", ".jsonl", ".ndjson"})
+_SUFFIXES = _JSON | {".csv", ".tsv", ".parquet"}  # other files are no tables
 _MAX_QUERY = 100_000  # characters
 _POLL = 0.05  # seconds between two calls of ``stopping``
 _READ_BYTES = 256 * 1024  # of rows at a time
@@ -88,7 +81,7 @@ class Table(Struct, frozen=True):
 
     name: str
     path: str
-    form: str
+    suffix: str
 
 
 class SegmentJob(Struct, frozen=True):
@@ -162,7 +155,7 @@ class Tables:
                 continue
             if not _is_unicode(f"{path}{real}"):
                 raise SegmentError(f"the name of {printable(ascii(path.name))} is not UTF-8: rename the file")
-            table = Table(path.stem, str(real), _SUFFIXES[path.suffix.lower()])
+            table = Table(path.stem, str(real), path.suffix.lower())
             if other := tables.get(table.name.lower()):  # DuckDB ignores case
                 names = f"{printable(Path(other.path).name)} and {printable(path.name)}"
                 raise SegmentError(f"{names} would both be the table {printable(table.name)}: rename one of them")
@@ -298,7 +291,7 @@ def run(job: SegmentJob, folder: Path) -> SegmentResult:
 def _load(db: Connection, table: Table, key: str) -> None:
     with duckdb_errors(table.name, unfit=_BAD_FILE):
         source = _scan_sql(table)
-        if table.form == "json":
+        if table.suffix in _JSON:
             types = column_types(db, source)
             # Texts stay texts, and a column of ids with a fraction in one row is checked row by row.
             types |= {name: "VARCHAR" for name, kind in types.items() if kind in ("UUID", "TIME")}
@@ -314,9 +307,9 @@ def _scan_sql(table: Table, columns: Mapping[str, str] | None = None) -> str:
     """
     # DuckDB reads a path as a glob pattern; escaped, the pattern matches this file only.
     path = _literal(re.sub(r"([*?\[])", r"[\1]", table.path))
-    if table.form == "parquet":
+    if table.suffix == ".parquet":
         return f"read_parquet({path}, hive_partitioning = false)"
-    if table.form == "json":
+    if table.suffix in _JSON:
         # Impossible formats, so that a text that looks like a date stays a text.
         guess = "sample_size = -1, dateformat = '~', timestampformat = '~'"
         if columns is not None:
@@ -327,7 +320,7 @@ def _scan_sql(table: Table, columns: Mapping[str, str] | None = None) -> str:
             head = file.read(_HEADER_BYTES).decode(errors="replace").lstrip("\ufeff\r\n")
     except OSError as error:
         raise SegmentError(f"the table {printable(table.name)} can't be read: {error.strerror}") from None
-    delimiter = _literal("\t" if table.form == "tsv" else delimiter_of(head.partition("\n")[0]))
+    delimiter = _literal("\t" if table.suffix == ".tsv" else delimiter_of(head.partition("\n")[0]))
     return (
         f"read_csv({path}, all_varchar = true, header = true, delim = {delimiter}, quote = '\"', escape = '\"', "
         "comment = '', skip = 0, hive_partitioning = false)"
