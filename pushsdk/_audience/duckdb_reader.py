@@ -34,7 +34,7 @@ THREADS = 2
 
 # A query reads local data only: no extension is downloaded, or loaded because of a path, no secret is read from the
 # user's home, and no Python variable is a table.
-_SETTINGS: dict[str, Any] = {
+SETTINGS: dict[str, Any] = {
     "memory_limit": MEMORY,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -64,7 +64,7 @@ def connection() -> Iterator[Connection]:
     duckdb = duckdb_module()
     with tempfile.TemporaryDirectory(prefix="pushsdk-") as folder:
         threads = max(1, min(THREADS, os.cpu_count() or 1))
-        with duckdb.connect(":memory:", config={**_SETTINGS, "threads": threads, "temp_directory": folder}) as db:
+        with duckdb.connect(":memory:", config={**SETTINGS, "threads": threads, "temp_directory": folder}) as db:
             db.execute("SET enable_progress_bar = false; SET lock_configuration = true")
             yield db
 

@@ -10,6 +10,7 @@ FOLDER = Path(__file__).parent
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _MARKUP = re.compile(r"^- |\[([^]]*)\]\([^)]*\)")  # of an item and of links
+_PASSAGE = re.compile(r"\n\s*\n|\n(?=[-|]|\d+\.)")  # between paragraphs, items of a list and rows of a table
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=\W?[A-Z])")
 # Words of a question that do not name its subject.
 _FILLER = re.compile("an?|and|are|can|do|does|for|how|i|in|is|it|mean|my|of|on|or|the|to|what|when|why|with")
@@ -46,14 +47,10 @@ def search(query: str) -> list[tuple[str, str, str]]:
 
     found = []
     for name in names():
-        if hits(page := read(name)) < len(patterns):
-            continue
         # A comment in a block of code is no heading.
-        parts = _HEADING.split(_CODE.sub(lambda code: code[0].replace("\n#", "\n #"), page))[1:]
+        parts = _HEADING.split(_CODE.sub(lambda code: code[0].replace("\n#", "\n #"), read(name)))[1:]
         for heading, section in zip(parts[::2], parts[1::2], strict=True):
-            # A passage is a paragraph, an item of a list or a row of a table.
-            passages = re.split(r"\n\s*\n|\n(?=[-|]|\d+\.)", prose := _CODE.sub("", section).strip())
-            passage = max(passages, key=hits)
+            passage = max(_PASSAGE.split(prose := _CODE.sub("", section).strip()), key=hits)
             asked = heading.lower() == query.lower()
             texts = heading * (asked or heading == parts[0]), heading, passage, f"{heading} {prose}", section
             if ranks := [rank for rank, text in enumerate(texts) if hits(text) == len(patterns)]:

@@ -74,14 +74,11 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         msgspec.structs.force_setattr(self, "invalid_user_ids", tuple(self.invalid_user_ids))  # a list could change
 
     def __repr__(self) -> str:
-        shown = [
-            f"{name}={value!r}"
-            for name, default in zip(self.__struct_fields__, self.__struct_defaults__, strict=True)
-            if (value := getattr(self, name)) != default and name != "invalid_user_ids"
-        ]
-        if self.invalid_user_ids:
-            shown.append(f"invalid_user_ids=<{len(self.invalid_user_ids)}>")
-        return f"ServiceLimits({', '.join(shown)})"
+        values = msgspec.structs.asdict(self) | {
+            "invalid_user_ids": f"<{n}>" if (n := len(self.invalid_user_ids)) else ()
+        }
+        fields = zip(values.items(), self.__struct_defaults__, strict=True)
+        return f"ServiceLimits({', '.join(f'{name}={value}' for (name, value), default in fields if value != default)})"
 
 
 class Limiter:

@@ -235,9 +235,7 @@ def _value(df: "DataFrame", name: str) -> "Column":
     column, kind = _named(df, name), df.schema[name].dataType.typeName()
     if kind == "decimal":
         return column.cast("string")
-    if kind in ("float", "double"):
-        return sf.when(~sf.isnan(column), column)
-    return column
+    return sf.when(~sf.isnan(column), column) if kind in ("float", "double") else column
 
 
 def _send(

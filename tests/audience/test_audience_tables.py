@@ -481,7 +481,7 @@ def test_the_spill_folder_is_private_and_always_removed(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(duckdb_reader, "MEMORY", "30MB")
-    monkeypatch.setitem(duckdb_reader._SETTINGS, "memory_limit", "30MB")
+    monkeypatch.setitem(duckdb_reader.SETTINGS, "memory_limit", "30MB")
     value = "CASE WHEN i = 899999 THEN NULL ELSE i END" if end == "failed" else "i"
     reading = Audience.query(f"SELECT 'user-' || ({value}) AS user_id FROM range(900000) t(i)").ids()
     assert folders(tmp_path) == []
@@ -502,7 +502,7 @@ def test_the_spill_folder_is_private_and_always_removed(
 @pytest.fixture
 def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB has too little memory to find the distinct ids of many rows."""
-    monkeypatch.setitem(duckdb_reader._SETTINGS, "memory_limit", "9MB")
+    monkeypatch.setitem(duckdb_reader.SETTINGS, "memory_limit", "9MB")
 
 
 @pytest.mark.usefixtures("no_room")

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 else:
     Topic = Literal[tuple(guide.names())]
 
-_MOST_RESULTS = 20
-_WIDTH = 120  # characters of a result
+_MOST_RESULTS, _WIDTH = 20, 120
 
 
 def docs(

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from pushsdk._audience.distinct import ROWS, Row
 from pushsdk._audience.duckdb_reader import (
+    SETTINGS,
     Connection,
     ValueColumns,
     bad_id_reason,
@@ -57,13 +58,11 @@ _MAX_ROW = 1024 * 1024  # bytes
 _HEADER_BYTES = 64 * 1024
 _MAX_NAMES = 20
 _SETTINGS: Mapping[str, Any] = {
+    **SETTINGS,
     "threads": 1,
     "memory_limit": _MEMORY,
     "max_temp_directory_size": _DISK,
     "max_expression_depth": _MAX_DEPTH,
-    "python_enable_replacements": False,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
 }
 _NAME = "the query"
 _VIEW, _RESULT = 'temp."segment/"', 'temp."result/"'  # no file, and so no table, has such a name
