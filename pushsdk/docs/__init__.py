@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-_CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _MARKUP = re.compile(r"^- |\[([^]]*)\]\([^)]*\)")  # of an item and of links
 _PASSAGE = re.compile(r"\n\s*\n|\n(?=[-|]|\d+\.)")  # between paragraphs, items of a list and rows of a table
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=\W?[A-Z])")
@@ -40,7 +40,11 @@ def search(query: str) -> list[tuple[str, str, str]]:
     before headings, paragraphs and whole sections, and the reference last. Code counts only if no text has the words.
     """
     words = re.findall(r"[^\W_]+", query.lower())
-    patterns = [_pattern(word) for word in [word for word in words if not _FILLER.fullmatch(word)] or words]
+    patterns = []
+    for word in [word for word in words if not _FILLER.fullmatch(word)] or words:
+        stem = re.sub(r"(?<=\w{3})(ies|y|s)$", "", word)
+        first, rest = f"[{stem[0].upper()}{stem[0]}]", "[ _-]?".join(stem[1:])
+        patterns.append(re.compile(rf"{first}(?:(?<![^\W_].)|(?<=[a-z][A-Z]))[ _-]?(?i:{rest})"))
 
     def hits(text: str) -> int:
         return sum(pattern.search(text) is not None for pattern in patterns)
@@ -48,11 +52,11 @@ def search(query: str) -> list[tuple[str, str, str]]:
     found = []
     for name in names():
         # A comment in a block of code is no heading.
-        parts = _HEADING.split(_CODE.sub(lambda code: code[0].replace("\n#", "\n #"), read(name)))[1:]
-        for heading, section in zip(parts[::2], parts[1::2], strict=True):
+        parts = _HEADING.split(_CODE.sub(lambda code: code[0].replace("\n#", "\n #"), read(name)))
+        for heading, section in zip(parts[1::2], parts[2::2], strict=True):
             passage = max(_PASSAGE.split(prose := _CODE.sub("", section).strip()), key=hits)
             asked = heading.lower() == query.lower()
-            texts = heading * (asked or heading == parts[0]), heading, passage, f"{heading} {prose}", section
+            texts = heading * (asked or heading == parts[1]), heading, passage, f"{heading} {prose}", section
             if ranks := [rank for rank, text in enumerate(texts) if hits(text) == len(patterns)]:
                 in_code = ranks[0] == len(texts) - 1
                 sentence = max(section.splitlines() if in_code else _SENTENCE.split(passage), key=hits)
@@ -60,10 +64,3 @@ def search(query: str) -> list[tuple[str, str, str]]:
                 found.append((order, name, heading, _MARKUP.sub(r"\1", " ".join(sentence.split()))))
     found.sort(key=lambda result: result[0])
     return [result[1:] for result in found if result[0][0] == found[0][0][0]]
-
-
-def _pattern(word: str) -> re.Pattern[str]:
-    """Return a pattern of the words that begin with a word, with its singular, or with the same as two words."""
-    stem = re.sub(r"(?<=\w{3})(ies|y|s)$", "", word)
-    first = f"[{stem[0].upper()}{stem[0]}]"
-    return re.compile(rf"{first}(?:(?<![^\W_].)|(?<=[a-z][A-Z]))[ _-]?(?i:{'[ _-]?'.join(stem[1:])})")

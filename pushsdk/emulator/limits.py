@@ -74,9 +74,7 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         msgspec.structs.force_setattr(self, "invalid_user_ids", tuple(self.invalid_user_ids))  # a list could change
 
     def __repr__(self) -> str:
-        values = msgspec.structs.asdict(self) | {
-            "invalid_user_ids": f"<{n}>" if (n := len(self.invalid_user_ids)) else ()
-        }
+        values = msgspec.structs.asdict(self) | {"invalid_user_ids": (ids := self.invalid_user_ids) and f"<{len(ids)}>"}
         fields = zip(values.items(), self.__struct_defaults__, strict=True)
         return f"ServiceLimits({', '.join(f'{name}={value}' for (name, value), default in fields if value != default)})"
 

@@ -9,10 +9,7 @@ from string import Template
 from pushsdk import docs
 
 _PAGE = Template(Path(__file__).with_name("guide.html.template").read_text(encoding="utf-8"))
-_MOST_RESULTS = 50
-_MISSING = (
-    "<h1>The guide</h1><p>To read the guide here, install markdown-it-py: <code>pip install 'pushsdk[cli]'</code></p>"
-)
+_MISSING = "<h1>The guide</h1><p>To read it here: <code>pip install 'pushsdk[cli]'</code></p>"
 
 
 def page(name: str, query: str = "") -> str | None:
@@ -32,7 +29,7 @@ def _results(query: str) -> str:
     results = docs.search(query)
     items = "".join(
         f'<li><a href="/docs/{name}#{_anchor(heading)}">{name}: {escape(heading)}</a><p>{escape(text)}</p></li>'
-        for name, heading, text in results[:_MOST_RESULTS]
+        for name, heading, text in results
     )
     head = f"<h1>Search</h1><p>Sections with all words of <q>{escape(query)}</q>: {len(results)}, the best first.</p>"
     return f'{head}<ul class="results">{items}</ul>' if items else f"{head}<p>Try fewer or shorter words.</p>"
