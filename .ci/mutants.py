@@ -1121,7 +1121,7 @@ TRANSPORT = [
     ),
     Mutant(
         "a job that reached a user is not delivered again",
-        "pushsdk/client.py",
+        RUNS + "keyed.py",
         "error.retryable = error._open",
         "pass",
         "tests/client/test_retryable.py",
@@ -2213,8 +2213,8 @@ CLAIM_STORES = [
     Mutant(
         "cancelling all tasks leaves unsent users claimed",
         RUNS + "claim_log.py",
-        "return self._restarts <= MAX_RESTARTS",
-        "return False",
+        "(self._restarts <= MAX_RESTARTS if",
+        "(False if",
         T_CLAIMS + "trouble.py",
     ),
     Mutant(
@@ -2239,10 +2239,24 @@ CLAIM_STORES = [
         T_CLAIMS + "entry.py",
     ),
     Mutant(
+        "a delivery extends the time of a claim that another process holds",
+        RUNS + "claim_entry.py",
+        "self.sending_until = record.sending_until",
+        "self.sending_until = max(self.sending_until, record.sending_until)",
+        T_CLAIMS + "sends.py",
+    ),
+    Mutant(
+        "an outcome that is known to be unknown is retried",
+        RUNS + "keyed.py",
+        " and not entry.states().count(UserState.UNKNOWN)",
+        "",
+        T_CLAIMS + "sends.py",
+    ),
+    Mutant(
         "a replaced entry does not expect another process's token",
         RUNS + "claim_entry.py",
-        "self._others, self._claimed_at, self._tokens = states, record.claimed_at, (stored.token,)",
-        "self._others, self._claimed_at, self._tokens = states, record.claimed_at, ()",
+        "self.others, self.claimed_at, self._tokens = states, record.claimed_at, (stored.token,)",
+        "self.others, self.claimed_at, self._tokens = states, record.claimed_at, ()",
         T_CLAIMS + "entry.py",
     ),
     Mutant(

@@ -20,7 +20,7 @@ from pushsdk._core.address import check_base_url, check_headers, check_proxy, is
 from pushsdk._core.arguments import check_setting, check_timeout, check_users
 from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import error_for, set_answer
-from pushsdk._core.errors import ConfigurationError, PartialError, UnexpectedResponseError, ValidationError
+from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError
 from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
@@ -217,9 +217,9 @@ class AsyncPushClient:
         except BaseException:
             engine.pending.end(call)
             raise
-        if idempotency_key is not None:
-            keyed = self._engine.options_of(options.policy, options.timeout, keyed=True)
-            return await self._send_once(call, Content(encoded, fields, keyed), idempotency_key)
+        if idempotency_key is not None and self._keyed is not None:
+            keyed = Content(encoded, fields, engine.options_of(options.policy, options.timeout, keyed=True))
+            return await self._keyed.send(call, keyed, key=idempotency_key)
         try:
             receipt = await engine.queue.submit(call, (encoded, fields, options))
         except asyncio.CancelledError:
@@ -390,18 +390,6 @@ class AsyncPushClient:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client can't be pickled, as it holds connections and the Api-Key: make one in each process")
-
-    async def _send_once(self, call: Call, content: Content, idempotency_key: str) -> Receipt:
-        assert self._keyed is not None  # noqa: S101 - checked by ``send``
-        try:
-            return await self._keyed.send(call, content, key=idempotency_key)
-        except ValidationError:
-            self._engine.pending.end(call)
-            raise
-        except PartialError as error:
-            # A retry with the key sends to the open users only.
-            error.retryable = error._open
-            raise
 
     def _run_settings(
         self, function: Any, run: str | os.PathLike[str] | None, stop: asyncio.Event | None, options: RunOptions

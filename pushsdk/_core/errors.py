@@ -123,7 +123,8 @@ class PayloadTooLargeError(RejectedError):
 
 
 class OutcomeUnknownError(PushError):
-    """The push may have been enqueued: calling again may push twice."""
+    """The push may have been enqueued: calling again may push twice. ``retryable`` is True only while another call with
+    the same ``idempotency_key`` may be in flight: the same call reports the outcome after ``retry_after`` seconds."""
 
     outcome = Outcome.UNKNOWN
     external_id: str | None = None

@@ -32,6 +32,8 @@ class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Unix time of the first claim."""
     users: msgspec.Raw
     """The states of the users, as ``UserStates.to_json`` writes them."""
+    sending_until: float = 0.0
+    """Unix time at which the last call that claimed users ends."""
 
     def states(self) -> UserStates:
         """Return the states. Raises ValueError if they can't be decoded."""

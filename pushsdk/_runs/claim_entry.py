@@ -40,6 +40,8 @@ class ClaimRequest(msgspec.Struct, eq=False, gc=False):
     ranges: Ranges
     resends: bool = False
     """True to claim users again whom this process sent to with an UNKNOWN outcome."""
+    sending_until: float = 0.0
+    """Unix time at which the call ends."""
     claimed: list[tuple[int, int]] = []
     """The claimed users. Set once the request is done."""
     done: bool = False
@@ -55,7 +57,9 @@ class ClaimEntry(msgspec.Struct, eq=False):
     key: str
     fingerprint: str
     users: int
-    _claimed_at: float
+    claimed_at: float
+    #: Unix time at which the last call that claimed users ends.
+    sending_until: float = 0.0
     #: The requests for the next write.
     requests: list[ClaimRequest] = []
     #: True if the store is to be written to.
@@ -66,7 +70,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
     #: Number of calls that use the entry. Counted by ``ClaimLog``.
     uses: int = 0
     # The states of other processes as last read, and the states of this process: PENDING before its claim.
-    _others: UserStates | None = None
+    others: UserStates | None = None
     _own: UserStates = msgspec.field(default_factory=UserStates)
     # CLAIMED by this process: another process that rewrites the record keeps the reason.
     _claimed: UserStatus = msgspec.field(
@@ -79,11 +83,6 @@ class ClaimEntry(msgspec.Struct, eq=False):
 
     def __post_init__(self) -> None:
         self._own.extend(self.users)
-
-    @property
-    def is_known(self) -> bool:
-        """Return True if another process has recorded a state."""
-        return self._others is not None
 
     @property
     def is_written(self) -> bool:
@@ -107,11 +106,11 @@ class ClaimEntry(msgspec.Struct, eq=False):
 
     def states(self) -> UserStates:
         """Return the state of every user, as far as this process knows."""
-        if self._others is None:
+        if self.others is None:
             return self._own.copy()
-        states = self._others.copy()
+        states = self.others.copy()
         for start, stop, status in self._own.runs():
-            for low, high, other in self._others.runs(start, stop):
+            for low, high, other in self.others.runs(start, stop):
                 if other.state not in _OUTRANKS.get(status.state, _ACCEPTED):
                     states.set(low, high, status)
         return states
@@ -139,13 +138,15 @@ class ClaimEntry(msgspec.Struct, eq=False):
             for start, stop in request.claimed:
                 resent = request.resends and self._own.at(start).state is UserState.UNKNOWN
                 self._own.set(start, stop, self._claimed._replace(resent=resent))
+                self.sending_until = max(self.sending_until, request.sending_until)
         self.is_changed = False
         if not (self._tokens or self._unconfirmed or self.has_outcomes):
             return None
         record = ClaimRecord(
             fingerprint=self.fingerprint,
-            claimed_at=self._claimed_at,
-            users=msgspec.Raw((self._own if self._others is None else self.states()).to_json()),
+            claimed_at=self.claimed_at,
+            sending_until=self.sending_until,
+            users=msgspec.Raw((self._own if self.others is None else self.states()).to_json()),
         ).encode()
         # The same token while the effect of an equal write is unknown: a store that holds the write accepts it.
         if self._unconfirmed is None or self._unconfirmed.record != record:
@@ -173,10 +174,8 @@ class ClaimEntry(msgspec.Struct, eq=False):
             self.requests = []
             return not has_news
         self.is_changed = has_news or is_late
-        for request in requests:
+        for request in [request for request in requests if not request.withdrawn]:
             request.refusals += 1
-            if request.withdrawn:
-                continue
             if next(self._claimable(request), None) is None:
                 request.claimed, request.done = [], True
             elif request.refusals >= MOST_REFUSALS:
@@ -217,10 +216,11 @@ class ClaimEntry(msgspec.Struct, eq=False):
         record = ClaimRecord.decode(stored.record)
         states = record.states()
         if states.count(UserState.PENDING) == states.users:
-            self._others, self._tokens = None, (stored.token,)
+            self.others, self._tokens = None, (stored.token,)
             return False
         self.check(record.fingerprint, states.users)
-        self._others, self._claimed_at, self._tokens = states, record.claimed_at, (stored.token,)
+        self.others, self.claimed_at, self._tokens = states, record.claimed_at, (stored.token,)
+        self.sending_until = record.sending_until
         is_own = False
         for start, stop, status in list(states.runs()):
             if status.state is UserState.CLAIMED and status.reason == self._claimed.reason:
@@ -239,10 +239,10 @@ class ClaimEntry(msgspec.Struct, eq=False):
 
     def _of_others(self, start: int, stop: int, *states: UserState) -> Iterator[tuple[int, int]]:
         """Yield the users who are in one of these states for other processes."""
-        if self._others is None:
+        if self.others is None:
             yield start, stop
             return
-        for low, high, other in self._others.runs(start, stop):
+        for low, high, other in self.others.runs(start, stop):
             if other.state in states:
                 yield low, high
 

@@ -120,7 +120,9 @@ class ClaimLog:
         self._writer.add_done_callback(self._writer_ended)
 
     def _writer_ended(self, writer: asyncio.Task[None]) -> None:
-        if self._queue and self._may_restart(writer):
+        self._restarts += writer.cancelled()
+        # Entries may be queued after the writer's last read of the queue. No restart after a bug.
+        if self._queue and (self._restarts <= MAX_RESTARTS if writer.cancelled() else writer.exception() is None):
             self._start()
             return
         self._writer = None
@@ -128,13 +130,6 @@ class ClaimLog:
         self._announce()
         self._engine.late.discard(self)
         self._engine.pending.ended(self)
-
-    def _may_restart(self, writer: asyncio.Task[None]) -> bool:
-        if not writer.cancelled():
-            # Entries were queued after the writer's last read of the queue. No restart after a bug.
-            return writer.exception() is None
-        self._restarts += 1
-        return self._restarts <= MAX_RESTARTS
 
     async def _write_all(self) -> None:
         pause = PAUSE

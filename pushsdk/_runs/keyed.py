@@ -2,6 +2,9 @@
 
 import asyncio
 import functools
+import math
+import time
+from bisect import bisect_left
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -10,11 +13,11 @@ import msgspec
 from pushsdk._core import idempotency, wire
 from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import conclude
-from pushsdk._core.errors import NotSentError, PushError
+from pushsdk._core.errors import NotSentError, OutcomeUnknownError, PartialError, PushError, ValidationError
 from pushsdk._core.outcome import Evidence, Failure, Verdict, verdict_of
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import BatchPart, CallPart, call_of
-from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk._core.user_states import UserState
 from pushsdk._io.batch_sender import PendingCalls
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
@@ -22,6 +25,10 @@ from pushsdk._runs.claim_log import ClaimLog, claim_error, close_store
 from pushsdk.claims import store_at
 
 T = TypeVar("T")
+IN_FLIGHT = (
+    "outcome unknown: another call with this idempotency_key claimed the users {:.0f} s ago and may be in flight for "
+    "{} s more; this call sent nothing: call again with the same key after that; see: pushsdk docs idempotency"
+)
 
 
 class KeyedSends:
@@ -41,16 +48,31 @@ class KeyedSends:
         Raises ClaimStoreError, or ValidationError for another payload, if nothing was sent; else as
         ``AsyncPushClient.send`` does.
         """
-        engine, log = self._engine, self._log
-        digest, users = idempotency.digest_of(key), tuple(sorted(call.users))
-        ids = call.ids if users == call.users else wire.encode_user_ids(users)[1:-1]
-        payload = (ids, content.message, content.custom_fields)
-        fingerprint = idempotency.fingerprint_of(str(key), engine.settings.base_url, [payload])
+        engine, log, users = self._engine, self._log, tuple(sorted(call.users))
+        try:
+            digest = idempotency.digest_of(key)
+            ids = call.ids if users == call.users else wire.encode_user_ids(users)[1:-1]
+            payloads = [(ids, content.message, content.custom_fields)]
+            fingerprint = idempotency.fingerprint_of(str(key), engine.settings.base_url, payloads)
+            entry = log.open(digest, fingerprint, len(users))
+        except ValidationError:
+            engine.pending.end(call)
+            raise
         call.deadline = min(call.deadline, log.deadline())
-        keyed = call.claims = KeyedCall(log, log.open(digest, fingerprint, len(users)), users)
+        keyed = call.claims = KeyedCall(log, entry, users)
         engine.campaigns.add(keyed)
         try:
             return await self._send(call, content, keyed)
+        except PartialError as error:
+            error.retryable = error._open  # a retry with the key sends to the open users only
+            raise
+        except OutcomeUnknownError as error:
+            now, entry = time.time(), keyed.entry
+            seconds = math.ceil(entry.sending_until - now)
+            if seconds > 0 and not error.attempts and not entry.states().count(UserState.UNKNOWN):
+                error.args = (IN_FLIGHT.format(max(now - entry.claimed_at, 0), seconds),)
+                error.retryable, error.retry_after = True, float(seconds)
+            raise
         finally:
             log.close(keyed.entry)
             engine.campaigns.discard(keyed)
@@ -103,10 +125,8 @@ class KeyedCall:
     def __init__(self, log: ClaimLog, entry: ClaimEntry, users: tuple[str, ...]) -> None:
         self.log = log
         self.entry = entry
-        #: The users by position.
+        #: The users by position, sorted.
         self.users = users
-        # The position of each user. Built when a part of the call is sent.
-        self._positions: dict[str, int] = {}
         #: True once a claim was tried; the error of the last claim. Set by ``KeyedClaim``.
         self.has_asked = False
         self.error: PushError | None = None
@@ -118,14 +138,10 @@ class KeyedCall:
     def ranges(self, users: tuple[str, ...]) -> Ranges:
         if len(users) == len(self.users):
             return ((0, len(users)),)
-        if not self._positions:
-            self._positions = {user: position for position, user in enumerate(self.users)}
         ranges: list[tuple[int, int]] = []
-        for position in sorted([self._positions[user] for user in users]):
-            if ranges and ranges[-1][1] == position:
-                ranges[-1] = (ranges[-1][0], position + 1)
-            else:
-                ranges.append((position, position + 1))
+        for position in sorted([bisect_left(self.users, user) for user in users]):
+            start = ranges.pop()[0] if ranges and ranges[-1][1] == position else position
+            ranges.append((start, position + 1))
         return ranges
 
 
@@ -158,8 +174,7 @@ class KeyedClaim:
             self.part = BatchPart.of([part for part, _ in kept], self.part.history)
         if not kept:
             return None
-        content = self._content
-        return wire.push_body(b"[" + self.part.ids + b"]", content.message, content.custom_fields)
+        return wire.push_body(b"[" + self.part.ids + b"]", self._content.message, self._content.custom_fields)
 
     def settle(self, verdict: Verdict) -> None:
         if len(self.part.units) > 1:
@@ -178,7 +193,8 @@ class KeyedClaim:
     def _request(self, unit: Call | CallPart) -> ClaimRequest:
         keyed: KeyedCall = call_of(unit).claims
         keyed.has_asked, keyed.error = True, None
-        return ClaimRequest(keyed.entry, keyed.ranges(unit.users), self._resends)
+        sending_until = time.time() + call_of(unit).deadline - asyncio.get_running_loop().time()
+        return ClaimRequest(keyed.entry, keyed.ranges(unit.users), self._resends, sending_until)
 
     def _claimed_part(self, unit: Call | CallPart, request: ClaimRequest) -> Call | CallPart | None:
         """Return the claimed part of a unit, None if empty. Settle its other users as recorded."""
@@ -192,12 +208,9 @@ class KeyedClaim:
         if len(claimed) == len(unit.users):
             return unit
         states = keyed.entry.states()
-        left_out: dict[UserStatus, list[str]] = {}
         for start, stop in keyed.ranges(tuple(set(unit.users).difference(claimed))):
             for low, high, status in states.runs(start, stop):
-                left_out.setdefault(status, []).extend(keyed.users[low:high])
-        for status, users in left_out.items():
-            self._pending.settle(call, tuple(users), idempotency.recorded_verdict(status))
+                self._pending.settle(call, keyed.users[low:high], idempotency.recorded_verdict(status))
         if not claimed:
             return None
         return CallPart(call, tuple(claimed), wire.encode_user_ids(claimed)[1:-1])

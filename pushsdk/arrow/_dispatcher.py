@@ -239,7 +239,7 @@ class PlanSender:
         entry = chunk.entry
         if self._share is not None or self._is_resumed or chunk.number == 1:
             await self._claims.refresh(entry)
-            self._is_resumed |= entry.is_known
+            self._is_resumed |= entry.others is not None
         if self._share is not None and chunk.pending():
             # The clients that share a rate send their first requests in turn. Chunks sent earlier take no turn.
             share, self._share = self._share, None
@@ -247,7 +247,7 @@ class PlanSender:
             self._engine.limiter.rate_limiter.begin(self._loop.time(), users, share.index / share.count)
         while self._sender.stop_reason is None and not chunk.is_left_pending and (ranges := chunk.pending()):
             await self._send_ranges(chunk, ranges)
-            self._is_resumed |= entry.is_known
+            self._is_resumed |= entry.others is not None
             if chunk.error is not None:
                 raise chunk.error
             if not chunk.pending():

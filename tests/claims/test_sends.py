@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import pickle
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -168,8 +170,63 @@ async def test_only_one_of_several_concurrent_deliveries_sends() -> None:
     async with service.client(claims=ShakyClaims()) as client:
         results = await asyncio.gather(*(outcome_of(client) for _ in range(5)))
         assert sorted(type(result).__name__ for result in results) == ["OutcomeUnknownError"] * 4 + ["Receipt"]
-        assert "another call with this idempotency_key claimed the users and has not settled" in str(results[-1])
         assert isinstance(await outcome_of(client), Receipt)
+    assert service.users() == {"user-1": 1}
+
+
+def wall_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Return a function that advances the wall clock, which else stands still."""
+    now = [1e9]
+    monkeypatch.setattr("pushsdk._runs.keyed.time", SimpleNamespace(time=lambda: now[0]))
+    monkeypatch.setattr("pushsdk._runs.claim_log.time", SimpleNamespace(time=lambda: now[0]))
+    return lambda seconds: now.append(now.pop() + seconds)
+
+
+@virtual
+async def test_a_delivery_beside_one_in_flight_is_retried_and_finds_its_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    advance = wall_clock(monkeypatch)
+    service, claims = FakeService(then=FakeResponse.accept(after=3.0)), ShakyClaims()
+    async with service.client(claims=claims, timeout=20.0) as client, service.client(claims=claims) as other:
+        first = asyncio.create_task(outcome_of(client))
+        await asyncio.sleep(2.0)
+        advance(2.0)
+        for duplicate in (await outcome_of(client), await outcome_of(other)):
+            assert isinstance(duplicate, OutcomeUnknownError)
+            assert (duplicate.retryable, duplicate.retry_after, duplicate.user_ids) == (True, 18.0, ("user-1",))
+            assert str(duplicate) == (
+                "outcome unknown: another call with this idempotency_key claimed the users 2 s ago and may be in "
+                "flight for 18 s more; this call sent nothing: call again with the same key after that; see: pushsdk "
+                "docs idempotency"
+            )
+        assert isinstance(await first, Receipt)
+        for again in (await outcome_of(client), await outcome_of(other)):
+            assert isinstance(again, Receipt)
+            assert again.already_accepted == 1
+    assert service.users() == {"user-1": 1}
+
+
+@virtual
+async def test_a_claim_whose_call_has_timed_out_is_unknown_and_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    advance = wall_clock(monkeypatch)
+    service, claims = FakeService(FakeResponse.hang(accepted=True)), ShakyClaims()
+    async with service.client(claims=claims, timeout=20.0) as client, service.client(claims=claims) as other:
+        first = asyncio.create_task(outcome_of(client))
+        await asyncio.sleep(1.0)
+        # Deliveries in between don't extend the time.
+        for seconds, retryable in ((10.0, True), (9.5, True), (1.0, False)):
+            advance(seconds)
+            error = await outcome_of(other)
+            assert isinstance(error, OutcomeUnknownError)
+            assert error.retryable is retryable
+        assert "claimed the users and has not settled" in str(error)
+        # The outcome is known to be UNKNOWN before that time.
+        assert isinstance(await first, OutcomeUnknownError)
+        advance(-15.0)
+        error = await outcome_of(other)
+        assert isinstance(error, OutcomeUnknownError)
+        assert not error.retryable
     assert service.users() == {"user-1": 1}
 
 
@@ -576,7 +633,13 @@ def test_the_guides_table_of_recorded_states_matches_the_code() -> None:
         (outcome.split()[0].strip(","), state.strip())
         for outcome, state, _ in GUIDE.table("a user of an earlier delivery")
     ]
-    assert noted == [("accepted", ACCEPTED), ("rejected", REJECTED), ("rejected", PENDING), ("unknown", UNKNOWN)]
+    assert noted == [
+        ("accepted", ACCEPTED),
+        ("rejected", REJECTED),
+        ("rejected", PENDING),
+        ("being", UserState.CLAIMED),
+        ("unknown", UNKNOWN),
+    ]
     assert status_after(Verdict(outcome=Outcome.ACCEPTED)).state is ACCEPTED
     assert status_after(Verdict(outcome=Outcome.UNKNOWN)).state is UNKNOWN
     for retryable, state in ((False, REJECTED), (True, PENDING)):
