@@ -1,6 +1,6 @@
 """Audiences: the users of a file, a query or a stream of lines, for a run or for ``send_each``.
 
-Everything here is sync, for a separate thread. Nothing is read before it is iterated.
+Everything here is sync, for a separate thread. Before it is iterated, only the columns and the first row are checked.
 """
 
 import os
@@ -64,8 +64,8 @@ class Audience:
 
         The name's suffix tells the format: ``.parquet`` (needs ``pushsdk[audience]``), ``.csv`` and ``.tsv`` with a
         header, ``.jsonl``, ``.ndjson`` and ``.json`` with one object a line, ``.txt`` with one id a line.
-        ``primary_key`` names the column of the ids. Raises ValidationError if there is no such file or no such format,
-        ConfigurationError without DuckDB.
+        ``primary_key`` names the column of the ids. Raises ValidationError at once if there is no such file, format or
+        column, ConfigurationError without DuckDB.
         """
         name = os.fspath(path)
         suffix = PurePath(name).suffix.lower()
@@ -83,8 +83,8 @@ class Audience:
     def query(cls, sql: str, *, primary_key: str = "user_id") -> "Audience":
         """Return the users that one SELECT of DuckDB's SQL finds. It may name files: ``FROM 'users/*.parquet'``.
 
-        Only local files are read, and no extension is loaded. Raises ValidationError at once if the SQL is wrong or
-        is not a SELECT, ConfigurationError without DuckDB.
+        Only local files are read, and no extension is loaded. Raises ValidationError at once if the SQL is wrong,
+        is not a SELECT or has no such column, ConfigurationError without DuckDB.
         """
         return cls(SqlQuery(sql, key=primary_key))
 

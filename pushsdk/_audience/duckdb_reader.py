@@ -234,6 +234,8 @@ class _DuckdbSource(ABC):
         duckdb_module()
         self._name = name
         self._key = key
+        with self._opened() as db:
+            self._id_sql(column_types(db, _VIEW))
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         with self._opened() as db:
@@ -311,8 +313,8 @@ class ParquetFiles(_DuckdbSource):
     _UNFIT = "damaged, or no Parquet file"
 
     def __init__(self, path: str, *, key: str) -> None:
-        super().__init__(list_files(path).pattern, key)
         self._path = path
+        super().__init__(list_files(path).pattern, key)
 
     def description(self) -> str:
         return list_files(self._path).description()
@@ -348,10 +350,8 @@ class SqlQuery(_DuckdbSource):
     """The result of one SELECT, which may name files."""
 
     def __init__(self, sql: str, *, key: str) -> None:
-        super().__init__("the query", key)
         self._sql = sql
-        with self._opened():
-            pass
+        super().__init__("the query", key)
 
     def description(self) -> str:
         digest = hashlib.sha256(self._sql.encode(errors="replace")).hexdigest()[:16]

@@ -57,7 +57,9 @@ class TextFiles:
         self._form = form
         # Set when a stream is read.
         self._is_spent = False
-        self.description()  # raises if there is no such file
+        # Raises if there is no such file, or if its first row has no id. A pipe has the size 0: it is read only once.
+        if isinstance(path, str) and any(size for size, _ in list_files(path).stamps):
+            next(self._read(1, counts=ReadCounts(), rows=False, columns=()), None)
 
     def description(self) -> str:
         return list_files(self._path).description() if isinstance(self._path, str) else printable(self._name)

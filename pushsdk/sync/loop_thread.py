@@ -116,8 +116,6 @@ class LoopThread:
         self.is_inherited: bool = False
         in_child(self, LoopThread._detach)
 
-    # -- from any thread ----------------------------------------------------------------------------------------
-
     @property
     def has_started(self) -> bool:
         """Return True if the thread was started, even if it has ended."""
@@ -222,8 +220,6 @@ class LoopThread:
                 call.callbacks.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 return
-
-    # -- in the loop's thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
         loop = self.loop

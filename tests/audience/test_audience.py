@@ -94,7 +94,7 @@ def test_a_line_that_is_not_text_is_an_error_with_its_number(
     folder: Path, content: bytes | str, line: int, text: str
 ) -> None:
     path = made(folder, "users.txt", content)
-    message = refused(Audience.read(path))
+    message = refused(lambda: Audience.read(path))
     assert message.startswith(f"{path}, line {line}: ")
     assert text in message
     assert "secret" not in message
@@ -200,10 +200,16 @@ def test_blank_lines_of_csv_are_counted(folder: Path) -> None:
 )
 def test_a_bad_line_of_csv_is_refused_by_its_number(folder: Path, content: bytes | str, line: int, text: str) -> None:
     path = made(folder, "u.csv", content)
-    message = refused(Audience.read(path))
+    message = refused(lambda: Audience.read(path))
     assert message.startswith(f"{path}, line {line}: ")
     assert text in message
     assert "secret" not in message
+
+
+@pytest.mark.parametrize(("name", "content"), [("u.csv", "usr_id,n\na,1\n"), ("u.jsonl", '{"usr_id": "a"}\n')])
+def test_a_missing_column_is_an_error_before_anything_is_read(folder: Path, name: str, content: str) -> None:
+    with pytest.raises(ValidationError, match=r"only usr_id(, n)?; did you mean primary_key='usr_id'"):
+        Audience.read(made(folder, name, content))
 
 
 def test_a_column_named_twice_is_an_error_only_if_it_is_read(folder: Path) -> None:
@@ -225,7 +231,7 @@ def test_a_column_named_twice_is_an_error_only_if_it_is_read(folder: Path) -> No
 )
 def test_a_missing_column_is_an_error_that_lists_the_columns(folder: Path, header: str, key: str, text: str) -> None:
     path = made(folder, "u.csv", f"{header}\n")
-    message = refused(Audience.read(path, primary_key=key))
+    message = refused(lambda: Audience.read(path, primary_key=key))
     assert text in message
     assert message.startswith(f"{path}: ")
 
@@ -294,7 +300,7 @@ def test_the_other_fields_of_json_keep_their_values(folder: Path) -> None:
 )
 def test_a_bad_line_of_json_is_refused_by_its_number(folder: Path, content: bytes | str, line: int, text: str) -> None:
     path = made(folder, "u.jsonl", content)
-    message = refused(Audience.read(path))
+    message = refused(lambda: Audience.read(path))
     assert message.startswith(f"{path}, line {line}: ")
     assert text in message
     assert "secret" not in message
@@ -329,7 +335,7 @@ def test_a_pattern_reads_its_files_in_the_order_of_their_names(folder: Path) -> 
 def test_a_bad_line_of_several_files_names_its_file(folder: Path) -> None:
     made(folder, "a.csv", "user_id\na\n")
     made(folder, "b.csv", "user_id\n\n''\n\"\"\n")
-    assert refused(Audience.read(folder / "*.csv")) == f"{folder}/b.csv, line 4: user_id is empty"
+    assert refused(lambda: Audience.read(folder / "*.csv")) == f"{folder}/b.csv, line 4: user_id is empty"
 
 
 @pytest.mark.parametrize("name", ["x'; DROP--.csv", "x[1].csv", "x*.csv", "x?.csv", 'x".csv', "ü {a}.csv", "k=1.csv"])

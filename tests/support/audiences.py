@@ -1,5 +1,6 @@
 """Audiences, read whole."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,13 @@ def rows_of(audience: Audience, *, distinct: bool = False) -> list[tuple[str, di
     return [row for batch in audience.rows(distinct=distinct) for row in batch]
 
 
-def refused(audience: Audience) -> str:
-    """Return the errors of all ways to read an audience."""
+def refused(make: Callable[[], Audience]) -> str:
+    """Return the error of all ways to make and read an audience."""
     errors = set()
     for read in (ids_of, rows_of):
         for distinct in (False, True):
             with pytest.raises(ValidationError) as excinfo:
-                read(audience, distinct=distinct)
+                read(make(), distinct=distinct)
             error = excinfo.value
             assert type(error) is ValidationError  # a name that a caller can import
             assert error.__cause__ is None
