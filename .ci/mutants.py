@@ -989,7 +989,7 @@ TRANSPORT = [
     Mutant(
         "a large request opens a connection while others are idle",
         IO + "transport.py",
-        "                fast_post.lend()\n",
+        "                fast.lend()\n",
         "                pass\n",
         "tests/io/test_fast_post.py",
     ),
@@ -1010,22 +1010,22 @@ TRANSPORT = [
     Mutant(
         "a text shows any request id",
         CORE + "error_mapping.py",
-        '_REQUEST_ID.fullmatch(decisive.request_id or "")',
-        "decisive.request_id",
+        '_REQUEST_ID.fullmatch(request_id or "")',
+        "request_id",
         T_ERRORS,
     ),
     Mutant(
         "a broken connection that had carried an answer asks for https",
         CORE + "error_mapping.py",
-        "return verdict.is_first and verdict.failure in",
-        "return verdict.failure in",
+        "is_broken = verdict.is_first and verdict.failure in",
+        "is_broken = verdict.failure in",
         T_ERRORS,
     ),
     Mutant(
         "a failure that needs a fix is requeued",
-        CORE + "error_mapping.py",
-        "return is_retryable(verdict) and not keyless",
-        "return is_retryable(verdict)",
+        CORE + "outcome.py",
+        "Failure.SESSION, Failure.NO_KEY})",
+        "Failure.SESSION})",
         "tests/client/test_retryable.py",
     ),
     Mutant(
@@ -1129,8 +1129,8 @@ TRANSPORT = [
     Mutant(
         "a pending part is judged by the last rejection",
         CORE + "error_mapping.py",
-        "any(retryable(verdict) for _, verdict in sent)",
-        "retryable(sent[-1][1])",
+        "any(map(is_retryable, requests))",
+        "is_retryable(requests[-1])",
         "tests/client/test_retryable.py",
     ),
     Mutant(
@@ -2410,8 +2410,8 @@ CLAIM_STORES = [
     Mutant(
         "a mock answers a request that was never claimed",
         IO + "transport.py",
-        "            if claim is not None and not is_own(",
-        "            if False and not is_own(",
+        "            if claim is not None and not fast_post.is_own(",
+        "            if False and not fast_post.is_own(",
         "tests/io/test_claim_hook.py",
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Checks of base URL, proxy, headers and Api-Key. Errors never quote them."""
+"""Checks of base URL, proxy, headers and Api-Key. Errors quote at most a host without a scheme."""
 
 import ipaddress
 import re
@@ -12,6 +12,8 @@ from pushsdk._core.errors import ConfigurationError, must_be
 EXPOSED = "a proxy would read the Api-Key of plain http: use https, or set allow_insecure"
 _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]{1,4096}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# A loopback host, or a domain with a port or a path; a key does not look like that, and a login has an @.
+_HOST = re.compile(r"(localhost|127(?:\.\d+){3}|(?:[a-z0-9-]+\.)+[a-z]{2,24}(?=[:/]))(:\d+)?(/[a-z0-9/._-]*)?")
 _FIELD_VALUE = re.compile(r"[\x20-\x7e\t]*")
 # The service requires the first two; the others frame the body, and changing them would change the request.
 _OURS = frozenset({"api-key", "content-type", "content-length", "content-encoding", "transfer-encoding", "expect"})
@@ -168,6 +170,9 @@ def _url_error(name: str, url: str | None, *, userinfo: bool = False) -> str | N
     # Only a port may follow the bracket of an IPv6 address; urlsplit accepts anything on 3.11.
     if "]" in parts.netloc and not re.search(r"\](:\d+)?$", parts.netloc):
         return f"{rule}: host or port can't be parsed"
+    if host := _HOST.fullmatch(url):
+        scheme = "http" if name == "proxy" or is_loopback(host[1]) else "https"
+        return f"{rule}; did you mean {f'{scheme}://{host[0]}'!r}?"
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         return f"{rule}: it needs http(s)://, a host, and a port other than 0 if any"
     if "@" in parts.netloc and not userinfo:

@@ -35,41 +35,35 @@ _NOT_SENT: dict[Failure, type[errors.NotSentError]] = {
     Failure.SESSION: errors.ClientClosedError,
     Failure.QUEUE_FULL: errors.QueueFullError,
 }
-_WRONG_URL = "base_url is probably wrong: check its host and its path, which must end before /v1"
 _AGAIN = "Call again{later}"
-_WRONG_KEY = "Check the api_key, and that it belongs to this base_url"
 _FIX_OF_STATUS = {
-    401: _WRONG_KEY,
-    403: _WRONG_KEY,
-    404: _WRONG_URL,
-    405: _WRONG_URL,
-    413: "Shorten the message: fewer users would not make the request much smaller",
+    **dict.fromkeys((401, 403), "Check the api_key, and that it belongs to this base_url"),
+    **dict.fromkeys((404, 405), "base_url is probably wrong: check its host and its path, which must end before /v1"),
+    413: "Shorten the message, or send to fewer users per call if the service limits their number",
     429: f"{_AGAIN}, or set a rate, for example rate=Rate(users_per_second=100); see: pushsdk docs timeouts-and-limits",
 }
 _LINT = "Check the message: pushsdk message lint, or lint(message)"
 _UNSEEN = "The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here"
-_PLAIN = "base_url says http://: does the service speak https? See: pushsdk docs troubleshooting"
-_SLOW = "Raise the timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"
-_FIX_OF_FAILURE = {
-    Failure.DNS: "Check the host in base_url, and the DNS of this machine",
-    Failure.REFUSED: "Is the service up?",
-    Failure.CONNECT_TIMEOUT: "Is the host reachable from here, past firewalls and proxies?",
-    Failure.TLS: "Does the service speak TLS on this port?",
-    Failure.UNREADABLE: "Is base_url right? A port for TLS needs https; see: pushsdk docs troubleshooting",
-    Failure.CERTIFICATE: "For a private CA pass ssl=ssl.create_default_context(cafile=...)",
-    Failure.PROXY: "Check proxy=, and that the proxy is up",
-    Failure.CREDENTIALS: "The callable must return the key as a str",
-    Failure.SESSION: "Keep the session open for as long as the client",
-    Failure.DEADLINE: _SLOW,
-    Failure.ATTEMPT_TIMEOUT: _SLOW,
-    Failure.QUEUE_FULL: "Call again later, or raise Limits(queued_users=..., queued_bytes=...)",
-    Failure.PAUSED: "Call again after this pause; see: pushsdk docs retries",
-    Failure.BUDGET: "The service fails too often; see: pushsdk docs retries",
-}
-_FIX_OF_CERTIFICATE = {
-    "mismatch": "base_url must have a name that the certificate is for",
-    "expired": "Renew the service's certificate, or set the clock of this machine",
-}
+_SLOW = (Failure.DEADLINE, Failure.ATTEMPT_TIMEOUT)
+# The first row counts of whose failures one begins the reason, and whose words are in the reason.
+_FIX_OF_FAILURE = (
+    (Failure.DNS, "", "Check the host in base_url, and the DNS of this machine"),
+    (Failure.REFUSED, "", "Is the service up?"),
+    ((Failure.CONNECT_TIMEOUT, Failure.TLS), "TLS handshake", "Does the service speak TLS on this port?"),
+    (Failure.CONNECT_TIMEOUT, "", "Is the host reachable from here, past firewalls and proxies?"),
+    (Failure.UNREADABLE, "", "Is base_url right? A port for TLS needs https; see: pushsdk docs troubleshooting"),
+    (Failure.CERTIFICATE, "mismatch", "base_url must have a name that the certificate is for"),
+    (Failure.CERTIFICATE, "expired", "Renew the service's certificate, or set the clock of this machine"),
+    (Failure.CERTIFICATE, "", "For a private CA pass ssl=ssl.create_default_context(cafile=...)"),
+    (Failure.PROXY, "", "Check proxy=, and that the proxy is up"),
+    (Failure.NO_KEY, "", "It must return 1 to 4096 visible ASCII characters, as a str"),
+    (Failure.CREDENTIALS, "", "Call again once it works"),
+    (Failure.SESSION, "", "Keep the session open for as long as the client"),
+    (_SLOW, "", "Raise the timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"),
+    (Failure.QUEUE_FULL, "", "Call again later, or raise Limits(queued_users=..., queued_bytes=...)"),
+    (Failure.PAUSED, "", "Call again after this pause; see: pushsdk docs retries"),
+    (Failure.BUDGET, "", "The service fails too often; see: pushsdk docs retries"),
+)
 
 
 def error_for(
@@ -79,14 +73,18 @@ def error_for(
     options: Options | None = None,
     user_ids: tuple[str, ...] = (),
     external_id: str | None = None,
+    requests: Sequence[Verdict] = (),
 ) -> errors.PushError:
-    """Return the error for a verdict that is not ACCEPTED: where the request went, and the options of the call."""
+    """Return the error for a verdict that is not ACCEPTED. ``requests``: the verdicts of which this is the join."""
     attempts = verdict.attempts
     decisive = next((attempt for attempt in reversed(attempts) if attempt.outcome is verdict.outcome), None)
-    cause, fix = _cause(verdict, decisive, target, options), "" if target is None else _fix(verdict, decisive, target)
+    cause = _why(verdict, decisive, target, options, len(user_ids))
+    fix = "" if target is None else _fix(verdict, decisive, target)
     error: errors.PushError
     if verdict.outcome is Outcome.UNKNOWN:
-        fix = (PUSH if target is None else target.operation).in_doubt + fix
+        sent = max(sum(attempt.outcome is Outcome.UNKNOWN for attempt in v.attempts) for v in requests or (verdict,))
+        times, again = (f" up to {sent} times", "once more") if sent > 1 else ("", "twice")
+        fix = (PUSH if target is None else target.operation).in_doubt.format(times=times, again=again) + fix
         error = errors.OutcomeUnknownError(f"outcome unknown: {cause}; {fix}", attempts=attempts, user_ids=user_ids)
         error.external_id = external_id
     elif verdict.outcome is Outcome.REJECTED and decisive is not None:
@@ -99,7 +97,7 @@ def error_for(
         kind = _NOT_SENT.get(verdict.failure, errors.NotSentError) if verdict.failure else errors.NotSentError
         error = kind(f"not sent: {cause}{fix}", attempts=attempts, user_ids=user_ids)
         error.retry_after = verdict.retry_after
-    error.retryable = retryable(verdict)
+    error.retryable = is_retryable(verdict)
     if decisive is not None:
         set_answer(error, decisive)
         if verdict.error is not None and decisive is attempts[-1]:
@@ -129,8 +127,9 @@ def conclude(
     if not sent:
         raise recorded_error(parts[-1][1], user_ids=users)
     whole = msgspec.structs.replace(sent[-1][1], attempts=attempts)
-    error = error_for(whole, target=target, options=options, user_ids=users)
-    error.retryable = any(retryable(verdict) for _, verdict in sent)
+    requests = [verdict for _, verdict in sent]
+    error = error_for(whole, target=target, options=options, user_ids=users, requests=requests)
+    error.retryable = any(map(is_retryable, requests))
     raise error
 
 
@@ -175,7 +174,7 @@ def partial_error(
         error.status, error.headers, error.body = examples[0].status, examples[0].headers, examples[0].body
         error.__cause__ = examples[0].__cause__
     error.outcomes = outcomes
-    open_verdicts = [verdict for _, verdict in parts if retryable(verdict)]
+    open_verdicts = [verdict for _, verdict in parts if is_retryable(verdict)]
     error._open = bool(open_verdicts)
     error.retryable = error._open and not (counts[Outcome.ACCEPTED] or counts[Outcome.UNKNOWN])
     error.retry_after = max((v.retry_after for v in open_verdicts if v.retry_after is not None), default=None)
@@ -200,80 +199,71 @@ def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> errors.Pus
     return error
 
 
-def retryable(verdict: Verdict) -> bool:
-    """Return True if the same call may succeed later without a fix, and pushes no user twice."""
-    # The call itself asked the key callable again: a store of secrets may be down for a moment.
-    keyless = bool(verdict.attempts) and verdict.attempts[-1].reason.startswith(Failure.CREDENTIALS)
-    return is_retryable(verdict) and not keyless
-
-
-def _cause(verdict: Verdict, decisive: Attempt | None, target: Target | None, options: Options | None) -> str:
+def _why(verdict: Verdict, decisive: Attempt | None, target: Target | None, options: Options | None, users: int) -> str:
     """Return the reason, the request, the answer if it is to be shown, and why the request was not retried."""
-    failure = str(verdict.failure or "the call ended before its first attempt") + _bound(verdict, options)
-    cause = failure if decisive is None else _with_phrase(decisive) + _redirect(decisive)
-    requests = [str(target)] if target is not None and verdict.attempts else []
-    if len(verdict.attempts) > 1:
-        requests.append(f"{len(verdict.attempts)} attempts")
-    if decisive is not None and _REQUEST_ID.fullmatch(decisive.request_id or ""):
-        requests.append(f"request id {decisive.request_id}")
-    if requests:
-        cause += f" ({', '.join(requests)})"
+    bound, attempts = _bound(verdict, options), len(verdict.attempts)
+    cause = failure = f"{verdict.failure or 'the call ended before its first attempt'}{bound and ': '}{bound}"
+    if decisive is not None:
+        # The standard phrase of the status: the service's own may quote a user.
+        status, phrase = f"HTTP {decisive.status}", responses.get(decisive.status or 0, "")
+        cause = decisive.reason.replace(status, f"{status} {phrase}".strip(), 1) + _redirect(decisive)
+    request = [] if target is None else [str(target) if attempts else "", count(users) if users else ""]
+    request += [f"{attempts} attempts" if attempts > 1 else "", request_id_of(decisive)]
+    if any(request):
+        cause += f" ({', '.join(filter(None, request))})"
     if decisive is None:
         return cause
     if target is not None and target.shows_answers and decisive.answer:
         cause += f": {decisive.answer}"
     last = verdict.attempts[-1].reason
-    is_ours = verdict.failure in _OUR_REASONS and not last.startswith(str(verdict.failure))
-    return f"{cause}; not retried: {failure}" if is_ours else cause
+    if verdict.failure not in _OUR_REASONS or last.startswith(str(verdict.failure)) or (bound and bound in last):
+        return cause
+    return f"{cause}; {'given up: ' if attempts > 1 else 'not retried: '}{failure}"
 
 
 def _bound(verdict: Verdict, options: Options | None) -> str:
     """Return the pause that the service asked for, and the setting that is shorter; ``""`` if none ended the call."""
-    if options is None or verdict.failure not in (Failure.DEADLINE, Failure.PAUSED, Failure.TOO_LONG):
+    if options is None or verdict.failure is None:
         return ""
-    if verdict.failure is Failure.DEADLINE:
-        return f": {options.timeout.named('total')}"
-    is_long = verdict.failure is Failure.TOO_LONG
-    longest = f"RetryPolicy(max_retry_after={options.policy.max_retry_after:g})"
-    pause = math.ceil(min(verdict.retry_after or 0, 1e9))  # a header may hold any number of digits
-    return f": {pause} s, {longest if is_long else options.timeout.named('total')}"
+    total, longest = options.timeout.named("total"), f"RetryPolicy(max_retry_after={options.policy.max_retry_after:g})"
+    pause = f"{math.ceil(min(verdict.retry_after or 0, 1e9))} s"  # a header may hold any number of digits
+    bounds = {Failure.PAUSED: f"{pause}, {total}", Failure.TOO_LONG: f"{pause}, {longest}"}
+    return {**bounds, Failure.DEADLINE: total, Failure.TOO_LATE: total}.get(verdict.failure, "")
+
+
+def request_id_of(attempt: Attempt | None) -> str:
+    """Return the id that the service gave to the request, as texts show it; ``""`` if there is no plain one."""
+    request_id = attempt and attempt.request_id
+    return f"request id {request_id}" if _REQUEST_ID.fullmatch(request_id or "") else ""
 
 
 # Nothing that steers a terminal, and no @: a service may put a user id into such a header.
 _REQUEST_ID = re.compile(r"[\w.:;=/+-]{1,100}", re.ASCII)
 
 # The text names these if they ended a request whose last attempt was retryable.
-_OUR_REASONS = frozenset({Failure.DEADLINE, Failure.PAUSED, Failure.TOO_LONG, Failure.BUDGET, Failure.CLOSED})
-
-
-def _with_phrase(attempt: Attempt) -> str:
-    """Return the reason of the attempt, with the standard phrase of its status: the service's own may quote a user."""
-    status = attempt.status
-    phrase = responses.get(status or 0)
-    return attempt.reason.replace(f"HTTP {status}", f"HTTP {status} {phrase}", 1) if phrase else attempt.reason
+_OUR_REASONS = (Failure.DEADLINE, Failure.PAUSED, Failure.TOO_LONG, Failure.TOO_LATE, Failure.BUDGET, Failure.CLOSED)
 
 
 def _fix(verdict: Verdict, decisive: Attempt | None, target: Target) -> str:
-    """Return a sentence on what to do, or ``""``."""
+    """Return sentences on what to do, and where the answer is; ``""`` if there is nothing to say."""
     reason = str(verdict.failure) if decisive is None else decisive.reason
-    fix = next((fix for failure, fix in _FIX_OF_FAILURE.items() if reason.startswith(failure)), None)
-    if fix == _FIX_OF_FAILURE[Failure.CERTIFICATE]:
-        fix = next((fix for word, fix in _FIX_OF_CERTIFICATE.items() if word in reason), fix)
+    fix = next((fix for failure, words, fix in _FIX_OF_FAILURE if reason.startswith(failure) and words in reason), "")
     if decisive is not None and decisive.outcome is Outcome.REJECTED:
         throttled = decisive.retry_after is not None and decisive.retryable
         later = f" after {decisive.retry_after:g} s" if throttled else " later"
-        unseen = _UNSEEN if decisive.answer and not target.shows_answers else ""
-        if decisive.status in (400, 422) and not decisive.answer:
-            unseen = _LINT
-        fix = _AGAIN if throttled and decisive.status != 429 else _FIX_OF_STATUS.get(decisive.status or 0, unseen)
+        lint = _LINT if decisive.status in (400, 422) and not decisive.answer else ""
+        fix = _AGAIN if throttled and decisive.status != 429 else _FIX_OF_STATUS.get(decisive.status or 0, lint)
         fix = fix.format(later=later)
-    if fix == _FIX_OF_FAILURE[Failure.REFUSED] and is_loopback(urlsplit(target.base_url).hostname or ""):
+    if reason.startswith(Failure.REFUSED) and is_loopback(urlsplit(target.base_url).hostname or ""):
         fix += " For a local one: pushsdk emulator"
     if _may_need_tls(verdict, decisive, target):
-        fix = _PLAIN
-    if verdict.outcome is Outcome.UNKNOWN and fix is None:
-        return "; see: pushsdk docs outcomes"
-    return f". {fix}" if fix else ""
+        fix = "base_url says http://: does the service speak https? See: pushsdk docs troubleshooting"
+    unseen = f". {_UNSEEN}" if decisive and decisive.answer and not target.shows_answers else ""
+    if verdict.outcome is Outcome.UNKNOWN and not fix:
+        default = "Don't retry unless a second push is acceptable" if target.operation is PUSH else ""
+        advice = f"Don't retry: ask the service about {named}" if (named := request_id_of(decisive)) else default
+        unseen = f"{'. ' if advice else ''}{advice}; see: pushsdk docs outcomes{unseen}"
+    return f"{'. ' if fix else ''}{fix}{unseen}"
 
 
 def _may_need_tls(verdict: Verdict, decisive: Attempt | None, target: Target) -> bool:
@@ -282,7 +272,8 @@ def _may_need_tls(verdict: Verdict, decisive: Attempt | None, target: Target) ->
         return False
     if decisive.status is not None:
         return decisive.status == 400 and bool(_HTTP_TO_TLS.search(decisive.answer))
-    return verdict.is_first and verdict.failure in (Failure.RESET, Failure.DISCONNECTED)
+    is_broken = verdict.is_first and verdict.failure in (Failure.RESET, Failure.DISCONNECTED)
+    return is_broken and not is_loopback(urlsplit(target.base_url).hostname or "")
 
 
 # As nginx, Apache, and Go's net/http answer.

@@ -15,7 +15,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False):
     path: str
     returns_body: bool = False
     """True if the caller needs the body of a 2xx response."""
-    in_doubt: str = "it may have been enqueued, so sending it again may push twice"
+    in_doubt: str = "it may have been enqueued{times}, so sending it again may push {again}"
     """The risk of calling again after an unknown outcome, for the texts of errors."""
 
 
@@ -37,5 +37,5 @@ CREATE_CAMPAIGN = Operation(
     "POST",
     "v1/campaigns",
     returns_body=True,
-    in_doubt="it may have been created: look it up, by its externalId if it has one, before you create it again",
+    in_doubt="it may have been created{times}: look it up, by its externalId if it has one, before you create it again",
 )

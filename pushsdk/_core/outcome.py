@@ -31,12 +31,13 @@ class Failure(StrEnum):
 
     DNS = "the host name could not be resolved"
     REFUSED = "the connection could not be opened"
-    CONNECT_TIMEOUT = "no connection within the connect timeout"
+    CONNECT_TIMEOUT = "no connection in time"
     TLS = "the TLS handshake failed"
     CERTIFICATE = "the server's certificate was not accepted"
     PROXY = "the proxy could not be used"
     STALE = "the connection had ended, or had input waiting, before the request"
-    CREDENTIALS = "the api_key callable gave no usable key"
+    NO_KEY = "the api_key callable returned no valid key"
+    CREDENTIALS = "the api_key callable raised an exception"
     CLOSED = "the client is closed"
     SESSION = "the session is closed"
     DEADLINE = "the deadline passed"
@@ -48,12 +49,13 @@ class Failure(StrEnum):
     QUEUE_FULL = "the client's queue is full"
     PAUSED = "the service asked to wait longer than the call can"
     TOO_LONG = "the service asked to wait longer than max_retry_after"
+    TOO_LATE = "the next wait would pass the deadline"
     BUDGET = "the retry budget is used up"
     UNCLAIMED = "the claim was refused or could not be made"
     OTHER = "the transport failed"
 
 
-NEEDS_A_FIX = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.SESSION})
+NEEDS_A_FIX = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.SESSION, Failure.NO_KEY})
 """Failures that every retry would meet again until the setup is fixed."""
 
 PROVES_UNSENT = (NEEDS_A_FIX - {Failure.SESSION}) | {

@@ -7,12 +7,13 @@ from typing import Any
 
 from pushsdk._core.address import HeaderSecret, check_key
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.outcome import Failure
 
 KeySource = Callable[[], str | Awaitable[str]]
 
 
 class NoKeyError(Exception):
-    """The callable returned no usable key. ``args`` holds the reason, never a value."""
+    """The callable returned no usable key. ``args`` are the failure, and the name of its exception if it raised one."""
 
 
 class Credentials:
@@ -31,11 +32,11 @@ class Credentials:
             key = self._source()
             return check_key(await key if inspect.isawaitable(key) else key)
         except ConfigurationError:
-            raise NoKeyError("it returned no valid key") from None
+            raise NoKeyError(Failure.NO_KEY, "") from None
         except asyncio.CancelledError:
             if task is None or task.cancelling() > cancelling:
                 raise
             # This task was not cancelled: the callable awaited something that was.
-            raise NoKeyError("CancelledError") from None
+            raise NoKeyError(Failure.CREDENTIALS, "CancelledError") from None
         except Exception as error:  # noqa: BLE001 - whatever a caller's callable raises means: no key
-            raise NoKeyError(type(error).__name__) from None
+            raise NoKeyError(Failure.CREDENTIALS, type(error).__name__) from None

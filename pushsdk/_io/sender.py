@@ -128,7 +128,7 @@ class RequestSender:
         elif at_least > request.policy.max_retry_after:
             request.failure = Failure.TOO_LONG
         elif self._loop.time() + wait >= request.deadline:
-            request.failure = Failure.PAUSED if at_least else Failure.DEADLINE
+            request.failure = Failure.PAUSED if at_least else Failure.TOO_LATE
         elif not self.budget.spend():
             request.failure = Failure.BUDGET
         else:
@@ -226,18 +226,21 @@ class RequestSender:
                     evidence.touched = False
                 await self._transport.post(request, key)
         except NoKeyError as error:
-            evidence.failure, evidence.reason = Failure.CREDENTIALS, str(error)
+            evidence.failure, evidence.reason = error.args
         except asyncio.CancelledError:
             if evidence.status is None:
-                evidence.failure = Failure.CANCELLED
+                evidence.failure, evidence.reason = Failure.CANCELLED, ""
             self._note(request, self._judge(request, started, key))
             if request.claim is not None:
                 request.claim.settle(request.verdict())
             raise
         if scope.expired is not None and evidence.status is None:
             late = scope.expired is Failure.DEADLINE and limit < request.deadline
-            evidence.failure = Failure.ATTEMPT_TIMEOUT if late else scope.expired
-            evidence.reason = request.timeout.named("attempt" if late else "total")
+            named = request.timeout.named("attempt" if late else "total")
+            if evidence.failure is Failure.CONNECT_TIMEOUT and scope.expired is Failure.DEADLINE:
+                evidence.reason += named
+            else:
+                evidence.failure, evidence.reason = Failure.ATTEMPT_TIMEOUT if late else scope.expired, named
         attempt = self._judge(request, started, key)
         if request.claim is not None:
             request.claim.settle(verdict_of((*request.attempts, attempt), evidence))

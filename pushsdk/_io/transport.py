@@ -5,11 +5,13 @@ never asked to write, nothing was sent; if its last byte was written, everything
 session and for an injected one. A contract test checks these properties of the installed aiohttp.
 """
 
+import asyncio
 import os
 import socket
 import ssl
+import traceback
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from functools import cache, cached_property, lru_cache
 from typing import Any, Protocol, cast
@@ -33,18 +35,7 @@ from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._core.operations import PUSH, Operation
 from pushsdk._core.outcome import PROVES_UNSENT, Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
 from pushsdk._core.policy import Limits, RetryPolicy, Timeout
-from pushsdk._io.fast_post import (
-    HEAD_LIMITS,
-    Claim,
-    FastPost,
-    HttpConnection,
-    RequestHead,
-    StaleConnectionError,
-    UnclaimedError,
-    claimed,
-    is_own,
-    read_body,
-)
+from pushsdk._io import fast_post
 from pushsdk._version import __version__
 
 Session = aiohttp.ClientSession
@@ -138,14 +129,14 @@ class _EvidenceBody(payload.Payload):
     _filename = None
     _headers = CIMultiDict({"Content-Type": "application/json"})
 
-    def __init__(self, value: bytes, evidence: Evidence, claim: Claim | None) -> None:
+    def __init__(self, value: bytes, evidence: Evidence, claim: fast_post.Claim | None) -> None:
         # Without the constructor of the base, which doubles the cost by making headers for each body.
         self._value = value
         self._size = len(value)
         self._evidence = evidence
         self._claim = claim
         # The connection, and its parser of this request's answer. Set when the body is written.
-        self._connection: HttpConnection | None = None
+        self._connection: fast_post.HttpConnection | None = None
         self._parser: object = None
 
     @property
@@ -166,10 +157,10 @@ class _EvidenceBody(payload.Payload):
         # Claimed once: a middleware of an injected session may send again, within this attempt.
         claim, self._claim = self._claim, None
         if claim is not None:
-            body = await claimed(claim)
+            body = await fast_post.claimed(claim)
             # The head has announced the length already. JSON may end in white space.
             self._value = body.ljust(len(self._value))
-        self._connection = connection = HttpConnection.of(protocol, evidence)
+        self._connection = connection = fast_post.HttpConnection.of(protocol, evidence)
         connection.check_stale(evidence)
         self._parser = protocol._parser
         evidence.started_writing = True
@@ -210,9 +201,11 @@ class AiohttpTransport:
             auto_decompress=False,
             trust_env=False,
         )
-        self._fast_post = FastPost(self._session, settings.keepalive) if self._owned and proxy is None else None
+        self._fast_post = (
+            fast_post.FastPost(self._session, settings.keepalive) if self._owned and proxy is None else None
+        )
         self._key = key
-        self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **HEAD_LIMITS}
+        self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **fast_post.HEAD_LIMITS}
         if not self._owned:
             # A context: with True, aiohttp follows the session's connector, which may verify nothing, and reuses
             # connections that other code opened.
@@ -238,19 +231,19 @@ class AiohttpTransport:
             evidence.touched, evidence.failure, evidence.reason = True, Failure.PROXY, EXPOSED
             return
         response: aiohttp.ClientResponse | None = None
-        timeout, fast_post = _timeout(request.timeout.connect), self._fast_post
+        timeout, fast = _timeout(request.timeout.connect), self._fast_post
         headers = None if span is None else span.headers
         try:
-            if operation is PUSH and fast_post is not None and fast_post.takes(body):
+            if operation is PUSH and fast is not None and fast.takes(body):
                 evidence.touched = True
-                await fast_post.post(self._head(key, headers), body, evidence, timeout, claim)
+                await fast.post(self._head(key, headers), body, evidence, timeout, claim)
                 return
-            if fast_post is not None:
-                fast_post.lend()
-            if claim is not None and not is_own(getattr(self._session._request, "__func__", None)):
+            if fast is not None:
+                fast.lend()
+            if claim is not None and not fast_post.is_own(getattr(self._session._request, "__func__", None)):
                 # A mock or a recorder may never ask the body to write. Nothing is sent before the claim.
                 evidence.touched = True
-                body, claim = await claimed(claim), None
+                body, claim = await fast_post.claimed(claim), None
                 evidence.touched = False
             # Called by session.post(), which adds a context manager.
             data = _EvidenceBody(body, evidence, claim)
@@ -267,7 +260,11 @@ class AiohttpTransport:
                 data.confirm()
             evidence.status = response.status
             if evidence.status != 204 or operation.returns_body:
-                await read_body(response, response.content, evidence, wanted=operation.returns_body)
+                await fast_post.read_body(response, response.content, evidence, wanted=operation.returns_body)
+        except asyncio.CancelledError as error:
+            if (phase := _connecting(error)) is not None:
+                evidence.failure, evidence.reason = Failure.CONNECT_TIMEOUT, f"{self._place}, {phase}"
+            raise
         except Exception as error:  # noqa: BLE001 - the one place where exceptions become evidence
             # After a status, the exception came from reading the body: the status counts.
             if evidence.status is None:
@@ -288,10 +285,11 @@ class AiohttpTransport:
 
     def _record(self, error: Exception, evidence: Evidence, connect: float | None) -> None:
         """Record the reason why there is no response."""
+        phase = _connecting(error)
         evidence.failure = failure = _failure_of(error, evidence)
         evidence.error = _os_error(error)
         if failure is Failure.CONNECT_TIMEOUT:
-            words = f"Timeout.connect={connect:g} s"
+            words = f"{phase or ''}Timeout.connect={connect:g} s"
         elif isinstance(error, aiohttp.ClientHttpProxyError):
             words = f"HTTP {error.status}"
         elif evidence.error is not None:
@@ -308,15 +306,15 @@ class AiohttpTransport:
         if self._fast_post is not None:
             self._fast_post.close()
 
-    def _head(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> RequestHead:
+    def _head(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> fast_post.RequestHead:
         if headers is None and key is self._key:
             return self._push_head
-        return RequestHead(PUSH.method, self._url(PUSH), self._merged(key, headers))
+        return fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(key, headers))
 
     @cached_property
-    def _push_head(self) -> RequestHead:
+    def _push_head(self) -> fast_post.RequestHead:
         """The head of a push with the fixed key."""
-        return RequestHead(PUSH.method, self._url(PUSH), self._merged(cast(HeaderSecret, self._key), None))
+        return fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(cast(HeaderSecret, self._key), None))
 
     def _merged(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str]:
         merged = CIMultiDict({**self._headers, "Api-Key": key})
@@ -365,7 +363,6 @@ _FAILURES: tuple[tuple[type[BaseException], Failure], ...] = (
     (aiohttp.ConnectionTimeoutError, Failure.CONNECT_TIMEOUT),
     (TimeoutError, Failure.ATTEMPT_TIMEOUT),
     (aiohttp.ServerDisconnectedError, Failure.DISCONNECTED),
-    (aiohttp.ClientOSError, Failure.RESET),
     (aiohttp.ClientResponseError, Failure.UNREADABLE),
     (HttpProcessingError, Failure.UNREADABLE),
     (OSError, Failure.RESET),
@@ -375,6 +372,14 @@ _FAILURES: tuple[tuple[type[BaseException], Failure], ...] = (
 
 # Failures whose text names host and port.
 _CONNECTING = PROVES_UNSENT - {Failure.CREDENTIALS, Failure.UNCLAIMED}
+
+
+def _connecting(error: BaseException | None) -> str | None:
+    """Return the phase in which the opening of a connection ended, ``""`` before TLS; None if it was not that."""
+    names = {frame.f_code.co_name for link in _chain(error) for frame, _ in traceback.walk_tb(link.__traceback__)}
+    # Functions of aiohttp's connector, and of the library that opens its TCP connections.
+    is_tls = "_wrap_create_connection" in names and "start_connection" not in names
+    return ("TCP connected, the TLS handshake did not end, " * is_tls) if "_create_connection" in names else None
 
 
 def _os_error(error: Exception) -> OSError | None:
@@ -399,9 +404,9 @@ def _words(error: OSError) -> str:
 
 def _failure_of(error: Exception, evidence: Evidence) -> Failure:
     if not evidence.started_writing:
-        if _is_caused_by(UnclaimedError, error):
+        if any(isinstance(link, fast_post.UnclaimedError) for link in _chain(error)):
             return Failure.UNCLAIMED
-        if evidence.touched and _is_caused_by(StaleConnectionError, error):
+        if evidence.touched and any(isinstance(link, fast_post.StaleConnectionError) for link in _chain(error)):
             return Failure.STALE
     for kind, failure in _FAILURES:
         if isinstance(error, kind):
@@ -411,13 +416,11 @@ def _failure_of(error: Exception, evidence: Evidence) -> Failure:
     return Failure.OTHER
 
 
-def _is_caused_by(kind: type[Exception], error: BaseException | None) -> bool:
-    """Return True if the body refused to be written for this reason: aiohttp wraps what a body raises."""
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield the error and its causes: aiohttp wraps what a body raises."""
     while error is not None:
-        if isinstance(error, kind):
-            return True
+        yield error
         error = error.__cause__
-    return False
 
 
 def most_in_flight(limits: Limits, session: object = None) -> int:

@@ -78,11 +78,11 @@ async def test_a_text_quotes_the_answer_on_loopback_and_if_asked_to(
 
 async def test_a_text_names_the_request_and_where_the_answer_is() -> None:
     assert str(await error_of(answering(400))) == (
-        "rejected: HTTP 400 Bad Request (POST https://push.example/external/api/v1/push, request id r-1). "
+        "rejected: HTTP 400 Bad Request (POST https://push.example/external/api/v1/push, 1 user, request id r-1). "
         "The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here"
     )
     text = str(await error_of(answering(400), base_url=LOOPBACK))
-    assert text == f"rejected: HTTP 400 Bad Request (POST {LOOPBACK}/v1/push, request id r-1): {BODY.decode()}"
+    assert text == f"rejected: HTTP 400 Bad Request (POST {LOOPBACK}/v1/push, 1 user, request id r-1): {BODY.decode()}"
 
 
 def test_show_answers_must_be_a_bool() -> None:

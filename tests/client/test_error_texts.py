@@ -7,6 +7,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 import pytest
+import tenacity
 from support import wire_tls
 from support.wire_faults import always, hold, read_head, send, step, take, when
 from support.wire_network import black_hole, closed_port, lookups
@@ -14,19 +15,22 @@ from support.wire_server import WireServer
 
 from pushsdk import (
     AsyncPushClient,
+    Batching,
     ClaimStoreError,
     Limits,
     MobilePush,
+    NotSentError,
     PushError,
     RetryPolicy,
     Timeout,
     UnexpectedResponseError,
     ValidationError,
 )
+from pushsdk.claims import MemoryClaims
 from pushsdk.testing import FakeResponse, FakeService
 
 MESSAGE = MobilePush(title={"en": "hi"}, ios_enabled=True)
-PUSH_URL = "POST https://push.example/external/api/v1/push"
+PUSH_URL = "POST https://push.example/external/api/v1/push, 1 user"
 
 
 async def error_of(client: AsyncPushClient) -> PushError:
@@ -48,7 +52,7 @@ async def test_a_refused_connection_names_the_port_the_reason_and_the_emulator()
         error = await error_of(client_of(f"http://127.0.0.1:{port}"))
     assert str(error) == (
         f"not sent: the connection could not be opened: 127.0.0.1:{port}, Connection refused "
-        f"(POST http://127.0.0.1:{port}/v1/push). Is the service up? For a local one: pushsdk emulator"
+        f"(POST http://127.0.0.1:{port}/v1/push, 1 user). Is the service up? For a local one: pushsdk emulator"
     )
     assert isinstance(error.__cause__, ConnectionRefusedError)
     assert error.__cause__.__traceback__ is None
@@ -65,8 +69,52 @@ async def test_an_unknown_host_is_named() -> None:
 async def test_a_connect_timeout_names_the_setting_and_its_seconds() -> None:
     async with black_hole() as (_, port):
         error = await error_of(client_of(f"http://127.0.0.1:{port}", timeout=Timeout(connect=0.05)))
-    assert f"no connection within the connect timeout: 127.0.0.1:{port}, Timeout.connect=0.05 s" in str(error)
+    assert f"no connection in time: 127.0.0.1:{port}, Timeout.connect=0.05 s" in str(error)
     assert "Is the host reachable from here" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "named"),
+    [(Timeout(total=0.1), "Timeout.total=0.1 s"), (Timeout(attempt=0.05, total=1), "Timeout.attempt=0.05 s")],
+)
+@pytest.mark.parametrize("options", [{}, {"claims": "memory:"}])
+async def test_a_deadline_before_there_is_a_connection_says_so(timeout: Timeout, named: str, options: dict) -> None:
+    async with black_hole() as (_, port), client_of(f"https://127.0.0.1:{port}", timeout=timeout, **options) as client:
+        with pytest.raises(NotSentError) as caught:
+            await client.send("u", MESSAGE, idempotency_key="job-1" if options else None)
+    assert str(caught.value) == (
+        f"not sent: no connection in time: 127.0.0.1:{port}, {named} (POST https://127.0.0.1:{port}/v1/push, 1 user). "
+        "Is the host reachable from here, past firewalls and proxies?"
+    )
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("timeout", "start"),
+    [
+        (Timeout(total=0.2), "no connection in time: {}, TCP connected, the TLS handshake did not end, Timeout.total"),
+        (
+            Timeout(connect=0.2),
+            "no connection in time: {}, TCP connected, the TLS handshake did not end, Timeout.con",
+        ),
+    ],
+)
+async def test_a_tls_handshake_that_hangs_is_named(timeout: Timeout, start: str) -> None:
+    async with WireServer(when(always, step(hold))) as server:
+        error = await error_of(client_of(f"https://127.0.0.1:{server.port}", timeout=timeout))
+    assert str(error).startswith(f"not sent: {start.format(f'127.0.0.1:{server.port}')}")
+    assert str(error).endswith("Does the service speak TLS on this port?")
+
+
+async def test_a_claim_store_that_hangs_is_no_missing_connection() -> None:
+    class HangingStore(MemoryClaims):
+        async def put(self, *args: object) -> None:
+            await asyncio.sleep(60)
+
+    async with WireServer() as server, client_of(server.base_url, claims=HangingStore(), timeout=0.1) as client:
+        with pytest.raises(NotSentError) as caught:
+            await client.send("u", MESSAGE, idempotency_key="job-1")
+    assert "no connection" not in str(caught.value)
 
 
 async def test_an_untrusted_certificate_names_the_reason_of_tls_and_the_option() -> None:
@@ -148,11 +196,11 @@ async def test_a_text_for_all_languages_shows_an_example() -> None:
     assert str(caught.value) == '$.message.title: expected a mapping, got str, for example {"en": "Hello"}'
 
 
-async def test_plain_http_to_a_port_for_tls_asks_for_https() -> None:
+async def test_a_connection_that_breaks_on_loopback_does_not_ask_for_https() -> None:
     async with WireServer(tls=wire_tls.untrusted()) as server:
         error = await error_of(client_of(server.base_url.replace("https:", "http:")))
     assert str(error).startswith("outcome unknown: the connection ")
-    assert str(error).endswith("base_url says http://: does the service speak https? See: pushsdk docs troubleshooting")
+    assert "https?" not in str(error)
 
 
 async def test_tls_to_a_plain_port_asks_for_the_port() -> None:
@@ -192,7 +240,7 @@ async def test_an_attempt_timeout_names_the_setting_and_its_seconds() -> None:
         error = await error_of(client_of(server.base_url, timeout=Timeout(attempt=0.05)))
     assert str(error) == (
         "outcome unknown: no answer within the attempt timeout: Timeout.attempt=0.05 s "
-        f"(POST {server.base_url}/v1/push); it may have been enqueued, so sending it again may push twice. "
+        f"(POST {server.base_url}/v1/push, 1 user); it may have been enqueued, so sending it again may push twice. "
         "Raise the timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"
     )
 
@@ -203,6 +251,16 @@ async def test_a_deadline_names_the_setting_and_its_seconds() -> None:
     assert "the deadline passed: Timeout.total=0.05 s (POST" in str(error)
 
 
+async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up() -> None:
+    service = FakeService(then=FakeResponse.status(429, headers={"Retry-After": "0"}))
+    retry = RetryPolicy(initial_delay=5.0, max_delay=5.0, throttle_delay=5.0, wait=tenacity.wait_fixed(1.0))
+    error = await error_of(service.client(timeout=1.5, retry=retry))
+    assert str(error).startswith(
+        f"rejected: HTTP 429 Too Many Requests ({PUSH_URL}, 2 attempts); given up: the next wait would pass the "
+        "deadline: Timeout.total=1.5 s. "
+    )
+
+
 async def test_a_deadline_in_the_queue_names_the_setting_and_its_seconds() -> None:
     service = FakeService(then=FakeResponse.hang())
     async with service.client(limits=Limits(in_flight=1)) as client:
@@ -211,7 +269,9 @@ async def test_a_deadline_in_the_queue_names_the_setting_and_its_seconds() -> No
         with pytest.raises(PushError) as caught:
             await client.send("u", MESSAGE, timeout=Timeout(total=0.05))
         first.cancel()
-    assert str(caught.value).startswith("not sent: the deadline passed: Timeout.total=0.05 s. Raise the timeout")
+    assert str(caught.value).startswith(
+        "not sent: the deadline passed: Timeout.total=0.05 s (1 user). Raise the timeout"
+    )
 
 
 async def test_a_call_that_is_not_retried_names_why_and_the_setting() -> None:
@@ -247,8 +307,8 @@ async def test_a_call_that_waits_for_a_pause_names_the_pause_and_the_setting() -
             with pytest.raises(PushError) as caught:
                 await client.send("u", MESSAGE)
     assert str(caught.value) == (
-        "not sent: the service asked to wait longer than the call can: 50 s, Timeout.total=7 s. Call again after this "
-        "pause; see: pushsdk docs retries"
+        "not sent: the service asked to wait longer than the call can: 50 s, Timeout.total=7 s (1 user). Call again "
+        "after this pause; see: pushsdk docs retries"
     )
     assert caught.value.retry_after == pytest.approx(50, abs=1)
 
@@ -257,9 +317,44 @@ async def test_a_call_that_waits_for_a_pause_names_the_pause_and_the_setting() -
 
 
 WRONG_URL = "base_url is probably wrong: check its host and its path, which must end before /v1"
-TOO_LARGE = "Shorten the message: fewer users would not make the request much smaller"
+TOO_LARGE = "Shorten the message, or send to fewer users per call if the service limits their number"
 LINT = "Check the message: pushsdk message lint, or lint(message)"
-DOUBT = "it may have been enqueued, so sending it again may push twice; see: pushsdk docs outcomes"
+DOUBT = (
+    "it may have been enqueued, so sending it again may push twice. Don't retry unless a second push is acceptable; "
+    "see: pushsdk docs outcomes"
+)
+
+
+@pytest.mark.parametrize("status", [200, 302, 401, 404, 413, 429, 500])
+async def test_a_text_without_the_answer_says_where_it_is(status: int) -> None:
+    service = FakeService(then=FakeResponse.status(status, body=b"<html>"))
+    error = await error_of(service.client(retry=RetryPolicy.none()))
+    assert str(error).endswith(". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here")
+
+
+async def test_an_unknown_outcome_names_the_request_to_ask_for() -> None:
+    service = FakeService(then=FakeResponse.status(500, headers={"X-Request-Id": "req-79"}))
+    assert str(await error_of(service.client())).endswith(
+        "push twice. Don't retry: ask the service about request id req-79; see: pushsdk docs outcomes"
+    )
+
+
+async def test_an_unknown_outcome_counts_the_pushes_that_a_user_may_have_got() -> None:
+    service = FakeService(then=FakeResponse.status(500))
+    async with service.client(retry=RetryPolicy.at_least_once()) as client:
+        with pytest.raises(PushError) as caught:
+            await client.send("u", MESSAGE)
+    assert "; it may have been enqueued up to 4 times, so sending it again may push once more. " in str(caught.value)
+
+
+async def test_a_call_in_several_requests_counts_the_pushes_to_one_user() -> None:
+    service = FakeService(then=FakeResponse.status(500))
+    async with service.client(retry=RetryPolicy.none(), batching=Batching(max_users=1000)) as client:
+        await asyncio.sleep(0)
+        with pytest.raises(PushError) as caught:
+            await client.send([f"u{number}" for number in range(1000)], MESSAGE)
+    assert f"({PUSH_URL.replace('1 user', '1,000 users')})" in str(caught.value)
+    assert "it may have been enqueued, so" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import warnings
 from datetime import timedelta
 
@@ -80,6 +81,30 @@ async def test_an_unknown_option_of_a_run_suggests_the_nearest() -> None:
             await client.send_each([], on_unkown="resend")  # type: ignore[call-arg]
         with pytest.raises(TypeError, match=r"^resume\(\) "):
             await client.resume("spring.run", on_unkown="resend")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("options", "url"),
+    [
+        ({"base_url": "127.0.0.1:9100"}, "http://127.0.0.1:9100"),
+        ({"base_url": "localhost/api"}, "http://localhost/api"),
+        ({"base_url": "push.example/api"}, "https://push.example/api"),
+        ({"base_url": "push.example:8443"}, "https://push.example:8443"),
+        ({"base_url": URL, "proxy": "proxy.example:3128"}, "http://proxy.example:3128"),
+    ],
+)
+def test_a_url_without_its_scheme_is_suggested_with_it(options: dict, url: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f"; did you mean {url!r}?")):
+        AsyncPushClient(api_key="k", **options)
+
+
+@pytest.mark.parametrize(
+    "url", ["abcdef.secret", "sk-secret", "ann:secret@push.example/", "secret:1234", "eyJ.secret.x:1", "secret.a1b2/x"]
+)
+def test_a_url_that_may_be_a_secret_is_not_shown(url: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        AsyncPushClient(url, "k")
+    assert "secret" not in str(caught.value)
 
 
 def test_a_timedelta_is_taken_for_seconds() -> None:

@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 import pushsdk
 from pushsdk._core import errors
-from pushsdk._core.error_mapping import error_for, partial_error, recorded_error, retryable
+from pushsdk._core.error_mapping import error_for, partial_error, recorded_error
 from pushsdk._core.errors import (
     AuthenticationError,
     ClaimStoreError,
@@ -296,7 +296,7 @@ def test_a_call_that_was_never_sent_names_the_reason(failure, kind):
 @pytest.mark.parametrize(
     ("reason", "attempts", "failure", "text"),
     [
-        ("no route", 2, Failure.BUDGET, "no route (2 attempts); not retried: the retry budget is used up"),
+        ("no route", 2, Failure.BUDGET, "no route (2 attempts); given up: the retry budget is used up"),
         (str(Failure.DEADLINE), 1, Failure.DEADLINE, "the deadline passed"),
     ],
 )
@@ -400,7 +400,8 @@ def test_only_not_sent_and_throttled_calls_are_retryable(kind):
         ([UNSENT], None, True),
         ([tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], Failure.CERTIFICATE, False),
         ([TOO_EARLY, tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], None, False),
-        ([tried(NOT_SENT, reason=f"{Failure.CREDENTIALS}: OSError", retryable=True)], Failure.BUDGET, False),
+        ([tried(NOT_SENT, reason=f"{Failure.CREDENTIALS}: OSError", retryable=True)], Failure.BUDGET, True),
+        ([tried(NOT_SENT, reason=str(Failure.NO_KEY))], Failure.NO_KEY, False),
         ([tried(NOT_SENT, reason=str(Failure.CLOSED), retryable=True)], Failure.CLOSED, True),
         ([THROTTLED], Failure.PAUSED, True),
         ([TOO_EARLY], None, True),
@@ -425,7 +426,6 @@ def test_an_error_says_if_the_same_call_is_retryable(attempts, failure, expected
 def test_a_recorded_rejection_is_not_retryable():
     assert not recorded_error(Verdict(outcome=REJECTED, status=429), user_ids=("a",)).retryable
     assert not recorded_error(Verdict(outcome=UNKNOWN), user_ids=("a",)).retryable
-    assert not retryable(Verdict(outcome=REJECTED, status=400))
 
 
 ACCEPTED_ONE = tried(ACCEPTED, 204)

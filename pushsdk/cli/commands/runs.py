@@ -14,16 +14,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-from pushsdk import (
-    AsyncPushClient,
-    Batching,
-    BroadcastReport,
-    Outcome,
-    PushError,
-    RunFileError,
-    StopPolicy,
-    read_report,
-)
+import pushsdk
 from pushsdk._audience.audience import Audience
 from pushsdk._core import wire
 from pushsdk._core.operations import PUSH
@@ -50,7 +41,7 @@ Format = Annotated[Literal["table", "csv", "jsonl"], Parameter(name="--format")]
 _WATCH_INTERVAL = 1.0  # seconds
 _WIDTH_SAMPLE = 1000  # rows that decide how wide the column of user ids is
 
-Start = Callable[[AsyncPushClient, dict[str, Any]], Awaitable[BroadcastReport]]
+Start = Callable[[pushsdk.AsyncPushClient, dict[str, Any]], Awaitable[pushsdk.BroadcastReport]]
 """A function that starts the run with a client and the options of every run."""
 
 
@@ -103,11 +94,13 @@ class ResumeOptions:
 
     def run_options(self) -> dict[str, Any]:
         """Return the options of a run, for the client."""
-        stop_policy = StopPolicy(rejected=self.max_rejected, unknown=self.max_unknown, max_outage=self.max_outage)
+        stop_policy = pushsdk.StopPolicy(
+            rejected=self.max_rejected, unknown=self.max_unknown, max_outage=self.max_outage
+        )
         return {
             "on_unknown": self.on_unknown,
             "limit": self.limit,
-            "stop_policy": StopPolicy.off() if self.no_stop_policy else stop_policy,
+            "stop_policy": pushsdk.StopPolicy.off() if self.no_stop_policy else stop_policy,
             "durable": self.durable,
         }
 
@@ -115,7 +108,7 @@ class ResumeOptions:
         """Return the number of these users that the command sends to."""
         return min(users, self.limit or users)
 
-    def users_left(self, result: BroadcastReport) -> int:
+    def users_left(self, result: pushsdk.BroadcastReport) -> int:
         """Return the number of users that the command still sends to."""
         return self.limited(result.not_sent + (result.unknown if self.on_unknown == "resend" else 0))
 
@@ -163,7 +156,7 @@ def _totals(audience: Audience, message: bytes, fields: bytes | None, distinct: 
 
 
 def _chunks(audience: Audience, message: bytes, fields: bytes | None, distinct: bool) -> Iterator[Chunk]:
-    fixed, bounds = len(message) + len(fields or b""), Batching()
+    fixed, bounds = len(message) + len(fields or b""), pushsdk.Batching()
     ids = itertools.chain.from_iterable(audience.ids(distinct=distinct))
     while batch := list(itertools.islice(ids, bounds.max_users)):
         yield from chunks_of(batch, fixed=fixed, max_users=bounds.max_users, max_bytes=bounds.max_bytes)
@@ -209,8 +202,8 @@ def broadcast(
         warn("this is the first request; pushsdk plan counts all")
         return Exit.DONE
     try:
-        users = options.users_left(read_report(run))
-    except PushError:  # a new run
+        users = options.users_left(pushsdk.read_report(run))
+    except pushsdk.PushError:  # a new run
         users = None
 
     def target() -> str:
@@ -221,7 +214,7 @@ def broadcast(
         number = options.limited(sum(map(len, audience.ids(distinct=distinct))))
         return f"{count(number)}{_in_requests(number, each=bool(into))}"
 
-    async def start(client: AsyncPushClient, run_options: dict[str, Any]) -> BroadcastReport:
+    async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
         run_options["run"] = run
         if not into:
             return await client.broadcast(audience, message, custom_fields=fields, dedupe=distinct, **run_options)
@@ -251,16 +244,16 @@ def _first_body(
 
 def _in_requests(users: int, *, each: bool = False) -> str:
     """Return the number of requests for these users: full ones, or one for each user."""
-    return f" in {count(users if each else -(-users // Batching().max_users), 'request')}"
+    return f" in {count(users if each else -(-users // pushsdk.Batching().max_users), 'request')}"
 
 
 def resume(
     run: RunFile, /, *, options: ResumeOptions = ResumeOptions(), service: ServiceOptions = ServiceOptions()
 ) -> int:
-    result = read_report(run)
+    result = pushsdk.read_report(run)
     users = options.users_left(result)
 
-    async def start(client: AsyncPushClient, run_options: dict[str, Any]) -> BroadcastReport:
+    async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
         return await client.resume(run, **run_options)
 
     action = f"Push{quoted(result.title)} to {count(users, 'more user')} of {run}{_in_requests(users)}"
@@ -284,11 +277,13 @@ def _send_run(
     if users != 0:
         confirm(action, settings, yes=options.yes)
     mode: ProgressMode = "none" if users == 0 else options.progress
-    result, interrupted = asyncio.run(_send(AsyncPushClient(**settings), start, options.run_options(), mode, command))
+    result, interrupted = asyncio.run(
+        _send(pushsdk.AsyncPushClient(**settings), start, options.run_options(), mode, command)
+    )
     if result is None:  # cancelled: the file holds the counts
         try:
-            result = read_report(run)
-        except RunFileError as error:
+            result = pushsdk.read_report(run)
+        except pushsdk.RunFileError as error:
             raise CommandError(str(error), Exit.INTERRUPTED) from None
     _print_counts(result, json=options.json)
     _print_next_steps(result, command)
@@ -298,8 +293,8 @@ def _send_run(
 
 
 async def _send(
-    client: AsyncPushClient, start: Start, run_options: dict[str, Any], mode: ProgressMode, command: str
-) -> tuple[BroadcastReport | None, bool]:
+    client: pushsdk.AsyncPushClient, start: Start, run_options: dict[str, Any], mode: ProgressMode, command: str
+) -> tuple[pushsdk.BroadcastReport | None, bool]:
     last_words = f"ended; to continue, run the same command again, or:  {command}"
     with interruptible(last_words) as stop, progress(mode) as show:
         try:
@@ -318,13 +313,13 @@ def status(
     watch: Annotated[Flag, Parameter(help="Update the counts every second, as long as the run is sent.")] = False,
     json: Json = False,
 ) -> int:
-    result = read_report(run)
+    result = pushsdk.read_report(run)
     if watch:
         with drawing() as draw:
             while result.in_use:
                 draw(_run_figures(result))
                 time.sleep(_WATCH_INTERVAL)
-                result = read_report(run)
+                result = pushsdk.read_report(run)
     if not json:
         texts = {"title": result.title, "address": result.base_url, "source": result.source}
         for name in ("begun", "ended"):
@@ -340,7 +335,7 @@ def status(
     return _exit_code(result)
 
 
-def report(run: RunFile, /, *, form: Format = "table", outcome: Outcome | None = None) -> int:
+def report(run: RunFile, /, *, form: Format = "table", outcome: pushsdk.Outcome | None = None) -> int:
     """Print one row per user of a run: id, outcome, HTTP status and reason.
 
     Args:
@@ -349,7 +344,7 @@ def report(run: RunFile, /, *, form: Format = "table", outcome: Outcome | None =
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # a file of ids is UTF-8 with plain line ends in every locale
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    result = read_report(run)
+    result = pushsdk.read_report(run)
     _print_answers(result)
     if form == "jsonl":
         for row in result.rows(outcome):
@@ -364,7 +359,7 @@ def report(run: RunFile, /, *, form: Format = "table", outcome: Outcome | None =
     return Exit.DONE
 
 
-def _table(result: BroadcastReport, outcome: Outcome | None) -> Iterator[str]:
+def _table(result: pushsdk.BroadcastReport, outcome: pushsdk.Outcome | None) -> Iterator[str]:
     """Yield the rows in columns. The first rows decide how wide the ids are, so no row waits for the last."""
     rows = result.rows(outcome)
     first = list(itertools.islice(rows, _WIDTH_SAMPLE))
@@ -375,7 +370,7 @@ def _table(result: BroadcastReport, outcome: Outcome | None) -> Iterator[str]:
         yield f"{row.user_id:<{width}}  {row.outcome.value:<8}  {number:>6}  {row.reason}".rstrip()
 
 
-def _exit_code(result: BroadcastReport, *, interrupted: bool = False) -> Exit:
+def _exit_code(result: pushsdk.BroadcastReport, *, interrupted: bool = False) -> Exit:
     rules = (
         (interrupted or result.stopped_by in ("asked", "closed"), Exit.INTERRUPTED),
         (result.stopped_by in ("refused", "failure"), Exit.CANNOT_RUN),
@@ -387,14 +382,14 @@ def _exit_code(result: BroadcastReport, *, interrupted: bool = False) -> Exit:
     return next((code for applies, code in rules if applies), Exit.DONE)
 
 
-def _print_counts(result: BroadcastReport, *, json: bool) -> None:
+def _print_counts(result: pushsdk.BroadcastReport, *, json: bool) -> None:
     if json:
         print_json({name: getattr(result, name) for name in result.__struct_fields__ if name != "file"})
     else:
         print_figures(_run_figures(result))
 
 
-def _run_figures(result: BroadcastReport) -> Iterator[Figure]:
+def _run_figures(result: pushsdk.BroadcastReport) -> Iterator[Figure]:
     yield "accepted", f"{result.accepted:,}", "", "green"
     yield "rejected", f"{result.rejected:,}", "", "red" if result.rejected else ""
     unknown = "may have been pushed; skipped" if result.unknown else ""
@@ -410,12 +405,12 @@ def _run_figures(result: BroadcastReport) -> Iterator[Figure]:
     yield "users", f"{result.planned:,}", ", ".join(remarks), "bold"
 
 
-def _print_answers(result: BroadcastReport) -> None:
+def _print_answers(result: pushsdk.BroadcastReport) -> None:
     for answer, number in result.answers.items():
         warn(f"answers: {number:,} x {answer}")
 
 
-def _print_next_steps(result: BroadcastReport, command: str, *, comment: str = "") -> None:
+def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment: str = "") -> None:
     """Print to stderr what is left to do; ``command`` resumes the run."""
     if result.in_use:
         warn("another process is sending this run: users in flight count as unknown until their response is received")
