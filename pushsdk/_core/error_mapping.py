@@ -250,7 +250,7 @@ def _fix(verdict: Verdict, decisive: Attempt | None, target: Target) -> str:
     fix = next((fix for failure, words, fix in _FIX_OF_FAILURE if reason.startswith(failure) and words in reason), "")
     if decisive is not None and decisive.outcome is Outcome.REJECTED:
         throttled = decisive.retry_after is not None and decisive.retryable
-        later = f" after {decisive.retry_after:g} s" if throttled else " later"
+        later = f" after {math.ceil(min(decisive.retry_after or 0, 1e9))} s" if throttled else " later"
         lint = _LINT if decisive.status in (400, 422) and not decisive.answer else ""
         fix = _AGAIN if throttled and decisive.status != 429 else _FIX_OF_STATUS.get(decisive.status or 0, lint)
         fix = fix.format(later=later)

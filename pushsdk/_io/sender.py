@@ -241,6 +241,7 @@ class RequestSender:
                 evidence.reason += named
             else:
                 evidence.failure, evidence.reason = Failure.ATTEMPT_TIMEOUT if late else scope.expired, named
+            evidence.error = TimeoutError(named) if scope.expired is Failure.DEADLINE else None
         attempt = self._judge(request, started, key)
         if request.claim is not None:
             request.claim.settle(verdict_of((*request.attempts, attempt), evidence))

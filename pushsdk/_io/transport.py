@@ -292,7 +292,7 @@ class AiohttpTransport:
             words = f"{phase or ''}Timeout.connect={connect:g} s"
         elif isinstance(error, aiohttp.ClientHttpProxyError):
             words = f"HTTP {error.status}"
-        elif evidence.error is not None:
+        elif evidence.error is not None and failure is not Failure.DISCONNECTED:
             words = _words(evidence.error)
         else:
             words = "" if failure in (Failure.DISCONNECTED, Failure.UNREADABLE) else type(error).__name__
@@ -384,6 +384,8 @@ def _connecting(error: BaseException | None) -> str | None:
 
 def _os_error(error: Exception) -> OSError | None:
     """Return the reason of the operating system or of TLS, without frames: these hold the head and the body."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):  # its message may be the head of an answer
+        return ConnectionResetError("the server closed the connection")
     cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
     if not isinstance(cause, OSError):
         return None

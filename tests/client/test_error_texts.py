@@ -1,15 +1,18 @@
 """Texts of errors: the request, the reason of the operating system or of TLS, the setting, and what to do."""
 
 import asyncio
+import re
 import socket
 import ssl
+import time
 from collections.abc import Callable
+from email.utils import formatdate
 from http import HTTPStatus
 
 import pytest
 import tenacity
 from support import wire_tls
-from support.wire_faults import always, hold, read_head, send, step, take, when
+from support.wire_faults import always, fin, hold, read_head, send, step, take, when
 from support.wire_network import black_hole, closed_port, lookups
 from support.wire_server import WireServer
 
@@ -243,6 +246,29 @@ async def test_an_attempt_timeout_names_the_setting_and_its_seconds() -> None:
         f"(POST {server.base_url}/v1/push, 1 user); it may have been enqueued, so sending it again may push twice. "
         "Raise the timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"
     )
+
+
+@pytest.mark.parametrize("timeout", [Timeout(attempt=0.05), Timeout(total=0.05)])
+async def test_a_timeout_has_a_timeout_error_as_its_cause(timeout: Timeout) -> None:
+    async with WireServer(when(always, step(take, hold))) as server:
+        error = await error_of(client_of(server.base_url, timeout=timeout))
+    assert isinstance(error.__cause__, TimeoutError)
+    assert error.__cause__.__traceback__ is None
+
+
+async def test_a_closed_connection_has_a_connection_error_without_frames_as_its_cause() -> None:
+    async with WireServer(when(always, step(take, fin))) as server:
+        error = await error_of(client_of(server.base_url))
+    assert "the connection was closed without an answer (POST" in str(error)
+    assert isinstance(error.__cause__, ConnectionResetError)
+    assert (error.__cause__.__traceback__, error.__cause__.__context__) == (None, None)
+
+
+async def test_a_pause_in_fractions_of_a_second_is_rounded_up_in_each_place() -> None:
+    date = formatdate(time.time() + 90.5, usegmt=True)
+    service = FakeService(then=FakeResponse.status(429, headers={"Retry-After": date}))
+    text = str(await error_of(service.client(timeout=7.0)))
+    assert not re.search(r"\d\.\d+ s|e\+", text)
 
 
 async def test_a_deadline_names_the_setting_and_its_seconds() -> None:
