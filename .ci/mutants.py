@@ -259,8 +259,8 @@ SPLITTING = [
     Mutant(
         "a learned size is ignored when a batch is sent",
         CORE + "splitting.py",
-        "if sizes.fits(whole.users, frame, len(whole.ids)):",
-        "if True:",
+        "if whole.users <= max_users and sizes.fits(whole.users, frame, len(whole.ids)):",
+        "if whole.users <= max_users:",
         T_SPLITTING,
     ),
     Mutant(
@@ -551,8 +551,8 @@ COALESCING = [
     Mutant(
         "the users of joined calls are lost",
         IO + "batch_sender.py",
-        "parts = split_calls(batch.calls, self._sizes, batch.frame)",
-        "parts = split_calls(batch.calls[:1], self._sizes, batch.frame)",
+        "parts = split_calls(batch.calls, self._sizes,",
+        "parts = split_calls(batch.calls[:1], self._sizes,",
         T_CALLS,
     ),
     Mutant(
@@ -575,10 +575,31 @@ COALESCING = [
         "a cancelled first call leaves its batch behind",
         IO + "queue.py",
         """            self.leave(call, batch, Failure.CANCELLED)
-            if is_unled and batch.calls:""",
+            if is_unled:""",
         """            self.leave(call, batch, Failure.CANCELLED)
             if False:""",
         T_CALLS,
+    ),
+    Mutant(
+        "a cancelled future leaves its request in flight",
+        IO + "queue.py",
+        "        elif len(batch.calls) == 1:",
+        "        elif False:",
+        "tests/io/test_submit.py",
+    ),
+    Mutant(
+        "a failure of a submitted call is not reported",
+        IO + "queue.py",
+        "                call.abandoned = True\n",
+        "                pass\n",
+        "tests/io/test_submit.py",
+    ),
+    Mutant(
+        "a batch of collected users is sent as one request",
+        "pushsdk/_core/splitting.py",
+        "if whole.users <= max_users and",
+        "if",
+        "tests/io/test_submit.py",
     ),
     Mutant(
         "a call joins a batch that was already sent",
@@ -1633,7 +1654,7 @@ EMULATOR_RULES = [
     ),
     Mutant(
         "a slow request counts as failed",
-        EMULATOR + "store/search.py",
+        EMULATOR + "store/search.json",
         " AND NOT (requests.accepted = 1 AND requests.status < 400)",
         "",
         T_EMULATOR + "search.py",
@@ -2121,7 +2142,7 @@ CLAIM_STORES = [
     ),
     Mutant(
         "PostgreSQL takes its own claim for another process's claim after a retry",
-        CLAIMS + "postgres.py",
+        CLAIMS + "postgres_put.sql",
         " OR stored.token = excluded.token",
         "",
         T_CLAIMS + "stores.py",

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pushsdk._runs.progress import Progress
     from pushsdk._runs.report import BroadcastError, BroadcastReport, read_report
     from pushsdk._runs.run_file.journal import Row
-    from pushsdk.client import AsyncPushClient
+    from pushsdk.client import AsyncPushClient, SendBatch
     from pushsdk.sync.client import PushClient
 
 else:  # hidden from type checkers: with a module __getattr__ they would accept any name
@@ -116,6 +116,7 @@ __all__ = [
     "Segment",
     "SegmentDict",
     "SendAbandoned",
+    "SendBatch",
     "StopPolicy",
     "Timeout",
     "UnexpectedResponseError",

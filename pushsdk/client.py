@@ -1,8 +1,8 @@
 """AsyncPushClient: builds the engine, checks arguments, and owns the lifetime of the parts. Start reading here.
 
-``send`` makes a ``Call`` (``_core.batching``); equal calls share a batch (``_io.queue``), which is sent as requests
-(``_io.batch_sender``, ``_io.sender``) over aiohttp (``_io.transport``, ``_io.fast_post``). One table says what each
-attempt means (``_core.outcome``). ``_core/__init__.py`` defines the words and names the module for each.
+``send`` and ``submit`` make a ``Call`` (``_core.batching``); equal calls share a batch (``_io.queue``), which is sent
+as requests (``_io.batch_sender``, ``_io.sender``) over aiohttp (``_io.transport``, ``_io.fast_post``). One table says
+what each attempt means (``_core.outcome``). ``_core/__init__.py`` defines the words and names the module for each.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pushsdk._audience.source import UserSource
 from pushsdk._core import wire
 from pushsdk._core.address import check_base_url, check_headers, check_proxy, is_loopback, redacted, redacted_location
 from pushsdk._core.arguments import check_setting, check_timeout, check_users
-from pushsdk._core.batching import Call, Content
+from pushsdk._core.batching import Call, Content, Key
 from pushsdk._core.error_mapping import error_for, set_answer
-from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError
+from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError
 from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
@@ -32,12 +32,13 @@ from pushsdk._core.models import (
     UntypedMapping,
 )
 from pushsdk._core.operations import CREATE_CAMPAIGN
-from pushsdk._core.outcome import Outcome
+from pushsdk._core.outcome import Failure, Outcome
 from pushsdk._core.policy import Batching, Limits, Options, Rate, RetryPolicy, Seconds, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._core.words import check_keywords
+from pushsdk._core.words import check_keywords, count
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
+from pushsdk._io.queue import SubmittedSend
 from pushsdk._io.transport import ApiRequest, Session, check_session, check_ssl
 from pushsdk._runs import api as runs
 from pushsdk._runs.keyed import KeyedSends
@@ -194,22 +195,12 @@ class AsyncPushClient:
             print(receipt.users, receipt.status)
         """
         engine = self._engine
-        loop = asyncio.get_running_loop()
-        if loop is not engine.home:
-            engine.first_use(loop)
-        if not isinstance(user_ids, str):
-            users, ids, duplicates = check_users(user_ids, engine.settings.batching.max_users)
-        else:
-            users, ids, duplicates = (user_ids,), wire.encode_user_id(user_ids), 0
-        options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
-        total = options.timeout.total
-        call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users), duplicates)
+        call, options = self._call_of(user_ids, timeout, retry)
         if idempotency_key is not None and self._keyed is None:
             raise ConfigurationError(
                 "idempotency_key needs a claim store: pass claims= to the client, for example 'sqlite:claims.db'"
             )
         if engine.backlog.is_full:
-            ids = b""  # a call that waits for room holds no bytes
             await engine.queue.wait_for_room(call)
         try:
             encoded = wire.encode_message(message)
@@ -221,11 +212,60 @@ class AsyncPushClient:
             keyed = Content(encoded, fields, engine.options_of(options.policy, options.timeout, keyed=True))
             return await self._keyed.send(call, keyed, key=idempotency_key)
         try:
+            # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
             receipt = await engine.queue.submit(call, (encoded, fields, options))
         except asyncio.CancelledError:
             engine.queue.cancel(call)
             raise
         return receipt or engine.pending.conclude(call)
+
+    def submit(
+        self,
+        user_id: str,
+        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
+        *,
+        custom_fields: Mapping[str, Any] | None = None,
+        timeout: Timeout | Seconds | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> asyncio.Future[Receipt]:
+        """Send to one user without a task: for code that starts many sends. The future ends as ``send`` would.
+
+        Cancelling the future is like cancelling a task that awaits ``send``. It need not be awaited: ``on_event`` gets
+        each failure (SendAbandoned), and ``flush`` waits for all. A call with an ``idempotency_key`` needs ``send``.
+
+        Raises:
+            ValidationError: The input can't be sent. Nothing was sent.
+            QueueFullError: The queue is full, whatever ``Limits.when_full`` is: await ``flush`` before the next call.
+        """
+        if not isinstance(user_id, str):
+            raise ValidationError(f"user_id must be a str; got {type(user_id).__name__}: send takes several ids")
+        call, options = self._call_of(user_id, timeout, retry)
+        content = (wire.encode_message(message), wire.encode_custom_fields(custom_fields), options)
+        queue = self._engine.queue
+        if self._engine.backlog.is_full:
+            queue.refuse(call, Failure.QUEUE_FULL)
+        future = SubmittedSend(queue, call)
+        queue.submit(call, content)
+        return future
+
+    def batch(
+        self,
+        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
+        *,
+        custom_fields: Mapping[str, Any] | None = None,
+        timeout: Timeout | Seconds | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> SendBatch:
+        """Collect users in an ``async with`` block, and push the message to all of them at its end.
+
+        The end of the block raises as ``send`` does. If an exception leaves the block, nothing is sent.
+
+        Example:
+            async with client.batch(message) as batch:
+                batch.add("user-1")
+        """
+        options = self._options_of(timeout, retry)
+        return SendBatch(self, (wire.encode_message(message), wire.encode_custom_fields(custom_fields), options))
 
     async def create_campaign(
         self,
@@ -391,6 +431,20 @@ class AsyncPushClient:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client can't be pickled, as it holds connections and the Api-Key: make one in each process")
 
+    def _call_of(self, user_ids: object, timeout: object, retry: object, most: int = 0) -> tuple[Call, Options]:
+        """Return a call to these users, and its options. Raises PushError if the arguments can't be used."""
+        engine = self._engine
+        loop = asyncio.get_running_loop()
+        if loop is not engine.home:
+            engine.first_use(loop)
+        if not isinstance(user_ids, str):
+            users, ids, duplicates = check_users(user_ids, most or engine.settings.batching.max_users)
+        else:
+            users, ids, duplicates = (user_ids,), wire.encode_user_id(user_ids), 0
+        options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
+        total = options.timeout.total
+        return Call(users, ids, math.inf if total is None else loop.time() + total, len(users), duplicates), options
+
     def _run_settings(
         self, function: Any, run: str | os.PathLike[str] | None, stop: asyncio.Event | None, options: RunOptions
     ) -> RunSettings:
@@ -403,3 +457,39 @@ class AsyncPushClient:
         own = self._options
         policy = check_setting(RetryPolicy, "retry", retry, own.policy)
         return self._engine.options_of(policy, check_timeout(timeout, own.timeout))
+
+
+class SendBatch:
+    """The users that an ``async with client.batch(message)`` block collects. Keeps their ids in memory."""
+
+    def __init__(self, client: AsyncPushClient, content: Key) -> None:
+        self._client = client
+        self._content = content
+        self._users: list[str] = []
+        self._is_open = False
+        #: The receipt of all users, once the block has ended.
+        self.receipt: Receipt = Receipt(users=0, requests=0)
+
+    async def __aenter__(self) -> Self:
+        self._client._engine.enter()
+        self._is_open = True
+        return self
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._is_open = False
+        if self._users and error is not None:
+            error.add_note(
+                f"pushsdk sent nothing to the {count(len(self._users), 'user')} of the batch that this ended"
+            )
+        elif self._users:
+            client, options = self._client, self._content[2]
+            call, _ = client._call_of(self._users, options.timeout, options.policy, len(self._users))
+            self.receipt = await client._engine.queue.send(call, self._content)
+
+    def add(self, user_id: str) -> None:
+        """Add a user. An id that is added twice counts once. Raises ValidationError unless it is a str."""
+        if not self._is_open:
+            raise ConfigurationError("a batch takes users inside `async with client.batch(message) as batch:`")
+        if not isinstance(user_id, str):
+            raise ValidationError(f"user_id must be a str; got {type(user_id).__name__}: add one id at a time")
+        self._users.append(user_id)

@@ -43,7 +43,7 @@ Key = tuple[bytes, bytes | None, Options]
 # Without the cycle collector: it would traverse tens of thousands of queued calls again and again. So a cycle through
 # ``Call.batch`` has to be broken by hand: a batch that is DONE drops its calls.
 class Call(Guarded, msgspec.Struct, eq=False, gc=False):
-    """One ``send()``: its users, and their verdicts so far."""
+    """One ``send()`` or ``submit()``: its users, and their verdicts so far."""
 
     users: tuple[str, ...]
     ids: bytes
@@ -63,7 +63,9 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     batch: "Batch | None" = None
     """Set by ``Batches``."""
     future: Any = None
-    """Future of ``Receipt | None`` that the caller waits for; None means: look at the call. Set by the shell."""
+    """Future of ``Receipt | None`` that the caller waits for; None means: look at the call. Set by the shell.
+
+    A call that has a future before it is queued has no task of its own: it leads no batch."""
     caller: Any = None
     """The observer's record of the caller. Set by the shell if there is an observer."""
     claims: Any = None
@@ -133,7 +135,7 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     content: Content
     calls: list[Call]
     leader: Call | None
-    """The call that opened the batch. Its task sends the batch, unless it has left or shares the batch: then None."""
+    """The call that opened the batch. Its task sends the batch; None if it has left, shares it or has no task."""
     users: int
     """Number of users. Counted by ``Batches.join`` and ``remove``."""
     size: int
@@ -216,11 +218,12 @@ class Batches:
         return None
 
     def open(self, content: Content, call: Call, *, is_joinable: bool = True) -> Batch:
-        """Return a new batch with this call as its leader. Other calls may join if ``is_joinable``."""
+        """Return a new batch of this call, its leader if it has a task. Other calls may join if ``is_joinable``."""
         frame = content.frame
         max_users, max_bytes = self._bounds(frame)
         size = frame + len(call.ids) + 1
-        batch = call.batch = Batch(content, [call], call, len(call.users), size, frame, max_users, max_bytes)
+        leader = None if call.future is not None else call
+        batch = call.batch = Batch(content, [call], leader, len(call.users), size, frame, max_users, max_bytes)
         if is_joinable:
             self._joinable[content] = batch
         return batch

@@ -49,7 +49,7 @@ class RequestSplit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SendAbandoned(Guarded, msgspec.Struct, frozen=True, kw_only=True):
-    """A send ended after its caller had stopped waiting: cancelled, or past the deadline."""
+    """A send ended after its caller had stopped waiting (cancelled, past the deadline), or a submitted send failed."""
 
     outcome: Outcome
     user_ids: tuple[str, ...]

@@ -228,14 +228,16 @@ class Splitter(Generic[P]):
                     self._left_out.append((part, verdict))
 
 
-def split_calls(calls: Sequence[Call], sizes: LearnedSizes, frame: int) -> list[BatchPart]:
-    """Return the parts in which these calls are sent: one part, unless larger than the learned sizes."""
+def split_calls(calls: Sequence[Call], sizes: LearnedSizes, frame: int, max_users: int) -> list[BatchPart]:
+    """Return the parts in which these calls are sent: one part, unless larger than the learned sizes or the limit."""
     whole = BatchPart.of(calls)
-    if sizes.fits(whole.users, frame, len(whole.ids)):
+    if whole.users <= max_users and sizes.fits(whole.users, frame, len(whole.ids)):
         return [whole]
     max_bytes = sizes.bytes_for(frame)
     room = None if max_bytes is None else max_bytes - frame
-    return [BatchPart.of(part) for part in _group(calls, max_users=sizes.users or whole.users, max_bytes=room)]
+    return [
+        BatchPart.of(part) for part in _group(calls, max_users=min(sizes.users or max_users, max_users), max_bytes=room)
+    ]
 
 
 def _group(units: Iterable[Call | CallPart], *, max_users: int, max_bytes: int | None) -> list[list[Call | CallPart]]:

@@ -178,12 +178,13 @@ class BatchSender:
         self._pending = pending
         self._sizes = sizes
         self._split_on = batching.split_on
+        self._max_users = batching.max_users
         # The records of the last 256 messages.
         self._message = lru_cache(256)(lambda content: MessageRecord())
 
     async def deliver(self, batch: Batch) -> None:
         """Send the batch, whole or split, until every call in it is settled."""
-        parts = split_calls(batch.calls, self._sizes, batch.frame)
+        parts = split_calls(batch.calls, self._sizes, batch.frame, self._max_users)
         if len(parts) > 1:
             await self._split(batch, parts, None)
             return

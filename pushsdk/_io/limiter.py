@@ -200,14 +200,12 @@ class _SlotFuture:
         self.future: asyncio.Future[Failure | None] = loop.create_future()
 
     def acquire(self) -> bool:
-        """See ``SlotWaiter.acquire``."""
         if self.future.done():
             return False
         self.future.set_result(None)
         return True
 
     def fail(self, reason: Failure, *, before: float) -> None:
-        """See ``SlotWaiter.fail``."""
         if self._deadline < before and not self.future.done():
             self.future.set_result(reason)
 

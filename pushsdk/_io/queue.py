@@ -3,19 +3,21 @@
 ``submit`` is the one entry: it returns what the caller awaits, and ``PendingCalls.conclude`` then returns the receipt
 or raises. The core decides which calls share a batch and which states may follow (``_core.batching``). A batch of one
 call is sent in its caller's own task; a shared batch has a task of its own, so that no cancelled caller takes the
-others along.
+others along. A ``SubmittedSend`` has no task: any batch that it opens has its own.
 """
 
 import asyncio
+import functools
 import itertools
 import logging
 import math
-import types
 from collections import Counter
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
 from pushsdk._core import wire
 from pushsdk._core.batching import DONE, LINGERING, OPEN, QUEUED, SENDING, Batch, Batches, Call, Content, Key
+from pushsdk._core.errors import PushError
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
@@ -27,12 +29,6 @@ from pushsdk._io.timers import NEVER, TICKS_PER_SECOND
 logger = logging.getLogger("pushsdk")
 # Loop turns from the cancellation of an attempt to the verdict on its request, connecting included.
 TURNS_TO_UNWIND = 4
-
-
-@types.coroutine
-def _next_turn() -> Generator[None, None, None]:
-    """Let the other tasks of this loop turn run: they may submit calls that join ours."""
-    yield
 
 
 class SendQueue:
@@ -55,7 +51,8 @@ class SendQueue:
         self._batch_sender = BatchSender(sender, pending, sizes=sizes, batching=batching)
         # The timers of the batches that are LINGERING.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        # The tasks of the batches that no caller's task sends.
+        self._tasks: dict[Batch, asyncio.Task[None]] = {}
 
     async def wait_for_room(self, call: Call) -> None:
         """Wait until the queue is below its limits, before the call has any bytes. Raises PushError if it can't."""
@@ -63,21 +60,34 @@ class SendQueue:
         if self._observer is not None:
             call.caller = self._observer.caller(self._loop.time())
         call.ids = b""
-        failure: Failure | None = None
         if self._raise_when_full:
-            failure = Failure.QUEUE_FULL
-        elif self._rate_limiter.paused_until > call.deadline:
-            failure = Failure.PAUSED
-        else:
-            try:
-                failure = await self._backlog.wait_for_room(self.timers, call.deadline)
-            except asyncio.CancelledError:
-                self.cancel(call)
-                raise
+            self.refuse(call, Failure.QUEUE_FULL)
+        if self._rate_limiter.paused_until > call.deadline:
+            self.refuse(call, Failure.PAUSED)
+        try:
+            failure = await self._backlog.wait_for_room(self.timers, call.deadline)
+        except asyncio.CancelledError:
+            self.cancel(call)
+            raise
         if failure is not None:
-            self.pending.settle(call, call.users, self._not_sent(failure))
-            self.pending.conclude(call)
+            self.refuse(call, failure)
         call.ids = wire.encode_user_ids(call.users)[1:-1]
+
+    def refuse(self, call: Call, reason: Failure) -> None:
+        """Raise the error of a call that is not queued."""
+        self.pending.settle(call, call.users, self._not_sent(reason))
+        self.pending.conclude(call)
+
+    async def send(self, call: Call, content: Key) -> Receipt:
+        """Send the call, once there is room for it. Returns its receipt or raises its PushError."""
+        if self._backlog.is_full:
+            await self.wait_for_room(call)
+        try:
+            receipt = await self.submit(call, content)
+        except asyncio.CancelledError:
+            self.cancel(call)
+            raise
+        return receipt or self.pending.conclude(call)
 
     def submit(self, call: Call, content: Key) -> Awaitable[Receipt | None]:
         """Queue the call, and return what to await: a future, or the coroutine of the call that leads its batch.
@@ -99,15 +109,20 @@ class SendQueue:
                     self._batches.advance(batch, LINGERING)
                     self._lingering[batch] = self._loop.call_later(linger, self._dispatch, batch)
                     self._expect(call, batch)
-                return self._lead(call, batch)
-            self._backlog.enter(call.unsettled, len(call.ids) + 1)
-            self._expect(call, batch)
-            if linger and batch.is_full and batch.state is LINGERING:
-                self._dispatch(batch)
+                if batch.leader is not None:
+                    return self._lead(call, batch)
+                if batch.state is OPEN:
+                    self._expect(call, batch)
+                    self._loop.call_soon(self._dispatch, batch)
+            else:
+                self._backlog.enter(call.unsettled, len(call.ids) + 1)
+                self._expect(call, batch)
+                if linger and batch.is_full and batch.state is LINGERING:
+                    self._dispatch(batch)
         except Exception:  # noqa: BLE001 - logged there
             self._fail(call)
         future: Awaitable[Receipt | None] | None = call.future
-        return _next_turn() if future is None else future
+        return asyncio.sleep(0) if future is None else future
 
     def cancel(self, call: Call) -> None:
         """Remove a call whose caller was cancelled. If the call shares a request in flight, report its end later."""
@@ -122,8 +137,11 @@ class SendQueue:
         elif batch.state is not SENDING:
             is_unled = batch.state is OPEN and call is batch.leader
             self.leave(call, batch, Failure.CANCELLED)
-            if is_unled and batch.calls:
+            if is_unled:
                 self._dispatch(batch)
+        elif len(batch.calls) == 1:
+            # Later, as a task that is cancelled before its first step would settle nothing.
+            self._loop.call_soon(self._tasks[batch].cancel)
 
     def flush(self) -> None:
         """Send the lingering batches now."""
@@ -147,13 +165,13 @@ class SendQueue:
         receipt: Receipt | None = None
         try:
             if batch.state is OPEN:
-                await _next_turn()
+                # The other tasks of this loop turn may submit calls that join ours.
+                await asyncio.sleep(0)
                 if len(batch.calls) == 1 and self._limiter.try_acquire(batch.users):
                     self._start(batch)
                 else:
                     self._expect(call, batch)
-                    if batch.calls:
-                        self._dispatch(batch)
+                    self._dispatch(batch)
             if call.future is not None:
                 receipt = await call.future
             if batch.leader is call and batch.state is SENDING:
@@ -165,7 +183,8 @@ class SendQueue:
 
     def _expect(self, call: Call, batch: Batch) -> None:
         """Give the call its future, and its deadline to the timers; or end the call, if it can't wait."""
-        call.future = self._loop.create_future()
+        if call.future is None:
+            call.future = self._loop.create_future()
         if self._sender.closed or self._rate_limiter.paused_until > call.deadline:
             self.leave(call, batch, Failure.CLOSED if self._sender.closed else Failure.PAUSED)
             return
@@ -197,7 +216,9 @@ class SendQueue:
         return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause)
 
     def _dispatch(self, batch: Batch) -> None:
-        """Queue the batch for a slot. Calls may still join until it has one."""
+        """Queue the batch for a slot, unless all calls have left. Calls may still join until it has one."""
+        if not batch.calls:
+            return
         entry: QueuedBatch = batch.entry
         # ``close`` and ``pause`` end only the calls that are queued before them.
         if self._sender.closed:
@@ -231,9 +252,8 @@ class SendQueue:
             batch.entry.close()
             batch.leader.future.set_result(None)
         else:
-            task = self._loop.create_task(self._send_shared(batch))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task = self._tasks[batch] = self._loop.create_task(self._send_shared(batch))
+            task.add_done_callback(functools.partial(self._tasks.pop, batch))
         return True
 
     async def _send_shared(self, batch: Batch) -> None:
@@ -278,6 +298,37 @@ class SendQueue:
             batch.has_slot = False
             self._limiter.release(batch.users)
         self._batches.advance(batch, DONE)
+
+
+class SubmittedSend(asyncio.Future[Receipt]):
+    """The future of a call without a task. Need not be awaited: its error is reported as that of an abandoned call."""
+
+    def __init__(self, queue: SendQueue, call: Call) -> None:
+        super().__init__(loop=queue.timers.loop)
+        self._queue = queue
+        call.future = self
+        self._call: Any = call  # None once done, as the cycle collector does not know calls
+
+    def set_result(self, receipt: Receipt | None, /) -> None:
+        """End with the receipt. None means: look at the call."""
+        call, self._call = self._call, None
+        if receipt is None:
+            try:
+                receipt = self._queue.pending.conclude(call)
+            except PushError as error:
+                # Without its traceback, which refers to this future; and retrieved, so that asyncio logs nothing.
+                self.set_exception(error.with_traceback(None))
+                self.exception()
+                call.abandoned = True
+                return
+        super().set_result(receipt)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel the call, as a task that awaits ``send`` would."""
+        if is_cancelled := super().cancel(msg):
+            call, self._call = self._call, None
+            self._queue.cancel(call)
+        return is_cancelled
 
 
 class QueuedBatch:

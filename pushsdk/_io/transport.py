@@ -13,8 +13,8 @@ import traceback
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from functools import cache, cached_property, lru_cache
-from typing import Any, Protocol, cast
+from functools import cache, lru_cache
+from typing import Any, Protocol
 from urllib.request import getproxies, proxy_bypass
 
 try:
@@ -219,6 +219,10 @@ class AiohttpTransport:
                 self._headers["Proxy-Authorization"] = login
             elif login is not None:
                 self._options["proxy_headers"] = {"Proxy-Authorization": login}
+        # Of a push with the fixed key.
+        self._push_head = (
+            None if key is None else fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(key, None))
+        )
 
     async def post(self, request: ApiRequest, key: HeaderSecret) -> None:
         """See ``Transport.post``."""
@@ -307,14 +311,9 @@ class AiohttpTransport:
             self._fast_post.close()
 
     def _head(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> fast_post.RequestHead:
-        if headers is None and key is self._key:
+        if self._push_head is not None and headers is None and key is self._key:
             return self._push_head
         return fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(key, headers))
-
-    @cached_property
-    def _push_head(self) -> fast_post.RequestHead:
-        """The head of a push with the fixed key."""
-        return fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(cast(HeaderSecret, self._key), None))
 
     def _merged(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str]:
         merged = CIMultiDict({**self._headers, "Api-Key": key})

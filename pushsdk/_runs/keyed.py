@@ -79,12 +79,9 @@ class KeyedSends:
             engine.pending.ended(keyed)
 
     async def _send(self, call: Call, content: Content, keyed: "KeyedCall") -> Receipt:
-        is_unclaimed, queue = False, self._engine.queue
+        is_unclaimed = False
         try:
-            return await queue.submit(call, content) or queue.pending.conclude(call)
-        except asyncio.CancelledError:
-            queue.cancel(call)
-            raise
+            return await self._engine.queue.send(call, content)
         except NotSentError as error:
             if keyed.error is not None:
                 is_unclaimed = True

@@ -4,6 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,24 +23,10 @@ LOCK = 0x70757368
 # Seconds between two deletions of expired rows, and rows per deletion: so few never hold up other writers.
 SWEEP_INTERVAL, SWEEP_ROWS = 60.0, 1000
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS {table} (
-    key text PRIMARY KEY,
-    token text NOT NULL,
-    record text NOT NULL,
-    expires timestamptz NOT NULL
-);
-CREATE INDEX IF NOT EXISTS {index} ON {table} (expires);
-"""
+_SCHEMA = Path(__file__).with_name("postgres.sql").read_text()
 # Columns are arrays. Expected tokens are a JSON object by key: sent as text, since a pool may have its own codec for
 # jsonb, and parsed once, by a subquery.
-_PUT = """INSERT INTO {table} AS stored (key, token, record, expires)
-SELECT key, token, record, clock_timestamp() + make_interval(secs => $5)
-FROM unnest($1::text[], $2::text[], $3::text[]) AS put(key, token, record)
-ON CONFLICT (key) DO UPDATE SET token = excluded.token, record = excluded.record, expires = excluded.expires
-WHERE stored.expires <= clock_timestamp() OR stored.token = excluded.token
-    OR ((SELECT $4::text::jsonb) -> stored.key) ? stored.token
-RETURNING key"""
+_PUT = Path(__file__).with_name("postgres_put.sql").read_text()
 _FIND = "SELECT key, token, record FROM {table} WHERE key = ANY($1::text[]) AND expires > clock_timestamp()"
 _PAGE = """SELECT key, token, record FROM {table} WHERE key > $1 AND expires > clock_timestamp()
 ORDER BY key LIMIT $2"""

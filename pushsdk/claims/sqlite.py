@@ -16,14 +16,7 @@ FORMAT = FileFormat(
     name="claim store",
     application_id=0x70636C61,  # "pcla"
     version=1,
-    schema="""
-CREATE TABLE IF NOT EXISTS claims(
-    key TEXT PRIMARY KEY,
-    token TEXT NOT NULL,
-    record BLOB NOT NULL,
-    expires REAL NOT NULL) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS claims_by_expiry ON claims(expires);
-""",
+    schema=Path(__file__).with_name("sqlite.sql").read_text(),
 )
 
 _FIND = "SELECT token, record FROM claims WHERE key = ? AND expires > ?"

@@ -1,24 +1,11 @@
 """Exit codes and errors of commands. Every command loads this module, so it imports nothing large."""
 
+import json
 from enum import IntEnum
+from pathlib import Path
 
 # Advice for a program in the package's errors, and the same advice for a command line.
-_SHELL_ADVICE = (
-    ("primary_key=", "--primary-key "),
-    ("set allow_insecure", "give --allow-insecure"),
-    (" (Batching.max_users): send them in parts, or as a broadcast", ": send them by pushsdk broadcast"),
-    ("; see .outcomes", ""),
-    ("pass ssl=ssl.create_default_context(cafile=...)", "set SSL_CERT_FILE to a file with its certificate"),
-    ("rate=Rate(users_per_second=100)", "--rate 100"),
-    ("a new run in a new file", "another file for --run"),
-    (" parameter --run requires an argument", ": --run FILE is required, for example --run spring.run"),
-    (
-        " parameter --claims requires an argument",
-        ": --claims or PUSHSDK_CLAIMS is required, for example sqlite:claims.db",
-    ),
-    ("Timeout.total=", "--timeout "),
-    ("Timeout.attempt=", "--attempt-timeout "),
-)
+_SHELL_ADVICE: dict[str, str] = json.loads(Path(__file__).with_name("shell_advice.json").read_text())
 
 
 class Exit(IntEnum):
@@ -50,7 +37,7 @@ class CommandError(Exception):
 
 def for_shell(text: str) -> str:
     """Return an error text with options in place of keyword arguments."""
-    for program, shell in _SHELL_ADVICE:
+    for program, shell in _SHELL_ADVICE.items():
         text = text.replace(program, shell)
     return text.rstrip()
 

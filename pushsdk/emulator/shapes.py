@@ -6,9 +6,11 @@ names no required field: ``PushBody`` and ``_NEEDED`` are simulated.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -24,20 +26,7 @@ LARGE = 64 * 1024
 _MAX_USER_IDS = 4 * 1024 * 1024  # bytes
 
 # userIds and message of a push are required by `PushBody`, texts and platforms by _NEEDED_TOO.
-_NEEDED: Mapping[type[Model], Mapping[str, str]] = {
-    models.CampaignRequest: {
-        "name": "give the campaign a name",
-        "segment": "select the users with a query and a primaryKey",
-        "schedule": "give it a type, for example START_NOW",
-        "message": "give the campaign a message",
-    },
-    models.Segment: {
-        "query": "write a SELECT that finds the users",
-        "primaryKey": "name the column of the query that holds the user ids",
-    },
-    models.Schedule: {"type": "give it a type, for example START_NOW"},
-    models.MobilePush: {"type": "give it a type, for example MOBILE_PUSH"},
-}
+_NEEDED: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("needed.json").read_text())
 _NEEDED_TOO = {"no-text", "no-platform"}  # rules of lint
 
 T = TypeVar("T")
@@ -115,7 +104,7 @@ def check_strictly(endpoint: str, body: bytes) -> None:
         for (kind, name), shown in SHOWN.items():
             if node.model is kind and node.fields.get(name, shown) != shown:
                 raise Unreadable(f"unknown value, the interface shows only {shown} - at `{path}.{name}`")
-        for name, advice in _NEEDED.get(node.model, {}).items():
+        for name, advice in _NEEDED.get(node.model.__name__, {}).items():
             if not node.fields.get(name):
                 raise Unreadable(f"missing {name}: {advice} - at `{path}`")
     for problem in lint(value):

@@ -39,24 +39,16 @@ class Instruments:
         # A forked child counts its own clients only, and another thread may hold the lock.
         in_child(self, Instruments._start_over)
         self._start_over()
-        self.duration: Histogram = meter.create_histogram(
-            "http.client.request.duration",
-            unit="s",
-            description="Duration of HTTP client requests (of each attempt).",
-            explicit_bucket_boundaries_advisory=BUCKETS,
-        )
-        self.batch_size: Histogram = meter.create_histogram(
-            "pushsdk.batch.size",
-            unit="{user}",
-            description="Users per request, for requests of more than one user.",
-            explicit_bucket_boundaries_advisory=SIZES,
-        )
-        self.queue_wait: Histogram = meter.create_histogram(
-            "pushsdk.queue.duration",
-            unit="s",
-            description="Time that the oldest call of a request was queued, for requests that were queued.",
-            explicit_bucket_boundaries_advisory=BUCKETS,
-        )
+
+        def histogram(name: str, unit: str, description: str, bounds: Sequence[float]) -> Histogram:
+            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=bounds)
+
+        text = "Duration of HTTP client requests (of each attempt)."
+        self.duration: Histogram = histogram("http.client.request.duration", "s", text, BUCKETS)
+        text = "Users per request, for requests of more than one user."
+        self.batch_size: Histogram = histogram("pushsdk.batch.size", "{user}", text, SIZES)
+        text = "Time that the oldest call of a request was queued, for requests that were queued."
+        self.queue_wait: Histogram = histogram("pushsdk.queue.duration", "s", text, BUCKETS)
         #: False if entries are dropped. An instrument of the API's proxy may get a provider later.
         self.measured: bool = not isinstance(self.duration, NoOpHistogram)
         # Observable instruments read the clients' own counters.

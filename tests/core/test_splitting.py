@@ -81,7 +81,7 @@ class SplittingService:
         return Verdict(outcome=outcome, status=status, attempts=(*part.history, attempt))
 
     def splitter(self, calls: Sequence[Call], split_on: frozenset[int] = SPLIT_ON) -> Splitter[BatchPart]:
-        parts = split_calls(calls, self.sizes, FRAME)
+        parts = split_calls(calls, self.sizes, FRAME, 10_000)
         return Splitter(parts, split_on=split_on, sizes=self.sizes, frame=FRAME, message=self.message)
 
     def take(self, calls: Sequence[Call], *, split_on: frozenset[int] = SPLIT_ON) -> SplittingService:
@@ -328,7 +328,7 @@ def check_parts(calls: Sequence[Call], parts: Sequence[BatchPart]) -> None:
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 40), st.integers(2 * FRAME, 3000))
 def test_parts_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(counts, users, size):
     calls = [call(*[f"u{number:02d}-{i:02d}-{'x' * 60}" for i in range(count)]) for number, count in enumerate(counts)]
-    parts = split_calls(calls, learned(users, size), FRAME)
+    parts = split_calls(calls, learned(users, size), FRAME, 10_000)
     check_parts(calls, parts)
     assert all(part.users <= users for part in parts)
     # Cut by users, a part of equally long ids is over by less than one of them: see the next but one.
@@ -339,14 +339,16 @@ def test_parts_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(c
 def test_parts_contain_every_user_once_for_any_ids(ids, users):
     calls = [call(*user) for user in ids]
     if calls:
-        check_parts(calls, split_calls(calls, learned(users, 400), FRAME))
+        check_parts(calls, split_calls(calls, learned(users, 400), FRAME, 10_000))
 
 
 @pytest.mark.parametrize("ids", [["x" * 60] * 4, [f"{i}" * 100 for i in range(5)] + ["a"] * 5], ids=["even", "uneven"])
 def test_parts_of_one_call_stay_within_the_learned_bytes(ids):
     one = call(*[f"{number}{user}" for number, user in enumerate(ids)])
     size = FRAME + len(one.ids) * 2 // 5
-    assert all(size_of(part) <= size or part.users == 1 for part in split_calls([one], learned(10, size), FRAME))
+    assert all(
+        size_of(part) <= size or part.users == 1 for part in split_calls([one], learned(10, size), FRAME, 10_000)
+    )
 
 
 @pytest.mark.parametrize(
@@ -360,12 +362,12 @@ def test_parts_of_one_call_stay_within_the_learned_bytes(ids):
 )
 def test_a_request_within_the_learned_sizes_is_one_part(count, length, sizes):
     calls = [call(f"{number}".rjust(length, "u")) for number in range(count)]
-    assert len(split_calls(calls, sizes, FRAME)) == 1
+    assert len(split_calls(calls, sizes, FRAME, 10_000)) == 1
 
 
 def test_no_user_shows_in_the_repr_of_a_part():
-    (part,) = split_calls([call("ada", "bob"), call("cy")], LearnedSizes(), FRAME)
-    first, last = split_calls([call("a" * 99, "b" * 99, "c" * 99)], learned(2, 10_000), FRAME)
+    (part,) = split_calls([call("ada", "bob"), call("cy")], LearnedSizes(), FRAME, 10_000)
+    first, last = split_calls([call("a" * 99, "b" * 99, "c" * 99)], learned(2, 10_000), FRAME, 10_000)
     assert (repr(part), repr(first), repr(last)) == ("BatchPart(users=3)", "BatchPart(users=2)", "BatchPart(users=1)")
     assert "a" * 9 not in repr(first.units) + repr(first.units[0].__rich_repr__())
 
@@ -373,7 +375,7 @@ def test_no_user_shows_in_the_repr_of_a_part():
 def test_a_part_of_a_call_has_the_calls_deadline():
     one = call("a" * 99, "b" * 99)
     one.deadline = 7.5
-    parts = split_calls([one], learned(1, 10_000), FRAME)
+    parts = split_calls([one], learned(1, 10_000), FRAME, 10_000)
     assert [[segment.deadline for segment in part.units] for part in parts] == [[7.5], [7.5]]
     assert [[call_of(segment) for segment in part.units] for part in parts] == [[one], [one]]
 
@@ -424,8 +426,8 @@ def test_a_bound_in_bytes_does_not_apply_to_a_message_that_is_most_of_the_bound(
     calls = [call(f"{number:060d}") for number in range(500)]
     sizes = LearnedSizes()
     sizes.learn(1000, FRAME, 40_000)
-    assert len(split_calls(calls, sizes, FRAME)) == 2
-    assert len(split_calls(calls, sizes, 20_000)) == 1
+    assert len(split_calls(calls, sizes, FRAME, 10_000)) == 2
+    assert len(split_calls(calls, sizes, 20_000, 10_000)) == 1
 
 
 ID = 60

@@ -21,7 +21,18 @@ from support.fake_service import (
 )
 from support.virtual_time import turns, virtual
 
-from pushsdk import AsyncPushClient, Batching, Event, Limits, Outcome, PartialError, Rate, RetryPolicy, SendAbandoned
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    Event,
+    Limits,
+    Outcome,
+    PartialError,
+    Rate,
+    Receipt,
+    RetryPolicy,
+    SendAbandoned,
+)
 
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
@@ -116,15 +127,23 @@ SCENES: dict[str, tuple[dict[str, object], list[Behaviour]]] = {
 
 @pytest.mark.parametrize("scene", SCENES)
 @pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("submitted", [False, True], ids=["sent", "submitted"])
 @virtual
-async def test_a_call_cancelled_at_any_moment_leaves_nothing_and_is_reported_correctly(scene: str, which: int) -> None:
+async def test_a_call_cancelled_at_any_moment_leaves_nothing_and_is_reported_correctly(
+    scene: str, which: int, submitted: bool
+) -> None:
     settings, script = SCENES[scene]
     for moment in range(30):
         service, events = FakeService(*script), list[Event]()
         options = {name: value(service) if value is key_of else value for name, value in settings.items()}
         async with client_of(service, on_event=events.append, **options) as client:
             calls = [["a"], MANY[:7], ["c"]]
-            tasks = [start(client.send(users, MESSAGE)) for users in calls]
+            tasks: list[asyncio.Future[Receipt]] = [
+                client.submit(users[0], MESSAGE)
+                if submitted and len(users) == 1 and not client._engine.backlog.is_full
+                else start(client.send(users, MESSAGE))
+                for users in calls
+            ]
             await turns(min(moment, 9))
             await asyncio.sleep(max(0, moment - 9) * 0.0051)
             tasks[which].cancel()

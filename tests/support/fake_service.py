@@ -178,7 +178,7 @@ def start(send: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     return task
 
 
-async def outcome_of(task: asyncio.Task[Any]) -> Any:
+async def outcome_of(task: asyncio.Future[Any]) -> Any:
     """Return the receipt, the PushError or the CancelledError of a started send."""
     await asyncio.wait([task])
     return asyncio.CancelledError() if task.cancelled() else task.exception() or task.result()

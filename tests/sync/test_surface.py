@@ -36,7 +36,9 @@ def parameters(function: Any) -> list[tuple[str, Any, Any]]:
 
 def test_the_methods_and_their_parameters_are_those_of_the_async_client() -> None:
     ours, theirs = PushClient, AsyncPushClient
+    # A thread waits for one call at a time: ``submit`` and ``batch`` would bring it nothing.
     names = [name for name in dir(theirs) if not name.startswith("_") or name in RENAMED]
+    names = [name for name in names if name not in ("submit", "batch")]
     assert sorted(RENAMED.get(name, name) for name in names) == sorted(
         name for name in dir(ours) if not name.startswith("_") or name in RENAMED.values()
     )

@@ -4,7 +4,9 @@ It has a rollback journal, not a write-ahead log, so after each commit the file 
 One connection, one thread at a time, one process.
 """
 
+import json
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
@@ -24,34 +26,15 @@ Connection = sqlite3.Connection
 APPLICATION = 0x70757368
 FORMAT = 4
 PAGE = 4096
-SCHEMA = (
-    # Row 1: the header, and the seal once the plan is complete. Row 2: the notes.
-    "CREATE TABLE meta (id INTEGER PRIMARY KEY, data BLOB NOT NULL, crc INTEGER NOT NULL)",
-    # One row: number and checksum of the log's last row, to detect its loss.
-    "CREATE TABLE head (id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    # Several chunks per row; `first` is the number of the row's first chunk.
-    "CREATE TABLE plan (first INTEGER PRIMARY KEY, data BLOB NOT NULL, crc INTEGER NOT NULL)",
-    # The events of one commit per row; the crc continues the crc of the row before.
-    "CREATE TABLE log (seq INTEGER PRIMARY KEY, data BLOB NOT NULL, crc INTEGER NOT NULL)",
-)
+SCHEMA = tuple(re.findall("^CREATE[^;]+", Path(__file__).with_name("schema.sql").read_text(), re.MULTILINE))
 # Seconds to wait for the lock of a reader or a backup.
 LOCK_TIMEOUT = 30.0
 
 # sqlite3 decodes SQLite's messages, which may quote the bytes of a damaged file.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 # Reasons by the start of SQLite's error name.
-_FOREIGN = "it is not a run file: pass another path"
-_REASONS = (
-    ("SQLITE_FULL", "the disk is full: make room, then {next_step}"),
-    ("SQLITE_BUSY", "another program has locked it (a backup, a database browser): end that, then {next_step}"),
-    ("SQLITE_READONLY_ROLLBACK", "its writer was killed: open it once with write access to file and folder"),
-    ("SQLITE_READONLY", "it may not be written: check the permissions of file and folder"),
-    ("SQLITE_CANTOPEN", "it can't be opened: check the permissions of file and folder"),
-    ("SQLITE_IOERR", "the disk failed: check the disk and its free space, then {next_step}"),
-    ("SQLITE_NOTADB", _FOREIGN),
-    ("SQLITE_TOOBIG", "a request is too large for a run file"),
-    ("SQLITE_CONSTRAINT", "another process has written to it despite the lock: end that process, then resume the run"),
-)
+_REASONS: dict[str, str] = json.loads(Path(__file__).with_name("reasons.json").read_text())
+_FOREIGN = _REASONS["SQLITE_NOTADB"]
 # The fix after a failed commit, by the outcome of the users: an incomplete plan can't be resumed.
 _NEXT_STEP = {
     Outcome.NOT_SENT: "start the broadcast again: its plan is incomplete and nothing was sent",
@@ -342,7 +325,7 @@ def _identify(run_path: RunFilePath) -> None:
 
 def _why(error: Exception, next_step: str = "try again") -> str:
     name = _name(error)
-    why = next((why for start, why in _REASONS if name.startswith(start)), _DAMAGED)
+    why = next((why for start, why in _REASONS.items() if name.startswith(start)), _DAMAGED)
     return why.format(next_step=next_step) + (f" ({name})" if name else "")
 
 

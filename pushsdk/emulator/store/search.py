@@ -19,7 +19,9 @@ All terms must hold; of several statuses, endpoints or ``is:`` results one is en
 without a value is ignored.
 """
 
+import json
 import re
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -31,17 +33,8 @@ _TERM = re.compile(r'(?:([A-Za-z]++):)?+(?:"((?:[^"\\]|\\.?+)*+)"?+|(\S*+))', re
 _STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
 _PREFIXES = {"user", "title", "body", "lang", "group", "campaign", "status", "is"}
 
-_IS = {
-    "accepted": "requests.accepted = 1",
-    "refused": "(requests.accepted = 0 AND requests.fault IS NULL AND requests.status IS NOT NULL)",
-    # A delay is a fault too, but the client gets the true response.
-    "failed": (
-        "(requests.status IS NULL"
-        " OR (requests.fault IS NOT NULL AND NOT (requests.accepted = 1 AND requests.status < 400)))"
-    ),
-    "push": "requests.endpoint = 'push'",
-    "campaign": "requests.endpoint = 'campaigns'",
-}
+# A delay is a fault too, but the client gets the true response: such a request has not failed.
+_IS: dict[str, str] = json.loads(Path(__file__).with_name("search.json").read_text())
 
 # The texts are stored case-folded, the languages like " de en ".
 _TEXTS = {"title": "instr(requests.title, ?)", "body": "instr(requests.text, ?)"}

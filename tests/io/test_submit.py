@@ -1,0 +1,465 @@
+"""Sends without a task: ``submit``, one user at a time, and ``batch``, which collects users for one send."""
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+from support.fake_service import (
+    MESSAGE,
+    OTHER,
+    FakeService,
+    Request,
+    answer,
+    client_of,
+    hang,
+    idle,
+    lost,
+    outcome_of,
+    start,
+    titled,
+)
+from support.virtual_time import now, turns, virtual
+
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    ClientClosedError,
+    ConfigurationError,
+    Event,
+    Limits,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    PartialError,
+    PushError,
+    QueueFullError,
+    Receipt,
+    RejectedError,
+    SendAbandoned,
+    ValidationError,
+)
+
+
+def reported(events: list[Event]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the outcome and the users of each SendAbandoned."""
+    return [(event.outcome.value, event.user_ids) for event in events if isinstance(event, SendAbandoned)]
+
+
+# -- submit ---------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_submitted_send_ends_with_its_receipt() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        receipt = await client.submit("a", MESSAGE, custom_fields={"n": 1}, timeout=5.0)
+        assert (receipt.users, receipt.status) == (1, 204)
+        await turns()
+        assert idle(client)
+    assert service.sent == [("a",)]
+
+
+@pytest.mark.parametrize("in_flight", [None, 1])
+@virtual
+async def test_submitted_sends_of_one_turn_share_a_request(in_flight: int | None) -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=in_flight)) as client:
+        futures = [client.submit("other", OTHER), *[client.submit(user, MESSAGE) for user in "abc"]]
+        assert [(await future).users for future in futures] == [1] * 4
+    assert service.sent == [("other",), ("a", "b", "c")]
+
+
+@pytest.mark.parametrize("first", ["send", "submit"])
+@virtual
+async def test_submitted_sends_share_a_request_with_sends(first: str) -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        busy = client.submit("busy", OTHER)
+        await turns()
+        calls: list[asyncio.Future[Receipt]] = []
+        for how in ("send", "submit") if first == "send" else ("submit", "send"):
+            calls.append(client.submit(how, MESSAGE) if how == "submit" else start(client.send(how, MESSAGE)))
+            await turns()
+        assert [(await call).users for call in (busy, *calls)] == [1] * 3
+        await turns()
+        assert idle(client)
+    assert [sorted(users) for users in service.sent] == [["busy"], ["send", "submit"]]
+
+
+@virtual
+async def test_a_lost_answer_is_unknown_and_pushes_nobody_twice() -> None:
+    service, events = FakeService(lost(processed=True)), list[Event]()
+    async with client_of(service, on_event=events.append) as client:
+        with pytest.raises(OutcomeUnknownError) as excinfo:
+            await client.submit("a", MESSAGE)
+        assert excinfo.value.user_ids == ("a",)
+    assert service.processed == {"a": 1}
+    assert reported(events) == [("UNKNOWN", ("a",))]
+
+
+@virtual
+async def test_the_errors_of_futures_that_nobody_awaits_reach_on_event_and_asyncio_logs_none() -> None:
+    service, events = FakeService(answer(404), lost(processed=False)), list[Event]()
+    async with client_of(service, on_event=events.append) as client:
+        client.submit("a", MESSAGE)
+        client.submit("b", OTHER)
+        await client.flush()
+        gc.collect()
+        assert client.stats().abandoned == 2
+    # ``virtual`` fails if the loop's exception handler was called.
+    assert reported(events) == [("REJECTED", ("a",)), ("UNKNOWN", ("b",))]
+
+
+@virtual
+async def test_a_deadline_in_a_shared_request_is_unknown_and_its_end_is_reported_once() -> None:
+    service, events = FakeService(answer(after=3.0)), list[Event]()
+    async with client_of(service, on_event=events.append) as client:
+        hasty, patient = client.submit("a", MESSAGE, timeout=1.0), client.submit("b", MESSAGE, timeout=1.0)
+        slow = start(client.send("c", MESSAGE))
+        assert [type(await outcome_of(future)) for future in (hasty, patient)] == [OutcomeUnknownError] * 2
+        await slow
+        await client.flush()
+    assert sorted(reported(events)) == [("UNKNOWN", ("a",)), ("UNKNOWN", ("b",))]
+    assert max(service.processed.values()) == 1
+
+
+@virtual
+async def test_a_submitted_send_that_is_cancelled_alone_in_flight_ends_its_request() -> None:
+    service, events = FakeService(hang(processed=True)), list[Event]()
+    async with client_of(service, on_event=events.append) as client:
+        future = client.submit("a", MESSAGE)
+        await asyncio.sleep(1.0)
+        assert future.cancel("no longer wanted")
+        assert not future.cancel()
+        await turns()
+        assert idle(client)
+        with pytest.raises(asyncio.CancelledError):
+            await future
+    assert reported(events) == [("UNKNOWN", ("a",))]
+    assert service.processed == {"a": 1}
+
+
+@virtual
+async def test_a_submitted_send_that_is_cancelled_as_its_request_starts_frees_the_slot() -> None:
+    for moment in range(4):
+        service, events = FakeService(), list[Event]()
+        async with client_of(service, on_event=events.append) as client:
+            future = client.submit("a", MESSAGE)
+            await turns(moment)
+            assert future.cancel()
+            await turns()
+            assert idle(client), moment
+        ((outcome, _),) = reported(events)
+        assert outcome in ("NOT_SENT", "UNKNOWN")
+        assert service.processed["a"] == 0
+
+
+@virtual
+async def test_a_submitted_send_that_is_cancelled_leaves_the_others_of_its_request() -> None:
+    service, events = FakeService(), list[Event]()
+    async with client_of(service, on_event=events.append) as client:
+        first, second = client.submit("a", MESSAGE), client.submit("b", MESSAGE)
+        first.cancel()
+        third, fourth = client.submit("c", MESSAGE), client.submit("d", MESSAGE)
+        await turns(2)
+        fourth.cancel()
+        assert isinstance(await second, Receipt)
+        assert isinstance(await third, Receipt)
+    assert service.sent == [("b", "c", "d")]
+    assert reported(events) == [("NOT_SENT", ("a",)), ("ACCEPTED", ("d",))]
+
+
+@virtual
+async def test_the_task_that_awaits_a_submitted_send_cancels_the_send() -> None:
+    service, events = FakeService(hang()), list[Event]()
+    async with client_of(service, limits=Limits(in_flight=1), on_event=events.append) as client:
+        busy = start(client.send("a", MESSAGE, timeout=2.0))
+        await turns()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await client.submit("b", OTHER)
+        await outcome_of(busy)
+    assert reported(events) == [("NOT_SENT", ("b",))]
+    assert "b" not in service.processed
+
+
+@virtual
+async def test_a_close_waits_for_submitted_sends_that_were_not_awaited() -> None:
+    service = FakeService(answer(after=5.0))
+    client = client_of(service)
+    client.submit("a", MESSAGE)
+    report = await client.aclose()
+    assert report.accepted == ("a",)
+    assert service.processed == {"a": 1}
+
+
+@virtual
+async def test_a_close_ends_submitted_sends_after_its_drain_time() -> None:
+    service = FakeService(then=hang(processed=True))
+    client = client_of(service, limits=Limits(in_flight=1))
+    sent, queued = client.submit("a", MESSAGE), None
+    await turns()
+    queued = client.submit("b", OTHER)
+    report = await client.aclose(drain=1.0)
+    assert isinstance(await outcome_of(sent), OutcomeUnknownError)
+    assert isinstance(await outcome_of(queued), ClientClosedError)
+    assert sorted(reported(list(report.abandoned))) == [("NOT_SENT", ("b",)), ("UNKNOWN", ("a",))]
+    assert service.processed == {"a": 1}
+    with pytest.raises(ClientClosedError):
+        client.submit("c", MESSAGE)
+
+
+@virtual
+async def test_a_close_without_a_drain_does_not_send_what_was_submitted_in_the_same_turn() -> None:
+    service = FakeService()
+    client = client_of(service)
+    future = client.submit("a", MESSAGE)
+    client._engine.sender.closed = True
+    assert isinstance(await outcome_of(future), ClientClosedError)
+    late = client.submit("b", MESSAGE)
+    assert isinstance(await outcome_of(late), ClientClosedError)
+    await client.aclose()
+    assert service.sent == []
+
+
+@pytest.mark.parametrize("when_full", ["wait", "raise"])
+@virtual
+async def test_a_full_queue_refuses_a_submitted_send_at_once(when_full: str) -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=2, when_full=when_full)) as client:
+        futures = [client.submit("a", MESSAGE)]
+        await turns()
+        futures += [client.submit(user, titled(n)) for n, user in enumerate("bc")]
+        with pytest.raises(QueueFullError, match="queue is full") as excinfo:
+            client.submit("d", OTHER)
+        assert (excinfo.value.user_ids, excinfo.value.retryable) == (("d",), True)
+        await client.flush()
+        await client.submit("d", OTHER)
+        assert [future.result().users for future in futures] == [1, 1, 1]
+    assert service.processed == dict.fromkeys("abcd", 1)
+
+
+@virtual
+async def test_wrong_input_is_raised_by_submit_itself() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        with pytest.raises(ValidationError, match="user_id must be a str; got list: send takes several ids"):
+            client.submit(["a"], MESSAGE)  # type: ignore[arg-type]
+        with pytest.raises(ValidationError, match="empty"):
+            client.submit("", MESSAGE)
+        with pytest.raises(ValidationError, match="ttl"):
+            client.submit("a", {"ttl": "60"})  # type: ignore[dict-item]
+        assert idle(client)
+    assert service.sent == []
+
+
+@virtual
+async def test_submitted_sends_linger_until_they_are_flushed_or_fill_their_batch() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(linger=10.0, max_users=2)) as client:
+        full = [client.submit(user, MESSAGE) for user in "ab"]
+        await asyncio.gather(*full)
+        assert now() < 1.0 + 1000.0
+        waiting = client.submit("c", MESSAGE)
+        await turns()
+        assert not waiting.done()
+        await client.flush()
+        assert waiting.result().users == 1
+        # A deadline within the linger time: sent at once.
+        await client.submit("d", MESSAGE, timeout=5.0)
+    assert service.sent == [("a", "b"), ("c",), ("d",)]
+
+
+@virtual
+async def test_a_submitted_send_that_can_not_wait_for_a_pause_fails_at_once() -> None:
+    service = FakeService(answer(429, {"Retry-After": "20"}))
+    async with client_of(service) as client:
+        paused = start(client.send("a", MESSAGE, timeout=30.0))
+        await asyncio.sleep(1.0)
+        with pytest.raises(NotSentError, match="pause"):
+            await client.submit("b", OTHER, timeout=5.0)
+        await paused
+    assert service.processed == {"a": 1}
+
+
+@virtual
+async def test_a_future_can_be_collected_whatever_became_of_it() -> None:
+    service = FakeService(answer(), answer(404), hang())
+    async with client_of(service) as client:
+        futures = [client.submit("a", MESSAGE), client.submit("b", OTHER), client.submit("c", titled(1))]
+        await asyncio.sleep(1.0)
+        futures[2].cancel()
+        await turns()
+        assert [future.done() for future in futures] == [True] * 3
+        references = [weakref.ref(future) for future in futures]
+        futures.clear()
+        gc.collect()
+        assert [reference() for reference in references] == [None] * 3
+
+
+@virtual
+async def test_a_bug_of_this_package_ends_a_submitted_send_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with client_of(FakeService()) as client:
+        monkeypatch.setattr(client._engine.queue, "_batches", None)
+        assert isinstance(await outcome_of(client.submit("a", MESSAGE)), OutcomeUnknownError)
+        assert idle(client)
+
+
+# -- batch ----------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_batch_is_one_request_for_all_users_that_its_block_adds() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        async with client.batch(MESSAGE, custom_fields={"n": 1}) as batch:
+            for user in "abcab":
+                batch.add(user)
+                await asyncio.sleep(1.0)
+            assert service.sent == []
+        assert (batch.receipt.users, batch.receipt.duplicates, batch.receipt.requests) == (3, 2, 1)
+    assert service.sent == [("a", "b", "c")]
+
+
+@virtual
+async def test_a_batch_of_too_many_users_for_one_request_has_one_receipt() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(max_users=10)) as client:
+        async with client.batch(MESSAGE) as batch:
+            for number in range(25):
+                batch.add(f"user-{number}")
+                batch.add("user-0")
+        receipt = batch.receipt
+        assert (receipt.users, receipt.duplicates, receipt.requests, len(receipt.attempts)) == (25, 25, 3, 3)
+    assert [len(users) for users in service.sent] == [10, 10, 5]
+    assert set(service.processed.values()) == {1}
+
+
+@virtual
+async def test_a_batch_waits_for_room_in_the_queue() -> None:
+    service = FakeService()
+    limits = Limits(in_flight=1, queued_users=10)
+    async with client_of(service, batching=Batching(max_users=10), limits=limits) as client:
+        async with client.batch(MESSAGE) as batch:
+            for number in range(45):
+                batch.add(f"user-{number}")
+        assert batch.receipt.users == 45
+    assert service.most_in_flight == 1
+
+
+@virtual
+async def test_a_batch_tells_the_truth_about_each_user_and_pushes_nobody_twice() -> None:
+    def respond(request: Request) -> object:
+        return {"user-0": lost(processed=True), "user-10": answer(404)}.get(request.users[0], answer())
+
+    service = FakeService(then=respond)
+    async with client_of(service, batching=Batching(max_users=10)) as client:
+        with pytest.raises(PartialError) as excinfo:
+            async with client.batch(MESSAGE) as batch:
+                for number in range(30):
+                    batch.add(f"user-{number}")
+        outcomes = excinfo.value.outcomes
+    assert [*outcomes] == [f"user-{number}" for number in range(30)]
+    assert [len(excinfo.value.users(outcome)) for outcome in Outcome] == [10, 10, 0, 10]
+    assert service.processed == {
+        user: 1 for user, outcome in outcomes.items() if outcome in (Outcome.ACCEPTED, Outcome.UNKNOWN)
+    }
+    assert batch.receipt.users == 0
+
+
+@pytest.mark.parametrize(("behavior", "error"), [(answer(404), RejectedError), (hang(), OutcomeUnknownError)])
+@virtual
+async def test_a_batch_raises_the_error_of_send_if_all_users_have_one_outcome(
+    behavior: object, error: type[PushError]
+) -> None:
+    service = FakeService(then=behavior)
+    async with client_of(service, batching=Batching(max_users=2)) as client:
+        with pytest.raises(error) as excinfo:
+            async with client.batch(MESSAGE, timeout=5.0) as batch:
+                for user in "abc":
+                    batch.add(user)
+        assert excinfo.value.user_ids == ("a", "b", "c")
+        await client.flush()
+
+
+@virtual
+async def test_an_exception_in_the_block_sends_nothing_and_says_so() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        with pytest.raises(KeyError) as excinfo:
+            async with client.batch(MESSAGE) as batch:
+                batch.add("a")
+                raise KeyError("b")
+        assert excinfo.value.__notes__ == ["pushsdk sent nothing to the 1 user of the batch that this ended"]
+        with pytest.raises(KeyError) as excinfo:
+            async with client.batch(MESSAGE):
+                raise KeyError("b")
+        assert not hasattr(excinfo.value, "__notes__")
+    assert service.sent == []
+
+
+@virtual
+async def test_a_batch_without_users_sends_nothing() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        async with client.batch(MESSAGE) as batch:
+            pass
+        assert (batch.receipt.users, batch.receipt.requests) == (0, 0)
+    assert service.sent == []
+
+
+@virtual
+async def test_users_are_added_inside_the_block_only_and_one_at_a_time() -> None:
+    async with client_of(FakeService()) as client:
+        batch = client.batch(MESSAGE)
+        with pytest.raises(ConfigurationError, match="inside `async with"):
+            batch.add("a")
+        async with batch:
+            with pytest.raises(ValidationError, match="user_id must be a str; got list: add one id at a time"):
+                batch.add(["a"])  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="inside `async with"):
+            batch.add("a")
+
+
+@virtual
+async def test_an_id_that_can_not_be_sent_stops_the_whole_batch_before_its_first_request() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(max_users=2)) as client:
+        with pytest.raises(ValidationError, match="empty"):
+            async with client.batch(MESSAGE) as batch:
+                for user in ["a", "b", "c", ""]:
+                    batch.add(user)
+        with pytest.raises(ValidationError, match="ttl"):
+            client.batch({"ttl": "60"})  # type: ignore[dict-item]
+        assert idle(client)
+    assert service.sent == []
+
+
+@virtual
+async def test_a_cancelled_batch_reports_the_outcome_of_every_user() -> None:
+    service, events = FakeService(then=hang(processed=True)), list[Event]()
+
+    async def send(client: AsyncPushClient) -> None:
+        async with client.batch(MESSAGE) as batch:
+            for user in "abc":
+                batch.add(user)
+
+    options = {"batching": Batching(max_users=2), "limits": Limits(in_flight=1), "on_event": events.append}
+    async with client_of(service, **options) as client:
+        task = start(send(client))
+        await asyncio.sleep(1.0)
+        task.cancel()
+        assert isinstance(await outcome_of(task), asyncio.CancelledError)
+        await turns()
+        assert idle(client)
+    assert sorted(reported(events)) == [("NOT_SENT", ("c",)), ("UNKNOWN", ("a", "b"))]
+
+
+@virtual
+async def test_a_batch_of_a_closed_client_is_refused() -> None:
+    client = client_of(FakeService())
+    batch = client.batch(MESSAGE)
+    await client.aclose()
+    with pytest.raises(ClientClosedError):
+        await batch.__aenter__()
