@@ -55,7 +55,7 @@ def search(query: str) -> list[tuple[str, str, str]]:
         parts = _HEADING.split(_CODE.sub(lambda code: code[0].replace("\n#", "\n #"), read(name)))
         for heading, section in zip(parts[1::2], parts[2::2], strict=True):
             passage = max(_PASSAGE.split(prose := _CODE.sub("", section).strip()), key=hits)
-            asked = heading.lower() == query.lower()
+            asked = heading.lower().rstrip("?") == query.lower().rstrip("?")
             texts = heading * (asked or heading == parts[1]), heading, passage, f"{heading} {prose}", section
             if ranks := [rank for rank, text in enumerate(texts) if hits(text) == len(patterns)]:
                 in_code = ranks[0] == len(texts) - 1

@@ -137,7 +137,7 @@ def test_a_search_shows_twenty_results_and_how_many_more_there_are(command, tmp_
         ("mTLS", "security"),
         ("client certificate", "security"),
         ("healthcheck", "faq"),
-        ("What does UNKNOWN mean?", "faq"),
+        ("what does UNKNOWN mean", "faq"),
     ],
 )
 def test_a_search_finds_the_pages_of_the_guide(command, monkeypatch, words, page):
