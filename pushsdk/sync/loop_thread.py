@@ -221,7 +221,7 @@ class LoopThread:
             except queue.Empty:
                 return
 
-    def _run(self) -> None:
+    def _run(self) -> None:  # in the loop's thread, like all that it calls
         loop = self.loop
         try:
             while not self._closed:
