@@ -478,9 +478,7 @@ class SendBatch:
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._is_open = False
         if self._users and error is not None:
-            error.add_note(
-                f"pushsdk sent nothing to the {count(len(self._users), 'user')} of the batch that this ended"
-            )
+            error.add_note(f"pushsdk sent nothing to the {count(len(self._users))} of the batch that this ended")
         elif self._users:
             client, options = self._client, self._content[2]
             call, _ = client._call_of(self._users, options.timeout, options.policy, len(self._users))

@@ -1,6 +1,5 @@
 """The page: the static files beside this module, and the response that serves them."""
 
-import json
 from functools import cached_property
 from importlib.resources import files
 
@@ -15,7 +14,13 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'{images}; connect-src 'self'; "
     "base-uri 'none'; form-action {forms}; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
-_HEADERS: dict[str, str] = json.loads((files(__name__) / "headers.json").read_text())
+_HEADERS = {
+    "Cache-Control": "no-cache",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
 
 
 class Pages:
