@@ -30,7 +30,7 @@ from pushsdk._runs.sender import ChunkSender
 logger = logging.getLogger("pushsdk")
 OnUnknown = Literal["skip", "resend"]
 # Most users in flight: so many, and this share of the accepted ones. A process that is killed leaves them in doubt.
-FIRST_USERS, SHARE = 5_000, 0.05
+FIRST_USERS, SHARE = 5_000, 0.1
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):

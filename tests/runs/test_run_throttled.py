@@ -89,7 +89,7 @@ async def test_the_users_in_flight_grow_with_the_accepted_ones(tmp_path: Path) -
         await client.broadcast(ids(300_000), MESSAGE, run=tmp_path / "run")
     arrivals = [request.started for request in service.requests]
     assert arrivals.count(arrivals[0]) == 5, "of 1,000 users each: a process that is killed leaves them in doubt"
-    assert 15 <= service.most_in_flight <= 20
+    assert 15 <= service.most_in_flight <= 35
 
 
 OUTAGES = {
