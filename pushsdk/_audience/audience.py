@@ -62,7 +62,7 @@ class Audience:
     def read(cls, path: str | os.PathLike[str], *, primary_key: str = "user_id") -> "Audience":
         """Return the users of a file, or of all files that match a pattern (``*``, ``**``, ``?``, ``[...]``).
 
-        The name's suffix tells the format: ``.parquet`` (needs ``pushsdk[audience]``), ``.csv`` and ``.tsv`` with a
+        The name's suffix tells the format: ``.parquet`` (needs duckdb), ``.csv`` and ``.tsv`` with a
         header, ``.jsonl``, ``.ndjson`` and ``.json`` with one object a line, ``.txt`` with one id a line.
         ``primary_key`` names the column of the ids. Raises ValidationError at once if there is no such file, format or
         column, ConfigurationError without DuckDB.

@@ -53,7 +53,7 @@ def duckdb_module() -> ModuleType:
         import duckdb
     except ImportError:
         raise ConfigurationError(
-            "Parquet files and queries are read by DuckDB, which is not installed: pip install 'pushsdk[audience]'"
+            "Parquet files and queries need duckdb (the extra 'audience'): pip install duckdb"
         ) from None
     return duckdb
 

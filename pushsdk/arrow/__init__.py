@@ -3,7 +3,7 @@
 try:
     import pyarrow  # noqa: F401 - only checked
 except ModuleNotFoundError:
-    raise ImportError("pushsdk.arrow needs pyarrow: pip install 'pushsdk[arrow]'") from None
+    raise ImportError("pushsdk.arrow needs pyarrow (the extra 'arrow'): pip install pyarrow") from None
 
 from pushsdk._public import set_public_module
 from pushsdk.arrow._chunks import outcome_schema, plan_schema

@@ -37,7 +37,7 @@ _SWEEP = """DELETE FROM {table} WHERE key IN (
 class PostgresClaims(ClaimStore):
     """Claims in the PostgreSQL at ``server``: a URL, or your own ``asyncpg.Pool``, which is never closed here.
 
-    Needs ``pip install 'pushsdk[postgres]'``. The table is created on first use; if the role may not create tables, run
+    Needs asyncpg (the extra ``postgres``). The table is created on first use; if the role may not create tables, run
     the statements of ``PostgresClaims.schema()``. Claims expire by the server's clock. Every claim is committed before
     its push is sent: hence a pool and not a connection, which may be in a transaction of yours.
     """
@@ -141,7 +141,7 @@ def _pool_factory(url: str, timeout: float) -> Callable[[], Any]:
     try:
         import asyncpg  # type: ignore[import-untyped]
     except ImportError:
-        raise ConfigurationError("PostgresClaims needs asyncpg: pip install 'pushsdk[postgres]'") from None
+        raise ConfigurationError("PostgresClaims needs asyncpg (the extra 'postgres'): pip install asyncpg") from None
     # str: asyncpg can't use a redacted one.
     return lambda: asyncpg.create_pool(str(url), min_size=0, timeout=timeout, command_timeout=timeout, reset=_no_reset)
 

@@ -20,7 +20,7 @@ _PUT = pkgutil.get_data(__name__, "put.lua") or b""  # also from a zip, as Spark
 class RedisClaims(ClaimStore):
     """Claims in the Redis at ``server``: a URL, or your own ``redis.asyncio.Redis``, which is never closed here.
 
-    Needs ``pip install 'pushsdk[redis]'``. Keys are ``prefix`` and 64 hexadecimal digits. Redis expires the claims.
+    Needs redis-py (the extra ``redis``). Keys are ``prefix`` and 64 hexadecimal digits. Redis expires the claims.
 
     A claim is as durable as the Redis: a crash of the server loses everything since the last snapshot (without AOF) or
     about a second (``appendfsync everysec``), a failover what was not replicated yet, and eviction (``allkeys-*``) any
@@ -79,7 +79,7 @@ def _client(url: str, timeout: float) -> "Redis":
     try:
         from redis.asyncio import Redis
     except ImportError:
-        raise ConfigurationError("RedisClaims needs redis-py: pip install 'pushsdk[redis]'") from None
+        raise ConfigurationError("RedisClaims needs redis-py (the extra 'redis'): pip install redis") from None
     with suppress(Exception):  # its text may quote the password
         client: Redis = Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout)
         return client

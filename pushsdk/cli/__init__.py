@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
-        warn(f"pushsdk: the command line needs {error.name}: pip install 'pushsdk[cli]'")
+        warn(f"pushsdk: the command line needs {error.name} (the extra 'cli'): pip install cyclopts duckdb rich")
         return Exit.CANNOT_RUN
     except KeyboardInterrupt:  # while modules load; a running command handles signals itself
         return Exit.INTERRUPTED

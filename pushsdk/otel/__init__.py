@@ -9,7 +9,7 @@ try:
     from opentelemetry.propagators.textmap import TextMapPropagator
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ModuleNotFoundError:
-    raise ImportError("pushsdk.otel needs opentelemetry-api: pip install 'pushsdk[otel]'") from None
+    raise ImportError("pushsdk.otel needs opentelemetry (the extra 'otel'): pip install opentelemetry-api") from None
 
 from pushsdk.otel._metrics import instruments_of
 from pushsdk.otel._spans import ClientObserver

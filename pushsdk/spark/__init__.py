@@ -1,6 +1,6 @@
 """Broadcasts by Spark: a DataFrame of users, sent by many executors, each user once.
 
-Needs ``pip install 'pushsdk[spark]'``. pyspark and pyarrow are imported when a function needs them.
+Needs the extra ``spark``. pyspark and pyarrow are imported when a function needs them.
 """
 
 from pushsdk._public import set_public_module

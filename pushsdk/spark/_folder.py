@@ -388,5 +388,5 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow as pa
         import pyarrow.dataset as ds
     except ImportError:
-        raise ConfigurationError("pyarrow is missing: pip install 'pushsdk[spark]'") from None
+        raise ConfigurationError("the report needs pyarrow (the extra 'spark'): pip install pyarrow") from None
     return pa, ds

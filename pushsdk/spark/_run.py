@@ -307,8 +307,8 @@ def _pushsdk_error(error: BaseException) -> str | None:
     missing = _MISSING_MODULE.search(text)
     if missing is not None:
         return (
-            f"the executors' Python has no {missing[1]}: install pushsdk[spark] there too, or point PYSPARK_PYTHON at "
-            "a Python that has it (with a local master: at the Python of this process)"
+            f"the executors' Python has no {missing[1]}: install pushsdk and its extra 'spark' there too, or "
+            "point PYSPARK_PYTHON at a Python that has it (with a local master: at the Python of this process)"
         )
     errors = _PUSHSDK_ERROR.findall(text)
     return printable(errors[-1][1], 500) if errors else None

@@ -366,7 +366,7 @@ def test_the_chunks_of_slow_batches_are_sent_before_the_next_batch_is_there(
 
 def test_without_pyarrow_it_says_how_to_get_it() -> None:
     program = run_program("import sys; sys.modules['pyarrow'] = None; import pushsdk.arrow")
-    assert "ImportError: pushsdk.arrow needs pyarrow: pip install 'pushsdk[arrow]'" in program.err
+    assert "ImportError: pushsdk.arrow needs pyarrow (the extra 'arrow'): pip install pyarrow" in program.err
 
 
 def test_it_imports_no_engine() -> None:

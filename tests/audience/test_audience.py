@@ -416,7 +416,7 @@ def test_without_duckdb_text_is_read_and_parquet_names_the_extra(folder: Path, m
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
     assert ids_of(Audience.read(made(folder, "u.csv", "user_id\na\n")), distinct=True) == ["a"]
     for build in (lambda: Audience.read(made(folder, "u.parquet", "")), lambda: Audience.query("SELECT 1")):
-        with pytest.raises(ConfigurationError, match=r"pip install 'pushsdk\[audience\]'"):
+        with pytest.raises(ConfigurationError, match=r"need duckdb \(the extra 'audience'\): pip install duckdb$"):
             build()
 
 

@@ -71,8 +71,8 @@ def test_an_invalid_timeout_is_refused(make: Callable[..., ClaimStore], wrong: o
 @pytest.mark.parametrize(
     ("module", "make", "message"),
     [
-        ("redis.asyncio", lambda: RedisClaims(REDIS), r"pip install 'pushsdk\[redis\]'"),
-        ("asyncpg", lambda: PostgresClaims(POSTGRES), r"pip install 'pushsdk\[postgres\]'"),
+        ("redis.asyncio", lambda: RedisClaims(REDIS), r"\(the extra 'redis'\): pip install redis$"),
+        ("asyncpg", lambda: PostgresClaims(POSTGRES), r"\(the extra 'postgres'\): pip install asyncpg$"),
     ],
 )
 def test_a_missing_extra_is_named_in_the_error(

@@ -257,7 +257,7 @@ def test_an_error_of_port_0_does_not_advise_port_0(command, tmp_path):
 def test_an_audience_needs_duckdb(command, tmp_path, monkeypatch):
     monkeypatch.setattr(emulator_module, "segment_available", lambda: False)
     result = command("emulator", "--audience", tmp_path)
-    assert (result.code, result.err) == (4, "pushsdk: --audience needs duckdb: pip install 'pushsdk[cli]'\n")
+    assert (result.code, result.err) == (4, "pushsdk: --audience needs duckdb (the extra 'cli'): pip install duckdb\n")
 
 
 # -- pushsdk emulator exec ------------------------------------------------------------------------------------------
@@ -475,7 +475,8 @@ def test_the_help_of_the_emulator_lists_exec(command):
 def test_a_missing_extra_is_an_error_with_the_pip_command(monkeypatch, capsys, missing):
     without(monkeypatch, missing)
     assert cli.main() == 4
-    assert capsys.readouterr().err == f"pushsdk: the command line needs {missing}: pip install 'pushsdk[cli]'\n"
+    text = f"the command line needs {missing} (the extra 'cli'): pip install cyclopts duckdb rich"
+    assert capsys.readouterr().err == f"pushsdk: {text}\n"
 
 
 def test_another_missing_module_is_not_reported_as_the_extra(monkeypatch):

@@ -78,4 +78,4 @@ async def test_only_the_guide_has_forms(emulator):
 
 def test_without_markdown_it_the_page_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "markdown_it", None)
-    assert "pip install 'pushsdk[cli]'" in guide.page("retries")
+    assert "<code>pip install rich</code>" in guide.page("retries")

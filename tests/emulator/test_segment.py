@@ -413,7 +413,7 @@ def test_without_duckdb_nothing_runs(folder: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert not segment_available()
     assert names_of(Tables(folder)) == ["users"]
-    text = "segments need DuckDB, which is not installed: pip install 'pushsdk[audience]'"
+    text = "segments need duckdb (the extra 'audience'): pip install duckdb"
     assert told(folder, "FROM users") == text
 
 

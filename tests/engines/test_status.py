@@ -209,5 +209,5 @@ def test_a_claim_with_another_content_is_an_error(run: Run, record: bytes) -> No
 
 def test_without_arrow_the_extra_is_named_by_an_unfinished_run_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'pushsdk\[spark\]'"):
+    with pytest.raises(ConfigurationError, match=r"pyarrow \(the extra 'spark'\): pip install pyarrow$"):
         read_report(run.folder.path)

@@ -68,7 +68,7 @@ class EmulatorOptions:
 def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
     """Return the emulator that the options describe. Raises CommandError."""
     if options.audience is not None and not segment_available():
-        raise CommandError("--audience needs duckdb: pip install 'pushsdk[cli]'", Exit.CANNOT_RUN)
+        raise CommandError("--audience needs duckdb (the extra 'cli'): pip install duckdb", Exit.CANNOT_RUN)
     limits = ServiceLimits()
     if options.limits is not None:
         with _option_errors(f"--limits {options.limits}"):

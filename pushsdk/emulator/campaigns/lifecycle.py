@@ -135,7 +135,7 @@ class Campaigns:
         if not shape.segment or not shape.segment.query:
             raise SegmentError("the campaign has no segment with a query: no user gets it")
         if self._tables is None:
-            fix = "give the emulator a folder of audience tables, with pushsdk[audience] installed"
+            fix = "give the emulator a folder of audience tables, with duckdb installed"
             raise SegmentError(f"the segment was not run: {fix}")
         return self._tables, shape.segment
 

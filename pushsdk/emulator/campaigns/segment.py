@@ -195,7 +195,7 @@ class Tables:
 def _check(query: str, primary_key: str) -> None:
     """Raise `SegmentError` for a query that no parser should see."""
     if not segment_available():
-        raise SegmentError("segments need DuckDB, which is not installed: pip install 'pushsdk[audience]'")
+        raise SegmentError("segments need duckdb (the extra 'audience'): pip install duckdb")
     if not query.strip():
         raise SegmentError("the segment's query is empty: write a SELECT over the tables")
     if len(query) > _MAX_QUERY:

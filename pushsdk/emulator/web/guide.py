@@ -9,7 +9,7 @@ from string import Template
 from pushsdk import docs
 
 _PAGE = Template(Path(__file__).with_name("guide.html.template").read_text(encoding="utf-8"))
-_MISSING = "<h1>The guide</h1><p>To read it here: <code>pip install 'pushsdk[cli]'</code></p>"
+_MISSING = "<h1>The guide</h1><p>It needs rich (the extra 'cli'): <code>pip install rich</code></p>"
 
 
 def page(name: str, query: str = "") -> str | None:
