@@ -69,7 +69,7 @@ async def resume(engine: Engine, settings: RunSettings) -> BroadcastReport:
     with closing(await _opened(engine, lambda: Journal.open(path, write=True, durable=settings.durable))) as journal:
         journal.check_planned()
         _check_base_url(engine, journal.header, path)
-        return await _send(engine, settings, journal)
+        return await _send(engine, settings, journal, logging.INFO)
 
 
 async def _run(engine: Engine, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
@@ -107,12 +107,11 @@ async def _opened(engine: Engine, opening: Callable[[], Journal]) -> Journal:
     """Open a journal in a thread. Close it again if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(engine.offload(opening))
     try:
-        journal: Journal = await asyncio.shield(task)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         if await settled(task):
             task.result().close()
         raise
-    return journal
 
 
 async def _plan_and_send(engine: Engine, settings: RunSettings, journal: Journal, plan: Plan) -> BroadcastReport:
@@ -132,7 +131,7 @@ async def _plan_and_send(engine: Engine, settings: RunSettings, journal: Journal
             return report_of(journal, run=settings.path, stop_reason=planner.stop_reason)
         finally:
             engine.plans.discard(planner)
-    return await _send(engine, settings, journal)
+    return await _send(engine, settings, journal, logging.WARNING)
 
 
 def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -> Journal:
@@ -159,9 +158,11 @@ def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -
     return journal
 
 
-async def _send(engine: Engine, settings: RunSettings, journal: Journal) -> BroadcastReport:
+async def _send(engine: Engine, settings: RunSettings, journal: Journal, level: int) -> BroadcastReport:
     loop = engine.enter()
     pipeline = Pipeline(journal, settings, engine)
+    if pipeline.ended is not None:
+        logger.log(level, "nothing was sent: an earlier call completed this run; to push again, pass a new run")
     started = loop.time()
     engine.runs.add(pipeline)
     watched = None if engine.observer is None else engine.observer.run(journal.users, journal.chunks)

@@ -101,8 +101,8 @@ class Pipeline:
         self._sender.message.accepted = journal.states.count(UserState.ACCEPTED) > 0
         # Users with an unknown outcome come last. Listed now: those who become UNKNOWN during this run are not resent.
         resends = list(journal.ranges(IN_DOUBT)) if settings.on_unknown == "resend" else []
-        # Time when the run ended, if nothing is left to send.
-        self._ended = None if resends or journal.states.count(UserState.PENDING) else journal.notes.ended
+        #: Time when an earlier call ended the run, if nothing is left to send.
+        self.ended = None if resends or journal.states.count(UserState.PENDING) else journal.notes.ended
         pending = ((positions, False) for positions in journal.ranges(PENDING))
         self._work: Iterator[tuple[UserRange, bool]] = itertools.chain(pending, [(users, True) for users in resends])
         # Requests given up, users still PENDING: users never tried alone are not rejected while others may be accepted.
@@ -230,7 +230,7 @@ class Pipeline:
         self._note()
 
     def _note(self, *, ended: float | None = None) -> None:
-        notes = Notes(self._sender.answers.copy(), self._ended or ended)
+        notes = Notes(self._sender.answers.copy(), self.ended or ended)
         if notes != self._journal.notes:
             self._log.note(notes)
 

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import itertools
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -108,6 +109,24 @@ async def test_a_run_without_users_is_complete(run: Path | None) -> None:
     async with client_of(service) as client:
         report = await client.broadcast([], MESSAGE, run=run)
     assert (report.planned, report.stopped, service.sent) == (0, None, [])
+
+
+@virtual
+async def test_a_broadcast_to_a_complete_run_warns_that_nothing_was_sent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pushsdk")
+    text = "nothing was sent: an earlier call completed this run; to push again, pass a new run"
+    path, service = tmp_path / "spring.run", FakeService()
+    async with client_of(service, batching=SMALL) as client:
+        for limit, levels in ((2, []), (None, []), (None, ["WARNING"])):
+            caplog.clear()
+            await client.broadcast(users(4), MESSAGE, run=path, limit=limit)
+            assert [record.levelname for record in caplog.records if record.getMessage() == text] == levels
+        caplog.clear()
+        await client.resume(path)
+        assert [record.levelname for record in caplog.records if record.getMessage() == text] == ["INFO"]
+    assert service.processed == dict.fromkeys(users(4), 1)
 
 
 @virtual

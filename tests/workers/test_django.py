@@ -142,9 +142,16 @@ assert not Order.objects.get().shipped
 
 def test_the_command_pushes_to_each_customer_once_however_often_it_runs(project: Project) -> None:
     project.shell('Order.objects.bulk_create([Order(user_id=f"user-{n % 2000}") for n in range(3000)])')
-    for _ in range(2):
-        assert "2000 accepted, 0 unknown, 0 not sent\n" in project.run("django", "announce", "--run", "spring.run")
+    for warnings in 0, 1:
+        output = project.run("django", "announce", "--run", "spring.run")
+        assert "2000 accepted, 0 unknown, 0 not sent\n" in output
+        assert output.count("nothing was sent: an earlier call completed this run") == warnings
     assert project.emulator.users() == {f"user-{number}": 1 for number in range(2000)}
+
+
+def test_the_command_needs_the_name_of_a_run(project: Project) -> None:
+    with pytest.raises(AssertionError, match="the following arguments are required: --run"):
+        project.run("django", "announce")
 
 
 def test_a_check_needs_neither_address_nor_key(project: Project) -> None:
