@@ -185,8 +185,9 @@ def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> errors.Pus
     """Return the error for a call that sent nothing: another call with its idempotency key had the verdict."""
     if verdict.outcome is Outcome.UNKNOWN:
         return errors.OutcomeUnknownError(
-            "outcome unknown: another call with this idempotency_key claimed the users and has not settled: it "
-            "is still in flight, or its outcome is unknown; this call sent nothing; see: pushsdk docs idempotency",
+            "outcome unknown: an earlier call with this idempotency_key ended without a known outcome (its process "
+            "died or its answer was lost); this call sent nothing; to push again, perhaps a second time, release the "
+            "claim (pushsdk claims list, then pushsdk claims release KEY); see: pushsdk docs idempotency",
             user_ids=user_ids,
         )
     status = verdict.status or 0
@@ -194,8 +195,7 @@ def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> errors.Pus
         f"rejected: HTTP {status}, as an earlier delivery with this idempotency_key was; this call sent nothing",
         user_ids=user_ids,
     )
-    error.status = status
-    error.retryable = False
+    error.status, error.retryable = status, False
     return error
 
 

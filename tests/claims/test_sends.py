@@ -220,7 +220,11 @@ async def test_a_claim_whose_call_has_timed_out_is_unknown_and_not_retried(monke
             error = await outcome_of(other)
             assert isinstance(error, OutcomeUnknownError)
             assert error.retryable is retryable
-        assert "claimed the users and has not settled" in str(error)
+        assert str(error) == (
+            "outcome unknown: an earlier call with this idempotency_key ended without a known outcome (its process "
+            "died or its answer was lost); this call sent nothing; to push again, perhaps a second time, release the "
+            "claim (pushsdk claims list, then pushsdk claims release KEY); see: pushsdk docs idempotency"
+        )
         # The outcome is known to be UNKNOWN before that time.
         assert isinstance(await first, OutcomeUnknownError)
         advance(-15.0)
