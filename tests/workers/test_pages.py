@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -66,6 +67,29 @@ def test_the_tables_say_when_a_job_is_retried() -> None:
     ]
     assert page("celery").table("event")[0][-1] == "every 10 s, for an hour"
     assert "min_idle_time=120_000" in MODULES["faststream_jobs.py"]
+
+
+def test_the_test_of_the_celery_page_passes_when_it_is_copied(tmp_path: Path) -> None:
+    installed("celery", "celery")
+    for file in "celery_jobs.py", "test_celery_jobs.py":
+        (tmp_path / file).write_text(MODULES[file])
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "REDIS_URL": "memory://",
+            # As if the package were installed.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_PLUGINS": "pushsdk.testing.plugin",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_what_a_page_installs_is_what_its_tests_install() -> None:
