@@ -52,9 +52,7 @@ def duckdb_module() -> ModuleType:
     try:
         import duckdb
     except ImportError:
-        raise ConfigurationError(
-            "Parquet files and queries need duckdb (the extra 'audience'): pip install duckdb"
-        ) from None
+        raise ConfigurationError("Parquet and queries need duckdb (the extra 'audience'): pip install duckdb") from None
     return duckdb
 
 

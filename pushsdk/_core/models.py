@@ -104,7 +104,7 @@ class ScheduleType:
 
 
 class HintingType(msgspec.StructMeta):
-    """Class of the structs whose TypeError for an unknown field has the nearest known one."""
+    """Class of the structs whose TypeError has the nearest known field, or an example with a keyword."""
 
     if not TYPE_CHECKING:  # checkers look at the fields only if they see no call of our own
 
@@ -112,7 +112,11 @@ class HintingType(msgspec.StructMeta):
             try:
                 return super().__call__(*args, **kwargs)
             except TypeError:
-                check_keywords(self, kwargs, self.__struct_fields__)
+                check_keywords(self, kwargs, fields := self.__struct_fields__)
+                if args:
+                    value, field = args[0], "title" if "title" in fields else fields[0]
+                    example = f"{self.__name__}({field}={value if isinstance(value, (int, float)) else '...'})"
+                    raise TypeError(f"{self.__name__}() takes keyword arguments only, for example {example}") from None
                 raise
 
 

@@ -11,16 +11,16 @@ def count(number: int, noun: str = "user") -> str:
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('sh') else 's'}"
 
 
-def near_word(word: str, words: Iterable[str]) -> str | None:
+def near_word(word: str, words: Iterable[str], cutoff: float = 0.8) -> str | None:
     """Return the word that ``word`` may be a typo of, ignoring case and separators; None if there is none."""
     # Longer than any name; difflib is quadratic.
-    return _near_word(word, tuple(words)) if len(word) <= 40 else None
+    return _near_word(word, tuple(words), cutoff) if len(word) <= 40 else None
 
 
 @functools.lru_cache(maxsize=1024)  # 40 us for a field; every mapping of a broadcast may have the same unknown field
-def _near_word(word: str, words: tuple[str, ...]) -> str | None:
+def _near_word(word: str, words: tuple[str, ...], cutoff: float) -> str | None:
     folded = {fold(known): known for known in words}
-    close = difflib.get_close_matches(fold(word), folded, n=1, cutoff=0.8)
+    close = difflib.get_close_matches(fold(word), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else None
 
 
@@ -36,6 +36,8 @@ def check_keywords(function: Callable[..., object], names: Iterable[str], known:
 
         parameters = inspect.signature(function).parameters.values()
         named = {parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
-        near = near_word(name := min(unknown), sorted(named.union(known)))
-        hint = f": did you mean {near!r}?" if near else ""
-        raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")
+        words, part = sorted(named.union(known)), fold(name := min(unknown))
+        same = [word for word in words if len(part) > 2 and (part in fold(word) or fold(word) in part)]
+        near = near_word(name, words) or near_word(name, same or words, 0.0 if len(same) == 1 else 0.65)
+        text = f"{function.__name__}() got an unexpected keyword argument {name!r}"
+        raise TypeError(f"{text}: did you mean {near!r}?" if near else text)

@@ -151,9 +151,7 @@ def session_of(df: object) -> "SparkSession":
     try:
         from pyspark.sql import DataFrame
     except ImportError:
-        raise ConfigurationError(
-            "Spark needs pyspark (the extra 'spark'): pip install 'pyspark[sql]' 'pandas<3'"
-        ) from None
+        raise ConfigurationError("Spark needs pyspark (the extra 'spark'): pip install 'pyspark[sql]'") from None
     if type(df).__module__.startswith("pyspark.sql.connect."):
         raise ConfigurationError(
             "the frame belongs to a Spark Connect session, whose driver is in another process: run this in the driver, "

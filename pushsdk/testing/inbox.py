@@ -347,8 +347,8 @@ class PushInbox:
         For example ``with push.fault(Fault.status(503, first=2)):``. A fault that never fires fails the test, at the
         end of the ``with`` block, or at the end of the test if the block raised. ``required=False`` allows that.
         """
-        if not faults:
-            raise ValueError("fault() needs a fault: push.fault(Fault.status(503)), or push.faults('flaky')")
+        if not faults or not all(isinstance(fault, Fault) for fault in faults):
+            raise ValueError("pass a Fault, for example push.fault(Fault.status(429)), or use push.faults('flaky')")
         return self._context(faults, len(faults) if required else 0, seed)
 
     def faults(self, name: str, *, required: bool = True, seed: int = 0) -> FaultContext:

@@ -64,6 +64,11 @@ def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix(prefix: str, end: st
         (lambda: AsyncPushClient(baseurl=URL), "'baseurl': did you mean 'base_url'"),
         (lambda: PushClient(URL, apikey="key"), "'apikey': did you mean 'api_key'"),
         (lambda: PushClient(URL, "key", option=1), "'option'$"),
+        (lambda: PushClient(URL, "key", retries=5), "'retries': did you mean 'retry'"),
+        (lambda: AsyncPushClient(URL, key="key"), "'key': did you mean 'api_key'"),
+        (lambda: AsyncPushClient(url=URL), "'url': did you mean 'base_url'"),
+        (lambda: PushClient(URL, "key", rate_limit=5), "'rate_limit': did you mean 'rate'"),
+        (lambda: PushClient(URL, "key", as_=5), "'as_'$"),
     ],
 )
 def test_an_unknown_keyword_suggests_the_nearest(make, text: str) -> None:

@@ -17,6 +17,7 @@ from pushsdk._core.models import (
     Segment,
     show_path,
 )
+from pushsdk._core.policy import Timeout
 
 SECRET = "Dear Jane Roe"
 MODELS = Model.__subclasses__()
@@ -149,9 +150,29 @@ def test_a_field_that_is_near_no_other_is_an_error_without_advice():
         models.MobilePush(sender="a")
 
 
-def test_other_mistakes_in_the_construction_stay_as_they_are():
-    with pytest.raises(TypeError, match="positional"):
-        models.MobilePush({"en": "Hi"})
+@pytest.mark.parametrize(
+    ("construct", "text"),
+    [
+        (lambda: Timeout(5), "Timeout() takes keyword arguments only, for example Timeout(total=5)"),
+        (lambda: models.Segment("u"), "Segment() takes keyword arguments only, for example Segment(query=...)"),
+        (
+            lambda: models.MobilePush({"en": "Hi"}),
+            "MobilePush() takes keyword arguments only, for example MobilePush(title=...)",
+        ),
+    ],
+)
+def test_an_argument_without_a_keyword_is_an_error_with_an_example(construct, text):
+    with pytest.raises(TypeError) as caught:
+        construct()
+    assert str(caught.value) == text
+
+
+def test_a_missing_field_is_an_error_that_names_the_field():
+    class Named(models.Segment, frozen=True, kw_only=True):
+        name: str
+
+    with pytest.raises(TypeError, match="Missing required argument 'name'"):
+        Named()
 
 
 def test_editors_complete_the_documented_value_of_each_enumerated_field():

@@ -319,9 +319,10 @@ def test_a_lost_draw_is_distinguished_from_unmet_conditions(inbox, send):
     assert "never fired: no request met the conditions." in text
 
 
-def test_fault_without_a_fault_is_an_error(inbox):
-    with pytest.raises(ValueError, match=r"fault\(\) needs a fault: push\.fault\(Fault\.status\(503\)\)"):
-        inbox.fault()
+@pytest.mark.parametrize("faults", [(), (429,), (Fault.status(429), "flaky")])
+def test_fault_without_a_fault_is_an_error(inbox, faults):
+    with pytest.raises(ValueError, match=r"^pass a Fault, for example push\.fault\(Fault\.status\(429\)\)"):
+        inbox.fault(*faults)
 
 
 def test_an_unknown_preset_is_an_error(inbox):
