@@ -13,7 +13,7 @@ import msgspec
 
 from pushsdk._audience.distinct import Row
 from pushsdk._audience.duckdb_reader import ParquetFiles, SqlQuery
-from pushsdk._audience.source import ReadCounts, deduplicated, printable
+from pushsdk._audience.source import ReadCounts, deduplicated, list_files, printable
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
@@ -73,10 +73,8 @@ class Audience:
             return cls(ParquetFiles(name, key=primary_key))
         if suffix not in FORMATS:
             kind = f"that ends in {printable(suffix, 20)!r}" if suffix else "without an ending"
-            raise ValidationError(
-                f"a file {kind} can't be read: {', '.join(['.parquet', *FORMATS])} can, and a query reads "
-                "whatever DuckDB does"
-            )
+            list_files(name)  # a missing file is the first error
+            raise ValidationError(f"a file {kind} can't be read: use {', '.join(['.parquet', *FORMATS])}, or a query")
         return cls(TextFiles(name, key=primary_key, form=FORMATS[suffix]))
 
     @classmethod

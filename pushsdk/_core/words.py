@@ -31,13 +31,12 @@ def fold(word: str) -> str:
 
 def check_keywords(function: Callable[..., object], names: Iterable[str], known: Iterable[str]) -> None:
     """Raise TypeError for the first name in the alphabet that is not known. The text has the nearest parameter."""
-    if unknown := {*names}.difference(known):
+    if (name := min({*names}.difference(known), default=None)) is not None:
         import inspect  # slow to import
 
         parameters = inspect.signature(function).parameters.values()
-        named = {parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
-        words, part = sorted(named.union(known)), fold(name := min(unknown))
-        same = [word for word in words if len(part) > 2 and (part in fold(word) or fold(word) in part)]
+        words = sorted({own.name for own in parameters if own.kind is not own.VAR_KEYWORD}.union(known))
+        same = [word for word in words if len(name) > 2 and (fold(name) in fold(word) or fold(word) in fold(name))]
         near = near_word(name, words) or near_word(name, same or words, 0.0 if len(same) == 1 else 0.65)
         text = f"{function.__name__}() got an unexpected keyword argument {name!r}"
         raise TypeError(f"{text}: did you mean {near!r}?" if near else text)

@@ -351,14 +351,18 @@ def test_an_odd_file_name_is_not_a_pattern(folder: Path, name: str) -> None:
         ("nobody.csv", "there is no file "),
         ("*.csv", "no file matches "),
         ("folder.csv", "is a folder: name the files in it"),
-        ("users.xlsx", "a file that ends in '.xlsx' can't be read: .parquet, .txt, .csv"),
+        ("users.xlsx", "a file that ends in '.xlsx' can't be read: use .parquet, .txt, .csv"),
         ("users", "a file without an ending can't be read"),
+        ("nofile", "there is no file "),
+        ("nofile.xlsx", "there is no file "),
         ("dangling.txt", "can't be read: No such file or directory"),
         ("no\x1b2J.txt", "there is no file "),
     ],
 )
 def test_a_path_that_can_not_be_read_is_an_error_at_once(folder: Path, name: str, text: str) -> None:
     (folder / "folder.csv").mkdir()
+    made(folder, "users.xlsx", "a\n")
+    made(folder, "users", "a\n")
     (folder / "dangling.txt").symlink_to("nowhere")
     with pytest.raises(ValidationError) as excinfo:
         Audience.read(folder / name if "*" not in name else folder / "empty" / name)
