@@ -36,9 +36,8 @@ def check_keywords(function: Callable[..., object], names: Iterable[str], known:
 
         parameters = inspect.signature(function).parameters.values()
         words = sorted({own.name for own in parameters if own.kind is not own.VAR_KEYWORD}.union(known))
-        same = [
-            word for word in words if len(fold(name)) > 2 and (fold(name) in fold(word) or fold(word) in fold(name))
-        ]
+        part = fold(name)
+        same = [word for word in words if len(part) > 2 and (part in fold(word) or fold(word) in part)]
         near = near_word(name, words) or near_word(name, same or words, 0.0 if len(same) == 1 else 0.65)
         text = f"{function.__name__}() got an unexpected keyword argument {name!r}"
         raise TypeError(f"{text}: did you mean {near!r}?" if near else text)

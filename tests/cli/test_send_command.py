@@ -305,6 +305,10 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
         ((*SEND, "--api-key=s3cret"), "--api-key is not an option"),
         ((*SEND, "--message", "--ys"), "--message requires an argument"),
         ((*SEND, "--retry", "often"), "--retry"),
+        ((*SEND, "--timeout", "5m"), '--timeout: give seconds, for example --timeout 300; can\'t convert "5m" into a '),
+        ((*SEND, "--attempt-timeout", "5s"), "--attempt-timeout: give seconds, for example --attempt-timeout 10;"),
+        (("emulator", "--max-age", "1h"), "--max-age: give seconds, for example --max-age 3600;"),
+        (("send", "@nofile", "--title", "Hi"), "there is no file "),
     ],
 )
 def test_a_wrong_command_line_is_a_usage_error_and_sends_nothing(command, service, words, message):
