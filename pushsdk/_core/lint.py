@@ -5,7 +5,7 @@ paths, names and language codes, never a text of the message.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -154,7 +154,7 @@ def _languages(node: LintNode, name: str) -> frozenset[str]:
     return frozenset(_fields(node.fields.get(name)))
 
 
-def _listed(languages: frozenset[str]) -> str:
+def listed(languages: Iterable[str]) -> str:
     codes = [code if re.fullmatch(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]{1,8})*", code) else "..." for code in languages]
     return ", ".join(sorted(codes))
 
@@ -209,12 +209,12 @@ def _no_text(node: LintNode) -> _Found:
 def _languages_differ(node: LintNode) -> _Found:
     title, body = _languages(node, "title"), _languages(node, "body")
     if title and body and title != body:
-        yield ("body",), f"title and body are not in the same languages: only one is in {_listed(title ^ body)}"
+        yield ("body",), f"title and body are not in the same languages: only one is in {listed(title ^ body)}"
 
 
 def _subtitle_language(node: LintNode) -> _Found:
     if extra := _languages(node, "subtitle") - _languages(node, "title"):
-        yield ("subtitle",), f"the subtitle is in languages that the title is not in: {_listed(extra)}"
+        yield ("subtitle",), f"the subtitle is in languages that the title is not in: {listed(extra)}"
 
 
 def _malformed_placeholder(node: LintNode) -> _Found:

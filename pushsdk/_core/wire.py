@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pushsdk._core.errors import MessageWarning, ValidationError
-from pushsdk._core.lint import CHILDREN, near_names, nodes, plain_error
+from pushsdk._core.lint import CHILDREN, listed, near_names, nodes, plain_error
 from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model, Path, show_path
 
 _MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
@@ -220,8 +220,11 @@ def typed(plain: dict[str, Any], model: type[Model], path: Path) -> Model:
     try:
         return msgspec.convert(plain, model)
     except msgspec.ValidationError as error:
-        text = plain_error(error)
-        where = text.partition(":")[0]
+        where = (text := plain_error(error)).partition(":")[0]
+        if where.endswith(("title[...]", "body[...]")):  # msgspec hides the language
+            parent, _, field = where[2:-5].rpartition(".")
+            texts = (plain[parent] if parent else plain)[field]
+            text = text.replace("...", listed([key for key in texts if not isinstance(texts[key], str)][:1]), 1)
         hint = ', for example {"en": "Hello"}' if where.endswith((".title", ".subtitle", ".body")) else ""
         raise ValidationError(f"{show_path(path)}{text[1:]}{hint}") from None
 

@@ -13,8 +13,7 @@ def count(number: int, noun: str = "user") -> str:
 
 def near_word(word: str, words: Iterable[str], cutoff: float = 0.8) -> str | None:
     """Return the word that ``word`` may be a typo of, ignoring case and separators; None if there is none."""
-    # Longer than any name; difflib is quadratic.
-    return _near_word(word, tuple(words), cutoff) if len(word) <= 40 else None
+    return _near_word(word, tuple(words), cutoff) if len(word) <= 40 else None  # difflib is quadratic
 
 
 @functools.lru_cache(maxsize=1024)  # 40 us for a field; every mapping of a broadcast may have the same unknown field
@@ -36,8 +35,7 @@ def check_keywords(function: Callable[..., object], names: Iterable[str], known:
 
         parameters = inspect.signature(function).parameters.values()
         words = sorted({own.name for own in parameters if own.kind is not own.VAR_KEYWORD}.union(known))
-        part = fold(name)
-        same = [word for word in words if len(part) > 2 and (part in fold(word) or fold(word) in part)]
+        same = [word for word in words if len(part := fold(name)) > 2 and (part in fold(word) or fold(word) in part)]
         near = near_word(name, words) or near_word(name, same or words, 0.0 if len(same) == 1 else 0.65)
         text = f"{function.__name__}() got an unexpected keyword argument {name!r}"
         raise TypeError(f"{text}: did you mean {near!r}?" if near else text)

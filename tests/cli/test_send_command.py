@@ -327,7 +327,7 @@ def test_a_wrong_command_line_is_a_usage_error_and_sends_nothing(command, servic
         ('{"ttl": 1,\n  "body": {}\n  "title": {}}', "must be JSON: expected ',' or '}', line 3, column 3"),
         ("[]", "file.json: must be a JSON object, {...}; got list"),
         ("[" * 100_000, "file.json: must be JSON: it is nested too deeply, or not UTF-8"),
-        ('{"title": {"en": 5}}', "file.json: $.message.title[...]: expected a str, got int"),
+        ('{"title": {"en": 5}}', "file.json: $.message.title[en]: expected a str, got int"),
         ('{"ttl": null}', "file.json: $.message.ttl: expected an int, got None"),
         (json.dumps(CAMPAIGN), 'must be a message, not a campaign; pass only the value of "message"'),
         ('{"userIds": ["ann"]}', "must be a message, not a push request"),

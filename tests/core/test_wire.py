@@ -177,7 +177,7 @@ def test_none_in_a_field_is_refused_with_the_advice_to_leave_it_out(model, name,
     ("message", "text"),
     [
         (MobilePush(ttl="soon"), "$.message.ttl: expected an int, got str"),
-        (MobilePush(title={"en": 1}), "$.message.title[...]: expected a str, got int"),
+        (MobilePush(title={"en": 1}), "$.message.title[en]: expected a str, got int"),
         ({"androidActionButtons": {}}, "$.message.androidActionButtons: expected a list, got mapping"),
         (MobilePush(title={"en": b"x"}), "$.message.title.en: bytes is not JSON"),
         (MobilePush(title={1: "x"}), "$.message.title: a key is int"),
@@ -336,7 +336,8 @@ def test_a_mapping_goes_out_as_it_is():
     ("message", "words"),
     [
         ({"ttl": "soon"}, r"^\$\.message\.ttl: expected an int, got str$"),
-        ({"title": {"en": 7}}, r"^\$\.message\.title\[\.\.\.\]: expected a str, got int$"),
+        ({"title": {"de": "a", "pt-BR": 7}}, r"^\$\.message\.title\[pt-BR\]: expected a str, got int$"),
+        ({"body": {"jane@roe.example": 7}}, r"^\$\.message\.body\[\.\.\.\]: expected a str, got int$"),
         ({"androidActionButtons": [{"url": "a"}, {"label": 7}]}, r"androidActionButtons\[1\]\.label: expected a str"),
         ({"actionCategory": {"actionComponents": [{"useWebview": "user-1"}]}}, r"useWebview: expected a bool"),
         ({"badgeCount": True}, "badgeCount: expected an int, got bool"),
