@@ -60,12 +60,10 @@ class SendQueue:
         if self._observer is not None:
             call.caller = self._observer.caller(self._loop.time())
         call.ids = b""
-        if self._raise_when_full:
-            self.refuse(call, Failure.QUEUE_FULL)
-        if self._rate_limiter.paused_until > call.deadline:
-            self.refuse(call, Failure.PAUSED)
+        is_paused = self._rate_limiter.paused_until > call.deadline
+        failure = Failure.QUEUE_FULL if self._raise_when_full else Failure.PAUSED if is_paused else None
         try:
-            failure = await self._backlog.wait_for_room(self.timers, call.deadline)
+            failure = failure or await self._backlog.wait_for_room(self.timers, call.deadline)
         except asyncio.CancelledError:
             self.cancel(call)
             raise

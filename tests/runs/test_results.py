@@ -87,6 +87,14 @@ async def test_failures_name_the_commonest_reason_and_the_answer_if_it_may_be_sh
 
 
 @virtual
+async def test_an_error_of_users_that_were_not_tried_names_no_reason() -> None:
+    async with client_of(FakeService()) as client:
+        report = await client.broadcast(["a", "b"], MESSAGE, limit=1)
+    with pytest.raises(BroadcastError, match=r"1 NOT_SENT; stopped: the limit of 1 user is reached: [a-z ]*; see"):
+        report.raise_for_failures()
+
+
+@virtual
 async def test_a_report_has_the_stop_reason() -> None:
     service = FakeService(then=answer(401))
     async with client_of(service) as client:
