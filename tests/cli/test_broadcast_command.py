@@ -196,7 +196,7 @@ def test_a_limit_leaves_users_and_exits_with_1(broadcast, service):
         (("broadcast", "ids.txt", "--query", "x", "--message", "message.json", "--run", "a.run"), "pass exactly"),
         (("broadcast", "-", "--message", "-", "--run", "a.run"), "can't be both the users and the message"),
         (("broadcast", "none.txt", "--message", "message.json", "--run", "a.run"), "none.txt"),
-        (("broadcast", "ids.doc", "--message", "message.json", "--run", "a.run"), "can't be read"),
+        (("broadcast", "ids.doc", "--message", "message.json", "--run", "a.run"), "there is no file"),
         (("broadcast", "--query", "DROP TABLE x", "--message", "message.json", "--run", "a.run"), "SELECT"),
         (("broadcast", "--qery", "x", "--message", "message.json", "--run", "a.run"), "Did you mean --query?"),
         (("resume", "none.run"), "none.run"),
