@@ -89,6 +89,8 @@ class Audience:
     @classmethod
     def lines(cls, file: IO[bytes], *, name: str = "standard input") -> "Audience":
         """Return the users of a binary stream, one id a line. The stream can be read once, and is not closed."""
+        if isinstance(file, (str, bytes, os.PathLike)):
+            raise ValidationError(f"file must be an open binary file; got {type(file).__name__}: use Audience.read")
         return cls(TextFiles(file, name=name, key="user_id", form=read_text))
 
     @property

@@ -128,6 +128,12 @@ def test_a_text_stream_is_an_error_that_asks_for_binary_mode() -> None:
         ids_of(Audience.lines(io.StringIO("a\n")))  # type: ignore[arg-type]
 
 
+def test_the_path_of_a_table_is_not_taken_for_a_stream_of_ids(folder: Path) -> None:
+    for path in (folder / "users.csv", str(folder / "users.csv")):
+        with pytest.raises(ValidationError, match=r"an open binary file; got .*: use Audience.read"):
+            Audience.lines(path)  # type: ignore[arg-type]
+
+
 def test_a_failing_stream_is_a_validation_error() -> None:
     class BrokenFile(io.BytesIO):
         def readline(self, size: int | None = -1) -> bytes:
