@@ -64,10 +64,8 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
     except BrokenPipeError:
         _discard_output()
         return _SIGPIPE
-    except SystemExit as error:
-        if error.code != 1:
-            raise
-        return _SIGPIPE  # rich exits with 1 for a closed pipe
+    except SystemExit:  # rich exits if the pipe is closed; the commands return their code
+        return _SIGPIPE
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
