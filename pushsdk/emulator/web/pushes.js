@@ -96,15 +96,12 @@ export class Pushes {
     this.list.root.focus();
   }
 
-  async find(text) {
+  find(text) {
     if (text.trim() === this.search) return;
     this.search = text.trim();
     this.list.byUser = this.group !== null;
     if (this.detail.id !== null && this.detail.request) this.drawn(this.detail.request);
-    await this.reload();
-    // The first hit replaces a push that the search hides.
-    const isHidden = this.search && this.feed.loaded && this.detail.id !== null && this.list.place < 0;
-    if (isHidden && wide() && !this.root.hidden) this.app.go("#/pushes");
+    this.reload();
   }
 
   /** A page of the list. A group of pushes with the same texts is one row, unless the search names a group. */

@@ -210,22 +210,6 @@ async def test_the_search_finds(desk: Any, search: str, titles: list[str]) -> No
     assert [await row.locator(".row-title").inner_text() for row in await rows.all()] == titles
 
 
-@pytest.mark.parametrize("is_chosen", [False, True])
-async def test_a_search_that_hides_the_chosen_push_shows_its_first_hit(desk: Any, is_chosen: bool) -> None:
-    for name in ("coffee one", "coffee two", "tea"):
-        await desk.push(name)
-    page = await desk.page()
-    await title(page).get_by_text("tea").wait_for()
-    if is_chosen:
-        await page.get_by_role("option", name="tea").click()
-    search = page.get_by_role("searchbox", name="Search pushes")
-    await search.press_sequentially("coffee")
-    await title(page).get_by_text("coffee two").wait_for()
-    await page.get_by_role("option", name="coffee two", selected=True).wait_for()
-    await search.press_sequentially(" nobody wrote this")
-    await page.locator(".detail").get_by_text("Nothing matches coffee nobody wrote this").wait_for()
-
-
 async def test_a_search_shows_new_matches(desk: Any) -> None:
     await desk.push("Coffee one")
     page = await desk.page()
