@@ -49,7 +49,7 @@ class LabSummary(NamedTuple):
     outcomes: Mapping[str, Counter[str]]
     accepted: Mapping[str, int]
     log: str
-    """What the worker printed."""
+    """Output of the worker."""
 
     @property
     def doubled(self) -> int:
