@@ -72,9 +72,9 @@ def exports(module: str) -> dict[str, str]:
         for alias in node.names
         for name in (bound(node.module) if alias.name == "*" else [alias.name])
     }
-    lists = [
-        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-    ]
+    # The parts of an __all__ that is added up.
+    nodes = [node for node in tree.body if isinstance(node, (ast.Assign, ast.AugAssign))]
+    lists = [node.value for node in nodes if ast.unparse(node).startswith("__all__ ")]
     return {name: origins.get(name, module) for value in lists for name in ast.literal_eval(value)}
 
 

@@ -48,84 +48,41 @@ if TYPE_CHECKING:
 else:  # hidden from type checkers: with a module __getattr__ they would accept any name
     __getattr__, __dir__ = pushsdk._public.lazy_names(__name__, _MODULES)
 
-__all__ = [
-    "UNSET",
-    "Action",
-    "ActionButton",
-    "ActionButtonDict",
-    "ActionCategory",
-    "ActionCategoryDict",
-    "ActionCategoryType",
-    "ActionComponent",
+# The clients; settings; messages and their values; advice and texts; results and events; runs; errors.
+__all__ = ["AsyncPushClient", "PushClient", "SendBatch", "__version__"]
+__all__ += ["Batching", "Limits", "Rate", "RetryPolicy", "StopPolicy", "Timeout"]
+__all__ += ["UNSET", "MobilePush", "MobilePushDict", "PushRequest", "PushRequestDict", "UnsetType"]
+__all__ += ["ActionButton", "ActionButtonDict", "ActionCategory", "ActionCategoryDict", "ActionComponent"]
+__all__ += [
     "ActionComponentDict",
-    "AsyncPushClient",
-    "Attempt",
-    "AttemptEnded",
-    "Audience",
-    "AudienceSummary",
-    "AuthenticationError",
-    "Batching",
-    "BroadcastError",
-    "BroadcastReport",
     "CampaignCreated",
     "CampaignDict",
     "CampaignRequest",
-    "ClaimStoreError",
-    "ClickAction",
-    "ClientClosedError",
-    "ClientPaused",
-    "ClientStats",
-    "ConfigurationError",
-    "DrainReport",
-    "Event",
-    "InterruptionLevel",
-    "Limits",
-    "MediaType",
-    "MessageType",
+    "Schedule",
+    "ScheduleDict",
+    "Segment",
+    "SegmentDict",
+]
+__all__ += ["Action", "ActionCategoryType", "ClickAction", "InterruptionLevel", "MediaType", "MessageType"]
+__all__ += ["Priority", "RelevanceScore", "ScheduleType"]
+__all__ += ["Placeholder", "Problem", "find_placeholders", "lint", "placeholder", "render"]
+__all__ += ["Attempt", "ClientStats", "DrainReport", "Outcome", "Receipt"]
+__all__ += ["AttemptEnded", "ClientPaused", "Event", "RequestSplit", "RetryScheduled", "SendAbandoned"]
+__all__ += ["Audience", "AudienceSummary", "BroadcastReport", "Personalized", "Progress", "Row", "read_report"]
+__all__ += ["AuthenticationError", "BroadcastError", "ClaimStoreError", "ClientClosedError", "ConfigurationError"]
+__all__ += [
     "MessageWarning",
-    "MobilePush",
-    "MobilePushDict",
     "NotSentError",
-    "Outcome",
     "OutcomeUnknownError",
     "PartialError",
     "PayloadTooLargeError",
-    "Personalized",
-    "Placeholder",
-    "Priority",
-    "Problem",
-    "Progress",
-    "PushClient",
     "PushError",
-    "PushRequest",
-    "PushRequestDict",
+]
+__all__ += [
     "QueueFullError",
-    "Rate",
     "RateLimitedError",
-    "Receipt",
     "RejectedError",
-    "RelevanceScore",
-    "RequestSplit",
-    "RetryPolicy",
-    "RetryScheduled",
-    "Row",
     "RunFileError",
-    "Schedule",
-    "ScheduleDict",
-    "ScheduleType",
-    "Segment",
-    "SegmentDict",
-    "SendAbandoned",
-    "SendBatch",
-    "StopPolicy",
-    "Timeout",
     "UnexpectedResponseError",
-    "UnsetType",
     "ValidationError",
-    "__version__",
-    "find_placeholders",
-    "lint",
-    "placeholder",
-    "read_report",
-    "render",
 ]

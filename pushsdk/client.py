@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 from pushsdk._audience.source import UserSource
 from pushsdk._core import wire
 from pushsdk._core.address import check_base_url, check_headers, check_proxy, is_loopback, redacted, redacted_location
-from pushsdk._core.arguments import check_setting, check_timeout, check_users
+from pushsdk._core.arguments import check_callback, check_setting, check_timeout, check_users
 from pushsdk._core.batching import Call, Content, Key
 from pushsdk._core.error_mapping import error_for, set_answer
-from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError
+from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError, check_choice
 from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
@@ -99,19 +99,19 @@ class AsyncPushClient:
                 )
             raise ConfigurationError("no api_key: pass it, or set PUSHSDK_API_KEY")
         allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
-        on_event = options.get("on_event")
+        credentials = Credentials(api_key)
         checked_url = check_base_url(base_url, allow_insecure=allow_insecure)
         check_session(session)
         check_ssl(ssl := options.get("ssl"))
-        if on_event is not None and not callable(on_event):
-            raise ConfigurationError(f"on_event must be a callable that takes one event; got {type(on_event).__name__}")
-        shows = os.environ.get("PUSHSDK_SHOW_ANSWERS") == "1" or is_loopback(urlsplit(checked_url).hostname or "")
+        check_callback("on_event", on_event := options.get("on_event"), "event")
+        check_choice("PUSHSDK_SHOW_ANSWERS", shown := os.environ.get("PUSHSDK_SHOW_ANSWERS", ""), ("1", "0", ""))
+        shows = shown == "1" or is_loopback(urlsplit(checked_url).hostname or "")
         policy = check_setting(RetryPolicy, "retry", options.get("retry"), RetryPolicy.safe())
         timeout = check_timeout(options.get("timeout"), Timeout())
         self._engine = Engine(
             EngineSettings(
                 base_url=checked_url,
-                credentials=Credentials(api_key),
+                credentials=credentials,
                 batching=check_setting(Batching, "batching", options.get("batching"), Batching()),
                 limits=check_setting(Limits, "limits", options.get("limits"), Limits()),
                 rate=check_setting(Rate, "rate", options.get("rate"), Rate()),
@@ -437,10 +437,7 @@ class AsyncPushClient:
         loop = asyncio.get_running_loop()
         if loop is not engine.home:
             engine.first_use(loop)
-        if not isinstance(user_ids, str):
-            users, ids, duplicates = check_users(user_ids, most or engine.settings.batching.max_users)
-        else:
-            users, ids, duplicates = (user_ids,), wire.encode_user_id(user_ids), 0
+        users, ids, duplicates = check_users(user_ids, most or engine.settings.batching.max_users)
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
         return Call(users, ids, math.inf if total is None else loop.time() + total, len(users), duplicates), options

@@ -16,7 +16,7 @@ from pushsdk._audience.duckdb_reader import ParquetFiles, SqlQuery
 from pushsdk._audience.source import ReadCounts, deduplicated, list_files, printable
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
-from pushsdk._core.errors import ValidationError
+from pushsdk._core.errors import ValidationError, check_choice
 from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
@@ -145,8 +145,7 @@ class Audience:
         placeholders. ``"text"``: pushsdk fills the placeholders in title, subtitle and body; a column that is missing
         or NULL takes the fallback. ``"both"`` does both. Raises ValidationError for a message that can't be sent.
         """
-        if into not in ("custom_fields", "text", "both"):
-            raise ValidationError(f'into must be "custom_fields", "text" or "both"; got {into!r}')
+        check_choice("into", into, ("custom_fields", "text", "both"), ValidationError)
         wire.encode_message(message)
         wire.encode_custom_fields(custom_fields)
         return Personalized(self, message, into, custom_fields, distinct)

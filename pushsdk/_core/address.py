@@ -10,7 +10,17 @@ from urllib.parse import urlsplit
 from pushsdk._core.errors import ConfigurationError, must_be
 
 EXPOSED = "a proxy would read the Api-Key of plain http: use https, or set allow_insecure"
-_VISIBLE_ASCII = re.compile(r"[\x21-\x7e]{1,4096}")
+_KEY = re.compile(r"(?!https?://)[\x21-\x7e]{1,4096}")
+# The first pattern that matches a key that is refused tells why.
+_KEY_HINTS = (
+    ("", "it is empty"),
+    ("https?://.*", "it is a URL: did you swap base_url and api_key?"),
+    ("(bearer|basic|token|api-?key)[ :].*", "leave out the word before it, such as Bearer or Api-Key:"),
+    (r"\s.*|.*\s", "strip spaces and line ends around it, such as the newline of a key that is read from a file"),
+    (r".*[^\0-\x7f].*", "it has a character that is not ASCII, as a copied dash or quotation mark may be"),
+    (r".*[^\x21-\x7e].*", "it has a space, a line end or a control character inside"),
+    (".*", "it is too long"),
+)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # A loopback host, or a domain with a port or a path; a key does not look like that, and a login has an @.
 _HOST = re.compile(r"(localhost|127(?:\.\d+){3}|(?:[a-z0-9-]+\.)+[a-z]{2,24}(?=[:/]))(:\d+)?(/[a-z0-9/._-]*)?")
@@ -58,12 +68,10 @@ for _name in ("__add__", "__getitem__", "__mod__", "__mul__", "__rmul__", *_PUBL
 
 def check_key(key: object) -> HeaderSecret:
     """Return the key as a header value. Raises ConfigurationError unless 1 to 4096 visible ASCII characters."""
-    if not isinstance(key, str) or not _VISIBLE_ASCII.fullmatch(key):
-        hint = "strip the newline of a key that is read from a file"
-        if not isinstance(key, str):
-            hint = f"got {type(key).__name__}"
-        elif not key or key.startswith("Bearer "):
-            hint = "leave out Bearer" if key else "it is empty"
+    if not isinstance(key, str):
+        raise must_be("api_key", "a str, or a callable that returns one", key)
+    if not _KEY.fullmatch(key):
+        hint = next(hint for pattern, hint in _KEY_HINTS if re.fullmatch(pattern, key, re.DOTALL | re.IGNORECASE))
         raise ConfigurationError(f"api_key must be 1 to 4096 visible ASCII characters, no spaces or line ends: {hint}")
     return HeaderSecret(key)
 
@@ -122,11 +130,12 @@ def is_loopback(host: str) -> bool:
 def redacted(value: object) -> Any:
     """Return the value as a HeaderSecret, which tracebacks with local variables don't show.
 
-    A callable and None are returned unchanged. Any other type becomes an empty HeaderSecret, which every check rejects.
+    A callable and None are returned unchanged. A value of another type becomes an empty object whose class has the same
+    name: every check rejects that object, and names its type.
     """
     if value is None or callable(value):
         return value
-    return HeaderSecret(value) if isinstance(value, str) else HeaderSecret()
+    return HeaderSecret(value) if isinstance(value, str) else type(type(value).__name__, (), {})()
 
 
 def redacted_location(value: Any) -> Any:
@@ -159,7 +168,7 @@ def _url_error(name: str, url: str | None, *, userinfo: bool = False) -> str | N
     example = "https://push.example/api" if name == "base_url" else "http://proxy.example:3128"
     rule = f"{name} must be an absolute URL, for example {example!r}"
     if not isinstance(url, str) or not url:
-        return f"{rule}: it is empty, or not a str"
+        return f"{rule}; {'it is empty' if isinstance(url, str) else f'got {type(url).__name__}'}"
     if re.search(r"[^\x21-\x7e]|\\", url):
         return f"{name} must not contain a space, a line end, a backslash or another character that no URL has"
     try:
@@ -173,8 +182,11 @@ def _url_error(name: str, url: str | None, *, userinfo: bool = False) -> str | N
     if host := _HOST.fullmatch(url):
         scheme = "http" if name == "proxy" or is_loopback(host[1]) else "https"
         return f"{rule}; did you mean {f'{scheme}://{host[0]}'!r}?"
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        return f"{rule}: it needs http(s)://, a host, and a port other than 0 if any"
+    if not re.match("https?://", url, re.IGNORECASE):
+        start = re.match("https?:?/*|[a-z]{2,8}:/+", url, re.IGNORECASE)
+        return f"{rule}; it must begin with {example.partition('//')[0]}//{f', not {start[0]!r}' if start else ''}"
+    if not parts.hostname or port == 0:
+        return f"{rule}; it has no host, or the port 0"
     if "@" in parts.netloc and not userinfo:
         return f"{name} must have no user or password: the service accepts the Api-Key header only"
     # Some resolvers read '0x7f.1' and '2130706433' as loopback: a host that ends in a number is an address.

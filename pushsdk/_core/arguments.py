@@ -1,12 +1,14 @@
 """Checks of what callers pass. Nothing is sent until all checks pass."""
 
+import inspect
 import itertools
+import os
 from collections.abc import AsyncIterable, Iterable, Mapping
 from datetime import timedelta
 from typing import TypeVar
 
 from pushsdk._core import wire
-from pushsdk._core.errors import ValidationError, must_be
+from pushsdk._core.errors import ConfigurationError, ValidationError, must_be
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.words import count
@@ -57,6 +59,22 @@ def check_setting(kind: type[T], name: str, setting: object, default: T) -> T:
     if not isinstance(setting, kind):
         raise must_be(name, _RULES[kind], setting)
     return setting
+
+
+def check_callback(name: str, callback: object, argument: str) -> None:
+    """Raise ConfigurationError unless the callback is None or a callable that is not async."""
+    if callback is not None and not callable(callback):
+        raise must_be(name, f"a callable that takes one {argument}", callback)
+    if any(map(inspect.iscoroutinefunction, (callback, getattr(callback, "__call__", None)))):  # noqa: B004 - its kind
+        rule = "must be a plain function: nothing would await an async one; call asyncio.create_task(...) in it instead"
+        raise ConfigurationError(f"{name} {rule}")
+
+
+def check_path(name: str, path: object, example: str) -> str:
+    """Return the path as text. Raises ConfigurationError unless it is a str or an os.PathLike."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise must_be(name, f"a path, for example {example!r}", path)
+    return os.fsdecode(path)
 
 
 def check_timeout(timeout: object, default: Timeout) -> Timeout:

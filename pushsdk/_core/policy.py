@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
-from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.errors import ConfigurationError, check_choice, must_be
 from pushsdk._core.models import HintingType
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
 
@@ -38,22 +38,22 @@ Strategy = Callable[..., Any] | None
 
 
 class RetryOptions(TypedDict, total=False):
-    """The options that every preset of RetryPolicy accepts: fields of the policy."""
+    """The options that every preset of RetryPolicy accepts: fields of the policy, documented there."""
 
     max_attempts: int
-    """Attempts of a request, the first one included. Default: 4."""
     initial_delay: float
-    """Upper bound of the first delay, in seconds. It doubles with each attempt. Default: 0.1."""
     max_delay: float
-    """Upper bound of every delay, in seconds. Default: 5.0."""
     throttle_delay: float
-    """Replaces ``initial_delay`` after a 429 without Retry-After, in seconds. Default: 1.0."""
     max_retry_after: float
-    """Longest Retry-After that is waited for, in seconds. A longer one ends the call. Default: 60.0."""
     statuses: Mapping[int, Outcome]
-    """Outcomes of statuses that differ from the outcome table, for example ``{500: Outcome.REJECTED}``."""
     retry_on: Set[int]
-    """Statuses to retry, by default 408, 425 and 429. Each must mean REJECTED, by the table or by ``statuses``."""
+
+
+_STRATEGIES = {
+    "stop": "tenacity.stop_after_attempt(3)",
+    "wait": "tenacity.wait_random(0, 2)",
+    "retry": "tenacity.retry_if_exception_type(NotSentError)",
+}
 
 
 class RetryPolicy(Settings, frozen=True, kw_only=True):
@@ -93,9 +93,11 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _check_count("RetryPolicy.max_attempts", self.max_attempts)
         self._check_seconds("initial_delay", "max_delay", "throttle_delay", "max_retry_after")
-        if self.unknown not in ("raise", "retry_if_collapsible", "retry"):
-            raise must_be("RetryPolicy.unknown", "'raise', 'retry_if_collapsible' or 'retry'", self.unknown)
-        _check_statuses("RetryPolicy.retry_on", self.retry_on)
+        check_choice("RetryPolicy.unknown", self.unknown, ("raise", "retry_if_collapsible", "retry"))
+        for name, example in _STRATEGIES.items():
+            if (strategy := getattr(self, name)) is not None and (isinstance(strategy, type) or not callable(strategy)):
+                raise must_be(f"RetryPolicy.{name}", f"a strategy of tenacity, for example {example}", strategy)
+        _check_statuses("RetryPolicy.retry_on", self.retry_on, range(100, 600), "{408, 429}")
         # Copies: requests merged under this policy rely on it not to change.
         msgspec.structs.force_setattr(self, "statuses", _checked_outcomes(self.statuses))
         msgspec.structs.force_setattr(self, "retry_on", frozenset(self.retry_on))
@@ -228,7 +230,7 @@ class Batching(Settings, frozen=True, kw_only=True):
         self._check_seconds("linger", or_zero=True)
         _check_count("Batching.max_users", self.max_users)
         _check_count("Batching.max_bytes", self.max_bytes)
-        _check_statuses("Batching.split_on", self.split_on)
+        _check_statuses("Batching.split_on", self.split_on, range(400, 600), "{413, 422}")
         msgspec.structs.force_setattr(self, "split_on", frozenset(self.split_on))
 
 
@@ -249,8 +251,7 @@ class Limits(Settings, frozen=True, kw_only=True):
         for name in ("in_flight", "queued_users", "queued_bytes"):
             if name != "in_flight" or self.in_flight is not None:
                 _check_count(f"Limits.{name}", getattr(self, name))
-        if self.when_full not in ("wait", "raise"):
-            raise must_be("Limits.when_full", "'wait' or 'raise'", self.when_full)
+        check_choice("Limits.when_full", self.when_full, ("wait", "raise"))
 
 
 class Rate(Settings, frozen=True, kw_only=True):
@@ -293,7 +294,7 @@ def _check_count(name: str, value: object) -> None:
 
 
 def _checked_outcomes(statuses: object) -> dict[int, Outcome]:
-    if isinstance(statuses, Mapping) and all(type(status) is int for status in statuses):
+    if isinstance(statuses, Mapping) and all(type(status) is int and 100 <= status < 600 for status in statuses):
         # By value: a str from a settings file means the outcome of that name.
         outcomes = {outcome.value: outcome for outcome in Outcome if outcome is not Outcome.NOT_SENT}
         if all(isinstance(name, str) and name in outcomes for name in statuses.values()):
@@ -302,9 +303,10 @@ def _checked_outcomes(statuses: object) -> dict[int, Outcome]:
     raise must_be("RetryPolicy.statuses", rule, statuses)
 
 
-def _check_statuses(name: str, value: object) -> None:
-    if not isinstance(value, Set) or not all(type(status) is int for status in value):
-        raise must_be(name, "a set of HTTP statuses, for example {413, 422}", value)
+def _check_statuses(name: str, value: object, allowed: range, example: str) -> None:
+    if not isinstance(value, Set) or not all(type(status) is int and status in allowed for status in value):
+        rule = f"a set of HTTP statuses from {allowed[0]} to {allowed[-1]}, for example {example}"
+        raise must_be(name, rule, value)
 
 
 def check_seconds(name: str, value: object, *, or_zero: bool = False) -> float:

@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from pushsdk._core.arguments import check_setting
-from pushsdk._core.errors import ConfigurationError, RunFileError, must_be
+from pushsdk._core.arguments import check_callback, check_setting
+from pushsdk._core.errors import RunFileError, check_choice, must_be
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.splitting import Rejected
 from pushsdk._core.stop_policy import StopPolicy
@@ -65,11 +65,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def check(self) -> None:
         """Raise ConfigurationError if an option has a wrong type or value."""
-        if self.on_unknown not in ("skip", "resend"):
-            raise ConfigurationError(f"on_unknown must be 'skip' or 'resend'; got {self.on_unknown!r}")
+        check_choice("on_unknown", self.on_unknown, ("skip", "resend"))
         check_setting(StopPolicy, "stop_policy", self.stop_policy, None)
-        if self.on_progress is not None and not callable(self.on_progress):
-            raise must_be("on_progress", "a callable that takes one Progress", self.on_progress)
+        check_setting(bool, "durable", self.durable, False)
+        check_callback("on_progress", self.on_progress, "Progress")
         if self.stop is not None and not isinstance(self.stop, asyncio.Event):
             raise must_be("stop", "an asyncio.Event: set it to end the run early", self.stop)
         limit = self.limit

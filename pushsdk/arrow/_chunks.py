@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pushsdk._audience.source import printable
 from pushsdk._core import wire
-from pushsdk._core.errors import ValidationError
+from pushsdk._core.errors import ValidationError, check_choice
 from pushsdk._core.idempotency import KEY_BYTES, Payload, check_key, digest_of, fingerprint_of
 from pushsdk._core.models import MobilePush
 from pushsdk._core.placeholders import fill
@@ -79,8 +79,7 @@ class ChunkEncoder:
         base_url: str,
         max_users: int,
     ) -> None:
-        if personal not in (None, "placeholders", "custom_fields"):
-            raise ValidationError(f'personal must be "placeholders", "custom_fields" or None; got {personal!r}')
+        check_choice("personal", personal, ("placeholders", "custom_fields", None), ValidationError)
         check_key("run", run, "the same in every process that sends the plan", KEY_BYTES // 2)
         self.personal = personal
         self._run = run

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
+from pushsdk._core.arguments import check_path, check_setting
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.files import objection
 from pushsdk.claims._blocking import StoreThreads
@@ -49,8 +50,8 @@ class DirectoryClaims(ClaimStore):
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         if not hasattr(os, "O_NOFOLLOW"):
             raise ConfigurationError("DirectoryClaims needs a POSIX system, which Windows is not: use another store")
-        self._path = os.path.abspath(path)
-        self._durable = durable
+        self._path = os.path.abspath(check_path("path", path, "claims"))
+        self._durable = check_setting(bool, "durable", durable, True)
         self._threads = StoreThreads(THREADS)
         # Set by the first operation.
         self._is_checked = False

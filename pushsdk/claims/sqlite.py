@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+from pushsdk._core.arguments import check_path, check_setting
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._sqlite import FileFormat, FileRefused, open_database
 from pushsdk.claims._blocking import StoreThreads
@@ -39,8 +40,8 @@ class SqliteClaims(ClaimStore):
     ) -> None:
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
-        self._path = Path(path).absolute()
-        self._durable = durable
+        self._path = Path(check_path("path", path, "claims.db")).absolute()
+        self._durable = check_setting(bool, "durable", durable, False)
         # One, which opens the file at the first operation.
         self._thread = StoreThreads(1)
         self._db: sqlite3.Connection | None = None

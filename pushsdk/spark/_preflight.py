@@ -10,7 +10,7 @@ import msgspec
 
 from pushsdk._audience.source import missing_column, printable
 from pushsdk._core.arguments import check_setting
-from pushsdk._core.errors import ConfigurationError, ValidationError, must_be
+from pushsdk._core.errors import ConfigurationError, ValidationError, check_choice, must_be
 from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.policy import Rate, Share
 from pushsdk._core.stop_policy import StopPolicy
@@ -51,8 +51,7 @@ _FIXED = {
 def checked_fields(message: Any, personal: object, fields: Any, columns: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that are sent; none if not ``personal``. Raises ConfigurationError, ValidationError."""
     encode_message(message)
-    if personal not in (None, "placeholders", "custom_fields"):
-        raise ConfigurationError(f'personal must be "placeholders", "custom_fields" or None; got {personal!r}')
+    check_choice("personal", personal, ("placeholders", "custom_fields", None))
     if personal is None:
         if fields is not None:
             raise ConfigurationError("fields needs personal=, which says what the fields fill")

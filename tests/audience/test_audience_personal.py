@@ -111,7 +111,7 @@ def test_only_the_columns_of_placeholders_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"message": MESSAGE, "into": "title"}, 'into must be "custom_fields", "text" or "both"; got .title'),
+        ({"message": MESSAGE, "into": "title"}, "into must be 'custom_fields', 'text' or 'both'; got 'title'"),
         ({"message": MobilePush(ttl="x")}, r"\$.message.ttl"),  # type: ignore[arg-type]
         ({"message": {"title": {"en": "a"}}, "custom_fields": {"x": float("nan")}}, r"\$.customFields.x"),
         ({"message": "Hi"}, r"\$.message"),

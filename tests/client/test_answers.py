@@ -86,5 +86,5 @@ async def test_a_text_names_the_request_and_where_the_answer_is() -> None:
 
 
 def test_show_answers_must_be_a_bool() -> None:
-    with pytest.raises(ConfigurationError, match="show_answers must be True or False; got str"):
+    with pytest.raises(ConfigurationError, match="show_answers must be True or False; got 'yes'"):
         AsyncPushClient("https://push.example", "key", show_answers="yes")  # type: ignore[typeddict-item]

@@ -7,6 +7,7 @@ import warnings
 from datetime import timedelta
 
 import pytest
+from tenacity import stop_never
 
 from pushsdk import (
     AsyncPushClient,
@@ -21,6 +22,7 @@ from pushsdk import (
     StopPolicy,
     Timeout,
 )
+from pushsdk.claims import DirectoryClaims, SqliteClaims
 from pushsdk.testing import FakeResponse, FakeService
 
 MESSAGE = MobilePush(title={"en": "hi"}, ios_enabled=True)
@@ -110,6 +112,57 @@ def test_a_url_that_may_be_a_secret_is_not_shown(url: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         AsyncPushClient(url, "k")
     assert "secret" not in str(caught.value)
+
+
+async def async_callback(_: object) -> None: ...
+
+
+class AsyncCallback:
+    async def __call__(self, _: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: RetryPolicy.from_tenacity(stop=3), r"for example tenacity.stop_after_attempt\(3\); got 3$"),
+        (lambda: RetryPolicy.from_tenacity(wait="x"), r"RetryPolicy.wait must be a strategy of tenacity, .*; got 'x'$"),
+        (lambda: RetryPolicy.from_tenacity(stop=stop_never.__class__), "got the class _stop_never$"),
+        (lambda: RetryPolicy.from_tenacity(retry=ValueError), "got the class ValueError$"),
+        (lambda: RetryPolicy(unknown="retri"), "got 'retri': did you mean 'retry'[?]$"),
+        (lambda: RetryPolicy(statuses={"500": "REJECTED"}), r"got \{'500': 'REJECTED'\}$"),
+        (lambda: RetryPolicy(statuses={50: "REJECTED"}), r"got \{50: 'REJECTED'\}$"),
+        (lambda: Batching(split_on={200}), r"statuses from 400 to 599, for example \{413, 422\}; got \{200\}$"),
+        (lambda: Timeout(total="5"), "Timeout.total must be a number of seconds greater than 0; got '5'$"),
+        (lambda: Timeout(total="abcdefghijklmnopqrstuvwxyz-0123456789"), "greater than 0; got str$"),
+        (lambda: AsyncPushClient(URL, "key", headers="x"), "headers must be a mapping .*; got str$"),
+        (lambda: AsyncPushClient(URL, "key", retry=RetryPolicy), "got the class RetryPolicy$"),
+        (
+            lambda: AsyncPushClient(URL, "key", on_event=async_callback),
+            "on_event must be a plain function: nothing would await an async one",
+        ),
+        (
+            lambda: PushClient(URL, "key", on_event=AsyncCallback()),
+            "on_event must be a plain function: nothing would await an async one",
+        ),
+        (lambda: SqliteClaims("x", durable="x"), "durable must be True or False; got 'x'$"),
+        (lambda: DirectoryClaims(5), "path must be a path, for example 'claims'; got 5$"),
+    ],
+)
+def test_a_wrong_value_is_refused_and_shown_if_it_is_short(make, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        make()
+
+
+def test_a_wrong_switch_for_answers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUSHSDK_SHOW_ANSWERS", "maybe")
+    with pytest.raises(ConfigurationError, match=r"^PUSHSDK_SHOW_ANSWERS must be '1', '0' or ''; got 'maybe'$"):
+        AsyncPushClient(URL, "key")
+
+
+async def test_durable_must_be_a_bool() -> None:
+    async with FakeService().client() as client:
+        with pytest.raises(ConfigurationError, match="durable must be True or False; got 'x'"):
+            await client.broadcast(["u"], MESSAGE, durable="x")  # type: ignore[arg-type]
 
 
 def test_a_timedelta_is_taken_for_seconds() -> None:

@@ -186,9 +186,9 @@ def test_policies_that_say_the_same_are_equal_and_hash_alike():
         {"statuses": {500: REJECTED}},
         {"retry_on": {429}},
         {"unknown": "retry"},
-        {"stop": object()},
-        {"wait": object()},
-        {"retry": object()},
+        {"stop": lambda _: True},
+        {"wait": lambda _: 1.0},
+        {"retry": lambda _: True},
     ],
 )
 def test_policies_that_differ_anywhere_compare_unequal(change):
@@ -215,7 +215,7 @@ def test_settings_pickle_and_are_checked_when_a_field_is_replaced(value):
         (RetryPolicy.safe(), False, False),
         (RetryPolicy.safe(), True, False),
         (RetryPolicy.none(), True, False),
-        (RetryPolicy.from_tenacity(stop=object()), True, False),
+        (RetryPolicy.from_tenacity(stop=lambda state: True), True, False),
         (RetryPolicy.collapsible(), False, False),
         (RetryPolicy.collapsible(), True, True),
         (RetryPolicy.at_least_once(), False, True),
@@ -255,7 +255,7 @@ def test_a_status_that_means_rejected_may_be_in_retry_on_and_the_default_fits_al
 
 
 def test_tenacitys_strategies_are_carried_and_not_looked_into():
-    stop, wait, retry = object(), object(), object()
+    stop, wait, retry = (lambda _, name=name: name for name in ("stop", "wait", "retry"))
     policy = RetryPolicy.from_tenacity(stop=stop, wait=wait, retry=retry, max_attempts=7)
     assert (policy.stop, policy.wait, policy.retry, policy.max_attempts) == (stop, wait, retry, 7)
     assert policy.unknown == "raise"

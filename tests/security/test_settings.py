@@ -178,16 +178,36 @@ def test_a_client_whose_constructor_failed_has_a_repr() -> None:
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
-        # A value of another type is dropped before the check, so that no traceback shows it.
-        *((value, "it is empty") for value in (b"key", b"", ["key"], {"key": 1}, 7, True)),
         ("", "it is empty"),
-        ("Bearer abc", "leave out Bearer"),
-        ("abc\n", "strip the newline of a key that is read from a file"),
+        *((f"{word} abc", "leave out the word before it") for word in ("Bearer", "basic", "Api-Key:", "api-key:")),
+        *((key, "strip spaces and line ends around it, such as the newline of") for key in ("abc\n", " abc", " ")),
+        ("k\u00e9y", "it has a character that is not ASCII"),
+        ("a\tb", "it has a space, a line end or a control character inside"),
+        ("k" * 4097, "it is too long"),
+        ("https://push.example", r"it is a URL: did you swap base_url and api_key\?"),
     ],
-    ids=repr,
 )
-def test_a_refused_key_has_a_hint_at_what_is_wrong(key: Any, hint: str) -> None:
-    refused(lambda: AsyncPushClient(HERE, key), f"no spaces or line ends: {hint}$")
+def test_a_refused_key_has_a_hint_at_what_is_wrong(key: str, hint: str) -> None:
+    refused(lambda: AsyncPushClient(HERE, key), f"no spaces or line ends: {hint}")
+
+
+# A value of another type is dropped before the check, so that no traceback shows it.
+@pytest.mark.parametrize("value", [b"key", b"", ["key"], {"key": 1}, 7, True], ids=repr)
+def test_a_key_or_url_of_another_type_is_refused_with_its_type(value: Any) -> None:
+    refused(lambda: AsyncPushClient(HERE, value), f"api_key must be a str, .*; got {type(value).__name__}$")
+    refused(lambda: AsyncPushClient(value, "key"), f"base_url must be .*; got {type(value).__name__}$")
+
+
+def test_a_swapped_url_and_key_are_named_and_not_shown() -> None:
+    assert SECRET not in shown(refused(lambda: AsyncPushClient(SECRET, HERE), "did you swap base_url and api_key"))
+
+
+@pytest.mark.parametrize(
+    ("url", "start"),
+    [("ftp://push.example", "ftp://"), ("htps://push.example", "htps://"), ("https:/push.example", "https:/")],
+)
+def test_a_url_that_begins_wrongly_is_refused_with_the_right_start(url: str, start: str) -> None:
+    refused(lambda: AsyncPushClient(url, "key"), f"for example 'https://push.example/api'; .* https://, not '{start}'$")
 
 
 def test_a_key_given_as_bytes_is_not_in_the_tracebacks_locals() -> None:
