@@ -10,16 +10,9 @@ from pushsdk._version import __version__
 
 # The modules of the public names, cheap ones first: the first that has a name defines it. A name is imported on first
 # use (PEP 562): ``pushsdk --help`` does not import msgspec, and reading a run file does not import aiohttp.
+_CORE = ("outcome", "errors", "models", "policy", "results", "events", "placeholders", "lint", "stop_policy")
 _MODULES = (
-    "pushsdk._core.outcome",
-    "pushsdk._core.errors",
-    "pushsdk._core.models",
-    "pushsdk._core.policy",
-    "pushsdk._core.results",
-    "pushsdk._core.events",
-    "pushsdk._core.placeholders",
-    "pushsdk._core.lint",
-    "pushsdk._core.stop_policy",
+    *[f"pushsdk._core.{name}" for name in _CORE],
     "pushsdk._runs.run_file.journal",
     "pushsdk._audience.audience",
     "pushsdk._runs.progress",

@@ -2,7 +2,6 @@
 
 import inspect
 import itertools
-import os
 from collections.abc import AsyncIterable, Iterable, Mapping
 from datetime import timedelta
 from typing import TypeVar
@@ -68,13 +67,6 @@ def check_callback(name: str, callback: object, argument: str) -> None:
     if any(map(inspect.iscoroutinefunction, (callback, getattr(callback, "__call__", None)))):  # noqa: B004 - its kind
         rule = "must be a plain function: nothing would await an async one; call asyncio.create_task(...) in it instead"
         raise ConfigurationError(f"{name} {rule}")
-
-
-def check_path(name: str, path: object, example: str) -> str:
-    """Return the path as text. Raises ConfigurationError unless it is a str or an os.PathLike."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise must_be(name, f"a path, for example {example!r}", path)
-    return os.fsdecode(path)
 
 
 def check_timeout(timeout: object, default: Timeout) -> Timeout:

@@ -20,6 +20,7 @@ from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
+from pushsdk._io.files import check_path
 from pushsdk._io.sender import guarded
 from pushsdk._runs.log import RunFileLog
 from pushsdk._runs.plan import ChunkRequest, Notes, StopCause, StopReason, UserRange
@@ -50,7 +51,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The absolute path of the run file. Set here, so a later change of the working directory has no effect."""
 
     def __post_init__(self) -> None:
-        path = Path(os.path.abspath(self.run)) if isinstance(self.run, (str, os.PathLike)) else None
+        path = None if self.run is None else Path(os.path.abspath(check_path("run", self.run, "spring.run")))
         msgspec.structs.force_setattr(self, "path", path)
 
     @property
@@ -74,8 +75,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         limit = self.limit
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise must_be("limit", "a number of users, 1 or more", limit)
-        if self.run is not None and self.path is None:
-            raise must_be("run", "the path of a run file, for example 'spring.run'", self.run)
 
 
 class Pipeline:

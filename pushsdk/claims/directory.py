@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from pushsdk._core.arguments import check_path, check_setting
+from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._io.files import objection
+from pushsdk._io.files import check_path, objection
 from pushsdk.claims._blocking import StoreThreads
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
 

@@ -6,8 +6,9 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from pushsdk._core.arguments import check_path, check_setting
+from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._io.files import check_path
 from pushsdk._sqlite import FileFormat, FileRefused, open_database
 from pushsdk.claims._blocking import StoreThreads
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
