@@ -1759,8 +1759,8 @@ EMULATOR_CONTROL = [
     Mutant(
         "a campaign started by hand starts again at its time",
         EMULATOR + "campaigns/lifecycle.py",
-        ' or not (by_hand or campaign.state == "waiting")',
-        "",
+        "        if uuid not in self._running:\n",
+        "        if True:\n",
         T_EMULATOR + "campaigns.py",
     ),
 ]

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from pushsdk.sync.client import PushClient
 
 else:  # hidden from type checkers: with a module __getattr__ they would accept any name
-    __getattr__, __dir__ = pushsdk._public.lazy_names(__name__, _MODULES)
+    # The clients need half of the modules.
+    _CLIENTS = {"AsyncPushClient": "pushsdk.client", "PushClient": "pushsdk.sync.client"}
+    __getattr__, __dir__ = pushsdk._public.lazy_names(__name__, _MODULES, **_CLIENTS)
 
 # The clients; settings; messages and their values; advice and texts; results and events; runs; errors.
 __all__ = ["AsyncPushClient", "PushClient", "SendBatch", "__version__"]

@@ -6,17 +6,25 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_names(package: str, modules: Sequence[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package: the first of the modules that has a name defines it."""
+def lazy_names(
+    package: str, modules: Sequence[str], **alone: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package: the first of the modules that has a name defines it.
+
+    ``alone`` has the module of names that load no other module first.
+    """
     namespace = vars(sys.modules[package])
 
     def get(name: str) -> Any:
-        for module in map(import_module, modules if name in namespace["__all__"] else ()):
-            set_public_module(module.__name__, package)
+        if name not in namespace["__all__"]:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        for module in map(import_module, [alone[name]] if name in alone else modules):
             if hasattr(module, name):
-                namespace[name] = value = getattr(module, name)
-                return value
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+                break
+        for loaded in sys.modules.keys() & {*modules}:
+            set_public_module(loaded, package)
+        namespace[name] = value = getattr(module, name)
+        return value
 
     return get, lambda: namespace["__all__"]
 

@@ -11,10 +11,9 @@ import asyncio
 import math
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping
-from typing import Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from urllib.parse import urlsplit
 
-from pushsdk._audience.source import UserSource
 from pushsdk._core import wire
 from pushsdk._core.address import check_base_url, check_headers, check_proxy, is_loopback, redacted, redacted_location
 from pushsdk._core.arguments import check_callback, check_setting, check_timeout, check_users
@@ -40,11 +39,12 @@ from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.queue import SubmittedSend
 from pushsdk._io.transport import ApiRequest, Session, check_session, check_ssl
-from pushsdk._runs import api as runs
 from pushsdk._runs.keyed import KeyedSends
-from pushsdk._runs.pipeline import RunSettings
-from pushsdk._runs.report import BroadcastReport
 from pushsdk.options import ClientOptions, RunOptions
+
+if TYPE_CHECKING:
+    from pushsdk._audience.source import UserSource
+    from pushsdk._runs.report import BroadcastReport
 
 
 class AsyncPushClient:
@@ -364,14 +364,8 @@ class AsyncPushClient:
             report = await client.broadcast(Audience.read("users.parquet"), message, run="spring.run")
             print(report.accepted, report.unknown)
         """
-        return await runs.broadcast(
-            self._engine,
-            self._run_settings(self.broadcast, run, stop, options),
-            user_ids,
-            message=message,
-            custom_fields=custom_fields,
-            dedupe=dedupe,
-        )
+        content = {"message": message, "custom_fields": custom_fields, "dedupe": dedupe}
+        return await self._run(self.broadcast, run, stop, options, user_ids, **content)
 
     async def send_each(
         self,
@@ -393,7 +387,7 @@ class AsyncPushClient:
         Raises:
             PushError: The errors of ``broadcast``.
         """
-        return await runs.send_each(self._engine, self._run_settings(self.send_each, run, stop, options), requests)
+        return await self._run(self.send_each, run, stop, options, requests)
 
     async def resume(
         self, run: str | os.PathLike[str], *, stop: asyncio.Event | None = None, **options: Unpack[RunOptions]
@@ -408,7 +402,7 @@ class AsyncPushClient:
         Raises:
             RunFileError: The file is not a run, is in use or damaged, or its plan was never finished.
         """
-        return await runs.resume(self._engine, self._run_settings(self.resume, run, stop, options))
+        return await self._run(self.resume, run, stop, options)
 
     def with_options(self, *, timeout: Timeout | Seconds | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a client with another timeout or policy. Both share everything else and are closed together."""
@@ -442,13 +436,25 @@ class AsyncPushClient:
         total = options.timeout.total
         return Call(users, ids, math.inf if total is None else loop.time() + total, len(users), duplicates), options
 
-    def _run_settings(
-        self, function: Any, run: str | os.PathLike[str] | None, stop: asyncio.Event | None, options: RunOptions
-    ) -> RunSettings:
+    async def _run(
+        self,
+        method: Any,
+        run: str | os.PathLike[str] | None,
+        stop: asyncio.Event | None,
+        options: RunOptions,
+        *source: object,
+        **content: object,
+    ) -> BroadcastReport:
+        """Call the function of ``_runs.api`` that has the method's name."""
         self._engine.enter()
-        check_keywords(function, options, RunOptions.__optional_keys__)
+        check_keywords(method, options, RunOptions.__optional_keys__)
+        # Not above: runs are a third of the import time, and most processes only send.
+        from pushsdk._runs import api, pipeline
+
         policy, timeout = self._options.policy, self._options.timeout
-        return RunSettings(run=run, stop=stop, policy=policy, timeout=timeout, **options)
+        settings = pipeline.RunSettings(run=run, stop=stop, policy=policy, timeout=timeout, **options)
+        report: BroadcastReport = await getattr(api, method.__name__)(self._engine, settings, *source, **content)
+        return report
 
     def _options_of(self, timeout: object, retry: object) -> Options:
         own = self._options

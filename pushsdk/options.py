@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from pushsdk._core.events import Event
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Seconds, Timeout
 from pushsdk._core.stop_policy import StopPolicy
-from pushsdk._runs.pipeline import OnUnknown
-from pushsdk._runs.progress import Progress
 from pushsdk.claims.store import ClaimStore
 
 if TYPE_CHECKING:
     import ssl as ssl_module
+
+    from pushsdk._runs.pipeline import OnUnknown
+    from pushsdk._runs.progress import Progress
 
 __all__ = ["ClientOptions", "RunOptions", "SendingOptions"]
 

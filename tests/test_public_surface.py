@@ -105,11 +105,25 @@ def test_a_pickle_of_a_public_value_names_the_public_package_and_loads_in_anothe
     assert loaded.stdout.decode().strip() == repr(values)
 
 
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("_core.errors", "NotSentError"), ("_runs.report", "BroadcastError"), ("_runs.run_file.journal", "Row")],
+)
+def test_a_class_of_a_program_that_imports_the_client_alone_says_pushsdk(module: str, name: str) -> None:
+    code = f"""
+from pushsdk import AsyncPushClient
+import pushsdk._runs.api, pushsdk.{module}
+
+print(pushsdk.{module}.{name})
+"""
+    assert run_program(code) == (0, f"<class 'pushsdk.{name}'>\n", "")
+
+
 def test_every_public_struct_is_decoded_although_its_name_has_not_been_used() -> None:
     code = """
 import importlib, msgspec, pushsdk
 
-pushsdk.PushClient  # its module comes last, so all of them are imported
+pushsdk.BroadcastReport  # no later module has a Struct
 values = [value for name in pushsdk._MODULES for value in vars(importlib.import_module(name)).values()]
 structs = {value for value in values if isinstance(value, type) and issubclass(value, msgspec.Struct)}
 public = [struct for struct in structs if struct.__module__ == "pushsdk"]
@@ -125,7 +139,7 @@ print(len(public) > 20, "Outcome" in vars(pushsdk))
     [
         ("import pushsdk", {"msgspec", "aiohttp", "asyncio", "tenacity"}),
         ("from pushsdk import MobilePush, PushError, RetryPolicy, lint", {"aiohttp", "asyncio", "tenacity"}),
-        ("from pushsdk import AsyncPushClient", {"tenacity"}),
+        ("from pushsdk import AsyncPushClient", {"tenacity", "sqlite3", "dataclasses", "pushsdk._runs.api"}),
     ],
 )
 def test_an_import_brings_no_more_than_it_needs(statement: str, absent: set[str]) -> None:

@@ -1,6 +1,5 @@
 """Text that errors and commands share."""
 
-import difflib
 import functools
 import re
 from collections.abc import Callable, Iterable
@@ -18,6 +17,8 @@ def near_word(word: str, words: Iterable[str], cutoff: float = 0.8) -> str | Non
 
 @functools.lru_cache(maxsize=1024)  # 40 us for a field; every mapping of a broadcast may have the same unknown field
 def _near_word(word: str, words: tuple[str, ...], cutoff: float) -> str | None:
+    import difflib  # slow to import
+
     folded = {fold(known): known for known in words}
     close = difflib.get_close_matches(fold(word), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else None

@@ -135,7 +135,8 @@ class HttpConnection(asyncio.BufferedProtocol):
 
         Such a response does not belong to this request, so the connection is closed.
         """
-        seconds = monotonic() - self.since
+        now = monotonic()
+        seconds, self.since = now - self.since, now
         if evidence.reused or self.handler.should_close:
             evidence.latency = seconds
         # An unsolicited response arrives faster than any real one. Only the fastest response so far pays for the system
@@ -328,7 +329,6 @@ class FastPost:
         if is_ended or connection.transport.is_closing() or connection.transport.get_write_buffer_size():
             connection.lease.close()
         else:
-            connection.since = monotonic()
             self._idle.append(connection)
             if self._sweeper is None:
                 self._sweeper = self._loop.call_later(self._keepalive, self._sweep)

@@ -228,7 +228,7 @@ class AiohttpTransport:
         """See ``Transport.post``."""
         operation, body, evidence, span = request.operation, request.body, request.evidence, request.span
         claim = None if request.claim is None else request.claim.claim
-        if self._session.closed:
+        if not self._owned and self._session.closed:
             evidence.touched, evidence.failure = True, Failure.SESSION
             return
         if self._exposed and _is_proxied(self._session, self._base_url):

@@ -19,6 +19,7 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import settled
+from pushsdk._public import set_public_module
 from pushsdk._runs.pipeline import Pipeline, RunSettings
 from pushsdk._runs.plan import Header
 from pushsdk._runs.planner import Planner, PlanningStoppedError
@@ -28,6 +29,9 @@ from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk._version import __version__
 
+# ``pushsdk`` has not loaded them if nobody asked for their names.
+for _module in ("run_file.journal", "progress", "report"):
+    set_public_module(f"pushsdk._runs.{_module}", "pushsdk")
 logger = logging.getLogger("pushsdk")
 Plan = Callable[[Planner], Awaitable[None]]
 

@@ -12,9 +12,8 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
-from pushsdk._audience.source import UserSource
 from pushsdk._core.address import redacted, redacted_location
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError, PartialError, PushError
@@ -38,11 +37,14 @@ from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
 from pushsdk._io.sender import guarded
 from pushsdk._runs.keyed import KeyedSends
-from pushsdk._runs.report import BroadcastReport
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
 from pushsdk.sync.loop_thread import EXIT_DRAIN, LoopThread, ThreadCall, async_readable, read_ids
+
+if TYPE_CHECKING:
+    from pushsdk._audience.source import UserSource
+    from pushsdk._runs.report import BroadcastReport
 
 # Seconds between two checks of a ``threading.Event`` that stops a run.
 STOP_CHECK = 0.05
@@ -295,7 +297,7 @@ class PushClient:
             ConfigurationError: An option is wrong. Nothing was sent.
             RunFileError: The run file can't be used.
         """
-        call = ThreadCall[BroadcastReport]()
+        call: ThreadCall[BroadcastReport] = ThreadCall()
         users = async_readable("user_ids", user_ids, call.callbacks.put)
         return self._run(
             call,
@@ -325,7 +327,7 @@ class PushClient:
         Raises:
             PushError: The errors of ``broadcast``.
         """
-        call = ThreadCall[BroadcastReport]()
+        call: ThreadCall[BroadcastReport] = ThreadCall()
         items = async_readable("requests", requests, call.callbacks.put)
         return self._run(call, lambda inner, stop: inner.send_each(items, run=run, stop=stop, **options), stop, options)
 

@@ -198,7 +198,7 @@ async def test_waiting_campaigns_start_in_order_with_one_timer(rig, tables, monk
     for start in starts:
         rig.accept(schedule={"startTs": int(NOW) + 10 + start})
     calls = {}
-    monkeypatch.setattr(rig.campaigns, "_begin", lambda inbox, uuid, by_hand: calls.setdefault(uuid))
+    monkeypatch.setattr(rig.campaigns, "_begin", lambda inbox, uuid: calls.setdefault(uuid))
     assert len([timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]) == 1
     rig.advance(10 + 149)
     assert len(calls) == 150

@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter
 
 from pushsdk import ConfigurationError, PushError
 from pushsdk._core import words
-from pushsdk.claims import FILES, SERVERS, ClaimStore, RedisClaims, _operators, store_at
+from pushsdk.claims import FILES, SERVERS, ClaimStore, _operators, store_at
 from pushsdk.claims._operators import ClaimedSend
 from pushsdk.claims.store import PAGE
 from pushsdk.cli.exit import CommandError, Exit, usage_error
@@ -49,7 +49,7 @@ class StoreOptions:
         if kind in FILES and not Path(path).exists():
             raise usage_error(f"{path}: no such claim store")
         store = SERVERS.get(kind)
-        name = {"prefix": self.prefix} if store is RedisClaims else {"table": self.table} if store else {}
+        name = {"prefix": self.prefix} if store == "RedisClaims" else {"table": self.table} if store else {}
         try:
             return store_at(self.claims, **name)
         except ConfigurationError as error:

@@ -104,7 +104,7 @@ class Campaigns:
         if campaign.state in {"running", "done"} or campaign.uuid in self._running:
             raise ValueError("the campaign is running or done: start only campaigns that wait, failed or were not run")
         self._runnable(read_campaign(campaign.body))
-        self._begin(inbox, campaign.uuid, by_hand=True)
+        self._begin(inbox, campaign.uuid)
         return msgspec.structs.replace(campaign, state="running", error=None)
 
     def start_due(self) -> None:
@@ -115,7 +115,7 @@ class Campaigns:
         with suppress(StoreError):
             for inbox, uuid, state, start in self._store.unfinished():
                 if state == "running" or start <= now:
-                    self._begin(inbox, uuid, by_hand=state == "running")
+                    self._begin(inbox, uuid)
                 else:
                     next_start = min(next_start, start)
         if self._timer is not None:
@@ -139,16 +139,16 @@ class Campaigns:
             raise SegmentError(f"the segment was not run: {fix}")
         return self._tables, shape.segment
 
-    def _begin(self, inbox: int, uuid: str, *, by_hand: bool) -> None:
+    def _begin(self, inbox: int, uuid: str) -> None:
         if uuid not in self._running:
-            task = self._running[uuid] = self._loop.create_task(self._run(inbox, uuid, by_hand))
+            task = self._running[uuid] = self._loop.create_task(self._run(inbox, uuid))
             task.add_done_callback(lambda _: self._running.pop(uuid))
 
-    async def _run(self, inbox: int, uuid: str, by_hand: bool) -> None:
+    async def _run(self, inbox: int, uuid: str) -> None:
         async with self._semaphore:
             with suppress(StoreError):  # for example a full disk: stays "running", the next emulator restarts it
                 campaign = self._find(inbox, uuid)
-                if self._stopping.is_set() or campaign is None or not (by_hand or campaign.state == "waiting"):
+                if self._stopping.is_set() or campaign is None:
                     return
                 running = msgspec.structs.replace(
                     campaign, state="running", started=self._now(), finished=None, error=None, users=None
