@@ -1,42 +1,80 @@
 """Concurrency: how much of what a service can take a client uses by itself, and how many requests it keeps in flight.
 
-The service is a process with a pool of workers, a queue and a delay; it may refuse by rate, by number or by chance.
-Nothing is configured. Distinct messages are sent for some seconds, of which the first part, in which the limit is
-found, does not count. A service that is faster than this client is compared with the best of some fixed limits.
+The service is a process with a pool of workers, a queue and a delay; it may refuse by rate, by number or by chance, and
+change. No limit is configured. Distinct messages are sent for some seconds, of which the first part, in which the limit
+is found, does not count. What the service can do follows from its parameters. If this client may be the bound, it takes
+turns with clients whose limit is fixed, and the best of these is what can be done.
+
+The last case kills a run and counts the users in doubt.
 """
 
 import asyncio
 import contextlib
-import json
+import math
 import multiprocessing
 import random
+import sys
+import tempfile
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from benchmarks import contenders as c
 from benchmarks.harness import Round, Series, Spread, user
-from benchmarks.report import Goal, result
+from benchmarks.report import Goal, result, table
 from benchmarks.sink import NO_CONTENT, content_length, pin
 
-SECONDS, WARM_UP = 20.0, 10.0
-QUICK_SECONDS, QUICK_WARM_UP = 8.0, 4.0
-FIXED = (16, 64, 256, 512, 1024)
+QUICK, LEAST_WARM_UP = 0.15, 1.5  # a quick run takes this share of all seconds, but so many to warm up
+ROUNDS, LEAD, TURN = 3, 0.6, 1.0  # turns of a client beside fixed limits; the lead of each does not count
+SAMPLE = 0.5  # seconds, in which a level is reached or not
 SENDERS = 2000  # tasks that send one message after another: more than any limit that is found
+USERS, GROUP, KILLS, QUICK_KILLS = 300_000, 1000, 10, 3
 REFUSED = b"HTTP/1.1 %d Refused\r\nRetry-After: %d\r\nContent-Length: 0\r\n\r\n"
+UNBOUND = 10**6
+
+# Seconds of work by their mean.
+DELAYS: dict[str, Callable[[float], float]] = {
+    "even": lambda mean: mean * random.uniform(0.95, 1.05),
+    "lognormal": lambda mean: random.lognormvariate(math.log(mean) - 0.5, 1.0),
+    "outliers": lambda mean: mean / 1.09 * (10 if random.random() < 0.01 else 1),
+}
+
+
+class Stall(NamedTuple):
+    """Block the event loop for ``length`` seconds, every so many seconds."""
+
+    every: float
+    length: float
+
+    async def run(self) -> None:
+        while True:
+            asyncio.get_running_loop().call_soon(time.sleep, self.length)
+            await asyncio.sleep(self.every)
 
 
 class Rules(NamedTuple):
     """The behavior of the service. ``most``: requests at once, ``rate``: per second; more are refused."""
 
     delay: float
-    workers: int = 10**6
-    most: int = 10**6
+    workers: int = UNBOUND
+    most: int = UNBOUND
     rate: float = 0.0
     retry_after: int = 0
     stray: float = 0.0
+    shape: str = "even"
+    pause: Stall | None = None
+
+    @property
+    def capacity(self) -> float:
+        """Requests per second that the service can do, 0 if it has no bound."""
+        at_once = min(self.workers, self.most)
+        if self.rate or at_once == UNBOUND:
+            return self.rate
+        return at_once / self.delay * (1.0 - self.pause.length / self.pause.every if self.pause else 1.0)
 
 
 class Service(asyncio.Protocol):
@@ -88,14 +126,15 @@ class Pool:
     def work(self) -> None:
         while self.queue and self.busy < self.rules.workers:
             self.busy += 1
-            delay = self.rules.delay * random.uniform(0.95, 1.05)
+            delay = DELAYS[self.rules.shape](self.rules.delay)
             self.loop.call_later(delay, self.finish, self.queue.popleft())
 
     def finish(self, transport: asyncio.Transport) -> None:
         self.count()
         self.busy -= 1
         self.accepted += 1
-        transport.write(NO_CONTENT)
+        if not transport.is_closing():
+            transport.write(NO_CONTENT)
         self.work()
 
     def count(self) -> None:
@@ -116,30 +155,52 @@ def _serve(pipe: Connection, rules: Rules) -> None:
 async def _main(pipe: Connection, rules: Rules) -> None:
     loop, stopped, pool = asyncio.get_running_loop(), asyncio.Event(), Pool(rules)
     server = await loop.create_server(lambda: Service(pool), "127.0.0.1", 0, backlog=4096)
+    pauses = asyncio.create_task(rules.pause.run()) if rules.pause else None
 
     def control() -> None:
+        """Change to the new rules, if any, and send the counts."""
         try:
-            pipe.recv()
+            changed = pipe.recv()
         except EOFError:
             loop.remove_reader(pipe.fileno())
             stopped.set()
             return
         pool.count()
-        pipe.send((pool.accepted, pool.refused, pool.area, time.process_time()))
+        if changed:
+            pool.rules = changed
+            pool.work()
+        pipe.send((pool.accepted, pool.refused, pool.area, time.process_time(), pool.at))
 
     loop.add_reader(pipe.fileno(), control)
     pipe.send(server.sockets[0].getsockname()[1])
     await stopped.wait()
+    if pauses:
+        pauses.cancel()
     server.close()
 
 
 class Reading(NamedTuple):
-    """Counts of the service between two readings."""
+    """Counts of the service, its seconds of CPU and of wall time, and the CPU seconds of this process."""
 
     accepted: int
     refused: int
     area: float
     cpu: float
+    wall: float
+    client_cpu: float
+
+    @property
+    def rate(self) -> float:
+        return max(1, self.accepted) / self.wall
+
+    @property
+    def flight(self) -> float:
+        """Mean number of requests in the service."""
+        return self.area / self.wall
+
+    def round(self) -> Round:
+        done = max(1, self.accepted)
+        return Round(done, self.client_cpu, self.wall, done, self.cpu / self.wall, 0)
 
 
 class Running:
@@ -149,9 +210,16 @@ class Running:
         self._pipe = pipe
         self.base_url = f"http://127.0.0.1:{pipe.recv()}"
 
-    def read(self) -> Reading:
-        self._pipe.send("read")
-        return Reading(*self._pipe.recv())
+    def read(self, rules: Rules | None = None) -> Reading:
+        """Return the counts since the start, after a change to ``rules`` if given."""
+        self._pipe.send(rules)
+        return Reading(*self._pipe.recv(), time.process_time())
+
+    async def period(self, seconds: float) -> Reading:
+        """Return the counts of the next seconds."""
+        before = self.read()
+        await asyncio.sleep(seconds)
+        return Reading(*(late - early for late, early in zip(self.read(), before, strict=True)))
 
 
 @contextlib.contextmanager
@@ -170,95 +238,248 @@ def service(rules: Rules) -> Iterator[Running]:
             process.kill()
 
 
+class Fixed:
+    """A limit that stays where it is."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.in_flight, self.gap = limit, 0, 0.0
+
+    def started(self, now: float) -> None:
+        self.in_flight += 1
+
+    def ended(self, *_: object, **__: object) -> None:
+        self.in_flight -= 1
+
+    def refused(self, *_: object, **__: object) -> None: ...
+
+
 @contextlib.asynccontextmanager
-async def busy(base_url: str, fixed: int | None) -> AsyncIterator[Any]:
-    """Send distinct messages without an end."""
-    from pushsdk import AsyncPushClient, Limits, RetryPolicy, Timeout
-
-    class Fixed:
-        """Keeps the limit where it is."""
-
-        limit, in_flight, gap = fixed or 0, 0, 0.0
-
-        def started(self, now: float) -> None:
-            self.in_flight += 1
-
-        def ended(self, *_: object, **__: object) -> None:
-            self.in_flight -= 1
-
-        def refused(self, *_: object, **__: object) -> None: ...
+async def opened(base_url: str, fixed: int = 0) -> AsyncIterator[Any]:
+    """Open a client that tries until a message is accepted, with a fixed limit if given."""
+    from pushsdk import AsyncPushClient, RetryPolicy, Timeout
 
     policy = RetryPolicy.safe(max_attempts=10**6)
     timeout = Timeout(total=None, attempt=None)
-    async with AsyncPushClient(base_url, c.API_KEY, limits=Limits(), retry=policy, timeout=timeout) as client:
+    async with AsyncPushClient(base_url, c.API_KEY, retry=policy, timeout=timeout) as client:
         client._engine.enter()
         client._engine.sender.budget.tokens = 10**12
         if fixed:
-            client._engine.limiter._adaptive = Fixed()
-
-        async def sender(number: int) -> None:
-            step = number
-            while True:
-                step += SENDERS
-                await client.send(user(step), {"title": {"en": f"number {step}"}, "iosEnabled": True})
-
-        tasks = [asyncio.create_task(sender(number)) for number in range(SENDERS)]
+            client._engine.limiter._adaptive = Fixed(fixed)
         yield client
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def measure(rules: Rules, warm_up: float, seconds: float, fixed: int | None = None) -> tuple[Round, Reading]:
-    with service(rules) as running:
-        async with busy(running.base_url, fixed):
-            await asyncio.sleep(warm_up)
-            before, wall, cpu = running.read(), time.perf_counter(), time.process_time()
-            await asyncio.sleep(seconds)
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            after = running.read()
-    done = Reading(*(late - early for late, early in zip(after, before, strict=True)))
-    return Round(max(1, done.accepted), cpu, wall, done.accepted, done.cpu / wall, 0), done
+class Load:
+    """Tasks that send distinct messages without an end, each to one of ``clients``, which may change."""
+
+    def __init__(self, clients: list[Any]) -> None:
+        self.clients = clients
+        self.sent: Counter[int] = Counter()
+
+    async def _send(self, number: int) -> None:
+        step = number
+        while True:
+            step += SENDERS
+            index = number % len(self.clients)
+            await self.clients[index].send(user(step), {"title": {"en": f"number {step}"}, "iosEnabled": True})
+            self.sent[index] += 1
+
+    @contextlib.asynccontextmanager
+    async def running(self, stall: Stall | None) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(self._send(number)) for number in range(SENDERS)]
+        tasks += [asyncio.create_task(stall.run())] if stall else []
+        try:
+            yield
+            for task in tasks:
+                if task.done():
+                    task.result()  # raises the error of a send
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
-# The name, the service, and what it can take per second: 0 if this client is slower than the service.
-CASES: list[tuple[str, Rules, float]] = [
-    ("1 ms", Rules(0.001), 0),
-    ("20 ms", Rules(0.02), 0),
-    ("50 ms", Rules(0.05), 0),
-    ("200 ms", Rules(0.2), 0),
-    ("4 workers, 50 ms", Rules(0.05, workers=4), 80),
-    ("32 workers, 50 ms", Rules(0.05, workers=32), 640),
-    ("429 above 500/s", Rules(0.05, rate=500), 500),
-    ("429 above 500/s, Retry-After", Rules(0.05, rate=500, retry_after=1), 500),
-    ("429 above 100/s", Rules(0.005, rate=100), 100),
-    ("0.5 % stray, 32 workers", Rules(0.05, workers=32, stray=0.005), 640),
-    ("4 % stray, 32 workers", Rules(0.05, workers=32, stray=0.04), 640),
-    ("503 beyond 64", Rules(0.1, most=64), 640),
+class Case(NamedTuple):
+    """A service, and what is asked: the share of what it can do, and the most in flight, x (rate x delay)."""
+
+    name: str
+    rules: Rules
+    share: float = 0.9
+    flight: float | None = None
+    warm_up: float = 6.0
+    seconds: float = 9.0
+    fixed: tuple[int, ...] = ()
+    """Limits to compare with, as this client may be the bound."""
+    clients: int = 1
+    stall: Stall | None = None
+    """Blocks the event loop of the clients."""
+    then: tuple[tuple[float, int, float], ...] = ()
+    """Changes afterwards: seconds, workers, and the seconds until the new level is asked."""
+
+
+POOL, DEPLOY = Rules(0.05, workers=32), Rules(0.05, workers=200)
+BLOCKED = Stall(0.2, 0.05)
+CASES = [
+    Case("1 ms", Rules(0.001), fixed=(16, 64, 256)),
+    Case("20 ms", Rules(0.02), fixed=(64, 256, 1024)),
+    Case("50 ms", Rules(0.05), fixed=(128, 512, 1024)),
+    Case("200 ms", Rules(0.2), fixed=(512, 1024, 2000)),
+    Case("4 workers, 50 ms", POOL._replace(workers=4), share=0.92, flight=2.5),
+    Case("32 workers, 50 ms", POOL, share=0.92, flight=2.5),
+    Case("300 workers, 50 ms", POOL._replace(workers=300), share=0.92, flight=2.5, fixed=(256, 384, 768)),
+    Case("200 > 20 > 200 workers, 50 ms", DEPLOY, share=0.85, seconds=14, then=((12, 20, 5), (20, 200, 10))),
+    Case("lognormal, 64 workers, 50 ms", Rules(0.05, workers=64, shape="lognormal"), share=0.85),
+    Case("1 % tenfold, 32 workers, 50 ms", POOL._replace(shape="outliers"), share=0.85),
+    Case("200 ms of pause in 5 s, 32 workers", POOL._replace(pause=Stall(5, 0.2)), share=0.85),
+    Case("429 above 500/s", Rules(0.05, rate=500), seconds=18),
+    Case("429 above 500/s, Retry-After", Rules(0.05, rate=500, retry_after=1), seconds=18),
+    Case("429 above 100/s", Rules(0.005, rate=100)),
+    Case("0.5 % stray 429, 32 workers", POOL._replace(stray=0.005)),
+    Case("4 % stray 429, 32 workers", POOL._replace(stray=0.04)),
+    Case("503 beyond 64", Rules(0.1, most=64), seconds=18),
+    Case("10 clients, 100 workers, 50 ms", POOL._replace(workers=100), clients=10, warm_up=12, seconds=18),
+    Case("loop blocked 50 of 200 ms, 32 workers", POOL, share=0.8, stall=BLOCKED),
+    Case("loop blocked 50 of 200 ms, 20 ms", Rules(0.02), share=0.8, stall=BLOCKED, fixed=(128, 512, 1024)),
 ]
 
 
+class Turns(NamedTuple):
+    """The periods of our clients and of fixed limits, the capacity of each of ours, and how many each client sent."""
+
+    ours: list[Reading]
+    fixed: dict[int, list[Reading]]
+    capacity: list[float]
+    sent: list[int]
+    levels: list[float]
+    """Seconds until each new level was reached; infinite if it was not."""
+
+
+async def measure(case: Case, scale: float) -> Turns:
+    limits = case.fixed if scale == 1 else case.fixed[1:2]
+    turns = Turns([], {limit: [] for limit in limits}, [], [], [])
+    async with contextlib.AsyncExitStack() as stack:
+        running = stack.enter_context(service(case.rules))
+        ours = [await stack.enter_async_context(opened(running.base_url)) for _ in range(case.clients)]
+        fixed = [await stack.enter_async_context(opened(running.base_url, limit)) for limit in turns.fixed]
+        load = Load(ours)
+        await stack.enter_async_context(load.running(case.stall))
+        await asyncio.sleep(max(LEAST_WARM_UP, case.warm_up * scale))
+        load.sent.clear()
+        if fixed:
+            field = [(ours, turns.ours)]
+            field += [([client], readings) for client, readings in zip(fixed, turns.fixed.values(), strict=True)]
+            for index in range(ROUNDS if scale == 1 else 1):
+                for clients, readings in reversed(field) if index % 2 else field:
+                    load.clients = clients
+                    await asyncio.sleep(LEAD)
+                    readings.append(await running.period(TURN))
+                turns.capacity.append(case.rules.capacity)
+        else:
+            for seconds, workers, _ in ((case.seconds, case.rules.workers, 0.0), *case.then):
+                rules = case.rules._replace(workers=workers)
+                running.read(rules)
+                samples = [await running.period(SAMPLE * scale) for _ in range(round(seconds / SAMPLE))]
+                turns.ours.extend(samples)
+                turns.capacity.extend([rules.capacity] * len(samples))
+                turns.levels.append(level(samples, rules))
+            turns.sent.extend(load.sent[index] for index in range(case.clients))
+    return turns
+
+
+def level(samples: list[Reading], rules: Rules) -> float:
+    """Return the seconds until the first sample near what the workers do, and without a long queue."""
+    seconds = 0.0
+    for sample in samples:
+        seconds += sample.wall
+        if sample.rate >= 0.9 * rules.capacity and sample.flight <= 2.5 * rules.workers + 4:
+            return seconds
+    return math.inf
+
+
+def total(readings: Iterable[Reading]) -> Reading:
+    return Reading(*map(sum, zip(*readings, strict=True)))
+
+
+def judged(case: Case, turns: Turns) -> tuple[list[Series], list[Goal], list[str]]:
+    """Return the rows, the goals and the notes of one case."""
+    ours, capacity = total(turns.ours), [most or math.inf for most in turns.capacity]
+    series, notes = [Series(case.name, [ours.round()])], []
+    is_bound = bool(case.rules.capacity)
+    if case.fixed:
+        best = max(turns.fixed, key=lambda limit: total(turns.fixed[limit]).rate)
+        rate = total(turns.fixed[best]).rate
+        series.append(Series(f"  fixed limit {best}", [total(turns.fixed[best]).round()]))
+        is_bound = is_bound and rate >= 0.9 * case.rules.capacity
+        capacity = [min(most, turn.rate) for most, turn in zip(capacity, turns.fixed[best], strict=True)]
+        if case.rules.capacity:
+            notes.append(f"{case.name}: {case.rules.capacity:,.0f}/s by its workers, {rate:,.0f}/s at a fixed {best}")
+    shares = Spread.of(turn.rate / most for turn, most in zip(turns.ours, capacity, strict=True))
+    most = sum(turn.wall * most for turn, most in zip(turns.ours, capacity, strict=True))
+    share = shares._replace(median=ours.accepted / most)
+    goals = [Goal(f"{case.name}: share of what it can do", share, at_least=case.share)]
+    if not case.then:
+        load = Spread.of([ours.area / max(1, ours.accepted) / case.rules.delay])
+        goals.append(Goal(f"{case.name}: in flight / (rate x delay)", load, at_most=case.flight if is_bound else None))
+    if case.rules.rate or case.rules.most < UNBOUND:
+        refused = Spread.of([ours.refused / max(1, ours.refused + ours.accepted)])
+        goals.append(Goal(f"{case.name}: refused", refused, at_most=0.05))
+    if case.clients > 1:
+        fairness = Spread.of([min(turns.sent) / max(turns.sent)])
+        goals.append(Goal(f"{case.name}: smallest client / largest", fairness, at_least=0.5))
+    for (_, workers, asked), seconds in zip(case.then, turns.levels[1:], strict=True):
+        goals.append(Goal(f"{case.name}: seconds to the level of {workers}", Spread.of([seconds]), at_most=asked))
+    return series, goals, notes
+
+
+def _broadcast(base_url: str, path: Path) -> None:
+    from pushsdk import AsyncPushClient
+
+    async def main() -> None:
+        async with AsyncPushClient(base_url, c.API_KEY) as client:
+            await client.broadcast(map(user, range(USERS)), {"title": c.TITLE, "iosEnabled": True}, run=path)
+
+    pin(0)
+    asyncio.run(main())
+
+
+def killed(running: Running, path: Path, requests: int) -> float:
+    """Kill a run once so many of its requests have been accepted, and return its users in doubt."""
+    from pushsdk import read_report
+
+    before = running.read().accepted
+    process = multiprocessing.get_context("spawn").Process(target=_broadcast, args=(running.base_url, path))
+    process.start()
+    while process.is_alive() and running.read().accepted - before < requests:
+        time.sleep(0.001)
+    process.kill()
+    process.join()
+    time.sleep(0.1)  # the service finishes its work
+    report, accepted = read_report(path), (running.read().accepted - before) * GROUP
+    if not report.accepted <= accepted <= report.accepted + report.unknown:
+        raise AssertionError(f"{accepted} users accepted by the service, {report}")
+    return float(report.unknown)
+
+
+def kills(count: int) -> list[Goal]:
+    """Kill so many runs, each at another time."""
+    with service(Rules(0.005)) as running, tempfile.TemporaryDirectory() as folder:
+        most = USERS // GROUP
+        doubts = [killed(running, Path(folder, f"{at}.run"), most * at // (count + 1)) for at in range(1, count + 1)]
+    mean = Goal(f"kill -9 of a run, mean of {count}: users in doubt", Spread.of(doubts)._replace(median=fmean(doubts)))
+    worst = Goal(f"kill -9 of a run, worst of {count}: users in doubt", Spread.of([max(doubts)]), at_most=15_000)
+    return [mean, worst]
+
+
 async def run(*, quick: bool) -> dict[str, Any]:
-    warm_up, seconds = (QUICK_WARM_UP, QUICK_SECONDS) if quick else (WARM_UP, SECONDS)
-    series, goals = [], []
-    for name, rules, capacity in CASES:
-        round_, done = await measure(rules, warm_up, seconds)
-        series.append(Series(name, [round_]))
-        best = capacity
-        if not capacity:
-            fixed = FIXED[1::2] if quick else FIXED
-            rates = [(await measure(rules, 2.0, seconds / 4, limit))[0] for limit in fixed]
-            best = max(turn.units / turn.wall for turn in rates)
-        share = Spread.of([done.accepted / round_.wall / best])
-        goals.append(Goal(f"{name}: share of what it can do", share, at_least=0.92 if rules.workers < 10**6 else 0.9))
-        load = done.area / round_.wall / (done.accepted / round_.wall * rules.delay)
-        bound = 2.5 if rules.workers < 10**6 else None
-        goals.append(Goal(f"{name}: in flight / (rate x delay)", Spread.of([load]), at_most=bound))
-        if rules.rate or rules.most < 10**6:
-            refused = done.refused / max(1, done.refused + done.accepted)
-            goals.append(Goal(f"{name}: refused", Spread.of([refused]), at_most=0.05))
-    return result("concurrency", "request", series, goals)
+    series, goals, notes = [], [], []
+    for case in CASES:
+        rows, judgements, remarks = judged(case, await measure(case, QUICK if quick else 1.0))
+        series += rows
+        goals += judgements
+        notes += remarks
+    goals += kills(QUICK_KILLS if quick else KILLS)
+    return {**result("concurrency", "request", series, goals), "notes": notes}
 
 
-if __name__ == "__main__":  # a manual check of one case
-    print(json.dumps(asyncio.run(run(quick=True)), indent=1))
+if __name__ == "__main__":  # a manual check: `python -m benchmarks.concurrency 32 429` runs the cases of these texts
+    CASES = [case for case in CASES if any(text in case.name for text in sys.argv[1:])]
+    print(table([{**asyncio.run(run(quick=False)), "loop": "asyncio"}]))

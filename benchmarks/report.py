@@ -57,7 +57,9 @@ def key(result: dict[str, Any]) -> str:
 
 def _rows(result: dict[str, Any]) -> Iterable[str]:
     unit, baseline = result["unit"], result["baseline"]
-    yield f"{'':28}{unit + 's/CPU s':>16}{'us CPU':>9}{unit + 's/s':>14}{'x ' + (baseline or ''):>24}{'sink':>7}"
+    width = max(26, *(len(row["contender"]) for row in result["rows"]))
+    times = f"x {baseline}" if baseline else ""
+    yield f"{'':{width + 2}}{unit + 's/CPU s':>16}{'us CPU':>9}{unit + 's/s':>14}{times:>24}{'sink':>7}"
     for row in result["rows"]:
         times = ""
         if row.get("ratio"):
@@ -65,7 +67,7 @@ def _rows(result: dict[str, Any]) -> Iterable[str]:
             times = f"{spread['median']:.2f} [{spread['low']:.2f}, {spread['high']:.2f}]"
         busy = "!" if row["sink_share"] > SINK_SHARE_LIMIT else ""
         yield (
-            f"  {row['contender']:26}{row['per_cpu_second']:16,.0f}{row['cpu_us']:9.1f}{row['per_second']:14,.0f}"
+            f"  {row['contender']:{width}}{row['per_cpu_second']:16,.0f}{row['cpu_us']:9.1f}{row['per_second']:14,.0f}"
             f"{times:>24}{row['sink_share']:6.0%}{busy}"
         )
     worst = max((row["sink_share"] for row in result["rows"]), default=0.0)
@@ -74,6 +76,8 @@ def _rows(result: dict[str, Any]) -> Iterable[str]:
 
 
 def _goals(result: dict[str, Any]) -> Iterable[str]:
+    width = max((len(goal["name"]) for goal in result["goals"]), default=0)
+    yield f"  {'':{width}} {'figure':32} asked"
     for goal in result["goals"]:
         bound = ""
         if goal["at_least"] is not None:
@@ -82,7 +86,7 @@ def _goals(result: dict[str, Any]) -> Iterable[str]:
             bound = f"<= {goal['at_most']:g}"
         verdict = {True: "met", False: "MISSED", None: ""}[goal["met"]]
         figure = f"{goal['median']:,.2f} [{goal['low']:,.2f}, {goal['high']:,.2f}]"
-        yield f"  {goal['name']:52} {figure:32} {bound:10} {verdict}".rstrip()
+        yield f"  {goal['name']:{width}} {figure:32} {bound:10} {verdict}".rstrip()
 
 
 def table(results: Iterable[dict[str, Any]]) -> str:
