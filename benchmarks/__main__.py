@@ -21,6 +21,7 @@ RESULTS = Path(__file__).parent / "results"
 # Scenario: the number of event loops it runs on. None if no loop affects it; one for long turns.
 SCENARIOS = {
     "single": 2,
+    "single_tls": 2,
     "coalesced": 2,
     "retries": 2,
     "imports": 0,
@@ -46,6 +47,7 @@ PACKAGES = [
     "knockapi",
     "msgspec",
     "pyarrow",
+    "pyreqwest",
     "pyspark",
     "tenacity",
     "uvloop",

@@ -166,8 +166,14 @@ async def compare(rounds: int) -> dict[str, Series]:
 
     numbers = Numbers()
     with tempfile.TemporaryDirectory() as name, sink() as server:
-        async with AsyncPushClient(server.base_url, c.API_KEY) as client:
-            field = works(client, Path(name))
+        async with AsyncPushClient(server.base_url, c.API_KEY) as client, c.bare(server.base_url) as bare:
+
+            async def posts(numbers: range) -> tuple[float, float]:
+                started = time.perf_counter(), time.process_time()
+                await with_workers(bare, numbers)
+                return started
+
+            field = {**works(client, Path(name)), c.BARE: (PERSONAL, posts)}
             series = {name: Series(name) for name in field}
             for index in range(rounds + 1):
                 order = list(field.items())
@@ -191,7 +197,8 @@ async def run(*, quick: bool) -> dict[str, Any]:
         Goal(f"MiB peak, {users // 10:,} users", Spread.of([small["peak_mib"]])),
         Goal("broadcast with a run file, x send() of 1000 users", cost, at_least=0.9),
         Goal("durable broadcast, x send() of 1000 users", ratio(series[DURABLE], series[SENDS])),
-        Goal("send_each with a run file, x send() one by one", ratio(series[EACH], series[SEND]), at_least=0.9),
+        Goal("send_each with a run file, x bare aiohttp", ratio(series[EACH], series[c.BARE]), at_least=1),
+        Goal("send_each with a run file, x send() one by one", ratio(series[EACH], series[SEND])),
         Goal("us of CPU per user that a run file adds", difference(series[RUN], series[SENDS])),
     ]
     notes = [

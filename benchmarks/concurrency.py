@@ -407,7 +407,7 @@ def judged(case: Case, turns: Turns) -> tuple[list[Series], list[Goal], list[str
     if case.fixed:
         best = max(turns.fixed, key=lambda limit: total(turns.fixed[limit]).rate)
         rate = total(turns.fixed[best]).rate
-        series.append(Series(f"  fixed limit {best}", [total(turns.fixed[best]).round()]))
+        series.append(Series(f"{case.name}, fixed {best}", [total(turns.fixed[best]).round()]))
         is_bound = is_bound and rate >= 0.9 * case.rules.capacity
         capacity = [min(most, turn.rate) for most, turn in zip(capacity, turns.fixed[best], strict=True)]
         if case.rules.capacity:

@@ -1,6 +1,10 @@
-"""Single sends with distinct messages, which can't be merged; 64 in flight."""
+"""Single sends with distinct messages, which can't be merged; 64 in flight. Each call encodes its message.
+
+Over plain HTTP, and over TLS as the scenario `single_tls`.
+"""
 
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from benchmarks import contenders as c
@@ -9,26 +13,33 @@ from benchmarks.report import Goal, result
 from benchmarks.sink import sink
 
 PLAN, QUICK = Plan(12, 0.35), Plan(3, 0.08)
+BOUNDS = {c.BARE: 0.85, c.SDK_AIOHTTP: 4.0, c.SDK_HTTPX: 10.0}
 
 
-def field() -> list[Contender]:
-    return [
-        c.singly(c.BARE, c.bare),
-        c.singly(c.OURS, c.ours),
-        c.singly(c.AIOHTTP_RETRY, c.aiohttp_retry),
-        c.singly(c.SDK_AIOHTTP, partial(c.generated, backend="aiohttp")),
-        c.singly(c.HTTPX, c.httpx_client),
-        c.singly(c.SDK_HTTPX, partial(c.generated, backend="httpx")),
-    ]
+def field(ca: str) -> list[Contender]:
+    openers = {
+        c.BARE: c.bare,
+        c.OURS: c.ours,
+        c.RAW: c.raw,
+        c.AIOHTTP_RETRY: c.aiohttp_retry,
+        c.PYREQWEST: c.pyreqwest_client,
+        c.SDK_AIOHTTP: partial(c.generated, backend="aiohttp"),
+        c.HTTPX: c.httpx_client,
+        c.SDK_HTTPX: partial(c.generated, backend="httpx"),
+    }
+    if find_spec("pyreqwest") is None:
+        del openers[c.PYREQWEST]
+    return [c.singly(name, partial(opener, ca=ca)) for name, opener in openers.items()]
 
 
-async def run(*, quick: bool) -> dict[str, Any]:
-    with sink() as server:
-        series = await compare(field(), server, QUICK if quick else PLAN)
-    ours = series[c.OURS]
+async def run(*, quick: bool, tls: bool = False) -> dict[str, Any]:
+    with sink(tls=tls) as server:
+        series = await compare(field(server.ca), server, QUICK if quick else PLAN)
     goals = [
-        Goal("x bare aiohttp", ratio(ours, series[c.BARE]), at_least=0.85),
-        Goal("x generated SDK on aiohttp", ratio(ours, series[c.SDK_AIOHTTP]), at_least=4),
-        Goal("x generated SDK on httpx", ratio(ours, series[c.SDK_HTTPX]), at_least=10),
+        Goal(f"x {name}", ratio(series[c.OURS], each), at_least=BOUNDS.get(name))
+        for name, each in series.items()
+        if name != c.OURS
     ]
-    return result("single", "request", list(series.values()), goals, baseline=series[c.BARE])
+    notes = [] if c.PYREQWEST in series else ["without pyreqwest, which is not installed"]
+    name = "single_tls" if tls else "single"
+    return {**result(name, "request", list(series.values()), goals, baseline=series[c.BARE]), "notes": notes}

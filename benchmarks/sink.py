@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import socket
+import ssl
 import time
 import zlib
 from collections.abc import Iterator
@@ -133,19 +134,31 @@ def pin(core: int) -> None:
             os.sched_setaffinity(0, {cores[core % len(cores)]})
 
 
-def _serve(pipe: Connection, delay: float, throttle: float) -> None:
+def certified() -> tuple[ssl.SSLContext, str]:
+    """Return the context of a server with a new certificate, and the PEM of its CA."""
+    import trustme
+
+    authority, context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context, authority.cert_pem.bytes().decode()
+
+
+def _serve(pipe: Connection, delay: float, throttle: float, tls: bool) -> None:
     pin(1)
     with contextlib.suppress(ImportError):
         import uvloop
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    asyncio.run(_main(pipe, delay, throttle))
+    asyncio.run(_main(pipe, delay, throttle, tls))
 
 
-async def _main(pipe: Connection, delay: float, throttle: float) -> None:
+async def _main(pipe: Connection, delay: float, throttle: float, tls: bool) -> None:
     loop = asyncio.get_running_loop()
     counts, stopped = Counts(), asyncio.Event()
-    server = await loop.create_server(lambda: SinkProtocol(counts, delay, throttle), "127.0.0.1", 0, backlog=1024)
+    context, ca = certified() if tls else (None, "")
+    server = await loop.create_server(
+        lambda: SinkProtocol(counts, delay, throttle), "127.0.0.1", 0, backlog=1024, ssl=context
+    )
 
     def control() -> None:
         """Send the counts for each message of the parent; stop the sink when the pipe ends."""
@@ -159,16 +172,17 @@ async def _main(pipe: Connection, delay: float, throttle: float) -> None:
         pipe.send({name: getattr(counts, name) for name in Counts.__slots__})
 
     loop.add_reader(pipe.fileno(), control)
-    pipe.send(server.sockets[0].getsockname()[1])
+    pipe.send((server.sockets[0].getsockname()[1], ca))
     await stopped.wait()
     server.close()
 
 
 class Sink:
-    """The parent's handle: the address of the sink, and its counts."""
+    """The parent's handle: the address of the sink, the PEM of its CA if it speaks TLS, and its counts."""
 
-    def __init__(self, port: int, pipe: Connection) -> None:
-        self.base_url = f"http://127.0.0.1:{port}"
+    def __init__(self, port: int, ca: str, pipe: Connection) -> None:
+        self.base_url = f"{'https' if ca else 'http'}://127.0.0.1:{port}"
+        self.ca = ca
         self._pipe = pipe
 
     def counts(self) -> Counts:
@@ -177,15 +191,15 @@ class Sink:
 
 
 @contextlib.contextmanager
-def sink(delay: float = 0.0, *, throttle: float = 0.0) -> Iterator[Sink]:
+def sink(delay: float = 0.0, *, throttle: float = 0.0, tls: bool = False) -> Iterator[Sink]:
     """Run a sink that responds after `delay` seconds, to a share `throttle` with 429 and Retry-After: 0."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, delay, throttle), daemon=True)
+    process = context.Process(target=_serve, args=(theirs, delay, throttle, tls), daemon=True)
     process.start()
     theirs.close()
     try:
-        yield Sink(ours.recv(), ours)
+        yield Sink(*ours.recv(), ours)
     finally:
         ours.close()
         process.join(5)
