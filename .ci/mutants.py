@@ -1799,9 +1799,9 @@ EMULATOR_STORE = [
     ),
     Mutant(
         "two different pushes to one user are a duplicate",
-        EMULATOR + "store/queries.py",
-        'GROUP BY user, digest ORDER BY user, digest"',
-        'GROUP BY user ORDER BY user"',
+        EMULATOR + "store/queries.sql",
+        "GROUP BY user, digest ORDER BY user, digest;",
+        "GROUP BY user ORDER BY user;",
         T_EMULATOR + "oracle.py",
     ),
     Mutant(

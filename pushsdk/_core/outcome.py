@@ -181,7 +181,7 @@ class Evidence(Guarded, msgspec.Struct, eq=False, gc=False):
     """Set if ``status`` is None."""
     reason: str = ""
     """Detail of the failure: the reason of the operating system or of TLS, a setting, or the class of an exception."""
-    error: OSError | None = None
+    error: Exception | None = None
     """The reason of the operating system or of TLS, without a traceback."""
 
 
@@ -354,7 +354,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: int | None = None
     retry_after: float | None = None
     failure: Failure | None = None
-    error: OSError | None = None
+    error: Exception | None = None
     """The reason of the operating system or of TLS for the last attempt."""
     is_first: bool = False
     """Set if no request had used the connection of the last attempt before."""

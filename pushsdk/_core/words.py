@@ -35,8 +35,10 @@ def check_keywords(function: Callable[..., object], names: Iterable[str], known:
         import inspect  # slow to import
 
         parameters = inspect.signature(function).parameters.values()
-        words = sorted({own.name for own in parameters if own.kind is not own.VAR_KEYWORD}.union(known))
+        own_names = {own.name for own in parameters if own.kind is not own.VAR_KEYWORD}
+        words = sorted(own_names.union(known) - {"self", "return"})
         same = [word for word in words if len(part := fold(name)) > 2 and (part in fold(word) or fold(word) in part)]
         near = near_word(name, words) or near_word(name, same or words, 0.0 if len(same) == 1 else 0.65)
-        text = f"{function.__name__}() got an unexpected keyword argument {name!r}"
-        raise TypeError(f"{text}: did you mean {near!r}?" if near else text)
+        text = f"{function.__qualname__.removesuffix('.__init__')}() got an unexpected keyword argument {name!r}"
+        others = "" if len(words) > 20 else f": the names are {', '.join(words)}"
+        raise TypeError(f"{text}: did you mean {near!r}?" if near else f"{text}{others}")

@@ -1,14 +1,7 @@
 """The fault rules, sans-IO: the conditions of a rule, the choice of the rule that acts on a request, the counts.
 
-Rules are tried in order. Matching delays add up; the first other matching rule acts and ends the search. So at most one
-rule besides the delays acts on a request, and later rules do not see the request.
-
-A rule counts the requests that reach it and meet its static conditions (``endpoint``, ``user``, ``more_than_users``,
-``more_than_bytes``). Of the counted requests the rule acts on those within the ``first`` N that are an ``every`` Nth
-(N, 2N, ...) and win a draw of ``probability``. Each rule draws one number per counted request from its own generator,
-seeded with the seed and the position of the rule. Omitted conditions always hold.
-
-A disabled rule counts no request and draws no number, so after it is enabled again it continues at the same count.
+docs/testing.md says which rule acts on which request. Each rule draws one number per counted request from its own
+generator, seeded with the seed and the position of the rule. A disabled rule counts and draws nothing.
 """
 
 import random
@@ -19,7 +12,8 @@ from typing import Annotated, Literal, TypedDict, Unpack
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk._core.lint import plain_error
+from pushsdk._core.checks import check, check_calls, check_fields, explain
+from pushsdk._core.models import HintingType
 
 Count = Annotated[int, Meta(ge=0)]
 Ordinal = Annotated[int, Meta(ge=1)]
@@ -28,7 +22,7 @@ _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 
 
 class Conditions(TypedDict, total=False):
-    """The conditions of a fault, all optional; all given ones must hold (see the module's docstring)."""
+    """The conditions of a fault, all optional; all given ones must hold (see `pushsdk docs testing`)."""
 
     name: str
     endpoint: Literal["push", "campaigns"]
@@ -51,7 +45,8 @@ ARGUMENTS: dict[str, set[str]] = {
 }
 
 
-class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+@check_calls
+class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, metaclass=HintingType):
     """One rule: an action, created by one of the methods below, and its conditions.
 
     ``name`` is the key in `Emulator.hits`. ``endpoint`` is ``"push"`` or ``"campaigns"``; ``user`` is an id that the
@@ -78,6 +73,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     probability: Annotated[float, Meta(ge=0, le=1)] | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("code", "headers", "body", "accepted", "seconds", "at"):
             given, allowed = getattr(self, name) not in (None, {}, ""), name in ARGUMENTS[self.fault]
             if given and not allowed:
@@ -107,39 +103,32 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         **when: Unpack[Conditions],
     ) -> "Fault":
         """Respond with this status; by default the request is accepted if the status is 2xx."""
-        return _make(fault="status", code=code, headers=headers or {}, body=body, accepted=accepted, **when)
+        return Fault(fault="status", code=code, headers=dict(headers or {}), body=body, accepted=accepted, **when)
 
     @staticmethod
     def delay(seconds: float, **when: Unpack[Conditions]) -> "Fault":
         """Wait, then accept the request even if the client has disconnected. Later rules may act, too."""
-        return _make(fault="delay", seconds=seconds, **when)
+        return Fault(fault="delay", seconds=seconds, **when)
 
     @staticmethod
     def reset_before(**when: Unpack[Conditions]) -> "Fault":
         """Read the whole request, then reset the connection without accepting the request."""
-        return _make(fault="reset_before", **when)
+        return Fault(fault="reset_before", **when)
 
     @staticmethod
     def reset_after(**when: Unpack[Conditions]) -> "Fault":
         """Accept the request, then reset the connection without a response."""
-        return _make(fault="reset_after", **when)
+        return Fault(fault="reset_after", **when)
 
     @staticmethod
     def hang(*, accepted: bool = False, **when: Unpack[Conditions]) -> "Fault":
         """Never respond, until the client disconnects or the emulator closes."""
-        return _make(fault="hang", accepted=accepted, **when)
+        return Fault(fault="hang", accepted=accepted, **when)
 
     @staticmethod
     def truncated(*, at: Literal["status", "headers", "body"] = "headers", **when: Unpack[Conditions]) -> "Fault":
         """Accept the request, then cut the response in its status line, headers or body, and close the connection."""
-        return _make(fault="truncated", at=at, **when)
-
-
-def _make(**fields: object) -> Fault:
-    try:
-        return msgspec.convert(fields, Fault)  # a Struct's own __init__ checks nothing
-    except msgspec.ValidationError as error:
-        raise ValueError(f"invalid fault: {plain_error(error, tuple(ARGUMENTS))}") from None
+        return Fault(fault="truncated", at=at, **when)
 
 
 def load_faults(data: bytes | str) -> list[Fault]:
@@ -147,7 +136,13 @@ def load_faults(data: bytes | str) -> list[Fault]:
 
     ``fault`` is the name of a method of `Fault`, the rest its arguments. Raises ValueError with the path of the error.
     """
-    return msgspec.json.decode(data, type=list[Fault])
+    check("data", data, bytes | str)
+    try:
+        return msgspec.json.decode(data, type=list[Fault])
+    except msgspec.ValidationError as error:
+        raise ValueError(explain(error, Fault)) from None
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"faults must be JSON, a list of objects: {error}") from None
 
 
 class FaultDecision(Struct, frozen=True):
@@ -204,9 +199,7 @@ class Rules:
         self.rules: dict[str, FaultRule] = {}  # by name, in the order they are tried
         others = {} if then is None else then.rules
         for position, fault in enumerate(faults, start=1):
-            if not isinstance(fault, Fault):
-                kind = type(fault).__name__
-                raise TypeError(f"fault {position} must be a Fault, for example Fault.status(429); got {kind}")
+            check(f"faults[{position - 1}]", fault, Fault)
             name = fault.name or f"{len(others) + position}: {fault.fault}"
             if name in self.rules or name in others:
                 raise ValueError("names of faults must be unique")
@@ -263,7 +256,6 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """Return the preset of this name. Raises ValueError with all names."""
-    if name not in PRESETS:
-        raise ValueError(f"no such preset; the presets are: {', '.join(sorted(PRESETS))}")
+    """Return the preset of this name. Raises ValueError with the nearest name."""
+    check("preset", name, Literal[*PRESETS])
     return PRESETS[name]

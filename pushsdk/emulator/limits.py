@@ -7,12 +7,13 @@ the request. The quota counts accepted users only.
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias, get_type_hints
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk._core.lint import plain_error
+from pushsdk._core.checks import check_fields
+from pushsdk._core.models import HintingType
 from pushsdk.emulator.guard import Refused
 
 _DAY = 86_400
@@ -22,17 +23,7 @@ Status: TypeAlias = Annotated[int, Meta(ge=400, le=599)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
-def _check(limits: Struct) -> None:
-    """Check every field as decoding does; the __init__ of a Struct checks nothing."""
-    for name, kind in get_type_hints(type(limits), include_extras=True).items():
-        try:
-            msgspec.convert(getattr(limits, name), kind)
-        except msgspec.ValidationError as error:
-            rule = plain_error(error).removeprefix("$: ")
-            raise ValueError(f"{name} is invalid: {rule}; got {getattr(limits, name)!r}") from None
-
-
-class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=HintingType):
     """The status of each limit's refusal, in the order the limits are tried. Raises ValueError for an invalid one."""
 
     rate: Status = 429
@@ -42,17 +33,17 @@ class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     quota: Status = 429
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_fields(self)
 
 
-class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=HintingType):
     """The limits of an inbox; None is no limit. Raises ValueError for invalid values."""
 
     max_users: Count | None = None
     """Most users of a request."""
     max_body_bytes: Count | None = None
     """Most bytes of a request's body."""
-    rate: Annotated[float, Meta(ge=1 / _DAY, le=1e9)] | None = None  # at least one request a day
+    rate: Annotated[float, Meta(ge=1e-5, le=1e9)] | None = None  # about one request a day
     """Requests per second."""
     burst: Count | None = None
     """Requests at once; by default one second's worth of the rate."""
@@ -68,7 +59,7 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The statuses of the refusals."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_fields(self)
         if self.burst is not None and self.rate is None:
             raise ValueError("burst needs a rate, for example rate=100")
         msgspec.structs.force_setattr(self, "invalid_user_ids", tuple(self.invalid_user_ids))  # a list could change

@@ -1,13 +1,7 @@
 """The notifications that a user's devices show, sans-IO: one for each push and platform.
 
-The interface document describes messages, but no devices, so the following is simulated; each notification lists the
-assumptions that it depends on:
-
-- devices are always online: a push is delivered as soon as it was enqueued;
-- a platform whose flag is missing is off;
-- a later push with the same collapseId replaces the notification of an earlier push;
-- ttl is in seconds, and a notification is shown until the ttl has passed;
-- fields without a platform in their name apply to both, except icons, which iOS does not have.
+The interface document describes messages, but no devices. docs/emulator.md lists what is assumed; each notification
+lists the assumptions that it depends on.
 """
 
 from collections.abc import Sequence

@@ -9,16 +9,18 @@ from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self, TypeAlias
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
+from msgspec import Meta
 
+from pushsdk._core.checks import Seconds, check_calls
 from pushsdk.emulator.campaigns.segment import Tables, segment_available
 from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT
-from pushsdk.emulator.faults import Fault, Rules
+from pushsdk.emulator.faults import Count, Fault, Rules
 from pushsdk.emulator.guard import HOST, PREFIX, Guard, is_host
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
@@ -28,6 +30,8 @@ from pushsdk.emulator.store.records import Campaign, Delivered, Push, RequestSum
 from pushsdk.emulator.store.search import parse
 from pushsdk.emulator.web import Pages
 
+Shift: TypeAlias = Annotated[float, Meta(ge=-1e9, le=1e9)]
+Port: TypeAlias = Annotated[int, Meta(ge=0, le=65_535)]
 _BACKLOG = 1024  # a client may open all its connections at once
 _IDLE_SECONDS = 75.0  # keep-alive, as common proxies have it
 _GRACE = 0.1  # seconds for clients to read the last responses when the emulator closes
@@ -40,9 +44,14 @@ _log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_inf
 
 def bind(host: str, port: int) -> socket.socket:
     """Bind the port, or any free one for 0. Raises OSError for a port in use, gaierror for an unknown host."""
-    socket.getaddrinfo(host, port)  # create_server would raise an OSError that does not say so
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    try:
+        socket.getaddrinfo(host, port)  # create_server would raise an OSError that does not say so
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        reason = (error.strerror or "").partition(" (")[0]
+        text = f"the emulator can't listen on {host}:{port}: {reason}; pass a host of this machine and a free port"
+        raise type(error)(error.errno, f"{text}, or port=0 for any free one") from None
 
 
 class Server(web.Server):
@@ -91,24 +100,24 @@ class Server(web.Server):
         self._service.lost.pop(handler).cancel()
 
 
-class Inbox:
-    """A live view of what was accepted with one Api-Key. Can be used from any thread.
+@check_calls
+class Accepted:
+    """The requests that were accepted with one Api-Key."""
 
-    Each call reads one consistent state. ``faults`` and ``limits`` are the emulator's until they are set here.
-    """
+    __slots__ = ("_inboxes", "_store", "api_key")
 
     def __init__(self, store: Store, inboxes: Inboxes, api_key: str) -> None:
         self._store = store
         self._inboxes = inboxes
-        self._api_key = api_key
+        self.api_key: str = api_key
 
     @property
     def _ref(self) -> InboxRef:
-        return self._store.find(self._api_key)
+        return self._store.find(self.api_key)
 
     @property
     def _state(self) -> InboxState:
-        return self._inboxes.of(self._api_key)
+        return self._inboxes.of(self.api_key)
 
     @property
     def pushes(self) -> Sequence[Push]:
@@ -119,6 +128,29 @@ class Inbox:
     def campaigns(self) -> Sequence[Campaign]:
         """The stored accepted campaigns, oldest first."""
         return self._store.campaigns(self._ref)
+
+    def accepted(self, user_id: str) -> int:
+        """Return the number of accepted pushes to this user; an id twice in one request counts twice."""
+        return self._store.accepted(self._ref, user_id)
+
+    def users(self) -> Mapping[str, int]:
+        """Return the number of accepted pushes of each user."""
+        return {user.user_id: user.accepted for user in self._store.received(self._ref)}
+
+    def duplicates(self) -> Mapping[str, int]:
+        """Return the users with the same push accepted more than once, and the highest such count.
+
+        Pushes are the same if message and custom fields are equal, in one request or in several.
+        """
+        return {user.user_id: user.same for user in self._store.received(self._ref, same=2)}
+
+
+@check_calls
+class Inbox(Accepted):
+    """A live view of what was accepted with one Api-Key. Can be used from any thread.
+
+    Each call reads one consistent state. ``faults`` and ``limits`` are the emulator's until they are set here.
+    """
 
     def requests(self, search: str = "") -> Sequence[RequestSummary]:
         """Return the stored requests that a search line of the page finds, refused ones too, oldest first."""
@@ -136,21 +168,6 @@ class Inbox:
     async def changed(self, changes: int) -> None:
         """Wait until the property `changes` is greater than this. Only in the emulator's event loop."""
         await self._state.events.changed(changes)
-
-    def accepted(self, user_id: str) -> int:
-        """Return the number of accepted pushes to this user; an id twice in one request counts twice."""
-        return self._store.accepted(self._ref, user_id)
-
-    def users(self) -> Mapping[str, int]:
-        """Return the number of accepted pushes of each user."""
-        return {user.user_id: user.accepted for user in self._store.received(self._ref)}
-
-    def duplicates(self) -> Mapping[str, int]:
-        """Return the users with the same push accepted more than once, and the highest such count.
-
-        Pushes are the same if message and custom fields are equal, in one request or in several.
-        """
-        return {user.user_id: user.same for user in self._store.received(self._ref, same=2)}
 
     @property
     def faults(self) -> Sequence[Fault]:
@@ -195,14 +212,15 @@ class Inbox:
 
     def label(self, label: str) -> None:
         """Set the label that the page shows for this inbox."""
-        self._store.label(self._store.inbox(self._api_key), label)
+        self._store.label(self._store.inbox(self.api_key), label)
 
     def forget(self) -> None:
         """Empty this inbox. Requests in flight are not stored afterwards."""
         self._inboxes.reset(self._state)
 
 
-class Emulator:
+@check_calls
+class Emulator(Accepted):
     """The push service on 127.0.0.1, and the oracle of what it accepted.
 
     ``async with Emulator() as emulator:`` runs the service; a client needs ``base_url`` and ``api_key``. Any other
@@ -221,23 +239,19 @@ class Emulator:
     def __init__(
         self,
         *,
-        port: int = 0,
+        port: Port = 0,
         faults: Iterable[Fault] = (),
         seed: int = 0,
         limits: ServiceLimits | None = None,
         api_key: str | None = None,
-        max_body: int = 16 * 1024 * 1024,
-        # Storage
+        max_body: Count = 16 * 1024 * 1024,
         store: str | Path | None = None,
-        keep: int = 100_000,
-        max_age: float | None = None,
-        # Campaigns
+        keep: Count = 100_000,
+        max_age: Seconds | None = None,
         audience: str | Path | None = None,
-        # Access
         host: str = HOST,
         hosts: Sequence[str] = (),
         token: str | None = None,
-        # Reports
         log: Callable[[str], object] | None = None,
     ) -> None:
         if api_key == "":
@@ -246,16 +260,15 @@ class Emulator:
             raise ValueError("a host other than loopback needs a token")
         if not all(map(is_host, hosts)):
             raise ValueError("hosts must be names with an optional port, for example push.test or push.test:8080")
-        self.api_key: str = api_key or f"emulator-{secrets.token_hex(8)}"
         self._port = port  # the port asked for, then the bound one
         self._host = host
         self._guard = partial(Guard, max_body=max_body, hosts=(*hosts, _in_url(host)), token=token)
         self._log = log
         self._seed = seed
-        self._store = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
+        records = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
         self._tables = None if audience is None or not segment_available() else Tables(audience)
-        self._inboxes = Inboxes(self._store, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
-        self._own = Inbox(self._store, self._inboxes, self.api_key)
+        inboxes = Inboxes(records, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
+        super().__init__(records, inboxes, api_key or f"emulator-{secrets.token_hex(8)}")
         self._service: PushService | None = None  # set by __aenter__, kept afterwards for its counts
         self._ending = AsyncExitStack()  # set by __aenter__
 
@@ -323,19 +336,9 @@ class Emulator:
         """The number of requests on the wire, for any key, refused and failed ones too."""
         return 0 if self._service is None else self._service.requests
 
-    @property
-    def pushes(self) -> Sequence[Push]:
-        """The push send requests accepted with ``emulator.api_key``, oldest first."""
-        return self._own.pushes
-
-    @property
-    def campaigns(self) -> Sequence[Campaign]:
-        """The campaigns accepted with ``emulator.api_key``, oldest first."""
-        return self._own.campaigns
-
     def inbox(self, api_key: str | None = None) -> Inbox:
         """Return the inbox of this key, by default that of ``emulator.api_key``."""
-        return self._own if api_key is None else Inbox(self._store, self._inboxes, api_key)
+        return Inbox(self._store, self._inboxes, self.api_key if api_key is None else api_key)
 
     def accepted(self, user_id: str, *, api_key: str | None = None) -> int:
         """Return the number of accepted pushes to this user."""
@@ -349,7 +352,7 @@ class Emulator:
         """Return the users with the same push accepted more than once: see `Inbox.duplicates`."""
         return self.inbox(api_key).duplicates()
 
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: Shift) -> None:
         """Set the service's clock forward, which starts campaigns and expires pushes."""
         if self._service is None:
             raise RuntimeError("the Emulator has no clock yet: use it in `async with`")

@@ -15,22 +15,15 @@ _WIDTH = 100
 _MAX_DEPTH = 40  # of nested values in a program; Python's parser fails at about 90
 _MAX_USERS = 1000  # default of Batching(max_users=)
 
-_NOT_SENDABLE = """\
-# This request can't be sent with pushsdk: {}.
-# Use the curl command.
-"""
+_NOT_SENDABLE = "# This request can't be sent with pushsdk: {}.\n# Use the curl command.\n"
 
+_CURL = Path(__file__).with_name("snippet.sh.template").read_text().rstrip()
 _PROGRAM = Path(__file__).with_name("snippet.py.template").read_text()
 
 
 def curl(endpoint: str, body: bytes) -> str:
     """Return the request as a POSIX shell command that sends equal JSON, or the same bytes if the body is not JSON."""
-    sends = (
-        f'curl -sS -i "$PUSHSDK_BASE_URL/v1/{endpoint}" \\\n'
-        '  -H "Api-Key: $PUSHSDK_API_KEY" \\\n'
-        '  -H "Content-Type: application/json" \\\n'
-        "  --data-binary @-"
-    )
+    sends = _CURL.format(endpoint=endpoint)
     try:
         read_json(body)
     except Unreadable:

@@ -7,15 +7,17 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from pushsdk._core.checks import Seconds, check_calls
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk._core.words import count as counted
 from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
-from pushsdk.emulator.faults import preset
+from pushsdk.emulator.faults import Count, Ordinal, preset
+from pushsdk.emulator.server import Accepted, Shift
 from pushsdk.emulator.store.records import Delivered, RequestSummary
 from pushsdk.emulator.store.search import parse
 from pushsdk.testing.messages import quoted, show_fault, show_texts, show_users, summary
@@ -23,9 +25,7 @@ from pushsdk.testing.messages import quoted, show_fault, show_texts, show_users,
 T = TypeVar("T")
 
 _OPTIONAL = "Pass `required=False` if that is fine."
-_BLOCKS = (
-    "wait_for() blocked this thread's event loop, and every task that would have sent: use `await push.until(...)`."
-)
+_BLOCKS = "wait_for() blocked this thread's event loop, and every task that would send: use `await push.until(...)`."
 
 
 class EmulatorThread:
@@ -121,7 +121,6 @@ class FaultContext:
         self._faults = faults
         self._required = required  # number of faults that must fire
         self._seed = seed
-        self._added = self._inbox.adding(faults, seed=seed)
         self._counts: Callable[[], Mapping[str, int]] = dict  # set by __enter__
         self._newest = 0  # id of the last request before; set by __enter__
         which = "This fault was" if len(faults) == 1 else "These faults were"
@@ -136,6 +135,7 @@ class FaultContext:
 
     def __enter__(self) -> Self:
         self._newest = max((request.id for request in self._inbox.requests()), default=0)
+        self._added = self._inbox.adding(self._faults, seed=self._seed)
         self._counts = self._added.__enter__()
         self.pending_failure = None
         return self
@@ -171,21 +171,36 @@ def _calls(faults: Sequence[Fault]) -> str:
     return "\n".join(f"  {show_fault(fault)}" for fault in faults)
 
 
-class PushInbox:
+@check_calls
+class PushInbox(Accepted):
     """The push service of one test: its URL, its own Api-Key, what was accepted with that key, and faults.
 
     Works in sync and async tests alike, as the service runs in another thread.
     """
 
+    _RULES: ClassVar = {
+        "faults": "a Fault, for example push.fault(Fault.status(429)), or use push.faults('flaky')",
+        "name": "the name of a preset, for example push.faults('flaky'), or use push.fault(Fault.status(429))",
+    }
+    emulator: Emulator
+    """The emulator of the session, which all tests share."""
+    base_url: str
+    """The URL that clients send to."""
+    url: str
+    """The URL of the page with all inboxes, available during the session."""
+    __slots__ = ("_ahead", "_before", "_contexts", "_host", "_inbox", "base_url", "emulator", "shows_summary", "url")
+
     def __init__(self, host: EmulatorThread, *, api_key: str, label: str) -> None:
-        self.api_key = api_key
+        self.emulator = host.emulator
+        self.base_url, self.url = host.emulator.base_url, host.emulator.url
         self._host = host
         self._inbox = host.emulator.inbox(api_key)
+        super().__init__(self._inbox._store, self._inbox._inboxes, api_key)
         self._inbox.label(label)
         self._ahead = 0.0  # seconds that this test advanced the clock
         self._before = host.emulator.requests  # the requests of earlier tests
         self._contexts: list[FaultContext] = []
-        self.has_shown_summary: bool = False  # a failure message includes the summary; set by _summarize
+        self.shows_summary: bool = False  # a failure message includes the summary; set by _summarize
 
     def __repr__(self) -> str:
         return f"PushInbox({self.base_url!r})"
@@ -194,48 +209,7 @@ class PushInbox:
         """Reset the clock and delete the inbox, so that the next test starts clean."""
         if self._ahead:
             self.advance(-self._ahead)
-        self._do(self._inbox.forget)
-
-    # Addresses
-
-    @property
-    def emulator(self) -> Emulator:
-        """The emulator of the session, which all tests share."""
-        return self._host.emulator
-
-    @property
-    def base_url(self) -> str:
-        """The URL that clients send to."""
-        return self.emulator.base_url
-
-    @property
-    def url(self) -> str:
-        """The URL of the page with all inboxes, available during the session."""
-        return self.emulator.url
-
-    # What was accepted
-
-    @property
-    def pushes(self) -> Sequence[Push]:
-        """The accepted push requests, oldest first."""
-        return self._inbox.pushes
-
-    @property
-    def campaigns(self) -> Sequence[Campaign]:
-        """The accepted campaigns, oldest first."""
-        return self._inbox.campaigns
-
-    def accepted(self, user_id: str) -> int:
-        """Return the number of accepted pushes to this user."""
-        return self._inbox.accepted(user_id)
-
-    def users(self) -> Mapping[str, int]:
-        """Return the number of accepted pushes of each user that has any."""
-        return self._inbox.users()
-
-    def duplicates(self) -> Mapping[str, int]:
-        """Return the users to whom the same push was accepted more than once, and the highest count of each."""
-        return self._inbox.duplicates()
+        self._inbox.forget()
 
     def sent_to(self, user_id: str) -> list[SentPush]:
         """Return the pushes and campaigns that this user received, oldest first."""
@@ -258,7 +232,7 @@ class PushInbox:
         title: str | None = None,
         body: str | None = None,
         language: str | None = None,
-        count: int | None = None,
+        count: Count | None = None,
     ) -> list[SentPush]:
         """Return the matching accepted pushes, oldest first. Fail if there are none, or not exactly ``count``.
 
@@ -268,6 +242,8 @@ class PushInbox:
         __tracebackhide__ = True
         candidates = self._all_sent(_line(None, "")) if user_id is None else self.sent_to(user_id)
         wanted = {"title": title, "body": body}
+        if language is not None and title is body is None:
+            raise ValueError("language needs a title or a body: pass the text in this language")
         matches = [push for push in candidates if _matches(push, wanted, language)]
         if len(matches) != count if count is not None else not matches:
             which = "" if user_id is None else f" to {quoted(user_id)}"
@@ -301,9 +277,9 @@ class PushInbox:
         user_id: str | None = None,
         *,
         search: str = "",
-        count: int = 1,
+        count: Ordinal = 1,
         condition: Callable[[], object] | None = None,
-        timeout: float = 5.0,
+        timeout: Seconds = 5.0,
     ) -> list[SentPush]:
         """Block until ``count`` requests match: to this user, and to this search line of the inbox page.
 
@@ -328,9 +304,9 @@ class PushInbox:
         user_id: str | None = None,
         *,
         search: str = "",
-        count: int = 1,
+        count: Ordinal = 1,
         condition: Callable[[], object] | None = None,
-        timeout: float = 5.0,
+        timeout: Seconds = 5.0,
     ) -> list[SentPush]:
         """Wait like `wait_for`, without blocking the event loop."""
         __tracebackhide__ = True
@@ -347,8 +323,8 @@ class PushInbox:
         For example ``with push.fault(Fault.status(503, first=2)):``. A fault that never fires fails the test, at the
         end of the ``with`` block, or at the end of the test if the block raised. ``required=False`` allows that.
         """
-        if not faults or not all(isinstance(fault, Fault) for fault in faults):
-            raise ValueError("pass a Fault, for example push.fault(Fault.status(429)), or use push.faults('flaky')")
+        if not faults:
+            raise ValueError("fault() needs a Fault, for example push.fault(Fault.status(429))")
         return self._context(faults, len(faults) if required else 0, seed)
 
     def faults(self, name: str, *, required: bool = True, seed: int = 0) -> FaultContext:
@@ -369,18 +345,10 @@ class PushInbox:
     def limits(self, limits: ServiceLimits) -> None:
         self._inbox.limits = limits
 
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: Shift) -> None:
         """Advance the service's clock until the end of the test: campaigns start, pushes expire."""
-        self._do(lambda: self.emulator.advance(seconds))
+        self.emulator.advance(seconds)
         self._ahead += seconds
-
-    def _do(self, work: Callable[[], None]) -> None:
-        """Call a function in the emulator's thread."""
-
-        async def call() -> None:
-            work()
-
-        self._host.submit(call()).result()
 
     def _all_sent(self, line: str) -> list[SentPush]:
         matches = {request.id for request in self._inbox.requests(line)}
@@ -411,7 +379,7 @@ class PushInbox:
 
     def _summarize(self, requests: Sequence[RequestSummary] | None) -> str:
         """Return the text of these requests, or of all requests, for a failure."""
-        self.has_shown_summary = True
+        self.shows_summary = True
         received = self._inbox.requests()
         elsewhere = self.emulator.requests - self._before - len(received)
         return summary(received if requests is None else requests, elsewhere=max(0, elsewhere))

@@ -79,6 +79,6 @@ def pytest_runtest_makereport(
     report = yield
     inbox = item.stash.get(_INBOX, None)
     # The inbox is deleted at teardown.
-    if inbox is not None and report.failed and report.when != "teardown" and not inbox.has_shown_summary:
+    if inbox is not None and report.failed and report.when != "teardown" and not inbox.shows_summary:
         report.sections.append(("Push service", inbox.summary()))
     return report

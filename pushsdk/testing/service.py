@@ -8,13 +8,15 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Literal, Unpack
+from typing import Annotated, Any, Literal, TypeAlias, Unpack
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from multidict import CIMultiDict
 
 from pushsdk._core.address import HeaderSecret
+from pushsdk._core.checks import Seconds, check, check_calls, check_fields
+from pushsdk._core.models import HintingType
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io.fast_post import Claim
@@ -25,13 +27,14 @@ from pushsdk.options import ClientOptions
 _BASE_URL = "https://push.example/external/api"
 
 
-class FakeResponse(Struct, frozen=True, kw_only=True):
+@check_calls
+class FakeResponse(Struct, frozen=True, kw_only=True, metaclass=HintingType):
     """The fate of one request. Make it with the methods below, named like those of `pushsdk.emulator.Fault`.
 
     ``after`` is the latency in seconds; the service accepts the request after half of it.
     """
 
-    code: int | None = None
+    code: Annotated[int, Meta(ge=200, le=999)] | None = None
     usual: bool = False
     """True for the documented response, which is 200 with a uuid for a campaign; else ``code`` is the status."""
     headers: Mapping[str, str] = {}
@@ -42,13 +45,16 @@ class FakeResponse(Struct, frozen=True, kw_only=True):
     """The part of the request that leaves the client."""
     failure: Failure | None = None
     """The failure instead of a response. Without a failure and a ``code``, the request hangs."""
-    after: float = 0.0
-    connecting: float = 0.0
+    after: Seconds = 0.0
+    connecting: Seconds = 0.0
     """Seconds until the connection is open."""
     reused: bool = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @staticmethod
-    def accept(*, after: float = 0.0) -> "FakeResponse":
+    def accept(*, after: Seconds = 0.0) -> "FakeResponse":
         """Accept the request: 204 for a push, 200 and a uuid for a campaign."""
         return FakeResponse(code=204, usual=True, accepted=True, after=after)
 
@@ -59,7 +65,7 @@ class FakeResponse(Struct, frozen=True, kw_only=True):
         headers: Mapping[str, str] | None = None,
         body: bytes | str = b"",
         accepted: bool | None = None,
-        after: float = 0.0,
+        after: Seconds = 0.0,
     ) -> "FakeResponse":
         """Respond with this status. ``accepted`` says if the service accepts the request (default: if 2xx)."""
         return FakeResponse(
@@ -71,17 +77,17 @@ class FakeResponse(Struct, frozen=True, kw_only=True):
         )
 
     @staticmethod
-    def refused(*, after: float = 0.0) -> "FakeResponse":
+    def refused(*, after: Seconds = 0.0) -> "FakeResponse":
         """Refuse the connection: nothing was sent, and the client can prove it."""
         return FakeResponse(failure=Failure.REFUSED, leaves="nothing", after=after)
 
     @staticmethod
-    def reset_before(*, after: float = 0.0) -> "FakeResponse":
+    def reset_before(*, after: Seconds = 0.0) -> "FakeResponse":
         """Reset the connection before accepting the request. The client can't tell this from ``reset_after``."""
         return FakeResponse(failure=Failure.RESET, after=after)
 
     @staticmethod
-    def reset_after(*, after: float = 0.0) -> "FakeResponse":
+    def reset_after(*, after: Seconds = 0.0) -> "FakeResponse":
         """Accept the request, then reset the connection. The client can't tell this from ``reset_before``."""
         return FakeResponse(failure=Failure.RESET, accepted=True, after=after)
 
@@ -146,6 +152,10 @@ class FakeRequest:
         return True
 
 
+_Then: TypeAlias = FakeResponse | Callable[[FakeRequest], FakeResponse]
+
+
+@check_calls
 class FakeService:
     """The push service without a socket. ``client()`` returns a real client that sends to this service.
 
@@ -153,11 +163,13 @@ class FakeService:
     request that returns one. In a test under `virtual_time`, latencies and the client's delays take no time.
     """
 
+    __slots__ = ("_responses", "_tally", "_then", "in_flight", "most_in_flight", "requests")
+
     def __init__(
         self, *responses: FakeResponse, then: FakeResponse | Callable[[FakeRequest], FakeResponse] | None = None
     ) -> None:
         self._responses = list(responses)
-        self._then: FakeResponse | Callable[[FakeRequest], FakeResponse] = then or FakeResponse.accept()
+        self._then: _Then = then or FakeResponse.accept()
         #: All requests, oldest first.
         self.requests: list[FakeRequest] = []
         self.in_flight: int = 0
@@ -224,20 +236,19 @@ class FakeService:
     async def close(self) -> None:
         """Do nothing, as nothing is open; called by the client."""
 
-    async def _serve_request(
-        self,
-        request: FakeRequest,
-        response: FakeResponse | Callable[[FakeRequest], FakeResponse],
-        evidence: Evidence,
-        *,
-        read: bool,
-    ) -> None:
+    async def _serve_request(self, request: FakeRequest, response: _Then, evidence: Evidence, *, read: bool) -> None:
         """Let the request meet its fate. Without ``read`` the client does not read the body of a 204."""
         if not isinstance(response, FakeResponse):
             # Claimed first, since the function is to see the users that are sent to.
             if not await request._claim_users(evidence):
                 return
-            response = response(request)
+            try:
+                response = response(request)
+                check("the response of then", response, FakeResponse)
+            except Exception as error:  # noqa: BLE001 - what a test's function raises is shown to the test
+                evidence.started_writing, evidence.failure, evidence.error = True, Failure.OTHER, error
+                evidence.reason = f"then raised {type(error).__name__}: {error}"
+                return
         if response.connecting:
             await asyncio.sleep(response.connecting)
         if response.leaves != "nothing":

@@ -5,14 +5,13 @@ Without sockets and threads: tasks may wait only for timers and for other tasks.
 
 import asyncio
 import functools
+import inspect
 import random
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
 P = ParamSpec("P")
-# Not a round number, so that a test fails if it confuses absolute and relative times.
-_START = 1000.0013
 
 
 class HangError(AssertionError):
@@ -22,9 +21,7 @@ class HangError(AssertionError):
 class _Selector(selectors.SelectSelector):
     """A selector that never blocks but advances the clock by the timeout."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = _START
+    now = 1000.0013  # not a round number, so that a test fails if it confuses absolute and relative times
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
@@ -56,8 +53,13 @@ def virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, No
     `HangError` if it waits forever.
     """
 
+    if not inspect.iscoroutinefunction(inspect.unwrap(test)):
+        raise TypeError(f"virtual_time needs a test with `async def`; got {getattr(test, '__qualname__', test)}")
+
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        if asyncio._get_running_loop() is not None:
+            raise RuntimeError(f"{test.__name__} has its own event loop: call it without await, outside of async code")
         state = random.getstate()
         random.seed(0)
         try:

@@ -60,17 +60,17 @@ def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix(prefix: str, end: st
         (lambda: Limits(inflight=3), "'inflight': did you mean 'in_flight'?"),
         (lambda: Rate(users_per_sec=3), "'users_per_sec': did you mean 'users_per_second'?"),
         (lambda: StopPolicy(reject=0.1), "'reject': did you mean 'rejected'?"),
-        (lambda: Timeout(zzz=3), "'zzz'$"),
+        (lambda: Timeout(zzz=3), "'zzz': the names are attempt, connect, total$"),
         (lambda: AsyncPushClient(URL, "key", timout=3), r"^AsyncPushClient\(\) .*'timout': did you mean 'timeout'"),
         (lambda: PushClient(URL, "key", rates=1), r"^PushClient\(\) .*'rates': did you mean 'rate'"),
         (lambda: AsyncPushClient(baseurl=URL), "'baseurl': did you mean 'base_url'"),
         (lambda: PushClient(URL, apikey="key"), "'apikey': did you mean 'api_key'"),
-        (lambda: PushClient(URL, "key", option=1), "'option'$"),
+        (lambda: PushClient(URL, "key", option=1), "'option': the names are a"),
         (lambda: PushClient(URL, "key", retries=5), "'retries': did you mean 'retry'"),
         (lambda: AsyncPushClient(URL, key="key"), "'key': did you mean 'api_key'"),
         (lambda: AsyncPushClient(url=URL), "'url': did you mean 'base_url'"),
         (lambda: PushClient(URL, "key", rate_limit=5), "'rate_limit': did you mean 'rate'"),
-        (lambda: PushClient(URL, "key", as_=5), "'as_'$"),
+        (lambda: PushClient(URL, "key", as_=5), "'as_': the names are a"),
     ],
 )
 def test_an_unknown_keyword_suggests_the_nearest(make, text: str) -> None:
@@ -80,13 +80,15 @@ def test_an_unknown_keyword_suggests_the_nearest(make, text: str) -> None:
 
 async def test_an_unknown_option_of_a_run_suggests_the_nearest() -> None:
     async with FakeService().client() as client:
-        with pytest.raises(TypeError, match=r"^broadcast\(\) .*'on_unkown': did you mean 'on_unknown'"):
+        with pytest.raises(
+            TypeError, match=r"^AsyncPushClient\.broadcast\(\) .*'on_unkown': did you mean 'on_unknown'"
+        ):
             await client.broadcast(["u"], MESSAGE, on_unkown="resend")  # type: ignore[call-arg]
         with pytest.raises(TypeError, match="'customfields': did you mean 'custom_fields'"):
             await client.broadcast(["u"], MESSAGE, customfields={})  # type: ignore[call-arg]
-        with pytest.raises(TypeError, match=r"^send_each\(\) "):
+        with pytest.raises(TypeError, match=r"^AsyncPushClient\.send_each\(\) "):
             await client.send_each([], on_unkown="resend")  # type: ignore[call-arg]
-        with pytest.raises(TypeError, match=r"^resume\(\) "):
+        with pytest.raises(TypeError, match=r"^AsyncPushClient\.resume\(\) "):
             await client.resume("spring.run", on_unkown="resend")  # type: ignore[call-arg]
 
 

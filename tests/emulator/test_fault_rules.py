@@ -147,28 +147,28 @@ def test_each_fault_says_whether_the_request_is_accepted(fault, accepts):
     ("make", "text"),
     [
         (lambda: Fault(fault="status"), "status needs code"),
+        (lambda: Fault(fault="stauts"), "^fault: unknown value 'stauts', did you mean status\\?$"),
         (lambda: Fault(fault="hang", seconds=1.0), "seconds is no argument of hang: leave it out"),
-        (lambda: Fault.status(99), r"\$.code"),
-        (lambda: Fault.status("429"), r"^invalid fault: \$\.code: expected an int, got str$"),
-        (lambda: Fault.status(429, first="1"), r"^invalid fault: \$\.first: expected an int, got str$"),
-        (lambda: Fault.status(429, headers={"Retry-After": 1}), r"\$.headers"),
+        (lambda: Fault.status(99), "^code must be an int >= 200; got 99$"),
+        (lambda: Fault.status("429"), "^code must be an int; got str$"),
+        (lambda: Fault.status(429, first="1"), "^first must be an int; got str$"),
+        (lambda: Fault.status(429, headers={"Retry-After": 1}), r"^headers\[\.\.\.\] must be a str; got int$"),
         (lambda: Fault.status(429, headers={"content-length": "1"}), "which the emulator sets"),
         (lambda: Fault.status(429, headers={"A": "1\r\nB: 2"}), "no control character"),
         (lambda: Fault.status(429, headers={"A": "\x01"}), "no control character"),
         (lambda: Fault.status(429, headers={"A\x7f": "1"}), "no control character"),
         (lambda: Fault.status(429, headers={"": "1"}), "must have a name"),
-        (lambda: Fault.delay(-1), r"\$.seconds"),
-        (lambda: Fault.delay(float("nan")), r"\$.seconds"),
-        (lambda: Fault.truncated(at="middle"), r"\$.at"),
-        (lambda: Fault.hang(probability=2), r"\$.probability"),
-        (lambda: Fault.hang(probability=-0.1), r"\$.probability"),
-        (lambda: Fault.hang(first=0), r"\$.first"),
-        (lambda: Fault.hang(every=0), r"\$.every"),
-        (lambda: Fault.hang(more_than_users=-1), r"\$.more_than_users"),
-        (lambda: Fault.hang(more_than_bytes=-1), r"\$.more_than_bytes"),
-        (lambda: Fault.hang(endpoint="pull"), r"\$.endpoint"),
-        (lambda: Fault.hang(name=""), r"\$.name"),
-        (lambda: Fault.hang(frist=1), "frist"),
+        (lambda: Fault.delay(-1), "^seconds must be a number >= 0.0; got -1$"),
+        (lambda: Fault.delay(float("nan")), "^seconds must be a number >= 0.0; got nan$"),
+        (lambda: Fault.truncated(at="middle"), "^at: unknown value 'middle': use status, headers, body$"),
+        (lambda: Fault.hang(probability=2), "^probability must be a number <= 1.0"),
+        (lambda: Fault.hang(probability=-0.1), "^probability must"),
+        (lambda: Fault.hang(first=0), "^first must be an int >= 1; got 0$"),
+        (lambda: Fault.hang(every=0), "^every must be an int >= 1"),
+        (lambda: Fault.hang(more_than_users=-1), "^more_than_users must be"),
+        (lambda: Fault.hang(more_than_bytes=-1), "^more_than_bytes must be"),
+        (lambda: Fault.hang(endpoint="psh"), "^endpoint: unknown value 'psh', did you mean push\\?$"),
+        (lambda: Fault.hang(name=""), "^name must be a str"),
         (lambda: Rules([Fault.hang(name="x"), Fault.delay(1, name="x")]), "must be unique"),
     ],
 )
@@ -177,9 +177,22 @@ def test_an_invalid_rule_is_refused_at_once(make, text):
         make()
 
 
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Fault.status(503, frist=1), "Fault.status() got an unexpected .* 'frist': did you mean 'first'?"),
+        (lambda: Fault.delay(1, times=1), "Fault.delay() got an unexpected .* 'times': the names are endpoint, every"),
+        (lambda: Fault.status(503, 1), "Fault.status(): too many .*; pass headers, body, accepted by keyword"),
+    ],
+)
+def test_an_argument_that_a_fault_does_not_take_is_an_error_with_the_names(make, text):
+    with pytest.raises(TypeError, match=text.replace("()", r"\(\)").replace("?", r"\?$")):
+        make()
+
+
 def test_a_value_that_is_not_a_fault_is_refused():
-    with pytest.raises(TypeError, match=r"fault 1 must be a Fault, .*; got dict"):
-        Emulator(faults=[{"fault": "hang"}])
+    with pytest.raises(ValueError, match=r"^faults\[0\] must be a Fault, for example Fault.status\(429\); got dict$"):
+        Emulator(faults=iter([{"fault": "hang"}]))
 
 
 def test_rules_are_read_from_json():
@@ -209,9 +222,12 @@ def test_rules_are_read_from_json():
     ("text", "place"),
     [
         ('[{"fault": "hang"}, {"fault": "delay", "seconds": "1"}]', r"\$\[1\].seconds"),
-        ('[{"fault": "explode"}]', "explode"),
-        ('{"fault": "hang"}', "array"),
-        ("[", "truncated"),
+        ('[{"fault": "explode"}]', "unknown value 'explode': use status, delay"),
+        ('[{"fault": "hang", "frist": 1}]', r"^\$\[0\]: unknown field 'frist', did you mean first\?$"),
+        ('[{"fault": "hang", "endpoint": "psh"}]', r"^\$\[0\].endpoint: unknown value 'psh', did you mean push\?$"),
+        ('{"fault": "hang"}', "expected a list, got mapping"),
+        ("[", "must be JSON, a list of objects: Input data was truncated"),
+        ({"fault": "hang"}, "^data must be a bytes, or a str; got dict$"),
         ('[{"fault": "status", "code": 503, "headers": {"connection": "x"}}]', "which the emulator sets"),
     ],
 )

@@ -114,12 +114,6 @@ def test_all_bounds_at_once_agree_with_the_counts(make):
         assert all(len(requests) <= 3 for requests in listed)
 
 
-@pytest.mark.parametrize("bounds", [{"keep": -1}, {"max_bytes": -1}, {"max_age": -0.1}])
-def test_a_bound_below_zero_is_an_error(bounds):
-    with pytest.raises(ValueError, match="negative"):
-        Store(**bounds)
-
-
 # Reset
 
 

@@ -181,6 +181,66 @@ async def test_a_run_needs_no_thread():
     assert (report.accepted, len(service.requests)) == (2500, 3)
 
 
+def fails(_: FakeRequest) -> FakeResponse:
+    raise ZeroDivisionError("by the test")
+
+
+@pytest.mark.parametrize(
+    ("then", "text"),
+    [
+        (
+            lambda _: 429,
+            "then raised ValueError: the response of then must be a FakeResponse, for example .*; got 429 ",
+        ),
+        (fails, "then raised ZeroDivisionError: by the test "),
+    ],
+)
+@virtual_time
+async def test_a_function_that_fails_is_named_and_is_the_cause(then, text):
+    async with FakeService(then=then).client() as client:
+        with pytest.raises(OutcomeUnknownError, match=text) as unknown:
+            await client.send("ann", MESSAGE)
+    assert isinstance(unknown.value.__cause__, (ValueError, ZeroDivisionError))
+
+
+async def respond_later(_: FakeRequest) -> FakeResponse:
+    return FakeResponse.accept()
+
+
+RESPONSE = r"must be a FakeResponse, for example FakeResponse\.status\(429\)"
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: FakeService(429), rf"responses\[0\] {RESPONSE}; got 429"),
+        (lambda: FakeService(FakeResponse.accept), rf"responses\[0\] {RESPONSE}; got the function FakeResponse.accept"),
+        (lambda: FakeService(then=429), f"then {RESPONSE}, or a function of 1 argument, not async; got 429"),
+        (lambda: FakeService(then=respond_later), f"then {RESPONSE}, or .*; got the function respond_later"),
+        (lambda: FakeService(then=FakeResponse), f"then {RESPONSE}, or .*; got the class FakeResponse"),
+        (lambda: FakeService(then=lambda: None), f"then {RESPONSE}, or .*; got the function .*<lambda>"),
+        (lambda: FakeResponse.status("429"), "code must be an int; got str"),
+        (lambda: FakeResponse.status(42), "code must be an int >= 200; got 42"),
+        (lambda: FakeResponse.status(429, headers=[("A", "1")]), "headers must be a mapping; got list"),
+        (lambda: FakeResponse(leaves="some"), "leaves: unknown value 'some': use nothing, part, all"),
+        (lambda: FakeService().serve("x"), "client must be an AsyncPushClient; got str"),
+    ],
+)
+def test_a_wrong_argument_is_an_error_with_the_rule(make, text):
+    with pytest.raises(ValueError, match=f"^{text}$"):
+        make()
+
+
+def test_an_unknown_option_of_the_client_is_an_error_with_the_near_one():
+    with pytest.raises(TypeError, match=r"^FakeService\.client\(\) got .* 'retries': did you mean 'retry'\?$"):
+        FakeService().client(retries=3)
+
+
+def test_the_script_cannot_be_set_afterwards():
+    with pytest.raises(AttributeError, match="then"):
+        FakeService().then = FakeResponse.status(429)
+
+
 async def test_the_service_works_in_any_event_loop():
     service = FakeService()
     async with service.client(api_key="k", base_url="https://elsewhere.example") as client:

@@ -113,7 +113,7 @@ def test_assert_sent_fails_if_no_push_matches(inbox, send, user, wish, text):
     send("ann")
     send("bob")
     assert text in text_of(inbox.assert_sent, user, **wish)
-    assert inbox.has_shown_summary
+    assert inbox.shows_summary
 
 
 def test_a_failed_text_shows_the_texts_that_were_sent(inbox, send):
@@ -321,13 +321,61 @@ def test_a_lost_draw_is_distinguished_from_unmet_conditions(inbox, send):
 
 @pytest.mark.parametrize("faults", [(), (429,), (Fault.status(429), "flaky")])
 def test_fault_without_a_fault_is_an_error(inbox, faults):
-    with pytest.raises(ValueError, match=r"^pass a Fault, for example push\.fault\(Fault\.status\(429\)\)"):
+    with pytest.raises(ValueError, match=r" a Fault, for example push\.fault\(Fault\.status\(429\)\)"):
         inbox.fault(*faults)
 
 
 def test_an_unknown_preset_is_an_error(inbox):
-    with pytest.raises(ValueError, match="the presets are: brownout"):
-        inbox.faults("nonsense")
+    with pytest.raises(ValueError, match=r"unknown value 'flakey', did you mean flaky\?$"):
+        inbox.faults("flakey")
+
+
+def test_a_fault_context_can_be_entered_again(inbox, send):
+    context = inbox.fault(Fault.status(503))
+    for _ in range(2):
+        with context:
+            assert send("ann") == 503
+        assert send("ann") == 204
+
+
+FUNCTION = "must be a function of 0 arguments, not async; got"
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda push: push.faults(Fault.hang()),
+            r"name must be the name of a preset, .* use push\.fault\(.*; got Fault",
+        ),
+        (lambda push: push.assert_sent(["ann"]), "user_id must be a str; got list"),
+        (lambda push: push.assert_sent(count="1"), "count must be an int; got str"),
+        (lambda push: push.assert_sent(language="de"), "language needs a title or a body: .*"),
+        (lambda push: push.assert_nothing_sent(5), "user_id must be a str; got int"),
+        (lambda push: push.advance("x"), "seconds must be a number; got str"),
+        (lambda push: push.wait_for(count=0), "count must be an int >= 1; got 0"),
+        (lambda push: push.wait_for(timeout=None), "timeout must be a number; got None"),
+        (lambda push: push.wait_for(condition=True), f"condition {FUNCTION} True"),
+        (lambda push: push.wait_for(condition=soon), f"condition {FUNCTION} the function soon"),
+        (lambda push: push.wait_for(condition=asyncio.sleep), f"condition {FUNCTION} the function sleep"),
+        (lambda push: setattr(push, "limits", {}), r"limits must be a ServiceLimits, for example .*\); got dict"),
+        (lambda push: setattr(push, "limits", ServiceLimits), ".*; got the class ServiceLimits"),
+    ],
+)
+def test_a_wrong_argument_is_an_error_with_the_rule(inbox, call, text):
+    with pytest.raises(ValueError, match=f"^{text}$"):
+        call(inbox)
+
+
+def test_a_misspelled_argument_is_an_error_with_the_near_one(inbox):
+    with pytest.raises(TypeError, match=r"^PushInbox\.assert_sent\(\) got an .* 'titel': did you mean 'title'\?$"):
+        inbox.assert_sent(titel="Hello")
+
+
+@pytest.mark.parametrize("name", ["faults", "limit"])
+def test_an_attribute_that_has_no_effect_cannot_be_set(inbox, name):
+    with pytest.raises(AttributeError, match=name):
+        setattr(inbox, name, [])
 
 
 def test_a_fault_that_is_not_required_may_never_fire(inbox):

@@ -89,6 +89,20 @@ def test_the_error_of_a_test_is_raised_and_its_tasks_are_cancelled():
     assert tasks[0].cancelled()
 
 
+@pytest.mark.parametrize("test", [lambda: None, 5])
+def test_a_test_that_is_not_async_is_an_error(test):
+    with pytest.raises(TypeError, match=r"^virtual_time needs a test with `async def`; got (.*<lambda>|5)$"):
+        virtual_time(test)
+
+
+async def test_a_test_that_is_called_in_a_running_loop_is_an_error():
+    @virtual_time
+    async def wait(): ...
+
+    with pytest.raises(RuntimeError, match="wait has its own event loop: call it without await"):
+        wait()
+
+
 def test_the_loop_works_in_any_runner():
     async def wait():
         await asyncio.sleep(1000)

@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 import webbrowser
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +16,16 @@ import msgspec
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from pushsdk._core.lint import plain_error
+from pushsdk._core.checks import explain
 from pushsdk._core.words import count, near_word
 from pushsdk.cli.exit import CommandError, Exit, usage_error
 from pushsdk.cli.files import not_json
 from pushsdk.cli.interrupt import signal_handlers
 from pushsdk.cli.options import Flag
 from pushsdk.cli.terminal import say, warn
-from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError, load_faults
+from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError
 from pushsdk.emulator.campaigns.segment import segment_available
-from pushsdk.emulator.faults import ARGUMENTS, PRESETS, Rules
+from pushsdk.emulator.faults import PRESETS, Rules
 from pushsdk.emulator.guard import is_host
 from pushsdk.emulator.limits import LimitStatuses
 from pushsdk.emulator.server import bind
@@ -72,8 +72,7 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
     limits = ServiceLimits()
     if options.limits is not None:
         with _option_errors(f"--limits {options.limits}"):
-            names = (*ServiceLimits.__struct_fields__, *LimitStatuses.__struct_fields__)
-            limits = _decoded(options.limits, msgspec.json.Decoder(ServiceLimits).decode, names)
+            limits = _decoded(options.limits, ServiceLimits, ServiceLimits, LimitStatuses)
     faults: list[Fault] = []
     if options.faults in PRESETS:
         faults += PRESETS[options.faults].faults
@@ -81,7 +80,7 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
         near = near_word(options.faults, PRESETS)
         advice = f"; did you mean {near}?" if near else f"; the presets are {', '.join(PRESETS)}"
         with _option_errors(f"--faults {options.faults}", advice):
-            faults += _decoded(Path(options.faults), load_faults, (*Fault.__struct_fields__, *ARGUMENTS))
+            faults += _decoded(Path(options.faults), list[Fault], Fault)
             Rules(faults)
     with _option_errors("--audience"):  # the other options have been checked
         return Emulator(
@@ -96,13 +95,13 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
         )
 
 
-def _decoded(file: Path, decode: Callable[[bytes], Any], names: tuple[str, ...]) -> Any:
-    """Return the decoded content of a JSON file. Raises ValueError, with a hint at one of the names, and OSError."""
+def _decoded(file: Path, kind: Any, *structs: type[msgspec.Struct]) -> Any:
+    """Return the content of a JSON file. Raises ValueError, with a hint at a name of the structs, and OSError."""
     content = file.read_bytes()
     try:
-        return decode(content)
+        return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
-        raise ValueError(plain_error(error, names)) from None
+        raise ValueError(explain(error, *structs)) from None
     except (RecursionError, ValueError) as error:
         raise ValueError(not_json(error, content)) from None
 

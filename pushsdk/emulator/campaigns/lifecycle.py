@@ -23,10 +23,7 @@ _MAX_AHEAD = 10 * 366 * 86_400  # seconds; a later start is probably in a wrong 
 _MAX_RUNNING = 2
 _MAX_TIMER = 86_400.0  # seconds; a later start sets the timer again
 _BY_HAND = "waits until it is started by hand"
-_UNTRUSTED = (
-    "the segment was not run: the request came without the emulator's token (Authorization: Bearer);"
-    " start the campaign on the page"
-)
+_UNTRUSTED = "the segment was not run: the request came without the emulator's token; start the campaign on the page"
 
 
 def start_of(type: str | None, start_ts: int | None, now: float) -> tuple[float | None, str]:  # noqa: A002

@@ -17,26 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from pushsdk._audience import duckdb_reader as reader
 from pushsdk._audience.distinct import ROWS, Row
-from pushsdk._audience.duckdb_reader import (
-    SETTINGS,
-    Connection,
-    ValueColumns,
-    bad_id_reason,
-    check_select,
-    column_types,
-    duckdb_cause,
-    duckdb_errors,
-    duckdb_module,
-    id_expression,
-    json_type_expression,
-    quoted,
-)
 from pushsdk._audience.source import printable
 from pushsdk._audience.text_files import delimiter_of
 from pushsdk._core.errors import ValidationError
@@ -57,13 +43,8 @@ _GRACE = 5  # seconds for the start of the process
 _MAX_ROW = 1024 * 1024  # bytes
 _HEADER_BYTES = 64 * 1024
 _MAX_NAMES = 20
-_SETTINGS: Mapping[str, Any] = {
-    **SETTINGS,
-    "threads": 1,
-    "memory_limit": _MEMORY,
-    "max_temp_directory_size": _DISK,
-    "max_expression_depth": _MAX_DEPTH,
-}
+_SETTINGS = {**reader.SETTINGS, "threads": 1, "memory_limit": _MEMORY, "max_temp_directory_size": _DISK}
+_SETTINGS["max_expression_depth"] = _MAX_DEPTH
 _NAME = "the query"
 _VIEW, _RESULT = 'temp."segment/"', 'temp."result/"'  # no file, and so no table, has such a name
 _BAD_FILE = "can't be read: damaged, or not of the type that its name says"
@@ -267,7 +248,9 @@ def _bound(seconds: float) -> None:
 def run(job: SegmentJob, folder: Path) -> SegmentResult:
     """Write the rows into the folder, and return their counts. Raises `SegmentError`."""
     try:
-        with duckdb_module().connect(":memory:", config={**_SETTINGS, "temp_directory": str(folder / "spill")}) as db:
+        with reader.duckdb_module().connect(
+            ":memory:", config={**_SETTINGS, "temp_directory": str(folder / "spill")}
+        ) as db:
             for table in job.tables:
                 # The name may occur in the query as an alias or a text: loading is harmless.
                 name = re.escape(table.name.replace('"', '""').lower())
@@ -275,28 +258,28 @@ def run(job: SegmentJob, folder: Path) -> SegmentResult:
                     _load(db, table, job.primary_key)
             for setting in ("SET enable_external_access = false", "SET lock_configuration = true"):
                 db.execute(setting)
-            with duckdb_errors(_NAME, unfit=_BAD_VALUE):
-                check_select(db, job.query)
+            with reader.duckdb_errors(_NAME, unfit=_BAD_VALUE):
+                reader.check_select(db, job.query)
                 return _run_query(db, job, folder / "rows")
     except (MemoryError, RecursionError):
         raise SegmentError("the query is too large or too deep: make it simpler") from None
     except ValidationError as error:  # our own text: DuckDB's may quote a row
-        cause = duckdb_cause(error)
+        cause = reader.duckdb_cause(error)
         names = ", ".join(printable(table.name) for table in job.tables[:_MAX_NAMES]) or "none"
         advice = f" The tables are {names}" if cause == "CatalogException" else ""
         raise SegmentError(_TOO_LARGE if cause == "OutOfMemoryException" else f"{error}{advice}") from None
 
 
-def _load(db: Connection, table: Table, key: str) -> None:
-    with duckdb_errors(table.name, unfit=_BAD_FILE):
+def _load(db: reader.Connection, table: Table, key: str) -> None:
+    with reader.duckdb_errors(table.name, unfit=_BAD_FILE):
         source = _scan_sql(table)
         if table.suffix in _JSON:
-            types = column_types(db, source)
+            types = reader.column_types(db, source)
             # Texts stay texts, and a column of ids with a fraction in one row is checked row by row.
             types |= {name: "VARCHAR" for name, kind in types.items() if kind in ("UUID", "TIME")}
             types |= {key: "JSON"} if types.get(key) == "DOUBLE" else {}
             source = _scan_sql(table, types)
-        db.execute(f"CREATE TABLE {quoted(table.name)} AS SELECT * FROM {source}")
+        db.execute(f"CREATE TABLE {reader.quoted(table.name)} AS SELECT * FROM {source}")
 
 
 def _scan_sql(table: Table, columns: Mapping[str, str] | None = None) -> str:
@@ -330,14 +313,14 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _run_query(db: Connection, job: SegmentJob, path: Path) -> SegmentResult:
+def _run_query(db: reader.Connection, job: SegmentJob, path: Path) -> SegmentResult:
     """Run the query, and write each user with the other columns of the user's first row."""
     db.execute(f"CREATE TEMP VIEW {_VIEW} AS {job.query}")
-    types = column_types(db, _VIEW)
+    types = reader.column_types(db, _VIEW)
     names = [name for name in types if name != job.primary_key]
-    id_sql = id_expression(_NAME, job.primary_key, types, option="primaryKey ")
-    fields = ValueColumns(_NAME, types, names)
-    columns = ["row_number() OVER () AS number", f"{json_type_expression(id_sql, job.primary_key)} AS kind"]
+    id_sql = reader.id_expression(_NAME, job.primary_key, types, option="primaryKey ")
+    fields = reader.ValueColumns(_NAME, types, names)
+    columns = ["row_number() OVER () AS number", f"{reader.json_type_expression(id_sql, job.primary_key)} AS kind"]
     columns.append(f"{id_sql} AS id")
     for at, (name, sql) in enumerate(zip(names, fields.sql, strict=True)):
         is_float = types[name] in ("DOUBLE", "FLOAT")  # JSON has no infinity
@@ -360,7 +343,7 @@ def _run_query(db: Connection, job: SegmentJob, path: Path) -> SegmentResult:
     return SegmentResult(users, rows, rows - refused - users, refused, first_refused)
 
 
-def _count(db: Connection, job: SegmentJob) -> tuple[int, int, str | None]:
+def _count(db: reader.Connection, job: SegmentJob) -> tuple[int, int, str | None]:
     """Return the number of rows, the number without a valid id, and the reason of the first of these."""
     [(rows, refused)] = db.execute(f"SELECT count(*), count(*) - count(nullif(id, '')) FROM {_RESULT}").fetchall()
     if rows > job.max_rows:
@@ -370,4 +353,4 @@ def _count(db: Connection, job: SegmentJob) -> tuple[int, int, str | None]:
     [(number, missing, kind)] = db.execute(
         f"SELECT number, id IS NULL, kind FROM {_RESULT} WHERE id IS NULL OR id = '' ORDER BY number LIMIT 1"
     ).fetchall()
-    return rows, refused, f"row {number}: {printable(job.primary_key, 60)} is {bad_id_reason(missing, kind)}"
+    return rows, refused, f"row {number}: {printable(job.primary_key, 60)} is {reader.bad_id_reason(missing, kind)}"

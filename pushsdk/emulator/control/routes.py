@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import unquote
 
@@ -15,6 +16,7 @@ from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.store.records import InboxView, Unmatched, UserCount
 
 ROOT = "/_emulator/v1"
+_OPENAPI = Path(__file__).with_name("openapi.json").read_bytes()
 _Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 _Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=60)]
 _Line: TypeAlias = Annotated[str, Meta(max_length=1000)]
@@ -212,57 +214,37 @@ def read_body(kind: type[Kind], body: bytes) -> Kind:
 
 def openapi(version: str, *, token: bool) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of all routes; with ``token`` they require one."""
+    document: dict[str, Any] = msgspec.json.decode(_OPENAPI)
     kinds = [kind for route in ROUTES for kind in (route.response, route.query, route.body) if kind is not None]
     kinds = list(dict.fromkeys([Error, *kinds]))
     references, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     schemas = dict(zip(kinds, references, strict=True))
-    paths: dict[str, dict[str, Any]] = {}
+    document["info"]["version"], document["components"]["schemas"] = version, components
+    needed: dict[str, list[str]] = {"token": []} if token else {}
     for route in ROUTES:
         operation = _operation(route, schemas, components)
-        needed: dict[str, list[str]] = {"token": []} if token else {}
         # An Api-Key names the inbox, or the query does.
-        security = [{**needed, "key": []}, needed] if route.scoped else [needed]
-        paths.setdefault(f"{ROOT}{route.path}", {})[route.method.lower()] = {
-            **operation,
-            "security": [] if route.open else security,
-        }
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "pushsdk emulator", "version": version},
-        "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {
-                "key": {"type": "apiKey", "in": "header", "name": "Api-Key"},
-                "token": {"type": "http", "scheme": "bearer"},
-            },
-        },
-    }
+        operation["security"] = [] if route.open else [{**needed, "key": []}, needed] if route.scoped else [needed]
+        document["paths"].setdefault(f"{ROOT}{route.path}", {})[route.method.lower()] = operation
+    return document
 
 
 def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
-    query = components[route.query.__name__]["properties"]
     parameters = [
-        {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for part in route.path.split("/")
-        if part.startswith("{")
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in re.findall(r"{(\w+)}", route.path)
     ]
     parameters += [
         {"name": name, "in": "query", "schema": schema}
-        for name, schema in query.items()
+        for name, schema in components[route.query.__name__]["properties"].items()
         if route.scoped or name != "inbox"
     ]
-    content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
-    if route.response is not None:
-        content = _json(schemas[route.response])
-    operation: dict[str, Any] = {
-        "operationId": route.name,
-        "summary": route.summary,
-        "parameters": parameters,
-        "responses": {
-            "200": {"description": route.summary, "content": content},
-            "default": {"description": "error", "content": _json(schemas[Error])},
-        },
+    stream = {"text/event-stream": {"schema": {"type": "string"}}}
+    content = stream if route.response is None else _json(schemas[route.response])
+    operation: dict[str, Any] = {"operationId": route.name, "summary": route.summary, "parameters": parameters}
+    operation["responses"] = {
+        "200": {"description": route.summary, "content": content},
+        "default": {"description": "error", "content": _json(schemas[Error])},
     }
     if route.body is not None:
         operation["requestBody"] = {"required": True, "content": _json(schemas[route.body])}

@@ -146,10 +146,8 @@ def lint_result(endpoint: str, fields: Mapping[str, Any]) -> LintResult:
 
 def export_row(request: RequestSummary, body: bytes) -> dict[str, Any]:
     """Return a request for a download; ``body`` is JSON, or a text if the body is not JSON."""
-    shown = {
-        name: getattr(request, name)
-        for name in ("id", "inbox", "time", "endpoint", "status", "accepted", "fault", "error")
-    }
+    names = ("id", "inbox", "time", "endpoint", "status", "accepted", "fault", "error")
+    shown = {name: getattr(request, name) for name in names}
     is_json = _decoded(body, object) is not None
     return {**shown, "body": msgspec.Raw(b" ".join(body.splitlines())) if is_json else body.decode("utf-8", "replace")}
 

@@ -6,6 +6,7 @@ The number of pushes accepted for each user is kept forever, per inbox: tests re
 
 import hashlib
 import hmac
+import re
 import secrets
 import threading
 from collections import Counter
@@ -38,26 +39,10 @@ NO_BOUND = (1 << 63) - 1
 _SLACK = 100  # an overfull store drops a hundredth more, or each further request would drop another
 _ALL = Search()
 
-_COLUMNS = (
-    *("inbox", "time", "endpoint", "status", "accepted", "fault", "error", "users", "title", "text", "body"),
-    *("bytes", "preview", "langs"),
+# By the name in the comment above each.
+_SQL: dict[str, str] = dict(
+    re.findall(r"-- (\w+).*\n([^;]+);", Path(__file__).with_name("queries.sql").read_text(encoding="utf-8"))
 )
-# Inserts nothing if the inbox was reset in the meantime.
-_INSERT = (
-    f"INSERT INTO requests({', '.join(_COLUMNS)}, first) SELECT {', '.join(f':{name}' for name in _COLUMNS)},"
-    ' (SELECT "group" FROM requests WHERE id = (SELECT max(id) FROM requests WHERE inbox = :inbox)'
-    " AND endpoint = 'push' AND :endpoint = 'push' AND title = :title AND text = :text AND title || text <> '')"
-    " FROM inboxes WHERE id = :inbox"
-)
-# With max(id), the other columns are those of the newest request of a group.
-_REQUEST = (
-    'SELECT max(id) AS id, "group", count(*) AS requests, sum(users * accepted) AS reached,'
-    " sum(NOT accepted OR coalesce(status, 999) > 299) AS failed,"
-    " time, endpoint, status, accepted, fault, error, users, bytes, preview,"
-    " (SELECT uuid FROM campaigns WHERE request = requests.id) AS campaign,"
-    " (SELECT name FROM inboxes WHERE id = requests.inbox) AS inbox"
-)
-
 _STATE = ("uuid", "name", "external_id", "state", "start", "reading", "started", "finished", "users", "error")
 _CAMPAIGN = f"SELECT id, time, {', '.join(f'campaigns.{name}' for name in _STATE)}"
 _CAMPAIGN_FROM = "FROM campaigns JOIN requests ON id = request"
@@ -93,8 +78,6 @@ class Store:
     def __init__(
         self, path: Path | None = None, *, keep: int = 100_000, max_bytes: int = 1 << 30, max_age: float | None = None
     ) -> None:
-        if keep < 0 or max_bytes < 0 or (max_age is not None and max_age < 0):
-            raise ValueError("keep, max_bytes and max_age must not be negative")
         self._path = path
         self._keep = keep
         self._max_bytes = max_bytes
@@ -139,11 +122,7 @@ class Store:
         ref = self.find(api_key)
         if ref is NO_INBOX:
             with self._writing() as db:
-                db.execute(
-                    "INSERT OR IGNORE INTO inboxes(digest, name, label)"
-                    " SELECT ?, ?, 'Inbox ' || (count(*) + 1) FROM inboxes",
-                    (self._digest(api_key), secrets.token_hex(8)),
-                )
+                db.execute(_SQL["inbox"], (self._digest(api_key), secrets.token_hex(8)))
             ref = self.find(api_key)
         return ref
 
@@ -164,12 +143,7 @@ class Store:
 
     def inboxes(self) -> list[InboxView]:
         """Return all inboxes, the one with the latest request first."""
-        rows = self._all(
-            "SELECT name, label, requests,"
-            " (SELECT time FROM requests WHERE inbox = inboxes.id ORDER BY id DESC LIMIT 1) AS last"
-            " FROM inboxes ORDER BY last DESC, id"
-        )
-        return [InboxView(*row) for row in rows]
+        return [InboxView(*row) for row in self._all(_SQL["inboxes"])]
 
     def label(self, inbox: InboxRef, label: str) -> None:
         """Set the label that the page shows for an inbox."""
@@ -251,12 +225,7 @@ class Store:
         Pushes are equal if `PushBody.digest` is: equal message and custom fields, in one request or several.
         """
         with self._database.reading() as db:
-            rows = db.execute(
-                "SELECT user, sum(times) FROM received WHERE inbox = ? AND user > ? AND (? = '' OR instr(user, ?))"
-                " GROUP BY user, digest ORDER BY user, digest",
-                (inbox.id, after, like, like),
-            )
-            # Lazily, in the order of the primary key: a page of users reads no further rows.
+            rows = db.execute(_SQL["received"], (inbox.id, after, like, like))
             counts = ((user, [times for _, times in group]) for user, group in groupby(rows, itemgetter(0)))
             users = (UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same)
             return list(islice(users, limit))
@@ -268,23 +237,9 @@ class Store:
 
         Bodies are included newest first, up to ``size`` bytes in all; further ones are empty.
         """
-        query = """
-            WITH pushed AS (
-                SELECT request, sum(times) AS times FROM received WHERE inbox = ? AND user = ? GROUP BY request),
-            got AS (
-                SELECT request AS id, time AS at, bytes AS size, times, NULL AS uuid, NULL AS fields
-                FROM pushed JOIN requests ON requests.id = request
-                UNION ALL
-                SELECT id, coalesce(started, time), bytes, 1, uuid, fields
-                FROM requests JOIN campaigns ON campaigns.request = id
-                JOIN recipients ON recipients.request = id AND user = ? WHERE inbox = ?
-                ORDER BY at DESC, id DESC LIMIT ?),
-            summed AS (SELECT *, sum(size) OVER (ORDER BY at DESC, id DESC) AS sum FROM got)
-            SELECT id, at AS time, CASE WHEN sum <= ? THEN body ELSE x'' END AS body, times, uuid AS campaign, fields
-            FROM summed JOIN requests USING (id) ORDER BY at, id"""
         with self._database.reading() as db:
             (accepted,) = db.execute(_ACCEPTED, (inbox.id, user_id)).fetchone()
-            rows = db.execute(query, (inbox.id, user_id, user_id, inbox.id, limit, size)).fetchall()
+            rows = db.execute(_SQL["delivered"], (inbox.id, user_id, user_id, inbox.id, limit, size)).fetchall()
         return int(accepted), [
             Delivered(**{**row, "fields": row["fields"] and msgspec.json.decode(row["fields"])}) for row in rows
         ]
@@ -338,15 +293,13 @@ class Store:
         """
         key = '"group"' if grouped else "id"
         where, values = _where(inbox, search, after, before, key)
-        query = (
-            f"{_REQUEST} {where} GROUP BY requests.{key} ORDER BY requests.{key} {'ASC' if forward else 'DESC'} LIMIT ?"
-        )
-        return [_summary(row) for row in self._all(query, *values, limit)]
+        order = f"GROUP BY requests.{key} ORDER BY requests.{key} {'ASC' if forward else 'DESC'} LIMIT ?"
+        return [_summary(row) for row in self._all(f"{_SQL['request']} {where} {order}", *values, limit)]
 
     def request(self, inbox: InboxRef, number: int) -> tuple[RequestSummary, bytes] | None:
         """Return one request and its body."""
         where, values = _where(inbox, _ALL, number - 1, number + 1)
-        row = self._first(f"{_REQUEST}, body AS raw {where} GROUP BY requests.id", *values)
+        row = self._first(f"{_SQL['request']}, body AS raw {where} GROUP BY requests.id", *values)
         return row and (_summary(row), row["raw"])
 
     def count(self, inbox: InboxRef, search: Search, after: int) -> tuple[int, int]:
@@ -357,15 +310,7 @@ class Store:
 
     def totals(self) -> dict[str, int]:
         """Count over all inboxes: users with an accepted push, users with a duplicate, stored pushes and campaigns."""
-        queries = {
-            "users": "(SELECT DISTINCT inbox, user FROM received)",
-            "duplicates": "(SELECT DISTINCT inbox, user FROM"
-            " (SELECT inbox, user FROM received GROUP BY inbox, user, digest HAVING sum(times) > 1))",
-            "pushes": "requests WHERE endpoint = 'push' AND accepted",
-            "campaigns": "campaigns",
-        }
-        with self._database.reading() as db:
-            return {name: db.execute(f"SELECT count(*) FROM {query}").fetchone()[0] for name, query in queries.items()}
+        return dict(self._first(_SQL["totals"]))
 
 
 def _insert(db: Connection, record: RequestRecord) -> int:
@@ -374,7 +319,7 @@ def _insert(db: Connection, record: RequestRecord) -> int:
         "preview": _encode(record.preview),
         "langs": f" {' '.join(record.preview.languages)} ".casefold(),
     }
-    cursor = db.execute(_INSERT, values)
+    cursor = db.execute(_SQL["insert"], values)
     if not cursor.rowcount:
         return 0
     request = int(cursor.lastrowid or 0)

@@ -1,22 +1,8 @@
 """The search line of the inbox: ``user:u1 title:"black friday" lang:de status:429 is:accepted words``, and its SQL.
 
-| term | requests found |
-|---|---|
-| ``user:ID`` | to this user |
-| ``title:TEXT``, ``body:TEXT`` | with the text in a title, or in a subtitle or body |
-| ``lang:CODE`` | with texts in this language; ``de`` includes ``de-AT`` |
-| ``group:ID`` | of the group of consecutive pushes with the same texts, of which ID is the oldest |
-| ``campaign:NAME`` | that created the campaign with this uuid, or with NAME in its name |
-| ``status:429``, ``status:4xx``, ``status:none`` | with this response status, or without a response |
-| ``is:accepted`` | accepted by the service |
-| ``is:refused`` | refused by the service, without a fault |
-| ``is:failed`` | answered wrongly or not at all because of a fault |
-| ``is:push``, ``is:campaign`` | of this endpoint |
-| any other word | with the word in any text |
-
-All terms must hold; of several statuses, endpoints or ``is:`` results one is enough. Quotes join words; within quotes
-``\\"`` and ``\\\\`` are a quote and a backslash. Every line is a search: an unknown term counts as a word, a term
-without a value is ignored.
+The terms are in docs/emulator.md. All must hold; of several statuses, endpoints or ``is:`` results one is enough.
+Quotes join words; within quotes ``\\"`` and ``\\\\`` are a quote and a backslash. Every line is a search: an unknown
+term counts as a word, a term without a value is ignored.
 """
 
 import json
@@ -34,15 +20,9 @@ _STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
 _PREFIXES = {"user", "title", "body", "lang", "group", "campaign", "status", "is"}
 
 # A delay is a fault too, but the client gets the true response: such a request has not failed.
-_IS: dict[str, str] = json.loads(Path(__file__).with_name("search.json").read_text())
-
 # The texts are stored case-folded, the languages like " de en ".
-_TEXTS = {"title": "instr(requests.title, ?)", "body": "instr(requests.text, ?)"}
-_LANGUAGE = " OR ".join(["instr(requests.langs, ?)"] * 3)
-_CAMPAIGN = (
-    "EXISTS (SELECT 1 FROM campaigns WHERE campaigns.request = requests.id"
-    " AND (campaigns.uuid = ? OR instr(lower(campaigns.name), lower(?))))"
-)
+_SQL: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("search.json").read_text())
+_IS, _TEXTS, _TERMS = _SQL["is"], _SQL["texts"], _SQL["terms"]
 
 
 class Search(Struct, frozen=True, kw_only=True):
@@ -97,11 +77,11 @@ def _condition(prefix: str, value: str, term: re.Match[str]) -> tuple[object, st
     if prefix in _TEXTS:
         return term, _TEXTS[prefix], [folded]
     if prefix == "lang":
-        return term, _LANGUAGE, [f" {folded}{end}" for end in " -_"]
+        return term, _TERMS["lang"], [f" {folded}{end}" for end in " -_"]
     if prefix == "group" and value.isdecimal():
         return term, 'requests."group" = CAST(? AS INTEGER)', [value]
     if prefix == "campaign":
-        return term, _CAMPAIGN, [low, value]
+        return term, _TERMS["campaign"], [low, value]
     if prefix == "is" and low in _IS:
         return "kind" if low in ("push", "campaign") else "fate", _IS[low], []
     if prefix == "status" and low == "none":

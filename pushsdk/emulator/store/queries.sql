@@ -1,0 +1,48 @@
+-- insert: nothing if the inbox was reset in the meantime; `first` is the group
+INSERT INTO requests(
+    inbox, time, endpoint, status, accepted, fault, error, users, title, text, body, bytes, preview, langs, first)
+SELECT :inbox, :time, :endpoint, :status, :accepted, :fault, :error, :users, :title, :text, :body, :bytes, :preview,
+    :langs,
+    (SELECT "group" FROM requests WHERE id = (SELECT max(id) FROM requests WHERE inbox = :inbox)
+     AND endpoint = 'push' AND :endpoint = 'push' AND title = :title AND text = :text AND title || text <> '')
+FROM inboxes WHERE id = :inbox;
+
+-- request: with max(id), the other columns are those of the newest request of a group
+SELECT max(id) AS id, "group", count(*) AS requests, sum(users * accepted) AS reached,
+    sum(NOT accepted OR coalesce(status, 999) > 299) AS failed,
+    time, endpoint, status, accepted, fault, error, users, bytes, preview,
+    (SELECT uuid FROM campaigns WHERE request = requests.id) AS campaign,
+    (SELECT name FROM inboxes WHERE id = requests.inbox) AS inbox;
+
+-- inbox: create one
+INSERT OR IGNORE INTO inboxes(digest, name, label) SELECT ?, ?, 'Inbox ' || (count(*) + 1) FROM inboxes;
+
+-- inboxes: the one with the latest request first
+SELECT name, label, requests, (SELECT time FROM requests WHERE inbox = inboxes.id ORDER BY id DESC LIMIT 1) AS last
+FROM inboxes ORDER BY last DESC, id;
+
+-- received: equal pushes per user; in the order of the primary key, so a page of users reads no further rows
+SELECT user, sum(times) FROM received WHERE inbox = ? AND user > ? AND (? = '' OR instr(user, ?))
+GROUP BY user, digest ORDER BY user, digest;
+
+-- delivered: the newest pushes and campaigns of a user
+WITH pushed AS (
+    SELECT request, sum(times) AS times FROM received WHERE inbox = ? AND user = ? GROUP BY request),
+got AS (
+    SELECT request AS id, time AS at, bytes AS size, times, NULL AS uuid, NULL AS fields
+    FROM pushed JOIN requests ON requests.id = request
+    UNION ALL
+    SELECT id, coalesce(started, time), bytes, 1, uuid, fields
+    FROM requests JOIN campaigns ON campaigns.request = id
+    JOIN recipients ON recipients.request = id AND user = ? WHERE inbox = ?
+    ORDER BY at DESC, id DESC LIMIT ?),
+summed AS (SELECT *, sum(size) OVER (ORDER BY at DESC, id DESC) AS sum FROM got)
+SELECT id, at AS time, CASE WHEN sum <= ? THEN body ELSE x'' END AS body, times, uuid AS campaign, fields
+FROM summed JOIN requests USING (id) ORDER BY at, id;
+
+-- totals: over all inboxes
+SELECT (SELECT count(*) FROM (SELECT DISTINCT inbox, user FROM received)) AS users,
+    (SELECT count(*) FROM (SELECT DISTINCT inbox, user FROM
+        (SELECT inbox, user FROM received GROUP BY inbox, user, digest HAVING sum(times) > 1))) AS duplicates,
+    (SELECT count(*) FROM requests WHERE endpoint = 'push' AND accepted) AS pushes,
+    (SELECT count(*) FROM campaigns) AS campaigns;
