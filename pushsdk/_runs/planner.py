@@ -192,21 +192,21 @@ def _fields_of(request: object) -> tuple[Any, Any, Any]:
     return users, message, None if fields is UNSET else fields
 
 
-def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
+async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
     """Yield the items in blocks, with a turn of the event loop between them. A slow source makes small blocks.
 
     Raises ValidationError if ``items`` is not iterable. Errors of ``items`` pass through.
     """
-    if isinstance(items, AsyncIterable):
-        return _async_blocks(items)
-    if not isinstance(items, Iterable) or isinstance(items, (str, Mapping, bytes, bytearray, memoryview)):
-        raise ValidationError(f"{name} must be an iterable or an async iterable; got {type(items).__name__}")
-    return _blocks(iter(items))
-
-
-async def _async_blocks(items: AsyncIterable[Any]) -> AsyncGenerator[list[Any]]:
+    if not isinstance(items, AsyncIterable):
+        if not isinstance(items, Iterable) or isinstance(items, (str, Mapping, bytes, bytearray, memoryview)):
+            raise ValidationError(f"{name} must be an iterable or an async iterable; got {type(items).__name__}")
+        iterator = iter(items)
+        while block := next_block(iterator):
+            yield block
+            await asyncio.sleep(0)
+        return
     source = aiter(items)
-    block, due = list[Any](), time.monotonic() + BLOCK_SECONDS
+    block, due = [], time.monotonic() + BLOCK_SECONDS
     try:
         async for item in source:
             block.append(item)
@@ -218,12 +218,6 @@ async def _async_blocks(items: AsyncIterable[Any]) -> AsyncGenerator[list[Any]]:
             await source.aclose()
     if block:
         yield block
-
-
-async def _blocks(items: Iterator[Any]) -> AsyncGenerator[list[Any]]:
-    while block := next_block(items):
-        yield block
-        await asyncio.sleep(0)
 
 
 def next_block(items: Iterator[T], steps: Sequence[int] = STEPS) -> list[T]:
