@@ -290,7 +290,7 @@ class ChunkSender:
             elif step is decisions.RESEND:
                 resends, in_doubt = resends + 1, True
             tries += 1
-            if not await self._wait(self._backoff(tries, verdict)):
+            if not await self._wait(tries, verdict):
                 break
         if status.state is _UNKNOWN.state:
             self._engine.counters.users[Outcome.UNKNOWN] += users
@@ -320,15 +320,6 @@ class ChunkSender:
                     answer = f"{attempt.status}: {ANOTHER_TEXT}"
                 self.answers[answer] = self.answers.get(answer, 0) + 1
 
-    def _backoff(self, tries: int, verdict: Verdict) -> float:
-        if self.stop_reason is not None:
-            return 0.0
-        attempt, longest = verdict.attempts[-1], self._policy.max_retry_after
-        if attempt.retry_after is not None:
-            # Bounded like the client's pause: a service that asks for a day may be broken.
-            attempt = msgspec.structs.replace(attempt, retry_after=min(attempt.retry_after, longest))
-        return self._policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
-
     async def _take_slot(self, users: int) -> bool:
         """Wait for a slot. Return False if the sending stops first."""
         if self.stop_reason is not None:
@@ -340,10 +331,15 @@ class ChunkSender:
                 return self._limiter.try_acquire(users) or await self._limiter.acquire(users, math.inf) is None
         return False
 
-    async def _wait(self, seconds: float) -> bool:
+    async def _wait(self, tries: int, verdict: Verdict) -> bool:
         """Wait after a failure. Return False if the sending stops first."""
         if self.stop_reason is not None:
             return False
+        attempt, longest = verdict.attempts[-1], self._policy.max_retry_after
+        if attempt.retry_after is not None:
+            # Bounded like the client's pause: a service that asks for a day may be broken.
+            attempt = msgspec.structs.replace(attempt, retry_after=min(attempt.retry_after, longest))
+        seconds = self._policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
         self._pausing += 1
         try:
             with self._until_stop() as scope:
