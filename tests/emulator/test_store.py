@@ -140,7 +140,7 @@ def test_a_second_reset_with_the_inbox_of_before_the_first_does_nothing(store, b
 
 
 def test_a_failed_reset_changes_nothing(store, box, monkeypatch):
-    writing = store._database.writing
+    writing = store.open().writing
 
     @contextmanager
     def failing():
@@ -149,7 +149,7 @@ def test_a_failed_reset_changes_nothing(store, box, monkeypatch):
             raise StoreError("the disk is full")
 
     put(store, push(box, "ann"))
-    monkeypatch.setattr(store._database, "writing", failing)
+    monkeypatch.setattr(store.open(), "writing", failing)
     with pytest.raises(StoreError, match="full"):
         store.reset(box)
     monkeypatch.undo()

@@ -87,14 +87,10 @@ class Store:
 
     def open(self) -> Database:
         """Open the file if it is not open yet."""
-        with self._lock:
-            if self._opened is None:
-                self._opened = Database(self._path)
-            return self._opened
-
-    @property
-    def _database(self) -> Database:
-        return self._opened or self.open()
+        if self._opened is None:
+            with self._lock:
+                self._opened = self._opened or Database(self._path)
+        return self._opened
 
     def close(self) -> None:
         """Stop writing; reading still works."""
@@ -104,15 +100,15 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        with self._lock, self._database.writing() as db:
+        with self._lock, self.open().writing() as db:
             yield db
 
     def _all(self, query: str, *values: object) -> list[Any]:
-        with self._database.reading() as db:
+        with self.open().reading() as db:
             return db.execute(query, values).fetchall()
 
     def _first(self, query: str, *values: object) -> Any:
-        with self._database.reading() as db:
+        with self.open().reading() as db:
             return db.execute(query, values).fetchone()
 
     # Inboxes
@@ -135,7 +131,7 @@ class Store:
         return self._inbox("name", name)
 
     def _digest(self, api_key: str) -> bytes:
-        return hmac.digest(self._database.salt, api_key.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return hmac.digest(self.open().salt, api_key.encode("utf-8", "surrogatepass"), hashlib.sha256)
 
     def _inbox(self, column: str, value: str | bytes) -> InboxRef | None:
         row = self._first(f"SELECT id, name FROM inboxes WHERE {column} = ?", value)
@@ -224,7 +220,7 @@ class Store:
 
         Pushes are equal if `PushBody.digest` is: equal message and custom fields, in one request or several.
         """
-        with self._database.reading() as db:
+        with self.open().reading() as db:
             rows = db.execute(_SQL["received"], (inbox.id, after, like, like))
             counts = ((user, [times for _, times in group]) for user, group in groupby(rows, itemgetter(0)))
             users = (UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same)
@@ -237,7 +233,7 @@ class Store:
 
         Bodies are included newest first, up to ``size`` bytes in all; further ones are empty.
         """
-        with self._database.reading() as db:
+        with self.open().reading() as db:
             (accepted,) = db.execute(_ACCEPTED, (inbox.id, user_id)).fetchone()
             rows = db.execute(_SQL["delivered"], (inbox.id, user_id, user_id, inbox.id, limit, size)).fetchall()
         return int(accepted), [
