@@ -35,14 +35,8 @@ def outcome_schema() -> pa.Schema:
     ``outcome`` is the name of an ``Outcome``, ``status`` the HTTP status or null, and ``reason`` says why a user was
     not accepted.
     """
-    return pa.schema(
-        [
-            pa.field("user_id", pa.string(), nullable=False),
-            pa.field("outcome", pa.string(), nullable=False),
-            pa.field("status", pa.int32()),
-            pa.field("reason", pa.string(), nullable=False),
-        ]
-    )
+    columns = {"user_id": pa.string(), "outcome": pa.string(), "status": pa.int32(), "reason": pa.string()}
+    return pa.schema([pa.field(name, kind, nullable=name == "status") for name, kind in columns.items()])
 
 
 class PreparedChunk(NamedTuple):
