@@ -1993,8 +1993,8 @@ TELEMETRY = [
     Mutant(
         "a propagator may set the Api-Key",
         OTEL + "_spans.py",
-        "return check_headers(carrier)",
-        "return carrier",
+        "attempt.headers = check_headers(carrier)",
+        "attempt.headers = carrier",
         "tests/otel/test_instrument.py",
     ),
     Mutant(
@@ -2007,7 +2007,7 @@ TELEMETRY = [
     Mutant(
         "users of a closed client are no longer counted",
         OTEL + "_metrics.py",
-        "                _count(self._past, source)\n",
+        "                self._past[source.server].update(source.counters.users)\n",
         "",
         "tests/otel/test_metrics.py",
     ),
@@ -2809,8 +2809,8 @@ BY_ARROW = [
     Mutant(
         "a user's fields are not part of the fingerprint",
         ARROW + "_chunks.py",
-        "fingerprint_of(_key(self._run, chunk_id), self._base_url, payloads)",
-        'fingerprint_of(_key(self._run, chunk_id), self._base_url, [(each[0], b"", None) for each in payloads])',
+        "fingerprint_of(claim, self._base_url, payloads)",
+        'fingerprint_of(claim, self._base_url, [(each[0], b"", None) for each in payloads])',
         T_ARROW + "chunks.py",
     ),
     Mutant(

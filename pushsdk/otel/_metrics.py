@@ -2,7 +2,9 @@
 
 import threading
 import weakref
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
 from typing import NamedTuple
 
 from opentelemetry import metrics
@@ -78,7 +80,7 @@ class Instruments:
         self._lock = threading.Lock()
         self._sources: list[_EngineCounters] = []
         # Users by outcome of garbage-collected clients: a counter never goes down.
-        self._past: dict[Server, dict[Outcome, int]] = {}
+        self._past: defaultdict[Server, Counter[Outcome]] = defaultdict(Counter)
 
     def add(self, engine: Engine, server: Server) -> None:
         """Read this client too, as long as it exists."""
@@ -91,14 +93,14 @@ class Instruments:
         for source in tuple(self._sources):
             if source.engine() is None:
                 self._sources.remove(source)
-                _count(self._past, source)
+                self._past[source.server].update(source.counters.users)
 
     def _users(self, options: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
             self._fold()
-            sums = {server: dict(users) for server, users in self._past.items()}
+            sums = deepcopy(self._past)
             for source in self._sources:
-                _count(sums, source)
+                sums[source.server].update(source.counters.users)
         for server, users in sums.items():
             for outcome, count in users.items():
                 yield Observation(count, {**dict(server), "pushsdk.outcome": outcome.value})
@@ -122,12 +124,6 @@ class Instruments:
                 yield Observation(min(values) if lowest else sum(values), dict(server))
 
         return callback
-
-
-def _count(sums: dict[Server, dict[Outcome, int]], source: _EngineCounters) -> None:
-    users = sums.setdefault(source.server, dict.fromkeys(Outcome, 0))
-    for outcome in Outcome:
-        users[outcome] += source.counters.users[outcome]
 
 
 def _rate(engine: Engine) -> float | None:

@@ -161,7 +161,13 @@ class ClientObserver:
                     return attempt
         attempt.span = span = self.start_attempt(operation, users, resends)
         if self._propagator is not None:
-            attempt.headers = _injected(self._propagator, span)
+            carrier: dict[str, str] = {}
+            with _GUARD:
+                self._propagator.inject(carrier, trace.set_span_in_context(span))
+                try:
+                    attempt.headers = check_headers(carrier)
+                except ConfigurationError:
+                    logger.error("the propagator set an invalid header, or one of the client's own: none is propagated")
         return attempt
 
     def start_attempt(self, operation: Operation, users: int, resends: int, started: int | None = None) -> Span:
@@ -280,15 +286,3 @@ class _AttachedContext:
     def __exit__(self, *_: object) -> None:
         if self._token is not None:
             otel_context.detach(self._token)
-
-
-def _injected(propagator: TextMapPropagator, span: Span) -> Mapping[str, str] | None:
-    """Return the headers that propagate this span, or None if they are not allowed."""
-    carrier: dict[str, str] = {}
-    with _GUARD:
-        propagator.inject(carrier, trace.set_span_in_context(span))
-        try:
-            return check_headers(carrier)
-        except ConfigurationError:
-            logger.error("the propagator set an invalid header, or one of the client's own: nothing is propagated")
-    return None
