@@ -100,16 +100,16 @@ class ChunkEncoder:
         if len(set(users)) < len(users):
             raise _chunk_error(USER_IDS, chunk_id, "an id comes more than once: plan distinct ids")
         rows = None if fields is None else _rows(chunk_id, fields, len(users))
+        name, claim = printable(chunk_id, 60), claim_name(self._run, chunk_id)
         try:
-            key = claim_key(self._run, chunk_id)
+            key = digest_of(claim)
         except ValidationError:
             raise _chunk_error(CHUNK_ID, chunk_id, "use at most 255 bytes of UTF-8, without NUL") from None
-        name = printable(chunk_id, 60)
         try:
             payloads = self._payloads(users, rows)
         except ValidationError as error:
             raise ValidationError(f"chunk {name}: {error}") from None
-        fingerprint = fingerprint_of(_key(self._run, chunk_id), self._base_url, payloads)
+        fingerprint = fingerprint_of(claim, self._base_url, payloads)
         return PreparedChunk(name, column, users, payloads, key, fingerprint)
 
     def _payloads(self, users: list[str], rows: list[dict[str, Any]] | None) -> tuple[Payload, ...]:
@@ -126,12 +126,8 @@ class ChunkEncoder:
         return tuple(payloads)
 
 
-def claim_key(run: str, chunk_id: str) -> str:
-    """Return the key of a chunk's claim. Raises ValidationError."""
-    return digest_of(_key(run, chunk_id))
-
-
-def _key(run: str, chunk_id: str) -> str:
+def claim_name(run: str, chunk_id: str) -> str:
+    """Return the name of a chunk's claim; its key in the store is ``digest_of`` that."""
     return f"{run}/{chunk_id}"
 
 

@@ -345,7 +345,7 @@ def _recorded_rows(folder: RunFolder, outcome: Outcome | None) -> Iterator[Row]:
 def _recorded_chunks(folder: RunFolder, manifest: Manifest) -> Iterator[tuple[Any, UserStates]]:
     """Yield the user ids of each chunk, as an Arrow array, and their states by the claims."""
     pa, ds = _pyarrow()
-    from pushsdk.arrow._chunks import claim_key
+    from pushsdk.arrow._chunks import claim_name
 
     def error(problem: str) -> RunFileError:
         # The outcome is not NOT_SENT, as for other errors of a folder: users may have been sent to.
@@ -362,7 +362,7 @@ def _recorded_chunks(folder: RunFolder, manifest: Manifest) -> Iterator[tuple[An
             raise error("its claims are gone, so which users were pushed is unknown: restore its folder claims")
         plan = ds.dataset(folder.plan(manifest.run), format="parquet")
         for batch in plan.to_batches(columns=["chunk_id", "user_ids"], batch_size=CHUNKS_PER_LOOKUP):
-            keys = [claim_key(manifest.run, name) for name in batch.column("chunk_id").to_pylist()]
+            keys = [digest_of(claim_name(manifest.run, name)) for name in batch.column("chunk_id").to_pylist()]
             claims = call_store(make, methodcaller("get", keys))
             for chunk, claim in zip(batch.column("user_ids"), claims, strict=True):
                 yield chunk.values, _states(claim, len(chunk.values))

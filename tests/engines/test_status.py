@@ -20,8 +20,9 @@ from support.claim_puts import put
 from support.engine_oracle import Oracle
 
 from pushsdk import BroadcastError, ConfigurationError, Outcome, RunFileError
+from pushsdk._core.idempotency import digest_of
 from pushsdk.arrow import plan_schema, push_batches
-from pushsdk.arrow._chunks import claim_key
+from pushsdk.arrow._chunks import claim_name
 from pushsdk.claims import Claim, DirectoryClaims
 from pushsdk.emulator import Fault
 from pushsdk.spark import SparkReport, read_report
@@ -76,7 +77,7 @@ class Run:
 
     def put(self, chunk: int, record: bytes) -> None:
         """Have this be what is claimed of a chunk."""
-        claim, key = Claim(secrets.token_hex(16), record), claim_key(RUN, self.chunks[chunk]["chunk_id"])
+        claim, key = Claim(secrets.token_hex(16), record), digest_of(claim_name(RUN, self.chunks[chunk]["chunk_id"]))
         call_store(self.claims, lambda store: put(store, claim, key=key, ttl=1e6))
 
 
