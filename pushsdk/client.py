@@ -244,7 +244,8 @@ class AsyncPushClient:
         queue = self._engine.queue
         if self._engine.backlog.is_full:
             queue.refuse(call, Failure.QUEUE_FULL)
-        future = SubmittedSend(queue, call)
+        future = call.future = SubmittedSend(loop=self._engine.home)
+        future.call, future.queue = call, queue
         queue.submit(call, content)
         return future
 
