@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pushsdk._core.lint import plain_error
-from pushsdk._core.words import check_keywords, count
+from pushsdk._core.words import check_keywords, count, near_word
 
+__tracebackhide__ = True  # by pytest: a failure shows the line of the test
 P = ParamSpec("P")
 T = TypeVar("T")
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
@@ -36,6 +37,12 @@ def check_calls(cls: type[T]) -> type[T]:
             setattr(cls, name, staticmethod(_checked(member.__func__, rules)))
         elif isinstance(member, property) and member.fset is not None:
             setattr(cls, name, member.setter(_checked(member.fset, rules)))
+
+    def missing(_: object, name: str) -> None:
+        near = near_word(name, (known for known in dir(cls) if known[0] != "_"), 0.6)
+        raise AttributeError(f"{cls.__name__} has no attribute {name!r}{f': did you mean {near!r}?' if near else ''}")
+
+    setattr(cls, "__getattr__", missing)  # noqa: B010 - mypy would take any name for an attribute
     return cls
 
 
@@ -54,7 +61,6 @@ def _checked(function: Callable[P, T], rules: Mapping[str, str]) -> Callable[P, 
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        __tracebackhide__ = True
         check_keywords(function, kwargs, kinds())
         try:
             values = signature.bind(*args, **kwargs).arguments
@@ -71,20 +77,18 @@ def _checked(function: Callable[P, T], rules: Mapping[str, str]) -> Callable[P, 
 
 def check_fields(struct: Struct) -> None:
     """Raise ValueError unless every field fits its annotation, which the Struct's own __init__ does not check."""
-    __tracebackhide__ = True
     for name, kind in _hints(type(struct)).items():
         check(name, getattr(struct, name), kind)
 
 
 def check(name: str, value: object, kind: Any, rule: str | None = None) -> None:
     """Raise ValueError unless the value fits the annotation. ``rule`` replaces the text of the rule."""
-    __tracebackhide__ = True
-    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    parts, is_json = _parts(kind)
     problem = ""
     if get_origin(kind) is Iterable and isinstance(value, (list, tuple)):  # other iterables can be read only once
         for index, item in enumerate(value):
             check(f"{name}[{index}]", item, get_args(kind)[0], rule)
-    elif _JSON.issuperset(get_origin(part) or part for part in parts):
+    elif is_json:
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
@@ -101,6 +105,12 @@ def check(name: str, value: object, kind: Any, rule: str | None = None) -> None:
         raise ValueError(f"{name}{problem.replace(', got', '; got')}{got}")
 
 
+@functools.cache  # a fake response is checked per request
+def _parts(kind: Any) -> tuple[tuple[Any, ...], bool]:
+    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return parts, _JSON.issuperset(get_origin(part) or part for part in parts)
+
+
 def _fits(value: Any, kind: Any) -> bool:
     if get_origin(kind) is not Callable:
         origin = get_origin(kind) or kind
@@ -113,7 +123,6 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _rule(kind: Any) -> str:
-    """Return the text of the rule for a class, with an example."""
     if get_origin(kind) is Callable:
         return f"a function of {count(len(get_args(kind)[0]), 'argument')}, not async"
     if get_origin(kind) is Iterable:
@@ -124,7 +133,6 @@ def _rule(kind: Any) -> str:
 
 
 def _values_of(kind: Any) -> tuple[str, ...]:
-    """Return the values of a Literal, or of a union with one."""
     return tuple(value for part in (kind, *get_args(kind)) if get_origin(part) is Literal for value in get_args(part))
 
 

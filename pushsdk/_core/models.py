@@ -109,6 +109,7 @@ class HintingType(msgspec.StructMeta):
     if not TYPE_CHECKING:  # checkers look at the fields only if they see no call of our own
 
         def __call__(self, *args, **kwargs):
+            __tracebackhide__ = True  # by pytest
             try:
                 return super().__call__(*args, **kwargs)
             except TypeError:

@@ -1,8 +1,7 @@
 """The push service on your machine, and the oracle of what it accepted.
 
-``service`` handles a request: `guard` checks the head, `shapes` the body, `limits` refuses, `faults`
-fails, `store` keeps the record. `PushBody.digest` in ``shapes`` says which pushes are equal; `Store.received` in
-``store.queries`` finds users with an equal push accepted twice.
+``service`` handles a request: `guard` checks the head, `shapes` the body, `limits` refuses, `faults` fails, `store`
+keeps the record. `PushBody.digest` says which pushes are equal, `Store.received` finds users with such a duplicate.
 """
 
 from pushsdk._public import set_public_module

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 from pushsdk._core.checks import check, check_calls, check_fields, explain
 from pushsdk._core.models import HintingType
 
+__tracebackhide__ = True  # by pytest: a failure shows the line of the test
 Count = Annotated[int, Meta(ge=0)]
 Ordinal = Annotated[int, Meta(ge=1)]
 # The emulator sets the framing of responses; use `Fault.truncated` for a broken one.

@@ -16,6 +16,7 @@ from pushsdk._core.checks import check_fields
 from pushsdk._core.models import HintingType
 from pushsdk.emulator.guard import Refused
 
+__tracebackhide__ = True  # by pytest: a failure shows the line of the test
 _DAY = 86_400
 _MAX_USERS = 100_000  # of one request, with any limits: counting takes a quarter of a second
 _CLOCK_ERROR = 1e-6  # seconds; a client that waited for Retry-After must not be early by rounding

@@ -23,6 +23,7 @@ from pushsdk.emulator.store.search import parse
 from pushsdk.testing.messages import quoted, show_fault, show_texts, show_users, summary
 
 T = TypeVar("T")
+__tracebackhide__ = True  # by pytest: a failure shows the line of the test
 
 _OPTIONAL = "Pass `required=False` if that is fine."
 _BLOCKS = "wait_for() blocked this thread's event loop, and every task that would send: use `await push.until(...)`."
@@ -143,7 +144,6 @@ class FaultContext:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        __tracebackhide__ = True
         counts = list(self._counts().values())
         self._added.__exit__(kind, error, trace)
         idle = [fault for fault, hits in zip(self._faults, counts, strict=True) if not hits]
@@ -239,7 +239,6 @@ class PushInbox(Accepted):
         ``title`` and ``body`` must equal the whole text, with placeholders filled, in ``language`` or else in any.
         Without ``user_id``, pushes to all users and campaigns match.
         """
-        __tracebackhide__ = True
         candidates = self._all_sent(_line(None, "")) if user_id is None else self.sent_to(user_id)
         wanted = {"title": title, "body": body}
         if language is not None and title is body is None:
@@ -259,14 +258,12 @@ class PushInbox(Accepted):
 
     def assert_nothing_sent(self, user_id: str | None = None) -> None:
         """Fail if a push or campaign was accepted, or a push to this user."""
-        __tracebackhide__ = True
         if sent := self._all_sent(_line(None, "")) if user_id is None else self.sent_to(user_id):
             what = "push or campaign" if user_id is None else f"push to {quoted(user_id)}"
             self._fail(f"Expected no {what}, got {len(sent):,}.")
 
     def assert_no_duplicates(self) -> None:
         """Fail if a user received the same push, by message and custom fields, more than once."""
-        __tracebackhide__ = True
         if users := self.duplicates():
             self._fail(f"{counted(len(users))} received the same push more than once:", show_users(users))
 
@@ -287,7 +284,6 @@ class PushInbox(Accepted):
         the count: it is called after every change of the inbox until it returns true. Returns the accepted matches;
         fails after ``timeout`` seconds. In an event loop use `until`, as this method blocks the loop.
         """
-        __tracebackhide__ = True
         line = _line(user_id, search)
         try:
             for change in self._changes(line, count, condition, timeout):
@@ -309,7 +305,6 @@ class PushInbox(Accepted):
         timeout: Seconds = 5.0,
     ) -> list[SentPush]:
         """Wait like `wait_for`, without blocking the event loop."""
-        __tracebackhide__ = True
         line = _line(user_id, search)
         for change in self._changes(line, count, condition, timeout):
             await asyncio.wrap_future(change)
@@ -360,7 +355,6 @@ class PushInbox(Accepted):
         self, line: str, count: int, condition: Callable[[], object] | None, timeout: float
     ) -> Iterator[Future[None]]:
         """Yield futures of the next change of the inbox, until enough requests match or the condition is true."""
-        __tracebackhide__ = True
         end = time.monotonic() + timeout
         while True:
             seen = self._inbox.changes
@@ -374,7 +368,6 @@ class PushInbox(Accepted):
             yield self._host.submit(_within(remaining, self._inbox.changed(seen)))
 
     def _fail(self, *problem: str) -> None:
-        __tracebackhide__ = True
         raise AssertionError("\n".join((*problem, "", self._summarize(None))))
 
     def _summarize(self, requests: Sequence[RequestSummary] | None) -> str:

@@ -51,6 +51,7 @@ class FakeResponse(Struct, frozen=True, kw_only=True, metaclass=HintingType):
     reused: bool = False
 
     def __post_init__(self) -> None:
+        __tracebackhide__ = True  # by pytest
         check_fields(self)
 
     @staticmethod
@@ -247,7 +248,7 @@ class FakeService:
                 check("the response of then", response, FakeResponse)
             except Exception as error:  # noqa: BLE001 - what a test's function raises is shown to the test
                 evidence.started_writing, evidence.failure, evidence.error = True, Failure.OTHER, error
-                evidence.reason = f"then raised {type(error).__name__}: {error}"
+                evidence.reason = f"then raised {type(error).__name__}: {error}".partition("\n")[0]
                 return
         if response.connecting:
             await asyncio.sleep(response.connecting)

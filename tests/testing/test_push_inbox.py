@@ -372,6 +372,13 @@ def test_a_misspelled_argument_is_an_error_with_the_near_one(inbox):
         inbox.assert_sent(titel="Hello")
 
 
+@pytest.mark.parametrize(("name", "hint"), [("assert_send", ": did you mean 'assert_sent'?"), ("xyz", "")])
+def test_a_misspelled_method_is_an_error_with_the_near_one(inbox, name, hint):
+    with pytest.raises(AttributeError) as caught:
+        getattr(inbox, name)
+    assert str(caught.value) == f"PushInbox has no attribute {name!r}{hint}"
+
+
 @pytest.mark.parametrize("name", ["faults", "limit"])
 def test_an_attribute_that_has_no_effect_cannot_be_set(inbox, name):
     with pytest.raises(AttributeError, match=name):

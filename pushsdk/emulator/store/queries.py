@@ -39,10 +39,8 @@ NO_BOUND = (1 << 63) - 1
 _SLACK = 100  # an overfull store drops a hundredth more, or each further request would drop another
 _ALL = Search()
 
-# By the name in the comment above each.
-_SQL: dict[str, str] = dict(
-    re.findall(r"-- (\w+).*\n([^;]+);", Path(__file__).with_name("queries.sql").read_text(encoding="utf-8"))
-)
+_TEXT = Path(__file__).with_name("queries.sql").read_text(encoding="utf-8")
+_SQL: dict[str, str] = dict(re.findall(r"-- (\w+).*\n([^;]+);", _TEXT))  # by the name in the comment above each
 _STATE = ("uuid", "name", "external_id", "state", "start", "reading", "started", "finished", "users", "error")
 _CAMPAIGN = f"SELECT id, time, {', '.join(f'campaigns.{name}' for name in _STATE)}"
 _CAMPAIGN_FROM = "FROM campaigns JOIN requests ON id = request"
