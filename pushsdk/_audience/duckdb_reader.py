@@ -145,16 +145,20 @@ def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str 
     )
 
 
-def json_type_expression(id_sql: str, key: str) -> str:
-    """Return the SQL for the JSON type of a row's id, for ``bad_id_reason``; NULL if the column is not JSON."""
-    return f"json_type({quoted(key)})" if "json_type" in id_sql else "NULL"
+def id_columns(id_sql: str, key: str) -> str:
+    """Return the SQL of the columns that ``first_bad_id`` reads: number, id, and the id's type if that is JSON."""
+    kind = f"json_type({quoted(key)})" if "json_type" in id_sql else "NULL"
+    return f"row_number() OVER () AS number, {id_sql} AS id, {kind} AS kind"
 
 
-def bad_id_reason(missing: bool, kind: str | None) -> str:
-    """Return why a value is not an id, given whether it is NULL as text and its JSON type."""
-    if not missing:
-        return "empty"
-    return "NULL" if kind in (None, "NULL") else f"JSON of type {kind}: a text or an integer is needed"
+def first_bad_id(db: Connection, source: str, key: str) -> str | None:
+    """Return the number of the first row of ``source`` without an id, and the reason; None if all rows have one."""
+    row = db.execute(f"SELECT number, id IS NULL, kind FROM {source} WHERE id IS NULL OR id = '' LIMIT 1").fetchone()
+    if row is None:
+        return None
+    number, missing, kind = row
+    null = "NULL" if kind in (None, "NULL") else f"JSON of type {kind}: a text or an integer is needed"
+    return f"row {number}: {printable(key, 60)} is {null if missing else 'empty'}"
 
 
 class ValueColumns:
@@ -291,18 +295,12 @@ class _DuckdbSource(ABC):
             yield rows
 
     def _bad_id(self, db: Connection, id_sql: str) -> ValidationError:
-        kind_sql = json_type_expression(id_sql, self._key)
-        key = printable(self._key, 60)
+        rows = f"(SELECT {id_columns(id_sql, self._key)} FROM {_VIEW})"
         for part in self._parts(db):
-            row = db.execute(
-                f"SELECT number, id IS NULL, kind FROM (SELECT row_number() OVER () AS number, {id_sql} AS id, "
-                f"{kind_sql} AS kind FROM {_VIEW}) WHERE id IS NULL OR id = '' LIMIT 1"
-            ).fetchone()
-            if row:
-                number, missing, kind = row
-                return ValidationError(f"{printable(part)}, row {number}: {key} is {bad_id_reason(missing, kind)}")
+            if problem := first_bad_id(db, rows, self._key):
+                return ValidationError(f"{printable(part)}, {problem}")
         # The query's result was another one this time.
-        return ValidationError(f"{printable(self._name)}: {key} is NULL or empty in a row")
+        return ValidationError(f"{printable(self._name)}: {printable(self._key, 60)} is NULL or empty in a row")
 
 
 class ParquetFiles(_DuckdbSource):

@@ -138,17 +138,14 @@ def test_a_column_of_nulls_is_an_error_with_its_first_row() -> None:
 def test_a_bad_row_that_is_not_found_again_is_an_error_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, expression = (
-        parquet(tmp_path / "u.parquet", "SELECT NULL::INTEGER AS user_id"),
-        duckdb_reader.json_type_expression,
-    )
+    path, columns = parquet(tmp_path / "u.parquet", "SELECT NULL::INTEGER AS user_id"), duckdb_reader.id_columns
 
     def replace_file(*arguments: Any) -> str:
         parquet(path, "SELECT 7 AS user_id")
-        return expression(*arguments)
+        return columns(*arguments)
 
     # The search for the row begins with this.
-    monkeypatch.setattr(duckdb_reader, "json_type_expression", replace_file)
+    monkeypatch.setattr(duckdb_reader, "id_columns", replace_file)
     with pytest.raises(ValidationError) as excinfo:
         ids_of(Audience.read(path))
     assert str(excinfo.value) == f"{path}: user_id is NULL or empty in a row"

@@ -320,14 +320,16 @@ def _run_query(db: reader.Connection, job: SegmentJob, path: Path) -> SegmentRes
     names = [name for name in types if name != job.primary_key]
     id_sql = reader.id_expression(_NAME, job.primary_key, types, option="primaryKey ")
     fields = reader.ValueColumns(_NAME, types, names)
-    columns = ["row_number() OVER () AS number", f"{reader.json_type_expression(id_sql, job.primary_key)} AS kind"]
-    columns.append(f"{id_sql} AS id")
+    columns = [reader.id_columns(id_sql, job.primary_key)]
     for at, (name, sql) in enumerate(zip(names, fields.sql, strict=True)):
         is_float = types[name] in ("DOUBLE", "FLOAT")  # JSON has no infinity
         columns.append(f"{f'CASE WHEN isfinite({sql}) THEN {sql} END' if is_float else sql} AS c{at}")
     limited = f"SELECT * FROM {_VIEW} LIMIT {job.max_rows + 1}"
     db.execute(f"CREATE TEMP TABLE {_RESULT} AS SELECT {', '.join(columns)} FROM ({limited})")
-    rows, refused, first_refused = _count(db, job)
+    [(rows, refused)] = db.execute(f"SELECT count(*), count(*) - count(nullif(id, '')) FROM {_RESULT}").fetchall()
+    if rows > job.max_rows:
+        raise SegmentError(f"the query returns over {job.max_rows:,} rows: add a WHERE or a LIMIT")
+    first_refused = reader.first_bad_id(db, _RESULT, job.primary_key)
     users = 0
     wanted = ", ".join(["id", *(f"c{at}" for at in range(len(names)))])
     first = f"SELECT min(number) FROM {_RESULT} WHERE id <> '' GROUP BY id"
@@ -341,16 +343,3 @@ def _run_query(db: reader.Connection, job: SegmentJob, path: Path) -> SegmentRes
                     raise SegmentError(f"a row of the query is over {_MAX_ROW // 1024} KiB long: select fewer columns")
                 file.write(line + b"\n")
     return SegmentResult(users, rows, rows - refused - users, refused, first_refused)
-
-
-def _count(db: reader.Connection, job: SegmentJob) -> tuple[int, int, str | None]:
-    """Return the number of rows, the number without a valid id, and the reason of the first of these."""
-    [(rows, refused)] = db.execute(f"SELECT count(*), count(*) - count(nullif(id, '')) FROM {_RESULT}").fetchall()
-    if rows > job.max_rows:
-        raise SegmentError(f"the query returns over {job.max_rows:,} rows: add a WHERE or a LIMIT")
-    if not refused:
-        return rows, 0, None
-    [(number, missing, kind)] = db.execute(
-        f"SELECT number, id IS NULL, kind FROM {_RESULT} WHERE id IS NULL OR id = '' ORDER BY number LIMIT 1"
-    ).fetchall()
-    return rows, refused, f"row {number}: {printable(job.primary_key, 60)} is {reader.bad_id_reason(missing, kind)}"
