@@ -86,11 +86,11 @@ class ChunkEncoder:
     def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[PreparedChunk]:
         """Yield the chunks of the plan. Raises ValidationError that names the column and, if known, the chunk."""
         for batch in batches:
-            names, users = _names(batch), _TextLists(batch, USER_IDS)
-            fields = _TextLists(batch, FIELDS) if self.personal else None
+            names, users = _names(batch), _text_lists(batch, USER_IDS)
+            fields = _text_lists(batch, FIELDS) if self.personal else None
             for row, name in enumerate(names):
-                column = users.row(row, name)
-                yield self._chunk(name, column, None if fields is None else fields.row(row, name))
+                column = _texts(USER_IDS, name, users[row])
+                yield self._chunk(name, column, None if fields is None else _texts(FIELDS, name, fields[row]))
 
     def _chunk(self, chunk_id: str, column: pa.Array, fields: pa.Array | None) -> PreparedChunk:
         users = column.to_pylist()
@@ -131,32 +131,28 @@ def claim_name(run: str, chunk_id: str) -> str:
     return f"{run}/{chunk_id}"
 
 
-class _TextLists:
-    """A column whose values are lists of texts."""
+def _text_lists(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """Return a column whose values are lists of texts."""
+    column = _column(batch, name)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if not ((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_text(kind.value_type)):
+        raise ValidationError(f"column {name} is of type {printable(str(kind), 60)}: a list of strings is needed")
+    return column
 
-    def __init__(self, batch: pa.RecordBatch, name: str) -> None:
-        column = _column(batch, name)
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        kind = column.type
-        if not ((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_text(kind.value_type)):
-            raise ValidationError(f"column {name} is of type {printable(str(kind), 60)}: a list of strings is needed")
-        self._name = name
-        self._values = column.values
-        self._offsets = column.offsets.to_pylist()
-        self._is_valid = column.is_valid().to_pylist()
 
-    def row(self, row: int, chunk_id: str) -> pa.Array:
-        if not self._is_valid[row]:
-            raise _chunk_error(self._name, chunk_id, "it is null")
-        start, stop = self._offsets[row], self._offsets[row + 1]
-        if start == stop:
-            raise _chunk_error(self._name, chunk_id, "it is empty: leave a chunk without users out")
-        values = self._values.slice(start, stop - start)
-        if values.null_count:
-            raise _chunk_error(self._name, chunk_id, f"{values.null_count} of {len(values)} values are null")
-        # A cast would convert the whole column, of all slices of a table, and fail beyond 2 GiB of text.
-        return values if pa.types.is_string(values.type) else pa.array(values.to_pylist(), pa.string())
+def _texts(name: str, chunk_id: str, value: pa.Scalar) -> pa.Array:
+    """Return the texts of one value of ``_text_lists``."""
+    texts = value.values
+    if texts is None:
+        raise _chunk_error(name, chunk_id, "it is null")
+    if not len(texts):
+        raise _chunk_error(name, chunk_id, "it is empty: leave a chunk without users out")
+    if texts.null_count:
+        raise _chunk_error(name, chunk_id, f"{texts.null_count} of {len(texts)} values are null")
+    # A cast would convert the whole column, of all slices of a table, and fail beyond 2 GiB of text.
+    return texts if pa.types.is_string(texts.type) else pa.array(texts.to_pylist(), pa.string())
 
 
 def _names(batch: pa.RecordBatch) -> list[str]:
