@@ -93,11 +93,8 @@ class AsyncPushClient:
         options["claims"] = claims = redacted_location(options.get("claims"))
         check_keywords(AsyncPushClient, options, ClientOptions.__optional_keys__)
         if api_key is None:
-            if base_url is None:
-                raise ConfigurationError(
-                    "no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and PUSHSDK_API_KEY"
-                )
-            raise ConfigurationError("no api_key: pass it, or set PUSHSDK_API_KEY")
+            both = "no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and PUSHSDK_API_KEY"
+            raise ConfigurationError(both if base_url is None else "no api_key: pass it, or set PUSHSDK_API_KEY")
         allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
         credentials = Credentials(api_key)
         checked_url = check_base_url(base_url, allow_insecure=allow_insecure)

@@ -20,6 +20,7 @@ from pushsdk._core.errors import ValidationError, check_choice
 from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
+from pushsdk._io.files import check_path
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class Audience:
         ``primary_key`` names the column of the ids. Raises ValidationError at once if there is no such file, format or
         column, ConfigurationError without DuckDB.
         """
-        name = os.fspath(path)
+        name = check_path("path", path, "users.csv")
         suffix = PurePath(name).suffix.lower()
         if suffix == ".parquet":
             return cls(ParquetFiles(name, key=primary_key))

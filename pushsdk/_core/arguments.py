@@ -22,10 +22,9 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
     """
     if isinstance(user_ids, str):
         return (user_ids,), wire.encode_user_id(user_ids), 0
-    if isinstance(user_ids, AsyncIterable):
-        raise ValidationError("user_ids must be a str or an iterable of str; got an async iterable: collect it first")
     if not isinstance(user_ids, Iterable) or isinstance(user_ids, (Mapping, bytes, bytearray, memoryview)):
-        raise ValidationError(f"user_ids must be a str or an iterable of str; got {type(user_ids).__name__}")
+        got = "an async iterable: collect it first" if isinstance(user_ids, AsyncIterable) else type(user_ids).__name__
+        raise ValidationError(f"user_ids must be a str or an iterable of str; got {got}")
     ids = tuple(itertools.islice(user_ids, max_users + 1))
     if not ids:
         raise ValidationError("user_ids must not be empty: name at least one user")

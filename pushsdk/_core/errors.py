@@ -92,7 +92,7 @@ def check_choice(
 
 
 class MessageWarning(UserWarning):
-    """A message is sent, but is probably a mistake: a misspelled field, or no platform. Names the caller's line."""
+    """A call is probably a mistake: a misspelled field, no platform, or a run that is complete. Names its line."""
 
 
 class NotSentError(PushError):

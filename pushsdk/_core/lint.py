@@ -225,14 +225,9 @@ def _malformed_placeholder(node: LintNode) -> _Found:
                 yield (name, language), "a placeholder is not of the form {{ field_name | 'fallback' }}"
 
 
-def _no_label(node: LintNode) -> _Found:
-    if not _filled(node.fields.get("label")):
-        yield (), "the button has no label"
-
-
-def _no_external_id(node: LintNode) -> _Found:
-    if not _filled(node.fields.get("externalId")):
-        yield (), "without an externalId a campaign whose outcome is unknown can't be looked up"
+def _missing(name: str, advice: str) -> Callable[[LintNode], _Found]:
+    """Return the check that a field is set."""
+    return lambda node: iter([] if node.fields.get(name) else [((), f"no {name}: {advice}")])
 
 
 RULES: tuple[LintRule, ...] = (
@@ -246,6 +241,8 @@ RULES: tuple[LintRule, ...] = (
     LintRule("languages-differ", models.MobilePush, _languages_differ),
     LintRule("subtitle-language", models.MobilePush, _subtitle_language),
     LintRule("malformed-placeholder", models.MobilePush, _malformed_placeholder),
-    LintRule("no-label", models.ActionButton, _no_label),
-    LintRule("no-external-id", models.CampaignRequest, _no_external_id),
+    LintRule("no-label", models.ActionButton, _missing("label", "the button has no text")),
+    LintRule("no-external-id", models.CampaignRequest, _missing("externalId", "if in doubt, it can't be looked up")),
+    LintRule("no-segment", models.CampaignRequest, _missing("segment", "the campaign has no audience")),
+    LintRule("no-message", models.CampaignRequest, _missing("message", "the campaign has nothing to send")),
 )

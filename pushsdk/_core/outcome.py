@@ -38,6 +38,7 @@ class Failure(StrEnum):
     STALE = "the connection had ended, or had input waiting, before the request"
     NO_KEY = "the api_key callable returned no valid key"
     CREDENTIALS = "the api_key callable raised an exception"
+    KEY_BUG = "the api_key callable has a bug"
     CLOSED = "the client is closed"
     SESSION = "the session is closed"
     DEADLINE = "the deadline passed"
@@ -55,7 +56,9 @@ class Failure(StrEnum):
     OTHER = "the transport failed"
 
 
-NEEDS_A_FIX = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.SESSION, Failure.NO_KEY})
+NEEDS_A_FIX = frozenset(
+    {Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.SESSION, Failure.NO_KEY, Failure.KEY_BUG}
+)
 """Failures that every retry would meet again until the setup is fixed."""
 
 PROVES_UNSENT = (NEEDS_A_FIX - {Failure.SESSION}) | {
@@ -182,7 +185,7 @@ class Evidence(Guarded, msgspec.Struct, eq=False, gc=False):
     reason: str = ""
     """Detail of the failure: the reason of the operating system or of TLS, a setting, or the class of an exception."""
     error: Exception | None = None
-    """The reason of the operating system or of TLS, without a traceback."""
+    """The reason of the operating system or of TLS, without a traceback; or what the api_key callable raised."""
 
 
 def is_json(headers: Mapping[str, str]) -> bool:
@@ -355,7 +358,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     retry_after: float | None = None
     failure: Failure | None = None
     error: Exception | None = None
-    """The reason of the operating system or of TLS for the last attempt."""
+    """The cause of the last attempt's failure, as in its evidence."""
     is_first: bool = False
     """Set if no request had used the connection of the last attempt before."""
     shared: bool = False

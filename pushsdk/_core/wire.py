@@ -188,6 +188,8 @@ def _checked(value: object, model: type[Model], path: Path, *, warn: bool = True
     if not isinstance(value, (model, dict, Mapping)):
         raise _error(path, f"expected {model.__name__} or a mapping, got {_kind(value)}")
     plain: dict[str, Any] = _plain(value, path)
+    if path == _MESSAGE and isinstance(plain.get("message"), dict):
+        raise _error(path, 'expected a message, got a request around one: pass only the value of "message"')
     known = typed(plain, model, path)
     # 0.1 us for most messages; the comparison takes 1 to 3 us, and finds unknown fields of nested objects.
     if warn and not plain.keys() <= _FLAT_FIELDS and msgspec.to_builtins(known) != plain:
@@ -196,6 +198,9 @@ def _checked(value: object, model: type[Model], path: Path, *, warn: bool = True
                 _warn((*node.path, *name), advice)
     if warn:
         _check_platform(known.message if isinstance(known, CampaignRequest) else known)
+        for part in ("segment", "message") if isinstance(known, CampaignRequest) else ():
+            if part not in plain:
+                _warn((part,), "the campaign has none.")
     return plain
 
 
@@ -205,13 +210,16 @@ def _check_platform(message: object) -> None:
 
 
 def _warn(path: Path, advice: str) -> None:
+    warn_caller(f"{show_path(path)}: {advice} It is sent as it is")
+
+
+def warn_caller(text: str) -> None:
     """Warn at the line that called this package, awaited it or runs the event loop: shown once per line and text."""
     frame = (*caller.get(), sys._getframe())[0]
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("pushsdk", "asyncio"):
         frame = frame.f_back
     file, names = frame.f_code.co_filename, frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
-    text = f"{show_path(path)}: {advice} It is sent as it is"
     warnings.warn_explicit(text, MessageWarning, file, frame.f_lineno, names.get("__name__"), registry)
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import os
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ KeySource = Callable[[], str | Awaitable[str]]
 
 
 class NoKeyError(Exception):
-    """The callable returned no usable key. ``args`` are the failure, and the name of its exception if it raised one."""
+    """The callable returned no usable key. ``args`` are the failure, words for it, and the exception."""
 
 
 class Credentials:
@@ -31,12 +33,18 @@ class Credentials:
         try:
             key = self._source()
             return check_key(await key if inspect.isawaitable(key) else key)
-        except ConfigurationError:
-            raise NoKeyError(Failure.NO_KEY, "") from None
+        except ConfigurationError as error:
+            raise NoKeyError(Failure.NO_KEY, "", error.with_traceback(None)) from None
         except asyncio.CancelledError:
             if task is None or task.cancelling() > cancelling:
                 raise
             # This task was not cancelled: the callable awaited something that was.
-            raise NoKeyError(Failure.CREDENTIALS, "CancelledError") from None
+            raise NoKeyError(Failure.CREDENTIALS, "CancelledError", None) from None
         except Exception as error:  # noqa: BLE001 - whatever a caller's callable raises means: no key
-            raise NoKeyError(Failure.CREDENTIALS, type(error).__name__) from None
+            # What Python itself raises, such as a TypeError, is raised again by every retry.
+            is_bug = type(error).__module__ == "builtins" and not isinstance(error, OSError)
+            trace = error.__traceback__ and error.__traceback__.tb_next
+            places = [f" in {os.path.basename(at.filename)}, line {at.lineno}" for at in traceback.extract_tb(trace)]
+            reason = "".join([type(error).__name__, *places[-1:]])
+            failure = Failure.KEY_BUG if is_bug else Failure.CREDENTIALS
+            raise NoKeyError(failure, reason, error.with_traceback(trace)) from None

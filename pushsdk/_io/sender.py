@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import time
+import traceback
 import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
@@ -226,7 +227,7 @@ class RequestSender:
                     evidence.touched = False
                 await self._transport.post(request, key)
         except NoKeyError as error:
-            evidence.failure, evidence.reason = error.args
+            evidence.failure, evidence.reason, evidence.error = error.args
         except asyncio.CancelledError:
             if evidence.status is None:
                 evidence.failure, evidence.reason = Failure.CANCELLED, ""
@@ -321,10 +322,16 @@ def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:
     ``name`` is the option that the log line names.
     """
 
+    known: set[type] = set()
+
     def call(value: T) -> None:
         try:
             callback(value)
         except Exception as error:  # noqa: BLE001 - see above
-            logger.error("%s raised %s for %s", name, type(error).__name__, type(value).__name__)
+            # The place once, as each event may raise; never the text of the exception, which may quote an id.
+            lines = [] if type(error) in known else traceback.format_tb(error.__traceback__)[1:]
+            known.add(type(error))
+            names = name, type(error).__name__, type(value).__name__
+            logger.error("%s raised %s for %s%s", *names, "".join(["\n", *lines]).rstrip())
 
     return call

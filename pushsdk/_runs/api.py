@@ -124,7 +124,7 @@ async def _plan_and_send(engine: Engine, settings: RunSettings, journal: Journal
             journal,
             offload=engine.offload,
             durable=settings.syncs,
-            report=planning_reporter(settings.guarded_on_progress, engine.enter()),
+            report=planning_reporter(settings.on_progress, engine.enter()),
             stop=settings.stop,
         )
         engine.plans.add(planner)
@@ -166,7 +166,10 @@ async def _send(engine: Engine, settings: RunSettings, journal: Journal, level: 
     loop = engine.enter()
     pipeline = Pipeline(journal, settings, engine)
     if pipeline.ended is not None:
-        logger.log(level, "nothing was sent: an earlier call completed this run; to push again, pass a new run")
+        text = "nothing was sent: an earlier call completed this run; to push again, pass a new run"
+        logger.log(level, text)
+        if level == logging.WARNING:  # logs may go nowhere
+            wire.warn_caller(text)
     started = loop.time()
     engine.runs.add(pipeline)
     watched = None if engine.observer is None else engine.observer.run(journal.users, journal.chunks)

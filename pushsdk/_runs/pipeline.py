@@ -59,17 +59,14 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return True if each commit must reach the disk. A temporary file does not survive a power failure anyway."""
         return self.durable and self.path is not None
 
-    @property
-    def guarded_on_progress(self) -> OnProgress | None:
-        """Return ``on_progress`` with its exceptions logged."""
-        return None if self.on_progress is None else guarded("on_progress", self.on_progress)
-
     def check(self) -> None:
-        """Raise ConfigurationError if an option has a wrong type or value."""
+        """Raise ConfigurationError if an option has a wrong type or value. Guard ``on_progress``."""
         check_choice("on_unknown", self.on_unknown, ("skip", "resend"))
         check_setting(StopPolicy, "stop_policy", self.stop_policy, None)
         check_setting(bool, "durable", self.durable, False)
         check_callback("on_progress", self.on_progress, "Progress")
+        if self.on_progress is not None:
+            msgspec.structs.force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))
         if self.stop is not None and not isinstance(self.stop, asyncio.Event):
             raise must_be("stop", "an asyncio.Event: set it to end the run early", self.stop)
         limit = self.limit
@@ -108,7 +105,7 @@ class Pipeline:
         # The tasks that send chunks, ended or not.
         self._workers = 0
         self._left = math.inf if settings.limit is None else settings.limit
-        self._progress = ProgressReporter(journal, settings.guarded_on_progress, now=self._loop.time())
+        self._progress = ProgressReporter(journal, settings.on_progress, now=self._loop.time())
         # True if the limit left users for a later run. Set by ``_next``.
         self._is_limited = False
         # The error that reading the plan raised. Set by ``_next``.

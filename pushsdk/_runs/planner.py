@@ -13,7 +13,7 @@ from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, PushRequest
-from pushsdk._core.words import count
+from pushsdk._core.words import count, near_word
 from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
 from pushsdk._runs.run_file.journal import Journal
@@ -176,12 +176,13 @@ def _fields_of(request: object) -> tuple[Any, Any, Any]:
     if isinstance(request, PushRequest):
         users, message, fields = request.user_ids, request.message, request.custom_fields
     elif isinstance(request, Mapping):
-        unknown = sorted(map(str, request.keys() - {"userIds", "message", "customFields"}))
-        if unknown:
-            raise ValidationError(
-                f"$: {count(len(unknown), 'unknown field')}; a push request has userIds, message, customFields"
+        if unknown := request.keys() - {*(names := PushRequest.__struct_encode_fields__)}:
+            near = {near for name in unknown if (near := near_word(str(name), names))}
+            advice = (
+                f", did you mean {' and '.join(sorted(near))}?" if near else f"; a push request has {', '.join(names)}"
             )
-        users, message, fields = (request.get(name, UNSET) for name in ("userIds", "message", "customFields"))
+            raise ValidationError(f"$: {count(len(unknown), 'unknown field')}{advice}")
+        users, message, fields = (request.get(name, UNSET) for name in names)
     else:
         raise ValidationError(f"a request must be a PushRequest or a mapping; got {type(request).__name__}")
     for name, value in (("userIds", users), ("message", message)):

@@ -11,9 +11,10 @@ from typing import TextIO
 import msgspec
 
 from pushsdk._audience.source import printable
-from pushsdk._core.errors import PushError
+from pushsdk._core.errors import PushError, ValidationError, check_choice
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
+from pushsdk._io.files import check_path
 from pushsdk._runs.plan import ANOTHER_TEXT, StopCause, StopReason
 from pushsdk._runs.run_file.file import RunFilePath, run_file_error
 from pushsdk._runs.run_file.journal import Journal, Row
@@ -104,6 +105,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         known = {
             int(status): text for status, _, text in parts if texts[status] == 1 and text not in ("", ANOTHER_TEXT)
         }
+        check_choice("outcome", outcome, (*map(str, Outcome), None), ValidationError)
         with closing(Journal.open(Path(self.file), write=False)) as journal:
             for row in journal.rows(outcome):
                 text = known.get(row.status or 0, "")
@@ -187,7 +189,7 @@ def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
 
     Raises RunFileError if the file can't be read or its plan is incomplete.
     """
-    path = Path(os.path.abspath(run))
+    path = Path(os.path.abspath(check_path("run", run, "spring.run")))
     # Ask for the lock before reading: users in flight at the time of reading then prove that the writer was alive.
     in_use = RunFilePath(path, write=False).in_use
     with closing(Journal.open(path, write=False)) as journal:

@@ -155,7 +155,7 @@ async def test_a_callable_that_raised_is_called_again_for_the_same_job() -> None
 
     def ask() -> str:
         if vault_is_down and vault_is_down.pop():
-            raise LookupError
+            raise ConnectionError
         return next(keys)
 
     async with FakeService().serve(AsyncPushClient("https://push.example/api", ask)) as client:

@@ -188,3 +188,14 @@ async def test_a_warning_that_is_an_error_stops_the_call_each_time() -> None:
                 with pytest.raises(MessageWarning, match=r"iosEnabled"):
                     await client.send("u", message)
     assert service.requests == []
+
+
+async def test_a_broadcast_to_a_complete_run_warns_at_the_callers_line(caught: Caught, tmp_path: Path) -> None:
+    message = MobilePush(title={"en": "Hi"}, ios_enabled=True)
+    async with FakeService().client() as client:
+        await client.broadcast(["u"], message, run=tmp_path / "spring.run")
+        assert caught == []
+        await client.broadcast(["u"], message, run=tmp_path / "spring.run")
+        await client.resume(tmp_path / "spring.run")
+    text = "nothing was sent: an earlier call completed this run; to push again, pass a new run"
+    assert caught == [(text, 'await client.broadcast(["u"], message, run=tmp_path / "spring.run")')]

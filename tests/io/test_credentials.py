@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import traceback
 from typing import Any
 
 import pytest
@@ -21,13 +22,21 @@ from pushsdk import (
 NONE = RetryPolicy.none()
 
 
+class StoreError(Exception):
+    """An exception of a library."""
+
+
 def raises() -> str:
-    raise ValueError("key-that-must-not-show")
+    raise StoreError("key-that-must-not-show")
 
 
 async def raises_later() -> str:
     await asyncio.sleep(0.01)
-    raise ValueError("key-that-must-not-show")
+    raise ConnectionError("key-that-must-not-show")
+
+
+def has_a_bug() -> str:
+    return "key" + 1  # type: ignore[operator]
 
 
 async def hangs() -> str:
@@ -76,8 +85,10 @@ async def test_a_callable_is_asked_at_each_attempt_sync_or_async() -> None:
 @pytest.mark.parametrize(
     ("source", "reason", "attempts"),
     [
-        (raises, "raised an exception: ValueError (", 4),
-        (raises_later, "raised an exception: ValueError (", 4),
+        (raises, "raised an exception: StoreError in test_credentials.py, line ", 4),
+        (raises_later, "raised an exception: ConnectionError in test_credentials.py, line ", 4),
+        (has_a_bug, "has a bug: TypeError in test_credentials.py, line ", 1),
+        (lambda _: "key", "has a bug: TypeError (", 1),
         (lambda: "", "no valid key", 1),
         (lambda: None, "no valid key", 1),
         (lambda: "two\r\nlines", "no valid key", 1),
@@ -97,7 +108,26 @@ async def test_a_callable_that_gives_no_key_makes_the_call_not_sent_without_show
     assert len(excinfo.value.attempts) == attempts
     assert excinfo.value.retryable is (attempts > 1)
     assert reason in str(excinfo.value)
-    assert "must-not-show" not in f"{excinfo.value!r}{excinfo.value.__cause__!r}{excinfo.value.__context__!r}"
+    assert "must-not-show" not in f"{excinfo.value!r}{excinfo.value.args}"
+
+
+@pytest.mark.parametrize("source", [raises, has_a_bug])
+@virtual
+async def test_the_cause_is_what_the_callable_raised_with_its_traceback(source: Any) -> None:
+    async with client_of(FakeService(), api_key=source) as client:
+        with pytest.raises(NotSentError) as excinfo:
+            await client.send("a", MESSAGE)
+    cause = excinfo.value.__cause__
+    assert isinstance(cause, (StoreError, TypeError))
+    assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == [source.__name__]
+
+
+@virtual
+async def test_the_cause_of_an_invalid_key_is_the_rule_that_it_breaks() -> None:
+    async with client_of(FakeService(), api_key=lambda: None) as client:
+        with pytest.raises(NotSentError) as excinfo:
+            await client.send("a", MESSAGE)
+    assert "got NoneType" in str(excinfo.value.__cause__)
 
 
 @pytest.mark.parametrize("patience", [Timeout(total=1.0), Timeout(total=1.0, attempt=0.3)])

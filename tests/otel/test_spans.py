@@ -256,7 +256,7 @@ async def test_an_attempt_that_ends_before_it_is_judged_ends_its_span(telemetry:
 @virtual
 async def test_a_key_that_could_not_be_had_is_an_attempt_too(telemetry: Telemetry, share: float) -> None:
     def no_key() -> str:
-        raise RuntimeError("the vault's own text")
+        raise ConnectionError("the vault's own text")
 
     async with watched(
         telemetry, FakeService(), api_key=no_key, retry=RetryPolicy.none(), sample_accepted=share

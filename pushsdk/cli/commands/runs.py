@@ -5,6 +5,7 @@ import io
 import itertools
 import sys
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -273,6 +274,7 @@ def _send_run(
 
     ``users`` is the number of users left, None if it is unknown; ``action`` begins the question.
     """
+    warnings.simplefilter("ignore", pushsdk.MessageWarning)  # a complete run is named below
     command = command_line(["resume", run], given)
     if users != 0:
         confirm(action, settings, yes=options.yes)
