@@ -1045,8 +1045,8 @@ TRANSPORT = [
     Mutant(
         "a failure that needs a fix is requeued",
         CORE + "outcome.py",
-        "Failure.SESSION, Failure.NO_KEY})",
-        "Failure.SESSION})",
+        "Failure.SESSION, Failure.NO_KEY, Failure.BUG})",
+        "Failure.SESSION, Failure.BUG})",
         "tests/client/test_retryable.py",
     ),
     Mutant(

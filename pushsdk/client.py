@@ -426,9 +426,7 @@ class AsyncPushClient:
     def _call_of(self, user_ids: object, timeout: object, retry: object, most: int = 0) -> tuple[Call, Options]:
         """Return a call to these users, and its options. Raises PushError if the arguments can't be used."""
         engine = self._engine
-        loop = asyncio.get_running_loop()
-        if loop is not engine.home:
-            engine.first_use(loop)
+        loop = engine.enter()
         users, ids, duplicates = check_users(user_ids, most or engine.settings.batching.max_users)
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total

@@ -19,7 +19,6 @@ _KEY_HINTS = (
     (r"\s.*|.*\s", "strip spaces and line ends around it, such as the newline of a key that is read from a file"),
     (r".*[^\0-\x7f].*", "it has a character that is not ASCII, as a copied dash or quotation mark may be"),
     (r".*[^\x21-\x7e].*", "it has a space, a line end or a control character inside"),
-    (".*", "it is too long"),
 )
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # A loopback host, or a domain with a port or a path; a key does not look like that, and a login has an @.
@@ -71,7 +70,8 @@ def check_key(key: object) -> HeaderSecret:
     if not isinstance(key, str):
         raise must_be("api_key", "a str, or a callable that returns one", key)
     if not _KEY.fullmatch(key):
-        hint = next(hint for pattern, hint in _KEY_HINTS if re.fullmatch(pattern, key, re.DOTALL | re.IGNORECASE))
+        hints = (hint for pattern, hint in _KEY_HINTS if re.fullmatch(pattern, key, re.DOTALL | re.IGNORECASE))
+        hint = next(hints, "it is too long")
         raise ConfigurationError(f"api_key must be 1 to 4096 visible ASCII characters, no spaces or line ends: {hint}")
     return HeaderSecret(key)
 

@@ -58,7 +58,7 @@ _FIX_OF_FAILURE = (
     (Failure.PROXY, "", "Check proxy=, and that the proxy is up"),
     (Failure.NO_KEY, "", "It must return 1 to 4096 visible ASCII characters, as a str"),
     (Failure.CREDENTIALS, "", "Call again once it works"),
-    (Failure.KEY_BUG, "", "Fix the callable: __cause__ is what it raised. It is called again after an OSError only"),
+    (Failure.BUG, "", "Fix the callable: __cause__ is what it raised. It is called again after an OSError only"),
     (Failure.SESSION, "", "Keep the session open for as long as the client"),
     (_SLOW, "", "Raise the timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"),
     (Failure.QUEUE_FULL, "", "Call again later, or raise Limits(queued_users=..., queued_bytes=...)"),

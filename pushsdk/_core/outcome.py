@@ -38,7 +38,7 @@ class Failure(StrEnum):
     STALE = "the connection had ended, or had input waiting, before the request"
     NO_KEY = "the api_key callable returned no valid key"
     CREDENTIALS = "the api_key callable raised an exception"
-    KEY_BUG = "the api_key callable has a bug"
+    BUG = "the api_key callable has a bug"
     CLOSED = "the client is closed"
     SESSION = "the session is closed"
     DEADLINE = "the deadline passed"
@@ -56,9 +56,7 @@ class Failure(StrEnum):
     OTHER = "the transport failed"
 
 
-NEEDS_A_FIX = frozenset(
-    {Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.SESSION, Failure.NO_KEY, Failure.KEY_BUG}
-)
+NEEDS_A_FIX = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.SESSION, Failure.NO_KEY, Failure.BUG})
 """Failures that every retry would meet again until the setup is fixed."""
 
 PROVES_UNSENT = (NEEDS_A_FIX - {Failure.SESSION}) | {

@@ -91,7 +91,7 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
     """A tenacity strategy that chooses what to retry."""
 
     def __post_init__(self) -> None:
-        _check_count("RetryPolicy.max_attempts", self.max_attempts)
+        check_count("RetryPolicy.max_attempts", self.max_attempts)
         self._check_seconds("initial_delay", "max_delay", "throttle_delay", "max_retry_after")
         check_choice("RetryPolicy.unknown", self.unknown, ("raise", "retry_if_collapsible", "retry"))
         for name, example in _STRATEGIES.items():
@@ -228,8 +228,8 @@ class Batching(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         self._check_seconds("linger", or_zero=True)
-        _check_count("Batching.max_users", self.max_users)
-        _check_count("Batching.max_bytes", self.max_bytes)
+        check_count("Batching.max_users", self.max_users)
+        check_count("Batching.max_bytes", self.max_bytes)
         _check_statuses("Batching.split_on", self.split_on, range(400, 600), "{413, 422}")
         msgspec.structs.force_setattr(self, "split_on", frozenset(self.split_on))
 
@@ -249,8 +249,7 @@ class Limits(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("in_flight", "queued_users", "queued_bytes"):
-            if name != "in_flight" or self.in_flight is not None:
-                _check_count(f"Limits.{name}", getattr(self, name))
+            check_count(f"Limits.{name}", getattr(self, name), or_none=name == "in_flight")
         check_choice("Limits.when_full", self.when_full, ("wait", "raise"))
 
 
@@ -264,8 +263,7 @@ class Rate(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("requests_per_second", "users_per_second"):
-            value = getattr(self, name)
-            if value is not None:
+            if (value := getattr(self, name)) is not None:
                 _check_positive(f"Rate.{name}", value)
 
 
@@ -279,17 +277,15 @@ class Share(Rate, frozen=True, kw_only=True):
     count: int = 1
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _check_positive(name: str, value: object, rule: str = "a number greater than 0") -> None:
-    if not (isinstance(value, (int, float)) and _is_number(value) and 0 < value < MAX_NUMBER):
+def _check_positive(name: str, value: object, rule: str = "a number greater than 0", *, or_zero: bool = False) -> None:
+    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else -1
+    if not (0 < number < MAX_NUMBER or (or_zero and number == 0)):
         raise must_be(name, rule, value)
 
 
-def _check_count(name: str, value: object) -> None:
-    if not (isinstance(value, int) and _is_number(value) and value >= 1):
+def check_count(name: str, value: object, *, or_none: bool = False) -> None:
+    """Raise ConfigurationError unless the value is a whole number, 1 or more."""
+    if isinstance(value, bool) or not ((or_none and value is None) or (isinstance(value, int) and value >= 1)):
         raise must_be(name, "a whole number, 1 or more", value)
 
 
@@ -313,7 +309,6 @@ def check_seconds(name: str, value: object, *, or_zero: bool = False) -> float:
     """Return a number of seconds as a float. Raises ConfigurationError unless finite and greater than 0."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if not (or_zero and _is_number(value) and value == 0):
-        rule = "a number of seconds, 0 or more" if or_zero else "a number of seconds greater than 0"
-        _check_positive(name, value, rule)
+    rule = "a number of seconds, 0 or more" if or_zero else "a number of seconds greater than 0"
+    _check_positive(name, value, rule, or_zero=or_zero)
     return float(value)  # type: ignore[arg-type]

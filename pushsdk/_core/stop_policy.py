@@ -12,7 +12,7 @@ import msgspec
 
 from pushsdk._core.errors import must_be
 from pushsdk._core.outcome import ACCEPTED, Outcome
-from pushsdk._core.policy import Settings
+from pushsdk._core.policy import Settings, check_count
 
 # Fewer requests prove nothing: one bad gateway among the first two would be half of the users.
 FEWEST_REQUESTS = 20
@@ -48,12 +48,10 @@ class StopPolicy(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("rejected", "unknown"):
-            share = getattr(self, name)
-            if share is not None and not (type(share) in (int, float) and 0 < share <= 1):
+            if (share := getattr(self, name)) is not None and not (type(share) in (int, float) and 0 < share <= 1):
                 rule = "a share greater than 0 and at most 1, for example 0.5 for half of the users, or None"
                 raise must_be(f"StopPolicy.{name}", rule, share)
-        if type(self.after) is not int or self.after < 1:
-            raise must_be("StopPolicy.after", "a whole number of users, 1 or more", self.after)
+        check_count("StopPolicy.after", self.after)
         self._check_seconds("max_outage", or_none=True)
 
     @classmethod

@@ -198,9 +198,8 @@ def _checked(value: object, model: type[Model], path: Path, *, warn: bool = True
                 _warn((*node.path, *name), advice)
     if warn:
         _check_platform(known.message if isinstance(known, CampaignRequest) else known)
-        for part in ("segment", "message") if isinstance(known, CampaignRequest) else ():
-            if part not in plain:
-                _warn((part,), "the campaign has none.")
+        if isinstance(known, CampaignRequest) and not plain.keys() & {"segment", "message"}:
+            _warn((), "the campaign has neither segment nor message.")
     return plain
 
 

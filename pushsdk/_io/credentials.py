@@ -2,14 +2,13 @@
 
 import asyncio
 import inspect
-import os
-import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pushsdk._core.address import HeaderSecret, check_key
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Failure
+from pushsdk._io.tracing import trace_of
 
 KeySource = Callable[[], str | Awaitable[str]]
 
@@ -43,8 +42,5 @@ class Credentials:
         except Exception as error:  # noqa: BLE001 - whatever a caller's callable raises means: no key
             # What Python itself raises, such as a TypeError, is raised again by every retry.
             is_bug = type(error).__module__ == "builtins" and not isinstance(error, OSError)
-            trace = error.__traceback__ and error.__traceback__.tb_next
-            places = [f" in {os.path.basename(at.filename)}, line {at.lineno}" for at in traceback.extract_tb(trace)]
-            reason = "".join([type(error).__name__, *places[-1:]])
-            failure = Failure.KEY_BUG if is_bug else Failure.CREDENTIALS
-            raise NoKeyError(failure, reason, error.with_traceback(trace)) from None
+            failure = Failure.BUG if is_bug else Failure.CREDENTIALS
+            raise NoKeyError(failure, trace_of(error), error) from None

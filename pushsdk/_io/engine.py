@@ -160,7 +160,11 @@ class Engine:
 
     def enter(self) -> asyncio.AbstractEventLoop:
         """Return the running loop, if this client may be used in it. Raises ConfigurationError or ClientClosedError."""
-        loop = asyncio.get_running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            rule = "AsyncPushClient must be used in an event loop, as asyncio.run(main()) makes one: or use PushClient"
+            raise ConfigurationError(rule) from None
         if loop is not self.home:
             self.first_use(loop)
         return loop

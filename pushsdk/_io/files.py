@@ -50,8 +50,8 @@ def database_objection(path: Path, opened: os.stat_result) -> str | None:
 
 
 def check_path(name: str, path: object, example: str) -> str:
-    """Return the path as text. Raises ConfigurationError unless it is a str or an os.PathLike."""
-    if not isinstance(path, (str, os.PathLike)):
+    """Return the path as text. Raises ConfigurationError unless it is a str or an os.PathLike, and not empty."""
+    if not path or not isinstance(path, (str, os.PathLike)):
         raise must_be(name, f"a path, for example {example!r}", path)
     return os.fsdecode(path)
 

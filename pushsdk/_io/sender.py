@@ -8,7 +8,6 @@ import logging
 import math
 import os
 import time
-import traceback
 import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
@@ -25,7 +24,7 @@ from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials, NoKeyError
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
-from pushsdk._io.tracing import Observer
+from pushsdk._io.tracing import Observer, trace_of
 from pushsdk._io.transport import ApiRequest, Transport
 
 T = TypeVar("T")
@@ -322,16 +321,10 @@ def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:
     ``name`` is the option that the log line names.
     """
 
-    known: set[type] = set()
-
     def call(value: T) -> None:
         try:
             callback(value)
         except Exception as error:  # noqa: BLE001 - see above
-            # The place once, as each event may raise; never the text of the exception, which may quote an id.
-            lines = [] if type(error) in known else traceback.format_tb(error.__traceback__)[1:]
-            known.add(type(error))
-            names = name, type(error).__name__, type(value).__name__
-            logger.error("%s raised %s for %s%s", *names, "".join(["\n", *lines]).rstrip())
+            logger.error("%s raised %s for %s", name, trace_of(error), type(value).__name__)
 
     return call

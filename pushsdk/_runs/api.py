@@ -15,6 +15,7 @@ import msgspec
 
 from pushsdk._audience.source import RequestSource, UserSource, printable
 from pushsdk._core import wire
+from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import ProcessGuard
@@ -52,7 +53,7 @@ async def broadcast(
         message=wire.encode_message(message),
         custom_fields=None if custom_fields is None else wire.encode_custom_fields(custom_fields),
         source=user_ids.source if isinstance(user_ids, UserSource) else "",
-        dedupe=dedupe,
+        dedupe=check_setting(bool, "dedupe", dedupe, True),
     )
     return await _run(engine, settings, header, lambda planner: planner.broadcast(user_ids))
 

@@ -6,6 +6,7 @@ answers, for as long as the client is open.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import time
@@ -250,7 +251,8 @@ def claim_error(why: Exception | None) -> PushError:
         return ClaimStoreError("not sent: the claim store did not answer within the call's timeout")
     reason, cause = type(why).__name__, why.__cause__ or why.__context__ or why
     if isinstance(cause, OSError) and cause.errno:
-        reason += f": {os.strerror(cause.errno)}; is the store up, at the address in claims=?"
+        up = "does its folder exist?" if cause.errno == errno.ENOENT else "is the store up, at the address in claims=?"
+        reason += f": {os.strerror(cause.errno)}; {up}"
     error = ClaimStoreError(f"not sent: the claim store failed ({reason})")
     error.__cause__ = why
     return error

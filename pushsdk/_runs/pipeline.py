@@ -14,7 +14,7 @@ import msgspec
 
 from pushsdk._core.arguments import check_callback, check_setting
 from pushsdk._core.errors import RunFileError, check_choice, must_be
-from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._core.policy import RetryPolicy, Timeout, check_count
 from pushsdk._core.splitting import Rejected
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState
@@ -69,9 +69,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             msgspec.structs.force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))
         if self.stop is not None and not isinstance(self.stop, asyncio.Event):
             raise must_be("stop", "an asyncio.Event: set it to end the run early", self.stop)
-        limit = self.limit
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-            raise must_be("limit", "a number of users, 1 or more", limit)
+        check_count("limit", self.limit, or_none=True)
 
 
 class Pipeline:

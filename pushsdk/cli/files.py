@@ -1,8 +1,7 @@
 """Input of commands: messages, campaigns and custom fields as JSON, and the source of users.
 
 JSON is checked for the types of the interface document only, so fields of a newer service pass. A name that is nearly a
-field of the document is refused, as is a message without a platform, and a campaign without a segment or a message: a
-service that ignores them reports success.
+field of the document is refused, as is a message without a platform: a service that ignores them reports success.
 """
 
 import shlex
@@ -28,7 +27,7 @@ from pushsdk.cli.options import Flag
 from pushsdk.cli.terminal import escaped, print_json, say, warn
 
 _MAX_BYTES = 16 * 1024 * 1024
-_REFUSED = frozenset({"near-name", "no-platform", "no-segment", "no-message"})
+_REFUSED = frozenset({"near-name", "no-platform"})
 KIND_NAMES: dict[type[Model], str] = {MobilePush: "message", CampaignRequest: "campaign", PushRequest: "push request"}
 DryRun = Annotated[Flag, Parameter(help="Print the request as a curl command, or with --json as JSON; send nothing.")]
 

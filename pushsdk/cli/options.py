@@ -46,7 +46,8 @@ class ServiceOptions:
     """Use the settings in the table [profiles.NAME] of that file."""
     attempt_timeout: float | None = None
     """Limit each attempt to this many seconds. [default: 10]"""
-    in_flight: int | None = None
+    # As it is written: cyclopts would round 1.5.
+    in_flight: Annotated[int | None, Parameter(converter=lambda _, tokens: tokens[0].value)] = None
     """Limit the number of requests in flight. [default: as many as the service takes]"""
     rate: Annotated[float | None, Parameter(name=["--rate", "--users-per-second"])] = None
     """Limit the users per second. [default: no limit]"""

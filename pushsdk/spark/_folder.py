@@ -25,7 +25,7 @@ from pushsdk._core.errors import ClaimStoreError, ConfigurationError, PushError,
 from pushsdk._core.idempotency import ClaimRecord, digest_of
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
-from pushsdk._io.files import is_locked, lock, sync_folder
+from pushsdk._io.files import check_path, is_locked, lock, sync_folder
 from pushsdk._runs.claim_log import close_store
 from pushsdk._runs.report import COLUMNS, BroadcastReport
 from pushsdk._runs.run_file.file import run_file_error
@@ -92,9 +92,7 @@ class RunFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-        if not isinstance(name, str) or not name:
-            raise ConfigurationError(f"run_dir must be the path of a directory; got {type(path).__name__}")
+        name = check_path("run_dir", path, "/shared/spring")
         if _SCHEME.match(name):
             raise ConfigurationError(
                 "run_dir must be a directory that the driver and all executors see under the same path (a local disk "

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import msgspec
 
 from pushsdk._audience.source import printable
-from pushsdk._core.errors import ConfigurationError, PushError, ValidationError
+from pushsdk._core.errors import PushError, ValidationError
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
 from pushsdk._core.outcome import Outcome
+from pushsdk._core.policy import check_count
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.words import check_keywords
 from pushsdk._io.credentials import KeySource
@@ -89,8 +90,7 @@ def broadcast(
         )
         names = preflight.checked_fields(message, personal, fields, df.columns)
         tasks = session.sparkContext.defaultParallelism if tasks is None else tasks
-        if type(tasks) is not int or tasks < 1:
-            raise ConfigurationError(f"tasks must be a whole number, 1 or more; got {tasks!r}")
+        check_count("tasks", tasks)
         max_users = client["batching"].max_users
         wanted = Manifest(
             run=secrets.token_hex(16),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from pushsdk._core.address import redacted, redacted_location
+from pushsdk._core.arguments import check_callback
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError, PartialError, PushError
 from pushsdk._core.events import SendAbandoned
@@ -110,7 +111,8 @@ class _Portal:
                     await claims.aclose()
 
         thread = self._thread = LoopThread(close)
-        finalizer = weakref.finalize(self, _close_dropped, thread, f"PushClient({client._engine.settings.base_url!r})")
+        name = f"PushClient({client._engine.settings.base_url!r}), made at {client._engine._made_at}"
+        finalizer = weakref.finalize(self, _close_dropped, thread, name)
         # At the exit of the interpreter ``loop_thread`` closes every loop, without a warning.
         finalizer.atexit = False
         try:
@@ -377,7 +379,8 @@ class PushClient:
             raise ConfigurationError(f"stop must be a threading.Event; got {type(stop).__name__}")
         thread, client = self._enter()
         on_progress = options.get("on_progress")
-        if callable(on_progress):
+        check_callback("on_progress", on_progress, "Progress")
+        if on_progress is not None:
             report = guarded("on_progress", on_progress)
             options["on_progress"] = lambda progress: call.callbacks.put(functools.partial(report, progress))
 

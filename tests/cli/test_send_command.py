@@ -21,7 +21,8 @@ from support.wire_server import WireServer
 from pushsdk.emulator import Fault
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True}
-CAMPAIGN = {"name": "Spring", "externalId": "spring-1", "message": MESSAGE}
+SEGMENT = {"query": "SELECT id FROM users", "primaryKey": "id"}
+CAMPAIGN = {"name": "Spring", "externalId": "spring-1", "segment": SEGMENT, "message": MESSAGE}
 SEND = ("send", "ann", "--title", "Hi", "--body", "There")
 AWAY = "https://push.invalid/api"
 
@@ -505,3 +506,12 @@ def test_a_message_is_not_a_campaign(command, service, file):
     result = command("campaign", "create", file(MESSAGE))
     assert (result.code, service.requests) == (2, 0)
     assert "must be a campaign, with name, segment, schedule and message, not a message" in result.err
+
+
+def test_a_campaign_without_a_segment_is_told_so(command, service, file):
+    result = command("campaign", "create", file({**CAMPAIGN, "segment": {}}), "--dry-run")
+    assert "advice: $: no segment: the campaign has no audience (no-segment)" in result.err
+
+
+def test_in_flight_is_a_whole_number(command, service):
+    assert "--in-flight: must be a whole number, 1 or more; got '1.5'" in command(*SEND, "--in-flight", "1.5").err

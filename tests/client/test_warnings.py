@@ -169,7 +169,7 @@ async def test_no_platform_is_warned_of_however_the_message_is_sent(
     [
         lambda client: client.send("u", {"androidEnabled": True}),
         lambda client: client.send("u", MobilePush(ios_enabled=True)),
-        lambda client: client.create_campaign({"name": "without a message"}),
+        lambda client: client.create_campaign({"name": "without a message", "segment": {"query": "q"}}),
         lambda client: client.create_campaign({"message": {"iosEnabled": True}}),
     ],
 )
@@ -199,3 +199,10 @@ async def test_a_broadcast_to_a_complete_run_warns_at_the_callers_line(caught: C
         await client.resume(tmp_path / "spring.run")
     text = "nothing was sent: an earlier call completed this run; to push again, pass a new run"
     assert caught == [(text, 'await client.broadcast(["u"], message, run=tmp_path / "spring.run")')]
+
+
+async def test_a_campaign_without_segment_or_message_warns(caught: Caught) -> None:
+    async with FakeService().client() as client:
+        await client.create_campaign({"name": "spring"})
+    line = 'await client.create_campaign({"name": "spring"})'
+    assert caught == [("$: the campaign has neither segment nor message. It is sent as it is", line)]

@@ -11,6 +11,7 @@ from tenacity import stop_never
 
 from pushsdk import (
     AsyncPushClient,
+    Audience,
     Batching,
     ConfigurationError,
     Limits,
@@ -21,6 +22,8 @@ from pushsdk import (
     RetryPolicy,
     StopPolicy,
     Timeout,
+    ValidationError,
+    read_report,
 )
 from pushsdk.claims import DirectoryClaims, SqliteClaims
 from pushsdk.testing import FakeResponse, FakeService
@@ -161,10 +164,73 @@ def test_a_wrong_switch_for_answers_is_refused(monkeypatch: pytest.MonkeyPatch) 
         AsyncPushClient(URL, "key")
 
 
-async def test_durable_must_be_a_bool() -> None:
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (
+            lambda c: c.broadcast(["u"], MESSAGE, durable="x"),
+            ConfigurationError,
+            "durable must be True or False; got 'x'",
+        ),
+        (
+            lambda c: c.broadcast(["u"], MESSAGE, dedupe="x"),
+            ConfigurationError,
+            "dedupe must be True or False; got 'x'",
+        ),
+        (
+            lambda c: c.broadcast(["u"], MESSAGE, run=5),
+            ConfigurationError,
+            "run must be a path, for example 'spring.run'; got 5",
+        ),
+        (
+            lambda c: c.send("u", {"message": {"title": {"en": "hi"}}}),
+            ValidationError,
+            '$.message: expected a message, got a request around one: pass only the value of "message"',
+        ),
+        (
+            lambda c: c.send_each([{"user_ids": ["u"]}]),
+            ValidationError,
+            "request number 1: $: 1 unknown field, did you mean userIds?",
+        ),
+        (
+            lambda c: c.send_each([{"x": ["u"]}]),
+            ValidationError,
+            "request number 1: $: 1 unknown field; a push request has userIds, message, customFields",
+        ),
+    ],
+)
+async def test_a_wrong_argument_of_a_call_is_refused(call, error: type[PushError], text: str) -> None:
     async with FakeService().client() as client:
-        with pytest.raises(ConfigurationError, match="durable must be True or False; got 'x'"):
-            await client.broadcast(["u"], MESSAGE, durable="x")  # type: ignore[arg-type]
+        with pytest.raises(error, match=f"^{re.escape(text)}$"):
+            await call(client)
+
+
+async def test_the_rows_of_a_misspelled_outcome_are_refused() -> None:
+    async with FakeService().client() as client:
+        report = await client.broadcast(["u"], MESSAGE)
+        with pytest.raises(ValueError, match=r"got 'rejectd': did you mean 'REJECTED'\?"):
+            list(report.rows("rejectd"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("read", [Audience.read, read_report])
+@pytest.mark.parametrize("path", [5, None, ""])
+def test_what_is_no_path_is_refused(read, path: object) -> None:
+    with pytest.raises(ConfigurationError, match=f"must be a path, for example .*; got {path!r}"):
+        read(path)
+
+
+def test_a_client_without_an_event_loop_is_refused() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"AsyncPushClient must be used in an event loop, .* or use PushClient"
+    ):
+        AsyncPushClient(URL, "key").submit("u", MESSAGE)
+
+
+def test_an_async_on_progress_is_refused_by_both_clients() -> None:
+    client = PushClient(URL, "key")
+    with pytest.raises(ConfigurationError, match="on_progress must be a plain function"):
+        client.broadcast(["u"], MESSAGE, on_progress=async_callback)
+    client.close()
 
 
 def test_a_timedelta_is_taken_for_seconds() -> None:

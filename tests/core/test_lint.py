@@ -85,7 +85,11 @@ def test_a_flag_that_is_left_out_counts_as_false():
 
 
 def test_every_rule_has_a_case():
-    assert {rule.code for rule in RULES} == {code for _, code, _ in CASES} | {"no-external-id"}
+    assert {rule.code for rule in RULES} == {code for _, code, _ in CASES} | {
+        "no-external-id",
+        "no-segment",
+        "no-message",
+    }
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,8 @@ def test_a_good_struct_hears_nothing():
         action_category=ActionCategory(action_components=[ActionComponent(url="app:open")]),
     )
     assert lint(message) == []
-    assert lint(CampaignRequest(external_id="c", schedule=Schedule(type="LATER"), message=message)) == []
+    segment, schedule = Segment(query="SELECT 1"), Schedule(type="LATER")
+    assert lint(CampaignRequest(external_id="c", segment=segment, schedule=schedule, message=message)) == []
     assert lint(PushRequest(user_ids=["a"], message=message)) == []
 
 
@@ -121,10 +126,15 @@ def test_lint_of_a_campaign_covers_its_missing_external_id_and_its_message():
     campaign = CampaignRequest(schedule=Schedule(type="start_now", start_ts=-1), message=MobilePush(ttl=-1))
     assert told(campaign) >= {
         ("no-external-id", "$"),
+        ("no-segment", "$"),
         ("near-value", "$.schedule.type"),
         ("negative-number", "$.schedule.startTs"),
         ("negative-number", "$.message.ttl"),
     }
+
+
+def test_a_campaign_without_a_message_is_questioned():
+    assert ("no-message", "$") in told({"name": "spring", "segment": {}, "schedule": {}})
 
 
 def test_a_mapping_is_known_for_a_campaign_or_a_push_by_its_names():

@@ -42,7 +42,7 @@ def test_a_share_is_a_number_above_0_and_at_most_1(name, share):
 
 @pytest.mark.parametrize("after", [0, -1, 1.5, True, None, "2000"])
 def test_after_is_a_whole_number(after):
-    with pytest.raises(ConfigurationError, match=r"StopPolicy\.after must be a whole number of users, 1 or more"):
+    with pytest.raises(ConfigurationError, match=r"StopPolicy\.after must be a whole number, 1 or more"):
         StopPolicy(after=after)
 
 

@@ -630,7 +630,7 @@ async def test_progress_is_reported_during_a_run_and_at_its_end() -> None:
 
 
 @virtual
-async def test_an_on_progress_that_raises_is_logged_with_its_place_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_on_progress_that_raises_is_logged_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
     def broken(progress: Progress) -> None:
         raise RuntimeError(f"secret {'text'}")
 
@@ -638,8 +638,7 @@ async def test_an_on_progress_that_raises_is_logged_with_its_place_once(caplog: 
     async with client_of(service) as client:
         report = await client.broadcast(users(4), MESSAGE, on_progress=broken)
     assert report.accepted == 4
-    assert caplog.text.count("on_progress raised RuntimeError") > 1
-    assert caplog.text.count("in broken\n") == 1
+    assert "on_progress raised RuntimeError at test_runs.py:" in caplog.text
     assert "secret text" not in caplog.text
 
 

@@ -229,7 +229,7 @@ async def test_an_observer_and_a_key_source_that_raise_show_their_class_alone(ca
             await out.of(client.send(USER, MESSAGE))
         async with AsyncPushClient(server.base_url, fail, retry=RETRY) as client:
             await out.of(client.send(USER, MESSAGE))
-    assert "on_event raised LookupError for AttemptEnded\n  File " in caplog.text
+    assert "on_event raised LookupError at test_leaks.py:" in caplog.text
     assert (len(out.errors), "LookupError" in str(out.errors[0]), server.processed) == (1, True, {USER: 1})
     out.errors[0].__cause__ = None  # the application's own exception
     assert [text for text in (*out.texts(), caplog.text) if KEY in text or USER in text] == []
