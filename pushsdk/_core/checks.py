@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pushsdk._core.lint import plain_error
-from pushsdk._core.words import check_keywords, count, near_word
+from pushsdk._core.words import check_keywords, count, no_attribute
 
 __tracebackhide__ = True  # by pytest: a failure shows the line of the test
 P = ParamSpec("P")
@@ -39,8 +39,7 @@ def check_calls(cls: type[T]) -> type[T]:
             setattr(cls, name, member.setter(_checked(member.fset, rules)))
 
     def missing(_: object, name: str) -> None:
-        near = near_word(name, (known for known in dir(cls) if known[0] != "_"), 0.6)
-        raise AttributeError(f"{cls.__name__} has no attribute {name!r}{f': did you mean {near!r}?' if near else ''}")
+        raise no_attribute(cls, name)
 
     setattr(cls, "__getattr__", missing)  # noqa: B010 - mypy would take any name for an attribute
     return cls

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET as UNSET
 from msgspec import UnsetType as UnsetType
 
-from pushsdk._core.words import check_keywords
+from pushsdk._core.words import check_keywords, no_attribute
 
 # The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
 INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
@@ -119,6 +119,9 @@ class HintingType(msgspec.StructMeta):
                     example = f"{self.__name__}({field}={value if isinstance(value, (int, float)) else '...'})"
                     raise TypeError(f"{self.__name__}() takes keyword arguments only, for example {example}") from None
                 raise
+
+        def __getattr__(self, name):
+            raise no_attribute(self, name)
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass=HintingType):

@@ -42,3 +42,12 @@ def check_keywords(function: Callable[..., object], names: Iterable[str], known:
         text = f"{function.__qualname__.removesuffix('.__init__')}() got an unexpected keyword argument {name!r}"
         others = "" if len(words) > 20 else f": the names are {', '.join(words)}"
         raise TypeError(f"{text}: did you mean {near!r}?" if near else f"{text}{others}")
+
+
+def no_attribute(cls: type, name: str) -> AttributeError:
+    """Return the error for an attribute that the class lacks, with the nearest one, or with all methods."""
+    known = [word for word in dir(cls) if word[0] != "_" and name[0] != "_"]
+    methods = ", ".join(word for word in known if callable(getattr(cls, word)))
+    near = near_word(name, known, 0.6)
+    advice = f": did you mean {near!r}?" if near else f": the methods are {methods}" if methods else ""
+    return AttributeError(f"{cls.__name__} has no attribute {name!r}{advice}")

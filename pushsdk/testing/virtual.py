@@ -8,6 +8,7 @@ import functools
 import inspect
 import random
 import selectors
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
@@ -44,6 +45,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self._virtual.now
+
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        """Refuse: no network is as fast as virtual time. Of an error about addresses the client shows the text."""
+        raise socket.gaierror(socket.EAI_FAIL, "virtual time serves no sockets, use FakeService")
 
 
 def virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:

@@ -338,6 +338,7 @@ def test_a_fault_context_can_be_entered_again(inbox, send):
         assert send("ann") == 204
 
 
+METHODS = [name for name in dir(PushInbox) if name[0] != "_" and callable(getattr(PushInbox, name))]
 FUNCTION = "must be a function of 0 arguments, not async; got"
 
 
@@ -372,7 +373,14 @@ def test_a_misspelled_argument_is_an_error_with_the_near_one(inbox):
         inbox.assert_sent(titel="Hello")
 
 
-@pytest.mark.parametrize(("name", "hint"), [("assert_send", ": did you mean 'assert_sent'?"), ("xyz", "")])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("assert_send", ": did you mean 'assert_sent'?"),
+        ("xyz", f": the methods are {', '.join(METHODS)}"),
+        ("_xyz", ""),
+    ],
+)
 def test_a_misspelled_method_is_an_error_with_the_near_one(inbox, name, hint):
     with pytest.raises(AttributeError) as caught:
         getattr(inbox, name)

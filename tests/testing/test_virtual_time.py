@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from pushsdk import AsyncPushClient, NotSentError
 from pushsdk.testing import HangError, VirtualLoop, virtual_time
 
 
@@ -101,6 +102,13 @@ async def test_a_test_that_is_called_in_a_running_loop_is_an_error():
 
     with pytest.raises(RuntimeError, match="wait has its own event loop: call it without await"):
         wait()
+
+
+@virtual_time
+async def test_a_socket_is_refused_with_the_fix():
+    async with AsyncPushClient("http://127.0.0.1:1", "key") as client:
+        with pytest.raises(NotSentError, match="virtual time serves no sockets, use FakeService "):
+            await client.send("ann", {"title": {"en": "Hello"}})
 
 
 def test_the_loop_works_in_any_runner():
