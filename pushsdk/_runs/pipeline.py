@@ -122,9 +122,9 @@ class Pipeline:
         self._log.give_up_claims()
         self._log_phase("begins")
         self._tick()
-        ticker = self._loop.create_task(self._sender.tick(self._tick))
-        stop = self._settings.stop
-        stop_waiter = None if stop is None else self._loop.create_task(self._await_stop(stop))
+        helpers = [self._loop.create_task(self._sender.tick(self._tick))]
+        if self._settings.stop is not None:
+            helpers.append(self._loop.create_task(self._await_stop(self._settings.stop)))
         try:
             while True:
                 async with asyncio.TaskGroup() as workers:
@@ -135,9 +135,8 @@ class Pipeline:
         except* Exception as group:  # noqa: BLE001 - raised again, without its group
             raise _first(group) from None
         finally:
-            for task in (ticker, stop_waiter):
-                if task is not None:
-                    task.cancel()
+            for helper in helpers:
+                helper.cancel()
             self._note(ended=time.time())
             await self._log.flush()
         self._log.check()

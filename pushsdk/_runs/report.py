@@ -122,12 +122,9 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
         changed = 0
         for row in self.rows(outcome):
-            user_id = row.user_id
-            if user_id.startswith(_FORMULA_STARTS):
-                user_id = "'" + user_id
-                changed += 1
-            status = "" if row.status is None else row.status
-            writer.writerow((user_id, row.outcome.value, status, row.reason))
+            is_formula = row.user_id.startswith(_FORMULA_STARTS)
+            changed += is_formula
+            writer.writerow(("'" * is_formula + row.user_id, row.outcome.value, row.status, row.reason))
         return changed
 
     def write_jsonl(self, file: TextIO, outcome: Outcome | None = None) -> None:
