@@ -66,7 +66,7 @@ def test_a_uri_is_an_error(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["", None, 7, b"run"])
 def test_a_value_that_is_not_a_path_is_an_error(value: object) -> None:
-    with pytest.raises(ConfigurationError, match="path of a directory"):
+    with pytest.raises(ConfigurationError, match="run_dir must be a path"):
         RunFolder(value)  # type: ignore[arg-type]
 
 

@@ -90,7 +90,7 @@ async def test_an_on_event_that_raises_changes_nothing_and_is_logged_without_its
             tasks = [start(client.send(f"a-user-with-a-name-{number}", MESSAGE)) for number in range(8)]
             assert all([isinstance(await outcome_of(task), Receipt) for task in tasks])
         assert idle(client)
-    assert "RuntimeError for AttemptEnded" in caplog.text
+    assert "on_event raised RuntimeError at test_events.py:" in caplog.text
     assert "secret text" not in caplog.text
 
 
