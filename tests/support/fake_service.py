@@ -132,7 +132,8 @@ class FakeService(UsersService):
     """The public fake service with latency, and with behaviors that may be functions."""
 
     def __init__(self, *script: Behaviour, then: Behaviour | Callable[[Request], Behaviour] | None = None) -> None:
-        super().__init__(*script, then=then or answer())  # type: ignore[arg-type]
+        super().__init__()
+        self._responses, self._then = list(script), then or answer()  # type: ignore[assignment]
         self.closed = 0
 
     @property
