@@ -97,7 +97,8 @@ def check(name: str, value: object, kind: Any, rule: str | None = None) -> None:
     if rule and problem:
         problem = f" must be {rule}"
     if problem:
-        shown = value if isinstance(value, (int, float, NoneType)) else type(value).__name__
+        is_plain = isinstance(value, (int, float, NoneType)) or (isinstance(value, str) and not value)
+        shown = repr(value) if is_plain else type(value).__name__
         if isinstance(value, (type, FunctionType)):
             shown = f"the {'class' if isinstance(value, type) else 'function'} {value.__qualname__}"
         got = "" if ", got" in problem or "must be" not in problem else f"; got {shown}"

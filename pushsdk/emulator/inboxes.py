@@ -96,7 +96,7 @@ class Inboxes:
         self._store = store
         # The template of the rules of every inbox without rules of its own; never applied to a request itself.
         self.rules: Rules = rules
-        self._limits = limits
+        self.limits = limits
         self._lock = threading.RLock()  # held while a state is created or reset, so that each inbox has one state
         self._by_key: dict[str, InboxState] = {}
         self._by_id: dict[int, InboxState] = {}
@@ -158,5 +158,5 @@ class Inboxes:
 
     def _state(self, ref: InboxRef) -> InboxState:
         if ref.id not in self._by_id:
-            self._by_id[ref.id] = InboxState(ref, rules=self.rules.restarted(), limits=self._limits)
+            self._by_id[ref.id] = InboxState(ref, rules=self.rules.restarted(), limits=self.limits)
         return self._by_id[ref.id]

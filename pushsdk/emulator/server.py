@@ -327,6 +327,11 @@ class Emulator(Accepted):
         self._seed = self._seed if seed is None else seed
         self._inboxes.set_rules(Rules(faults, seed=self._seed))
 
+    @property
+    def limits(self) -> ServiceLimits:
+        """The limits of each inbox without its own. Set those of one inbox: ``emulator.inbox().limits = ...``."""
+        return self._inboxes.limits
+
     def hits(self) -> Mapping[str, int]:
         """Return the number of requests that each rule acted on, by name or ``"<position>: <action>"``."""
         return self._inboxes.hits()

@@ -168,7 +168,7 @@ def test_each_fault_says_whether_the_request_is_accepted(fault, accepts):
         (lambda: Fault.hang(more_than_users=-1), "^more_than_users must be"),
         (lambda: Fault.hang(more_than_bytes=-1), "^more_than_bytes must be"),
         (lambda: Fault.hang(endpoint="psh"), "^endpoint: unknown value 'psh', did you mean push\\?$"),
-        (lambda: Fault.hang(name=""), "^name must be a str"),
+        (lambda: Fault.hang(name=""), "^name must be a str of length >= 1; got ''$"),
         (lambda: Rules([Fault.hang(name="x"), Fault.delay(1, name="x")]), "must be unique"),
     ],
 )

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from pushsdk.emulator import Emulator, Fault
+from pushsdk.emulator import Emulator, Fault, ServiceLimits
 
 
 async def test_it_listens_on_127_0_0_1_and_nowhere_else(emulator):
@@ -89,6 +89,13 @@ async def test_a_port_in_use_is_an_error_that_names_the_port(wire):
     text = f"can't listen on 127.0.0.1:{wire.port}: Address already in use; .* or port=0 for any free one"
     with pytest.raises(OSError, match=text):
         await Emulator(port=wire.port).__aenter__()
+
+
+def test_the_limits_of_all_inboxes_are_read_only():
+    emulator = Emulator(limits=ServiceLimits(max_users=5))
+    assert emulator.limits.max_users == 5
+    with pytest.raises(AttributeError, match="limits"):
+        emulator.limits = ServiceLimits()
 
 
 async def test_a_named_store_is_kept(running, tmp_path):
