@@ -38,9 +38,8 @@ _SELECT_PLAN = "SELECT first, data, crc FROM plan WHERE first >= ? ORDER BY firs
 _SELECT_PACK = "SELECT first, data, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
 _SELECT_LOG = "SELECT data, crc FROM log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
 
+NOT_SENT_YET = "not sent yet"
 NEVER_SETTLED = "claimed, and never settled"
-# Reasons of users without a response.
-_REASONS = {UserState.PENDING: "not sent yet", UserState.CLAIMED: NEVER_SETTLED}
 
 PENDING = frozenset({UserState.PENDING})
 IN_DOUBT = frozenset({UserState.UNKNOWN, UserState.CLAIMED})
@@ -290,9 +289,9 @@ class Journal:
         for status, positions in self._runs(states):
             if positions.chunk != chunk:
                 chunk, ids = positions.chunk, self._ids(positions.chunk)
-            first, reason = self._offsets[chunk], status.reason or _REASONS.get(status.state, "")
+            first = self._offsets[chunk]
             for user in ids[positions.start - first : positions.stop - first]:
-                yield Row(user, OUTCOMES[status.state], status.status, reason)
+                yield _row(user, status)
 
     def close(self) -> None:
         """Close the file and release the lock. Safe to call again, and after a failure."""
@@ -439,3 +438,10 @@ def _pack(chunks: Iterable[Chunk], first: int) -> Iterator[tuple[int, bytes, int
         room -= size
     if packed:
         yield first, *_encode(packed, first)
+
+
+def _row(user: str, status: UserStatus) -> Row:
+    if status.state is UserState.CLAIMED:
+        return Row(user, Outcome.UNKNOWN, None, NEVER_SETTLED)
+    reason = status.reason or (NOT_SENT_YET if status.state is UserState.PENDING else "")
+    return Row(user, OUTCOMES[status.state], status.status, reason)
