@@ -227,7 +227,7 @@ def _malformed_placeholder(node: LintNode) -> _Found:
 
 def _missing(name: str, advice: str) -> Callable[[LintNode], _Found]:
     """Return the check that a field is set."""
-    return lambda node: iter([] if node.fields.get(name) else [((), f"no {name}: {advice}")])
+    return lambda node: iter([] if node.fields.get(name) not in (None, "", {}) else [((), f"no {name}: {advice}")])
 
 
 RULES: tuple[LintRule, ...] = (

@@ -135,12 +135,12 @@ async def test_clients_with_other_options_share_the_store(opened: list[ClaimStor
 async def test_the_store_is_closed_if_the_connections_can_not_be_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[ClaimStore]
 ) -> None:
-    async def fail() -> None:
+    async def fail(_: object) -> None:
         raise OSError
 
     client = FakeService().client(claims=f"sqlite:{tmp_path / 'claims.db'}")
     await client.send("u", HELLO, idempotency_key="job")
-    monkeypatch.setattr(client._engine.transport, "close", fail)
+    monkeypatch.setattr(type(client._engine.transport), "close", fail)
     with pytest.raises(OSError):
         await client.aclose()
     with pytest.raises(ConfigurationError, match="is closed"):
