@@ -160,7 +160,16 @@ class ChunkSender:
         self._now()
         self._deliveries += 1
         try:
-            return await self._deliver(whole, in_doubt=in_doubt)
+            sizes = self._engine.sizes
+            parts = [whole] if in_doubt or sizes.users is None else list(whole.within(sizes))
+            if len(parts) > 1:
+                return await self._split(self._splitter(whole, parts))
+            verdict = await self._send(whole, in_doubt=in_doubt)
+            if verdict is not None and verdict.outcome is REJECTED:
+                splitter = self._splitter(whole, [])
+                if not self._report(splitter, whole, verdict):
+                    return await self._split(splitter)
+            return []
         finally:
             self._now()
             self._deliveries -= 1
@@ -169,17 +178,6 @@ class ChunkSender:
         """Settle as REJECTED a part that was given up: the message was rejected for every user tried alone."""
         self._engine.counters.users[Outcome.REJECTED] += part.users
         self._log.settle(part.positions, UserStatus(UserState.REJECTED, verdict.status, verdict.attempts[-1].reason))
-
-    async def _deliver(self, whole: ChunkRequest, *, in_doubt: bool) -> list[Rejected[ChunkRequest]]:
-        parts = [whole] if in_doubt or self._engine.sizes.users is None else list(whole.within(self._engine.sizes))
-        if len(parts) > 1:
-            return await self._split(self._splitter(whole, parts))
-        verdict = await self._send(whole, in_doubt=in_doubt)
-        if verdict is not None and verdict.outcome is REJECTED:
-            splitter = self._splitter(whole, [])
-            if not self._report(splitter, whole, verdict):
-                return await self._split(splitter)
-        return []
 
     def _splitter(self, whole: ChunkRequest, parts: list[ChunkRequest]) -> Splitter[ChunkRequest]:
         return Splitter(
