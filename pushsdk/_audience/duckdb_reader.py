@@ -61,7 +61,7 @@ def connection() -> Iterator[Connection]:
     """Open an empty database in memory. It spills to a private folder, which is removed at the end."""
     duckdb = duckdb_module()
     with tempfile.TemporaryDirectory(prefix="pushsdk-") as folder:
-        threads = max(1, min(THREADS, os.cpu_count() or 1))
+        threads = min(THREADS, os.cpu_count() or 1)
         with duckdb.connect(":memory:", config={**SETTINGS, "threads": threads, "temp_directory": folder}) as db:
             db.execute("SET enable_progress_bar = false; SET lock_configuration = true")
             yield db
@@ -233,7 +233,6 @@ class _DuckdbSource(ABC):
     """The base of ``ParquetFiles`` and ``SqlQuery``: a table in which the column ``key`` holds the ids."""
 
     def __init__(self, name: str, key: str) -> None:
-        duckdb_module()
         self._name = name
         self._key = key
         with self._opened() as db:
