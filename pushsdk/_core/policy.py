@@ -38,15 +38,22 @@ Strategy = Callable[..., Any] | None
 
 
 class RetryOptions(TypedDict, total=False):
-    """The options that every preset of RetryPolicy accepts: fields of the policy, documented there."""
+    """The options that every preset of RetryPolicy accepts: fields of the policy."""
 
     max_attempts: int
+    """Attempts of a request, the first one included. Default: 4."""
     initial_delay: float
+    """Upper bound of the first delay, in seconds. It doubles with each attempt. Default: 0.1."""
     max_delay: float
+    """Upper bound of every delay, in seconds. Default: 5.0."""
     throttle_delay: float
+    """Replaces ``initial_delay`` after a 429 without Retry-After, in seconds. Default: 1.0."""
     max_retry_after: float
+    """Longest Retry-After that is waited for, in seconds. A longer one ends the call. Default: 60.0."""
     statuses: Mapping[int, Outcome]
+    """Outcomes of statuses that differ from the outcome table, for example ``{500: Outcome.REJECTED}``."""
     retry_on: Set[int]
+    """Statuses to retry, by default 408, 425 and 429. Each must mean REJECTED, by the table or by ``statuses``."""
 
 
 _STRATEGIES = {
