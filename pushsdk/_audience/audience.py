@@ -85,12 +85,14 @@ class Audience:
         Only local files are read, and no extension is loaded. Raises ValidationError at once if the SQL is wrong,
         is not a SELECT or has no such column, ConfigurationError without DuckDB.
         """
+        if not isinstance(sql, str):
+            raise ValidationError(f"sql must be a str, one SELECT; got {type(sql).__name__}")
         return cls(SqlQuery(sql, key=primary_key))
 
     @classmethod
     def lines(cls, file: IO[bytes], *, name: str = "standard input") -> "Audience":
         """Return the users of a binary stream, one id a line. The stream can be read once, and is not closed."""
-        if isinstance(file, (str, bytes, os.PathLike)):
+        if not hasattr(file, "readline"):
             raise ValidationError(f"file must be an open binary file; got {type(file).__name__}: use Audience.read")
         return cls(TextFiles(file, name=name, key="user_id", form=read_text))
 

@@ -1,13 +1,13 @@
 """Checks of what callers pass. Nothing is sent until all checks pass."""
 
-import inspect
 import itertools
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pushsdk._core import wire
-from pushsdk._core.errors import ConfigurationError, ValidationError, must_be
+from pushsdk._core.checks import fits
+from pushsdk._core.errors import ValidationError, must_be
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.words import count
@@ -60,12 +60,10 @@ def check_setting(kind: type[T], name: str, setting: object, default: T) -> T:
 
 
 def check_callback(name: str, callback: object, argument: str) -> None:
-    """Raise ConfigurationError unless the callback is None or a callable that is not async."""
-    if callback is not None and not callable(callback):
-        raise must_be(name, f"a callable that takes one {argument}", callback)
-    if any(map(inspect.iscoroutinefunction, (callback, getattr(callback, "__call__", None)))):  # noqa: B004 - its kind
-        rule = "must be a plain function: nothing would await an async one; call asyncio.create_task(...) in it instead"
-        raise ConfigurationError(f"{name} {rule}")
+    """Raise ConfigurationError unless the callback is None, or a callable of one argument that is not async."""
+    if callback is not None and not fits(callback, Callable[[Any], Any]):
+        rule = f"a plain function that takes one {argument}: nothing would await an async one"
+        raise must_be(name, rule, callback)
 
 
 def check_timeout(timeout: object, default: Timeout) -> Timeout:

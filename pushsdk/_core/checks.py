@@ -92,7 +92,7 @@ def check(name: str, value: object, kind: Any, rule: str | None = None) -> None:
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             problem = plain_error(error, _values_of(kind)).removeprefix("$").replace(": expected", " must be", 1)
-    elif kind is not Any and not any(_fits(value, part) for part in parts):
+    elif kind is not Any and not any(fits(value, part) for part in parts):
         problem = f" must be {', or '.join(_rule(part) for part in parts if part is not NoneType)}"
     if rule and problem:
         problem = f" must be {rule}"
@@ -111,7 +111,8 @@ def _parts(kind: Any) -> tuple[tuple[Any, ...], bool]:
     return parts, _JSON.issuperset(get_origin(part) or part for part in parts)
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def fits(value: Any, kind: Any) -> bool:
+    """Return True if the value is of this kind; a Callable takes as many arguments, and is not async."""
     if get_origin(kind) is not Callable:
         origin = get_origin(kind) or kind
         return isinstance(value, origin) and not (origin is Iterable and isinstance(value, str))
@@ -119,7 +120,7 @@ def _fits(value: Any, kind: Any) -> bool:
         inspect.signature(value).bind(*get_args(kind)[0])
     except (TypeError, ValueError) as error:
         return isinstance(error, ValueError)  # a built-in function without a signature
-    return not inspect.iscoroutinefunction(value)
+    return not any(map(inspect.iscoroutinefunction, (value, getattr(value, "__call__", None))))  # noqa: B004 - its kind
 
 
 def _rule(kind: Any) -> str:

@@ -140,10 +140,10 @@ def plain_error(error: Exception, names: tuple[str, ...] = ()) -> str:
         advice = f", did you mean {near}?" if near else f": use {', '.join(names)}"
         text = f"unknown {unknown[1] or unknown[2]} {unknown[3]!r}{advice}"
     # For example "Expected `object`, got `null`".
-    text = text.replace(" | null", "").replace("Object missing required field", "missing field")
-    text = text.replace("Expected `int", "expected an int").replace("Expected `float", "expected a number")
-    text = text.replace("Expected", "expected a").replace("`object`", "mapping").replace("`array`", "list")
-    text = text.replace("`null`", "None").replace("`", "")
+    text = text.replace(" | null", "").replace("Expected `bool`", "expected True or False")
+    text = text.replace("Object missing required field", "missing field").replace("Expected `int", "expected an int")
+    text = text.replace("Expected `float", "expected a number").replace("Expected", "expected a")
+    text = text.replace("`object`", "mapping").replace("`array`", "list").replace("`null`", "None").replace("`", "")
     return f"${path.rstrip('`')}: {text}"
 
 

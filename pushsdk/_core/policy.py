@@ -102,7 +102,11 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
         self._check_seconds("initial_delay", "max_delay", "throttle_delay", "max_retry_after")
         check_choice("RetryPolicy.unknown", self.unknown, ("raise", "retry_if_collapsible", "retry"))
         for name, example in _STRATEGIES.items():
-            if (strategy := getattr(self, name)) is not None and (isinstance(strategy, type) or not callable(strategy)):
+            if (strategy := getattr(self, name)) is None:
+                continue
+            module = type(strategy).__module__  # tenacity.stop, tenacity.wait, tenacity.retry, tenacity.asyncio.retry
+            is_other = module.startswith("tenacity.") and not module.endswith(name)
+            if is_other or isinstance(strategy, type) or not callable(strategy):
                 raise must_be(f"RetryPolicy.{name}", f"a strategy of tenacity, for example {example}", strategy)
         _check_statuses("RetryPolicy.retry_on", self.retry_on, range(100, 600), "{408, 429}")
         # Copies: requests merged under this policy rely on it not to change.

@@ -254,7 +254,9 @@ def _plain(value: object, path: Path) -> Any:
             raise _error(path, "NaN and infinity are not JSON")
         return float.__float__(value)
     if not isinstance(value, (dict, list, tuple, Model, Mapping)):
-        raise _error(path, f"{_kind(value)} is not JSON; turn it into a text or a number first")
+        method = next((name for name in ("total_seconds", "timestamp") if hasattr(value, name)), None)
+        fix = f"pass int(value.{method}())" if method else "turn it into a text or a number first"
+        raise _error(path, f"{_kind(value)} is not JSON: {fix}")
     if len(path) >= _MAX_DEPTH:
         raise _error(path[:_SHOWN_DEPTH], f"nested more than {_MAX_DEPTH} levels deep, or the value contains itself")
     if isinstance(value, Model):
@@ -292,8 +294,10 @@ def _key(key: object, path: Path) -> str:
 
 
 def _kind(value: object) -> str:
-    return type(value).__name__
+    return f"the class {value.__name__}: call it" if isinstance(value, type) else type(value).__name__
 
 
 def _error(path: Path, text: str) -> ValidationError:
-    return ValidationError(f"{show_path(path)}: {text}")
+    error = ValidationError(f"{show_path(path)}: {text}")
+    error.__suppress_context__ = True  # msgspec's error, which names another type
+    return error

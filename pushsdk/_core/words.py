@@ -41,7 +41,7 @@ def check_keywords(function: Callable[..., object], names: Iterable[str], known:
         near = near_word(name, words) or near_word(name, same or words, 0.0 if len(same) == 1 else 0.65)
         text = f"{function.__qualname__.removesuffix('.__init__')}() got an unexpected keyword argument {name!r}"
         others = "" if len(words) > 20 else f": the names are {', '.join(words)}"
-        raise TypeError(f"{text}: did you mean {near!r}?" if near else f"{text}{others}")
+        raise TypeError(f"{text}: did you mean {near!r}?" if near else f"{text}{others}") from None
 
 
 def no_attribute(cls: type, name: str) -> AttributeError:

@@ -175,9 +175,8 @@ class Engine:
             raise closed_error()
         self._guard.check("the client was made")
         if self.loop is not None:
-            raise ConfigurationError(
-                "the client is in use by another event loop: make one in each loop, and one asyncio.run() for it all"
-            )
+            other = "the client is in use by another event loop"
+            raise ConfigurationError(f"{other}: put all calls in one asyncio.run(), or make a client in each")
         self.open(loop)
 
     def _leave_home(self) -> None:

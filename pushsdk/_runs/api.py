@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import shutil
 import tempfile
 import time
@@ -16,7 +17,7 @@ import msgspec
 from pushsdk._audience.source import RequestSource, UserSource, printable
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_setting
-from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.errors import ConfigurationError, ValidationError
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import settled
@@ -47,6 +48,9 @@ async def broadcast(
     dedupe: bool,
 ) -> BroadcastReport:
     """See ``AsyncPushClient.broadcast``."""
+    if isinstance(user_ids, (str, os.PathLike, type)):
+        got = f"got {type(user_ids).__name__}: pass a list or Audience.read(path), or use send()"
+        raise ValidationError(f"user_ids must be an iterable of ids; {got}")
     header = _header(
         engine,
         kind="broadcast",

@@ -111,10 +111,6 @@ class Planner:
             self._store()
 
     async def _plan_ids(self, user_ids: object) -> None:
-        if isinstance(user_ids, str):
-            raise ValidationError(
-                "user_ids must be an iterable of ids; got str: pass a list or Audience.read(path), or use send()"
-            )
         with Distinct() as distinct:
             async with aclosing(blocks_of("user_ids", user_ids)) as blocks:
                 async for block in blocks:

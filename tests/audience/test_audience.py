@@ -134,6 +134,13 @@ def test_the_path_of_a_table_is_not_taken_for_a_stream_of_ids(folder: Path) -> N
             Audience.lines(path)  # type: ignore[arg-type]
 
 
+def test_a_query_is_a_text_and_lines_are_a_file() -> None:
+    with pytest.raises(ValidationError, match=r"^sql must be a str, one SELECT; got int$"):
+        Audience.query(5)  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match=r"an open binary file; got list"):
+        Audience.lines(["a"])  # type: ignore[arg-type]
+
+
 def test_a_failing_stream_is_a_validation_error() -> None:
     class BrokenFile(io.BytesIO):
         def readline(self, size: int | None = -1) -> bytes:

@@ -7,7 +7,7 @@ import warnings
 from datetime import timedelta
 
 import pytest
-from tenacity import stop_never
+from tenacity import stop_after_attempt, stop_never, wait_random
 
 from pushsdk import (
     AsyncPushClient,
@@ -143,12 +143,18 @@ class AsyncCallback:
         (lambda: AsyncPushClient(URL, "key", retry=RetryPolicy), "got the class RetryPolicy$"),
         (
             lambda: AsyncPushClient(URL, "key", on_event=async_callback),
-            "on_event must be a plain function: nothing would await an async one",
+            "on_event must be a plain function that takes one event: nothing would await an async one; got function$",
         ),
         (
             lambda: PushClient(URL, "key", on_event=AsyncCallback()),
-            "on_event must be a plain function: nothing would await an async one",
+            "on_event must be a plain function that takes one event: nothing would await an async one; got AsyncCall",
         ),
+        (
+            lambda: AsyncPushClient(URL, "key", on_event=lambda: None),
+            "on_event must be .* one event: .*; got function$",
+        ),
+        (lambda: RetryPolicy.from_tenacity(stop=wait_random(0, 2)), "stop must be .*; got wait_random$"),
+        (lambda: RetryPolicy.from_tenacity(wait=stop_after_attempt(3)), "wait must be .*; got stop_after_attempt$"),
         (lambda: SqliteClaims("x", durable="x"), "durable must be True or False; got 'x'$"),
         (lambda: DirectoryClaims(5), "path must be a path, for example 'claims'; got 5$"),
     ],
