@@ -175,8 +175,10 @@ class Engine:
             raise closed_error()
         self._guard.check("the client was made")
         if self.loop is not None:
-            other = "the client is in use by another event loop"
-            raise ConfigurationError(f"{other}: put all calls in one asyncio.run(), or make a client in each")
+            rule = (
+                "the client is in use by another event loop: make all calls in one asyncio.run(), or a client for each"
+            )
+            raise ConfigurationError(rule)
         self.open(loop)
 
     def _leave_home(self) -> None:
