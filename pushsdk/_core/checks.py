@@ -74,10 +74,10 @@ def _checked(function: Callable[P, T], rules: Mapping[str, str]) -> Callable[P, 
     return call
 
 
-def check_fields(struct: Struct) -> None:
+def check_fields(struct: Struct, path: str = "") -> None:
     """Raise ValueError unless every field fits its annotation, which the Struct's own __init__ does not check."""
     for name, kind in _hints(type(struct)).items():
-        check(name, getattr(struct, name), kind)
+        check(f"{path}{name}", getattr(struct, name), kind)
 
 
 def check(name: str, value: object, kind: Any, rule: str | None = None) -> None:
@@ -92,6 +92,7 @@ def check(name: str, value: object, kind: Any, rule: str | None = None) -> None:
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             problem = plain_error(error, _values_of(kind)).removeprefix("$").replace(": expected", " must be", 1)
+            problem = problem.replace("a number <= 1.0", "a number <= 1.0 (0.5 is half)")
     elif kind is not Any and not any(fits(value, part) for part in parts):
         problem = f" must be {', or '.join(_rule(part) for part in parts if part is not NoneType)}"
     if rule and problem:

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
         if isinstance(stream, io.TextIOWrapper):  # escape letters that the locale lacks instead of failing
             stream.reconfigure(errors="backslashreplace")
     try:
-        from cyclopts import CycloptsError
+        from cyclopts import CycloptsError, UnusedCliTokensError
 
         from pushsdk.cli.app import app
 
@@ -43,6 +43,9 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
                 import asyncio
 
                 code = asyncio.run(code)
+        except UnusedCliTokensError as error:
+            unused = (error.unused_tokens or [""])[0]
+            raise usage_error(f"{' '.join(error.command_chain or ())}: unexpected argument {unused!r}") from None
         except CycloptsError as error:
             raise usage_error(str(error)) from None
         except Exception as error:

@@ -1,10 +1,11 @@
 """Exit codes and errors of commands. Every command loads this module, so it imports nothing large."""
 
 import json
+import re
 from enum import IntEnum
 from pathlib import Path
 
-# Advice for a program in the package's errors, and the same advice for a command line.
+# Patterns of advice for a program, in the package's errors, and the same advice for a command line.
 _SHELL_ADVICE: dict[str, str] = json.loads(Path(__file__).with_name("shell_advice.json").read_text())
 
 
@@ -38,7 +39,7 @@ class CommandError(Exception):
 def for_shell(text: str) -> str:
     """Return an error text with options in place of keyword arguments."""
     for program, shell in _SHELL_ADVICE.items():
-        text = text.replace(program, shell)
+        text = re.sub(program, shell, text)
     return text.rstrip()
 
 

@@ -43,8 +43,8 @@ class MessageOptions:
     """Set the title of a message to iOS and Android, without JSON."""
     body: str | None = None
     """Set the body of that message."""
-    lang: str = "en"
-    """Set the language of --title and --body."""
+    lang: str | None = None
+    """Set the language of --title and --body. [default: en]"""
     custom_fields: str | None = None
     """Set the custom fields: a JSON object, or @FILE."""
     force: Flag = False
@@ -52,9 +52,10 @@ class MessageOptions:
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the message, with the JSON names of its fields, and the custom fields. Raises a usage error."""
-        texts = {name: {self.lang: text} for name in ("title", "body") if (text := getattr(self, name)) is not None}
-        if (self.message is None) is not bool(texts):
-            raise usage_error("pass the message either with --message FILE, or with --title and --body")
+        language = self.lang or "en"
+        texts = {name: {language: text} for name in ("title", "body") if (text := getattr(self, name)) is not None}
+        if (self.message is None) is not bool(texts) or None not in (self.message, self.lang):
+            raise usage_error("pass the message either with --message FILE, or with --title, --body and --lang")
         fields = None if self.custom_fields is None else read_object("--custom-fields", self.custom_fields)
         if self.message is None:
             return {"type": MessageType.MOBILE_PUSH, "iosEnabled": True, "androidEnabled": True, **texts}, fields
@@ -86,7 +87,7 @@ def read_resource(text: str, option: str = "FILE") -> tuple[str, dict[str, Any],
 def read_object(option: str, text: str) -> dict[str, Any]:
     """Return the JSON object in the value of an option: the text itself, the file in ``@FILE``, or stdin for ``@-``."""
     name = _file_name(text) if text.startswith("@") else option
-    content = _read_bytes(text[1:], name) if text.startswith("@") else text.encode("utf-8", "surrogateescape")
+    content = _read_bytes(text[1:], name, option) if text.startswith("@") else text.encode("utf-8", "surrogateescape")
     try:
         value = msgspec.json.decode(content)
     except (RecursionError, ValueError) as error:
@@ -113,7 +114,7 @@ def _file_name(text: str) -> str:
     return "standard input" if text in ("-", "@-") else text.removeprefix("@")
 
 
-def _read_bytes(file: str, name: str) -> bytes:
+def _read_bytes(file: str, name: str, option: str) -> bytes:
     try:
         if file == "-":
             content = sys.stdin.buffer.read(_MAX_BYTES + 1)
@@ -121,7 +122,8 @@ def _read_bytes(file: str, name: str) -> bytes:
             with Path(file).open("rb") as opened:
                 content = opened.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise usage_error(f"{name}: {error.strerror}") from None
+        advice = "; for a text use --title and --body" if option == "--message" else ""
+        raise usage_error(f"{name}: {error.strerror}{advice}") from None
     if len(content) > _MAX_BYTES:
         raise usage_error(f"{name}: must not be larger than {_MAX_BYTES // 2**20} MiB")
     return content

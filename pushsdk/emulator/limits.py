@@ -34,7 +34,7 @@ class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     quota: Status = 429
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, "statuses.")
 
 
 class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=HintingType):

@@ -179,6 +179,7 @@ class PushInbox(Accepted):
     """
 
     _RULES: ClassVar = {
+        **dict.fromkeys(("title", "body"), 'a str, for example title="Hello", language="en"'),
         "faults": "a Fault, for example push.fault(Fault.status(429)), or use push.faults('flaky')",
         "name": "the name of a preset, for example push.faults('flaky'), or use push.fault(Fault.status(429))",
     }

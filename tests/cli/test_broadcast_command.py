@@ -70,13 +70,12 @@ def test_each_user_is_pushed_once_and_the_counts_go_to_stdout(broadcast, service
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
-def test_a_source_without_users_is_a_usage_error(broadcast, command, service, folder):
+def test_a_source_without_users_is_a_usage_error_and_leaves_no_run_file(broadcast, service, folder):
     (folder / "ids.txt").write_text("\n")
     result = broadcast()
     assert (result.code, service.requests) == (2, 0)
-    assert result.err.startswith("nothing was sent: the source has no users; before the next try, delete ")
-    assert result.err.endswith("spring.run or pass a new --run\n")
-    assert (command("status", "spring.run").code, command("resume", "spring.run").code) == (2, 2)
+    assert result.err == "pushsdk: nothing was sent: the source of this run has no users\n"
+    assert not list(folder.glob("*.run*"))
 
 
 def test_a_plan_without_users_is_a_usage_error(command, folder):

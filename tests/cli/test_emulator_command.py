@@ -163,7 +163,10 @@ def test_without_options_there_are_no_faults_and_no_limits(options_given):
 
 
 WRONG = {
-    "no faults file": (["--faults", "{}/none"], "No such file or directory; the presets are flaky, ratelimited"),
+    "no faults file": (
+        ["--faults", "{}/none"],
+        "No such file or directory; give a JSON file, or a preset: flaky, ratelimited",
+    ),
     "misspelled preset": (["--faults", "flakey"], "--faults flakey: No such file or directory; did you mean flaky?"),
     "invalid fault": (["--faults", "{}/bad"], "$[0].probability"),
     "faults with the same name": (["--faults", "{}/same"], "must be unique"),

@@ -161,7 +161,7 @@ def test_each_fault_says_whether_the_request_is_accepted(fault, accepts):
         (lambda: Fault.delay(-1), "^seconds must be a number >= 0.0; got -1$"),
         (lambda: Fault.delay(float("nan")), "^seconds must be a number >= 0.0; got nan$"),
         (lambda: Fault.truncated(at="middle"), "^at: unknown value 'middle': use status, headers, body$"),
-        (lambda: Fault.hang(probability=2), "^probability must be a number <= 1.0"),
+        (lambda: Fault.hang(probability=2), "^probability must be a number <= 1.0 .0.5 is half.; got 2"),
         (lambda: Fault.hang(probability=-0.1), "^probability must"),
         (lambda: Fault.hang(first=0), "^first must be an int >= 1; got 0$"),
         (lambda: Fault.hang(every=0), "^every must be an int >= 1"),

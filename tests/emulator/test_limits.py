@@ -212,7 +212,7 @@ def test_a_limit_that_is_not_a_number_is_refused(value):
         (lambda: ServiceLimits(retry_after=-1), "retry_after must be a number >= 0"),
         (lambda: ServiceLimits(burst=0, rate=1), "burst must be an int >= 1; got 0"),
         (lambda: ServiceLimits(burst=3), "burst needs a rate"),
-        (lambda: LimitStatuses(rate=200), "rate must be an int >= 400; got 200"),
+        (lambda: LimitStatuses(rate=200), "^statuses.rate must be an int >= 400; got 200"),
         (lambda: msgspec.json.decode(b'{"max_user": 1}', type=ServiceLimits), "unknown field `max_user`"),
     ],
 )

@@ -452,3 +452,8 @@ def test_the_thread_ends_with_the_with_block():
         url = running.emulator.base_url
     assert threading.active_count() == before
     assert url.startswith("http://127.0.0.1:")
+
+
+def test_a_title_that_is_no_str_advises_a_language(push):
+    with pytest.raises(ValueError, match=r'^title must be a str, for example title="Hello", language="en"; got dict$'):
+        push.assert_sent(title={"en": "Hello"})

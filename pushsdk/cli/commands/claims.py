@@ -22,7 +22,6 @@ from pushsdk.cli.output import print_figures
 from pushsdk.cli.terminal import ask, duration, print_json, say, warn
 
 T = TypeVar("T")
-
 _LOCATIONS = "sqlite:PATH, directory:PATH, redis://HOST or postgresql://HOST/DATABASE"
 KEY = re.compile(r"[0-9a-f]{64}")
 OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
@@ -94,7 +93,6 @@ def release(*keys: str, store: StoreOptions, older_than: OlderThan = None, yes: 
         raise usage_error("pass either keys or --older-than")
     if wrong := [key for key in keys if not KEY.fullmatch(key)]:
         raise usage_error(f"{wrong[0]}: a key must be 64 hexadecimal digits, as pushsdk claims list prints them")
-
     sends = _with_store(store, lambda opened: _sends_of(opened, keys) if keys else _claimed_sends(opened, older_than))
     users = sum(send.users for send in sends)
     for key in set(keys) - {send.key for send in sends}:

@@ -16,12 +16,8 @@ from pushsdk.cli.terminal import print_json, say
 from pushsdk.emulator import Emulator, Fault
 
 SALE = MobilePush(title={"en": "The spring sale is open"}, body={"en": "Today only."}, ios_enabled=True)
-CAMPAIGN = CampaignRequest(
-    name="Spring sale",
-    external_id="spring-sale",
-    segment=Segment(query="SELECT user_id FROM customers", primary_key="user_id"),
-    message=SALE,
-)
+SEGMENT = Segment(query="SELECT user_id FROM customers", primary_key="user_id")
+CAMPAIGN = CampaignRequest(name="Spring sale", external_id="spring-sale", segment=SEGMENT, message=SALE)
 
 
 def faults_for(users: int, unlucky: str) -> list[tuple[Fault, str]]:

@@ -29,8 +29,9 @@ _CONNECT_TIMEOUT = 5.0  # seconds, as in the client
 _RENEWAL_DAYS = 14  # certificates are usually renewed before this many days are left
 _DATE = "%b %d %H:%M:%S %Y %Z"  # the format of dates in Python's certificates
 _HINTS = {
-    "WRONG_VERSION_NUMBER": "the port does not speak TLS: is it meant for http?",
-    "RECORD_LAYER_FAILURE": "the port does not speak TLS: is it meant for http?",
+    **dict.fromkeys(
+        ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"), "the port does not speak TLS: is it meant for http?"
+    ),
     "UNEXPECTED_EOF_WHILE_READING": "the other side closed the connection: does a firewall or proxy refuse TLS?",
 }
 

@@ -78,7 +78,7 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
         faults += PRESETS[options.faults].faults
     elif options.faults is not None:
         near = near_word(options.faults, PRESETS)
-        advice = f"; did you mean {near}?" if near else f"; the presets are {', '.join(PRESETS)}"
+        advice = f"; did you mean {near}?" if near else f"; give a JSON file, or a preset: {', '.join(PRESETS)}"
         with _option_errors(f"--faults {options.faults}", advice):
             faults += _decoded(Path(options.faults), list[Fault], Fault)
             Rules(faults)

@@ -288,6 +288,9 @@ def _send_run(
         except pushsdk.RunFileError as error:
             raise CommandError(str(error), Exit.INTERRUPTED) from None
     _print_counts(result, json=options.json)
+    if not (interrupted or result.planned or result.stopped):
+        run.unlink()  # it would only refuse the next try
+        raise usage_error("nothing was sent: the source of this run has no users")
     _print_next_steps(result, command)
     if result.planned and users == 0:
         warn("nothing was sent: an earlier command completed this run; to push again, pass a new --run")
@@ -417,8 +420,6 @@ def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment:
     if result.in_use:
         warn("another process is sending this run: users in flight count as unknown until their response is received")
         return
-    if not result.planned and not result.stopped:
-        warn(f"nothing was sent: the source has no users; before the next try, delete {result.run} or pass a new --run")
     if result.stopped:
         warn(for_shell(f"stopped: {result.stopped}"))
     _print_answers(result)

@@ -76,13 +76,8 @@ def _failure(error: PushError) -> dict[str, Any]:
     outcomes = error.outcomes.values() if isinstance(error, PartialError) else [error.outcome] * len(error.user_ids)
     retries = {"retryable": error.retryable, "retry_after": error.retry_after}
     texts = {"error": str(error), "body": error.body.decode(errors="replace")}
-    return {
-        "outcome": error.outcome,
-        "users": Counter(outcomes),
-        "status": error.attempts[-1].status,
-        **retries,
-        **texts,
-    }
+    result = {"outcome": error.outcome, "users": Counter(outcomes), "status": error.attempts[-1].status}
+    return {**result, **retries, **texts}
 
 
 def create(
