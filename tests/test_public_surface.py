@@ -139,7 +139,10 @@ print(len(public) > 20, "Outcome" in vars(pushsdk))
     [
         ("import pushsdk", {"msgspec", "aiohttp", "asyncio", "tenacity"}),
         ("from pushsdk import MobilePush, PushError, RetryPolicy, lint", {"aiohttp", "asyncio", "tenacity"}),
-        ("from pushsdk import AsyncPushClient", {"tenacity", "sqlite3", "dataclasses", "pushsdk._runs.api"}),
+        (
+            "from pushsdk import AsyncPushClient",
+            {"tenacity", "pushsdk._runs.api", "pushsdk._sqlite", "pushsdk.claims.sqlite"},
+        ),
     ],
 )
 def test_an_import_brings_no_more_than_it_needs(statement: str, absent: set[str]) -> None:

@@ -50,7 +50,7 @@ def test_a_good_message_gets_no_advice(command, file):
 
 def test_advice_is_one_line_each_and_exits_with_1(command, file):
     result = command("message", "lint", file(MESSAGE))
-    assert result == (1, "$.message.androidActionButtons[1]: the button has no label (no-label)\n", "")
+    assert result == (1, "$.message.androidActionButtons[1]: no label: the button has no text (no-label)\n", "")
 
 
 def test_advice_is_printed_as_json_lines(command, file):
@@ -60,7 +60,7 @@ def test_advice_is_printed_as_json_lines(command, file):
 
 def test_a_campaign_is_checked_too(command, file):
     result = command("message", "lint", file({"name": "x", "segment": {}, "message": GOOD}))
-    assert "$: without an externalId" in result.out
+    assert "$: no externalId: an UNKNOWN campaign can't be looked up" in result.out
 
 
 def test_a_message_of_wrong_types_exits_with_2(command, file):
