@@ -242,9 +242,7 @@ RULES: tuple[LintRule, ...] = (
     LintRule("subtitle-language", models.MobilePush, _subtitle_language),
     LintRule("malformed-placeholder", models.MobilePush, _malformed_placeholder),
     LintRule("no-label", models.ActionButton, _missing("label", "the button has no text")),
-    LintRule(
-        "no-external-id", models.CampaignRequest, _missing("externalId", "an UNKNOWN campaign can't be looked up")
-    ),
+    LintRule("no-external-id", models.CampaignRequest, _missing("externalId", "if UNKNOWN, it can't be looked up")),
     LintRule("no-segment", models.CampaignRequest, _missing("segment", "the campaign has no audience")),
     LintRule("no-message", models.CampaignRequest, _missing("message", "the campaign has nothing to send")),
 )

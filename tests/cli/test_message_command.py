@@ -60,7 +60,7 @@ def test_advice_is_printed_as_json_lines(command, file):
 
 def test_a_campaign_is_checked_too(command, file):
     result = command("message", "lint", file({"name": "x", "segment": {}, "message": GOOD}))
-    assert "$: no externalId: an UNKNOWN campaign can't be looked up" in result.out
+    assert "$: no externalId: if UNKNOWN, it can't be looked up" in result.out
 
 
 def test_a_message_of_wrong_types_exits_with_2(command, file):
