@@ -263,6 +263,7 @@ async def test_enter_and_escape_leave_the_search_and_keep_it(desk: Any) -> None:
     rows, count = page.locator(".push-row"), page.locator(".list-count")
     for key, chosen in (("Enter", "tea one"), ("Escape", "tea one")):
         await page.keyboard.press("g")
+        await page.get_by_role("option", name="tea two", selected=True).wait_for()
         await page.keyboard.press("/")
         await page.keyboard.type("tea")  # replaces the text
         await page.keyboard.press(key)
