@@ -153,7 +153,8 @@ def id_columns(id_sql: str, key: str) -> str:
 
 def first_bad_id(db: Connection, source: str, key: str) -> str | None:
     """Return the number of the first row of ``source`` without an id, and the reason; None if all rows have one."""
-    row = db.execute(f"SELECT number, id IS NULL, kind FROM {source} WHERE id IS NULL OR id = '' LIMIT 1").fetchone()
+    rows = f"SELECT number, id IS NULL, kind FROM {source} WHERE id IS NULL OR id = '' ORDER BY number LIMIT 1"
+    row = db.execute(rows).fetchone()
     if row is None:
         return None
     number, missing, kind = row

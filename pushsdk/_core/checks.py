@@ -16,7 +16,7 @@ from pushsdk._core.words import check_keywords, count, no_attribute
 __tracebackhide__ = True  # by pytest: a failure shows the line of the test
 P = ParamSpec("P")
 T = TypeVar("T")
-Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
+NumberOfSeconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
 # Annotations that msgspec checks, as it checks JSON. All others are classes.
 _JSON = frozenset({str, int, float, bool, dict, NoneType, Mapping, Sequence, Literal, Annotated})
 _EXAMPLES = {"FakeResponse": ".status(429)", "Fault": ".status(429)", "ServiceLimits": "(max_users=100)"}

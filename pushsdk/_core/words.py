@@ -2,7 +2,9 @@
 
 import functools
 import re
+import traceback
 from collections.abc import Callable, Iterable
+from pathlib import PurePath
 
 
 def count(number: int, noun: str = "user") -> str:
@@ -42,6 +44,13 @@ def check_keywords(function: Callable[..., object], names: Iterable[str], known:
         text = f"{function.__qualname__.removesuffix('.__init__')}() got an unexpected keyword argument {name!r}"
         others = "" if len(words) > 20 else f": the names are {', '.join(words)}"
         raise TypeError(f"{text}: did you mean {near!r}?" if near else f"{text}{others}") from None
+
+
+def trace_of(error: Exception) -> str:
+    """Return the class of an exception and the lines of its traceback below ours. Its text may quote an id."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    places = " > ".join(f"{PurePath(frame.filename).name}:{frame.lineno}" for frame in frames)
+    return f"{type(error).__name__} at {places}" if places else type(error).__name__
 
 
 def no_attribute(cls: type, name: str) -> AttributeError:

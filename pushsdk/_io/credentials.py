@@ -8,7 +8,7 @@ from typing import Any
 from pushsdk._core.address import HeaderSecret, check_key
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Failure
-from pushsdk._io.tracing import trace_of
+from pushsdk._core.words import trace_of
 
 KeySource = Callable[[], str | Awaitable[str]]
 

@@ -20,11 +20,11 @@ from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetrySchedul
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Verdict, judge, verdict_of
 from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
 from pushsdk._core.results import Counters
-from pushsdk._core.words import count
+from pushsdk._core.words import count, trace_of
 from pushsdk._io.credentials import Credentials, NoKeyError
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
-from pushsdk._io.tracing import Observer, trace_of
+from pushsdk._io.tracing import Observer
 from pushsdk._io.transport import ApiRequest, Transport
 
 T = TypeVar("T")

@@ -1,11 +1,9 @@
-"""Protocols of an observer of one client, implemented by ``pushsdk.otel``; and words for the exceptions of callbacks.
+"""Protocols of an observer of one client, implemented by ``pushsdk.otel``.
 
 ``on_event`` reports what has happened. A span has to be current while its request is sent, may add headers, and has the
 caller's span as its parent: events come too late for that.
 """
 
-import os
-import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,13 +12,6 @@ if TYPE_CHECKING:
     from pushsdk._core.batching import Call
     from pushsdk._core.operations import Operation
     from pushsdk._core.outcome import Attempt, Failure, Outcome
-
-
-def trace_of(error: Exception) -> str:
-    """Return the class of an exception and the lines of its traceback below ours. Its text may quote an id."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    places = " > ".join(f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in frames)
-    return f"{type(error).__name__} at {places}" if places else type(error).__name__
 
 
 class AttemptSpan(Protocol):

@@ -31,7 +31,7 @@ from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk._version import __version__
 
-# ``pushsdk`` has not loaded them if nobody asked for their names.
+# A program that has used none of their names has not loaded them by ``pushsdk``.
 for _module in ("run_file.journal", "progress", "report"):
     set_public_module(f"pushsdk._runs.{_module}", "pushsdk")
 logger = logging.getLogger("pushsdk")
@@ -78,7 +78,7 @@ async def resume(engine: Engine, settings: RunSettings) -> BroadcastReport:
     with closing(await _opened(engine, lambda: Journal.open(path, write=True, durable=settings.durable))) as journal:
         journal.check_planned()
         _check_base_url(engine, journal.header, path)
-        return await _send(engine, settings, journal, logging.INFO)
+        return await _send(engine, settings, journal, logger.info)
 
 
 async def _run(engine: Engine, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
@@ -140,7 +140,7 @@ async def _plan_and_send(engine: Engine, settings: RunSettings, journal: Journal
             return report_of(journal, run=settings.path, stop_reason=planner.stop_reason)
         finally:
             engine.plans.discard(planner)
-    return await _send(engine, settings, journal, logging.WARNING)
+    return await _send(engine, settings, journal, wire.warn_caller)
 
 
 def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -> Journal:
@@ -167,14 +167,13 @@ def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -
     return journal
 
 
-async def _send(engine: Engine, settings: RunSettings, journal: Journal, level: int) -> BroadcastReport:
+async def _send(
+    engine: Engine, settings: RunSettings, journal: Journal, tell: Callable[[str], object]
+) -> BroadcastReport:
     loop = engine.enter()
     pipeline = Pipeline(journal, settings, engine)
     if pipeline.ended is not None:
-        text = "nothing was sent: an earlier call completed this run; to push again, pass a new run"
-        logger.log(level, text)
-        if level == logging.WARNING:  # logs may go nowhere
-            wire.warn_caller(text)
+        tell("nothing was sent: an earlier call completed this run; to push again, pass a new run")
     started = loop.time()
     engine.runs.add(pipeline)
     watched = None if engine.observer is None else engine.observer.run(journal.users, journal.chunks)

@@ -16,7 +16,7 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 from msgspec import Meta
 
-from pushsdk._core.checks import Seconds, check_calls
+from pushsdk._core.checks import NumberOfSeconds, check_calls
 from pushsdk.emulator.campaigns.segment import Tables, segment_available
 from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT
@@ -247,7 +247,7 @@ class Emulator(Accepted):
         max_body: Count = 16 * 1024 * 1024,
         store: str | Path | None = None,
         keep: Count = 100_000,
-        max_age: Seconds | None = None,
+        max_age: NumberOfSeconds | None = None,
         audience: str | Path | None = None,
         host: str = HOST,
         hosts: Sequence[str] = (),

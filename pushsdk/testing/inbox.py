@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import msgspec
 from msgspec import Struct
 
-from pushsdk._core.checks import Seconds, check_calls
+from pushsdk._core.checks import NumberOfSeconds, check_calls
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk._core.words import count as counted
 from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
@@ -277,7 +277,7 @@ class PushInbox(Accepted):
         search: str = "",
         count: Ordinal = 1,
         condition: Callable[[], object] | None = None,
-        timeout: Seconds = 5.0,
+        timeout: NumberOfSeconds = 5.0,
     ) -> list[SentPush]:
         """Block until ``count`` requests match: to this user, and to this search line of the inbox page.
 
@@ -303,7 +303,7 @@ class PushInbox(Accepted):
         search: str = "",
         count: Ordinal = 1,
         condition: Callable[[], object] | None = None,
-        timeout: Seconds = 5.0,
+        timeout: NumberOfSeconds = 5.0,
     ) -> list[SentPush]:
         """Wait like `wait_for`, without blocking the event loop."""
         line = _line(user_id, search)

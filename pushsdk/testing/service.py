@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from multidict import CIMultiDict
 
 from pushsdk._core.address import HeaderSecret
-from pushsdk._core.checks import Seconds, check, check_calls, check_fields
+from pushsdk._core.checks import NumberOfSeconds, check, check_calls, check_fields
 from pushsdk._core.models import HintingType
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
@@ -45,8 +45,8 @@ class FakeResponse(Struct, frozen=True, kw_only=True, metaclass=HintingType):
     """The part of the request that leaves the client."""
     failure: Failure | None = None
     """The failure instead of a response. Without a failure and a ``code``, the request hangs."""
-    after: Seconds = 0.0
-    connecting: Seconds = 0.0
+    after: NumberOfSeconds = 0.0
+    connecting: NumberOfSeconds = 0.0
     """Seconds until the connection is open."""
     reused: bool = False
 
@@ -55,7 +55,7 @@ class FakeResponse(Struct, frozen=True, kw_only=True, metaclass=HintingType):
         check_fields(self)
 
     @staticmethod
-    def accept(*, after: Seconds = 0.0) -> "FakeResponse":
+    def accept(*, after: NumberOfSeconds = 0.0) -> "FakeResponse":
         """Accept the request: 204 for a push, 200 and a uuid for a campaign."""
         return FakeResponse(code=204, usual=True, accepted=True, after=after)
 
@@ -66,7 +66,7 @@ class FakeResponse(Struct, frozen=True, kw_only=True, metaclass=HintingType):
         headers: Mapping[str, str] | None = None,
         body: bytes | str = b"",
         accepted: bool | None = None,
-        after: Seconds = 0.0,
+        after: NumberOfSeconds = 0.0,
     ) -> "FakeResponse":
         """Respond with this status. ``accepted`` says if the service accepts the request (default: if 2xx)."""
         return FakeResponse(
@@ -78,17 +78,17 @@ class FakeResponse(Struct, frozen=True, kw_only=True, metaclass=HintingType):
         )
 
     @staticmethod
-    def refused(*, after: Seconds = 0.0) -> "FakeResponse":
+    def refused(*, after: NumberOfSeconds = 0.0) -> "FakeResponse":
         """Refuse the connection: nothing was sent, and the client can prove it."""
         return FakeResponse(failure=Failure.REFUSED, leaves="nothing", after=after)
 
     @staticmethod
-    def reset_before(*, after: Seconds = 0.0) -> "FakeResponse":
+    def reset_before(*, after: NumberOfSeconds = 0.0) -> "FakeResponse":
         """Reset the connection before accepting the request. The client can't tell this from ``reset_after``."""
         return FakeResponse(failure=Failure.RESET, after=after)
 
     @staticmethod
-    def reset_after(*, after: Seconds = 0.0) -> "FakeResponse":
+    def reset_after(*, after: NumberOfSeconds = 0.0) -> "FakeResponse":
         """Accept the request, then reset the connection. The client can't tell this from ``reset_before``."""
         return FakeResponse(failure=Failure.RESET, accepted=True, after=after)
 

@@ -5,6 +5,7 @@ import functools
 import itertools
 import logging
 import threading
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from pushsdk import (
     BroadcastReport,
     ConfigurationError,
     Limits,
+    MessageWarning,
     Outcome,
     Progress,
     PushRequest,
@@ -120,10 +122,12 @@ async def test_a_broadcast_to_a_complete_run_warns_that_nothing_was_sent(
     text = "nothing was sent: an earlier call completed this run; to push again, pass a new run"
     path, service = tmp_path / "spring.run", FakeService()
     async with client_of(service, batching=SMALL) as client:
-        for limit, levels in ((2, []), (None, []), (None, ["WARNING"])):
-            caplog.clear()
-            await client.broadcast(users(4), MESSAGE, run=path, limit=limit)
-            assert [record.levelname for record in caplog.records if record.getMessage() == text] == levels
+        for limit, warned in ((2, []), (None, []), (None, [text])):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", MessageWarning)
+                await client.broadcast(users(4), MESSAGE, run=path, limit=limit)
+            told = [str(warning.message) for warning in caught if "earlier call" in str(warning.message)]
+            assert told + [record.getMessage() for record in caplog.records if record.getMessage() == text] == warned
         caplog.clear()
         await client.resume(path)
         assert [record.levelname for record in caplog.records if record.getMessage() == text] == ["INFO"]

@@ -142,10 +142,10 @@ assert not Order.objects.get().shipped
 
 def test_the_command_pushes_to_each_customer_once_however_often_it_runs(project: Project) -> None:
     project.shell('Order.objects.bulk_create([Order(user_id=f"user-{n % 2000}") for n in range(3000)])')
-    for is_complete in False, True:
+    for warnings in 0, 1:
         output = project.run("django", "announce", "--run", "spring.run")
         assert "2000 accepted, 0 unknown, 0 not sent\n" in output
-        assert ("nothing was sent: an earlier call completed this run" in output) == is_complete
+        assert output.count("nothing was sent: an earlier call completed this run") == warnings
     assert project.emulator.users() == {f"user-{number}": 1 for number in range(2000)}
 
 
