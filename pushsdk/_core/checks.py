@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar, Union
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk._core.lint import plain_error
-from pushsdk._core.words import check_keywords, count, no_attribute
+from pushsdk._core.words import check_keywords, count, no_attribute, plain_error
 
 __tracebackhide__ = True  # by pytest: a failure shows the line of the test
 P = ParamSpec("P")

@@ -132,21 +132,6 @@ def _fields(subject: object) -> dict[str, Any]:
     return {}
 
 
-def plain_error(error: Exception, names: tuple[str, ...] = ()) -> str:
-    """Return msgspec's error in plain words, after its path; an unknown name with the nearest of ``names``."""
-    text, _, path = str(error).partition(" - at `$")
-    if unknown := re.fullmatch(r"(?:Object contains unknown (field)|Invalid enum (value)) [`'](.*)[`']", text):
-        near = near_word(unknown[3], names)
-        advice = f", did you mean {near}?" if near else f": use {', '.join(names)}"
-        text = f"unknown {unknown[1] or unknown[2]} {unknown[3]!r}{advice}"
-    # For example "Expected `object`, got `null`".
-    text = text.replace(" | null", "").replace("Expected `bool`", "expected True or False")
-    text = text.replace("Object missing required field", "missing field").replace("Expected `int", "expected an int")
-    text = text.replace("Expected `float", "expected a number").replace("Expected", "expected a")
-    text = text.replace("`object`", "mapping").replace("`array`", "list").replace("`null`", "None").replace("`", "")
-    return f"${path.rstrip('`')}: {text}"
-
-
 def _filled(value: object) -> bool:
     return isinstance(value, (str, list, tuple)) and len(value) > 0
 

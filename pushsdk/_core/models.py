@@ -6,13 +6,15 @@ is also their order on the wire.
 
 import re
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, Self, TypedDict, TypeVar
 
 import msgspec
 from msgspec import UNSET as UNSET
 from msgspec import UnsetType as UnsetType
 
-from pushsdk._core.words import check_keywords, no_attribute
+from pushsdk._core.errors import ValidationError
+from pushsdk._core.words import check_keywords, no_attribute, plain_error
 
 # The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
 INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
@@ -124,7 +126,41 @@ class HintingType(msgspec.StructMeta):
             raise no_attribute(self, name)
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass=HintingType):
+class ModelType(HintingType):
+    """Class of the models, whose calls check the types of the fields. What these hold is checked when it is sent."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(self, *args, **fields):
+            __tracebackhide__ = True  # by pytest
+            if not args and (self, *fields, *map(type, fields.values())) in _known_shapes:  # as most messages
+                return msgspec.StructMeta.__call__(self, **fields)
+            model = super().__call__(*args, **fields)
+            if self is not PushRequest:  # made for each row of a run, whose plan checks it
+                self.check_types(fields)
+            return model
+
+    def check_types(self, fields: Mapping[str, Any]) -> None:
+        """Raise ValidationError for a field that no value of this type fits."""
+        if (shape := (self, *fields, *map(type, fields.values()))) in _known_shapes:
+            return
+        names = dict(zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True))
+        for name, value in fields.items():
+            # An empty value of the same JSON type; other types are left to the encoder.
+            empty = next((empty for kinds, empty in _EMPTY if isinstance(value, kinds)), UNSET)
+            try:
+                msgspec.convert({} if empty is UNSET else {names[name]: empty}, self)
+            except msgspec.ValidationError as error:
+                rule = plain_error(error).rpartition("expected ")[2].partition(", got")[0]
+                example = ', for example {"en": "Hello"}' if name in ("title", "subtitle", "body") else ""
+                got = "None: leave the field out" if value is None else type(value).__name__
+                raise ValidationError(f"{self.__name__}.{name} must be {rule}{example}; got {got}") from None
+        if len(_known_shapes) >= 1024:
+            _known_shapes.clear()
+        _known_shapes.add(shape)
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass=ModelType):
     """Base class of all models: camelCase on the wire, unset fields left out.
 
     The repr shows only the names of fields that are set, so that user ids and texts don't reach a log.
@@ -139,12 +175,25 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other values of these fields; ``UNSET`` leaves a field out."""
         check_keywords(self.replace, changes, self.__struct_fields__)
+        type(self).check_types(changes)
         return msgspec.structs.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are set, as they are on the wire."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
+
+
+_known_shapes: set[tuple[object, ...]] = set()
+_EMPTY: tuple[tuple[Any, Any], ...] = (
+    (NoneType, None),
+    (bool, False),
+    (int, 0),
+    (float, 0.0),
+    (str, ""),
+    ((list, tuple), ()),
+    ((Mapping, Model), {}),
+)
 
 
 class ActionButton(Model, frozen=True, kw_only=True):

@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 from pushsdk._core.errors import MessageWarning, ValidationError
-from pushsdk._core.lint import CHILDREN, listed, near_names, nodes, plain_error
+from pushsdk._core.lint import CHILDREN, listed, near_names, nodes
 from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model, Path, show_path
+from pushsdk._core.words import plain_error
 
 _MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
 _SHOWN_DEPTH = 5  # levels shown of a path that is too deep

@@ -2,10 +2,12 @@
 
 import ast
 import inspect
+import itertools
 
 import pytest
 
 from pushsdk._core import models
+from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import (
     UNSET,
     ActionButton,
@@ -102,6 +104,39 @@ def test_replace_returns_a_copy_with_other_values():
     message = models.MobilePush(title={"en": "Hello"}, ttl=60)
     assert message.replace(ttl=UNSET, ios_enabled=True) == models.MobilePush(title={"en": "Hello"}, ios_enabled=True)
     assert message.ttl == 60
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: models.MobilePush(title="x"),
+            'MobilePush.title must be a mapping, for example {"en": "Hello"}; got str',
+        ),
+        (lambda: models.MobilePush(ttl=None), "MobilePush.ttl must be an int; got None: leave the field out"),
+        (lambda: models.MobilePush(ios_enabled="yes"), "MobilePush.ios_enabled must be True or False; got str"),
+        (lambda: models.MobilePush().replace(ttl="1"), "MobilePush.ttl must be an int; got str"),
+        (
+            lambda: models.MobilePush(android_action_buttons=ActionButton(label="x")),
+            "MobilePush.android_action_buttons must be a list; got ActionButton",
+        ),
+        (lambda: CampaignRequest(segment="SELECT 1"), "CampaignRequest.segment must be a mapping; got str"),
+    ],
+)
+def test_a_model_names_the_field_of_a_wrong_type_each_time(make, text):
+    for _ in range(2):
+        with pytest.raises(ValidationError) as caught:
+            make()
+        assert str(caught.value) == text
+
+
+def test_a_model_of_a_known_shape_still_refuses_a_field_of_another_type():
+    values = {"title": {}, "body": {}, "subtitle": {}, "key_vals": {}, "ttl": 1, "priority": "x", "ios_enabled": True}
+    for fields in itertools.islice(itertools.permutations(values.items()), 1100):  # more than it remembers
+        models.MobilePush(**dict(fields))
+    models.MobilePush(title={"en": "x"}, ttl=1)
+    with pytest.raises(ValidationError, match="ttl must be an int"):
+        models.MobilePush(title={"en": "x"}, ttl="1")
 
 
 def test_to_dict_returns_the_fields_on_the_wire():

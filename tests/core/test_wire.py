@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.bad_values import NOT_JSON, Alien, Data, Plain, SubFloat, nested
+from support.bad_values import NOT_JSON, Alien, Data, Plain, SubFloat, nested, unchecked
 
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
@@ -88,12 +88,12 @@ WRONG = {
     "boolean": ["true", 1, 0, [True]],
     "map": ["x", ["x"], {"en": 1}, {"en": None}, {1: "x"}, {"en": {"en": "x"}}, *({"en": bad} for bad in TEXTUAL)],
     "strings": ["ab", {"a": 1}, 1, ["a", 1]],
-    "segment": ["x", [], Segment(query=1), {"query": 1}],
-    "schedule": ["x", [], Schedule(start_ts="1"), {"startTs": "1"}],
-    "message": ["x", [], MobilePush(ttl="1"), {"ttl": "1"}],
-    "buttons": ["x", {"label": "x"}, [1], [None], [ActionButton(label=1)], [{"label": 1}], {ActionButton()}],
-    "category": ["x", [], ActionCategory(name=1)],
-    "components": ["x", [1], [ActionComponent(use_webview="no")]],
+    "segment": ["x", [], unchecked(Segment, query=1), {"query": 1}],
+    "schedule": ["x", [], unchecked(Schedule, start_ts="1"), {"startTs": "1"}],
+    "message": ["x", [], unchecked(MobilePush, ttl="1"), {"ttl": "1"}],
+    "buttons": ["x", {"label": "x"}, [1], [None], [unchecked(ActionButton, label=1)], [{"label": 1}], {ActionButton()}],
+    "category": ["x", [], unchecked(ActionCategory, name=1)],
+    "components": ["x", [1], [unchecked(ActionComponent, use_webview="no")]],
 }
 
 
@@ -161,22 +161,39 @@ def test_a_wrong_type_is_refused_by_its_path(model, name, kind):
     path = travel(model())[1]
     for wrong in WRONG[kind]:
         with pytest.raises(ValidationError, match=r"^\$") as excinfo:
-            travel(model(**{snake(name): wrong}))
+            travel(unchecked(model, **{snake(name): wrong}))
         assert str(excinfo.value).startswith(f"{path}.{name}")
+
+
+@pytest.mark.parametrize(("model", "name", "kind"), SENT_ROWS)
+def test_a_model_refuses_at_once_only_what_could_not_be_sent(model, name, kind):
+    field, refused = snake(name), []
+    for value in (None, *WRONG[kind]):
+        try:
+            model(**{field: value})
+        except ValidationError:
+            refused.append(value)
+    assert None in refused
+    assert len(refused) > 1
+    for value in refused:
+        with pytest.raises(ValidationError, match=rf"^{model.__name__}\.{field} must be .+; got "):
+            model(**{field: value})
+        with pytest.raises(ValidationError, match=r"^\$"):
+            travel(unchecked(model, **{field: value}))
 
 
 @pytest.mark.parametrize(("model", "name", "kind"), SENT_ROWS)
 def test_none_in_a_field_is_refused_with_the_advice_to_leave_it_out(model, name, kind):
     path = travel(model())[1]
     with pytest.raises(ValidationError) as excinfo:
-        travel(model(**{snake(name): None}))
+        travel(unchecked(model, **{snake(name): None}))
     assert str(excinfo.value) == f"{path}.{name}: None can't be sent; leave the field out"
 
 
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        (MobilePush(ttl="soon"), "$.message.ttl: expected an int, got str"),
+        (unchecked(MobilePush, ttl="soon"), "$.message.ttl: expected an int, got str"),
         (MobilePush(title={"en": 1}), "$.message.title[en]: expected a str, got int"),
         ({"androidActionButtons": {}}, "$.message.androidActionButtons: expected a list, got mapping"),
         (
@@ -373,7 +390,7 @@ def test_fields_that_this_version_does_not_know_pass_in_a_mapping_at_every_level
 def test_a_struct_inside_a_mapping_is_checked_for_its_types():
     assert json.loads(encode_campaign({"message": MobilePush(ttl=1)}))["message"]["ttl"] == 1
     with pytest.raises(ValidationError, match=r"^\$\.message\.ttl: expected an int"):
-        encode_campaign({"message": MobilePush(ttl="1")})
+        encode_campaign({"message": unchecked(MobilePush, ttl="1")})
 
 
 def test_a_subclass_of_the_message_may_add_fields():
@@ -381,7 +398,7 @@ def test_a_subclass_of_the_message_may_add_fields():
         quiet_hours: bool = True
 
     assert json.loads(encode_message(Newer())) == {"type": "MOBILE_PUSH", "quietHours": True}
-    with pytest.raises(ValidationError, match=r"^\$\.message\.quietHours"):
+    with pytest.raises(ValidationError, match=r"^Newer\.quiet_hours must be True or False; got str$"):
         encode_message(Newer(quiet_hours="x"))
 
 
@@ -413,7 +430,7 @@ ANYTHING = st.sampled_from(
 
 @given(st.sampled_from(MobilePush.__struct_fields__), ANYTHING | st.dictionaries(st.text(), ANYTHING))
 def test_the_short_way_and_the_walk_agree_on_every_message(name, value):
-    message = MobilePush(**{name: value})
+    message = unchecked(MobilePush, **{name: value})
 
     def outcome(encode):
         try:
