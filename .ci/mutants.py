@@ -119,8 +119,8 @@ POLICY = [
     Mutant(
         "an UNKNOWN is retried by default",
         CORE + "policy.py",
-        'return cls(unknown="raise", **options)',
-        'return cls(unknown="retry", **options)',
+        'cls.safe, options, unknown="raise"',
+        'cls.safe, options, unknown="retry"',
         T_POLICY,
     ),
     Mutant(
@@ -507,8 +507,8 @@ COALESCING = [
     Mutant(
         "a dict that JSON can't hold is sent as something else",
         CORE + "wire.py",
-        "return data if _decode(data) == message else None",
-        "return data",
+        " or _decode(data) != message else data",
+        " else data",
         "tests/core/test_wire.py",
     ),
     Mutant(
@@ -1059,9 +1059,30 @@ TRANSPORT = [
     Mutant(
         "the types of a mapping are not checked",
         CORE + "wire.py",
-        "    known = typed(plain, model, path)\n",
-        "    known = msgspec.convert({}, model)\n",
+        "known, data = typed(plain, model, path), _encode(plain)",
+        "known, data = msgspec.convert({}, model), _encode(plain)",
         "tests/core/test_wire.py",
+    ),
+    Mutant(
+        "a model takes any type",
+        CORE + "models.py",
+        "for name, value in fields.items():",
+        "for name, value in ():",
+        "tests/core/test_models.py tests/core/test_wire.py",
+    ),
+    Mutant(
+        "an id with a line end is not warned of",
+        CORE + "wire.py",
+        "user_id != user_id.strip()",
+        "not user_id.strip()",
+        "tests/client/test_warnings.py",
+    ),
+    Mutant(
+        "calls that the end of the event loop cuts off are not reported",
+        "pushsdk/_io/engine.py",
+        "            own.__del__()",
+        "            pass",
+        "tests/client/test_wrong_settings.py",
     ),
     Mutant(
         "a base_url may contain the version",

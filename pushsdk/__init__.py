@@ -58,8 +58,6 @@ __all__ += [
     "Segment",
     "SegmentDict",
 ]
-__all__ += ["Action", "ActionCategoryType", "ClickAction", "InterruptionLevel", "MediaType", "MessageType"]
-__all__ += ["Priority", "RelevanceScore", "ScheduleType"]
 __all__ += ["Placeholder", "Problem", "find_placeholders", "lint", "placeholder", "render"]
 __all__ += ["Attempt", "ClientStats", "DrainReport", "Outcome", "Receipt"]
 __all__ += ["AttemptEnded", "ClientPaused", "Event", "RequestSplit", "RetryScheduled", "SendAbandoned"]

@@ -47,6 +47,14 @@ if TYPE_CHECKING:
     from pushsdk._runs.report import BroadcastReport
 
 
+# Options that the methods of runs have in another place.
+_ELSEWHERE = {
+    "timeout": "use client.with_options(timeout=...)",
+    "retry": "use client.with_options(retry=...)",
+    "idempotency_key": "pass run=, the path of a file that keeps each user from a second push",
+}
+
+
 class AsyncPushClient:
     """An async client of the push service: sends pushes, creates campaigns, and reports the outcome of every user.
 
@@ -87,8 +95,10 @@ class AsyncPushClient:
         Raises:
             ConfigurationError: An argument is missing or wrong. The text quotes neither the key nor the URL.
         """
-        api_key = redacted(os.environ.get("PUSHSDK_API_KEY") if api_key is None else api_key)
-        base_url = redacted(os.environ.get("PUSHSDK_BASE_URL") if base_url is None else base_url)
+        key_name = "PUSHSDK_API_KEY" if api_key is None else "api_key"
+        url_name = "PUSHSDK_BASE_URL" if base_url is None else "base_url"
+        api_key = redacted(os.environ.get(key_name) if api_key is None else api_key)
+        base_url = redacted(os.environ.get(url_name) if base_url is None else base_url)
         options["proxy"] = proxy = redacted(options.get("proxy"))
         options["claims"] = claims = redacted_location(options.get("claims"))
         check_keywords(AsyncPushClient, options, ClientOptions.__optional_keys__)
@@ -96,9 +106,11 @@ class AsyncPushClient:
             both = "no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and PUSHSDK_API_KEY"
             raise ConfigurationError(both if base_url is None else "no api_key: pass it, or set PUSHSDK_API_KEY")
         allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
-        credentials = Credentials(api_key)
-        checked_url = check_base_url(base_url, allow_insecure=allow_insecure)
+        credentials = Credentials(api_key, key_name)
+        checked_url = check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
         check_session(session)
+        if session is not None and "keepalive" in options:
+            raise ConfigurationError("keepalive can't change your own session: set the keepalive of its connector")
         check_ssl(ssl := options.get("ssl"))
         check_callback("on_event", on_event := options.get("on_event"), "event")
         check_choice("PUSHSDK_SHOW_ANSWERS", shown := os.environ.get("PUSHSDK_SHOW_ANSWERS", ""), ("1", "0", ""))
@@ -443,6 +455,8 @@ class AsyncPushClient:
     ) -> BroadcastReport:
         """Call the function of ``_runs.api`` that has the method's name."""
         self._engine.enter()
+        for name in options.keys() & _ELSEWHERE.keys():
+            raise TypeError(f"{method.__qualname__}() takes no {name}: {_ELSEWHERE[name]}")
         check_keywords(method, options, RunOptions.__optional_keys__)
         # Not above: runs are a third of the import time, and most processes only send.
         from pushsdk._runs import api, pipeline

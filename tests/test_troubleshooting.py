@@ -29,8 +29,8 @@ def texts() -> set[str]:
 
 
 TEXTS = "\n".join(texts())
-# The end of a text that another one leads in, and a status.
-JOINT = re.compile(r"(?:not sent|outcome unknown|rejected|not retried): |HTTP \d+|\.\.\.")
+# The end of a text that another one leads in, the name of a setting, and a status.
+JOINT = re.compile(r"^(?:base_url|api_key) |(?:not sent|outcome unknown|rejected|not retried): |HTTP \d+|\.\.\.")
 
 
 @pytest.mark.parametrize("line", QUOTED)

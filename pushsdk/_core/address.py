@@ -65,25 +65,25 @@ for _name in ("__add__", "__getitem__", "__mod__", "__mul__", "__rmul__", *_PUBL
     setattr(HeaderSecret, _name, _redacting(getattr(str, _name)))
 
 
-def check_key(key: object) -> HeaderSecret:
+def check_key(key: object, name: str = "api_key") -> HeaderSecret:
     """Return the key as a header value. Raises ConfigurationError unless 1 to 4096 visible ASCII characters."""
     if not isinstance(key, str):
         raise must_be("api_key", "a str, or a callable that returns one", key)
     if not _KEY.fullmatch(key):
         hints = (hint for pattern, hint in _KEY_HINTS if re.fullmatch(pattern, key, re.DOTALL | re.IGNORECASE))
         hint = next(hints, "it is too long")
-        raise ConfigurationError(f"api_key must be 1 to 4096 visible ASCII characters, no spaces or line ends: {hint}")
+        raise ConfigurationError(f"{name} must be 1 to 4096 visible ASCII characters, no spaces or line ends: {hint}")
     return HeaderSecret(key)
 
 
-def check_base_url(url: object, *, allow_insecure: bool) -> str:
+def check_base_url(url: object, *, allow_insecure: bool, name: str = "base_url") -> str:
     """Return the base URL without a trailing slash; a path prefix is kept.
 
     Raises ConfigurationError unless absolute, https (or http to a literal loopback address, or ``allow_insecure``),
     without userinfo, query and fragment, and without ``/v1`` at the end.
     """
     url = text = redacted(url)
-    if error := _base_url_error(text, allow_insecure):
+    if error := _base_url_error(name, text, allow_insecure):
         raise ConfigurationError(error)
     scheme, _, rest = str.__str__(text).rstrip("/").partition(":")
     return f"{scheme.lower()}:{rest}"
@@ -146,26 +146,26 @@ def redacted_location(value: Any) -> Any:
 # Errors are returned, not raised: the frames below hold parts of the URL, and a traceback may show local variables.
 
 
-def _base_url_error(url: str | None, allow_insecure: bool) -> str | None:
+def _base_url_error(name: str, url: str | None, allow_insecure: bool) -> str | None:
     if url is None:
         return "no base_url: pass it, or set PUSHSDK_BASE_URL"
-    if error := _url_error("base_url", url):
+    if error := _url_error(name, url):
         return error
     parts = urlsplit(url)
     if "?" in url or "#" in url:
-        return "base_url must have no query and no fragment: only scheme, host and path"
+        return f"{name} must have no query and no fragment: only scheme, host and path"
     if re.search(r"/v1(/push|/campaigns)?$", parts.path.rstrip("/")):
-        return "base_url must end before /v1: the client adds /v1/push and /v1/campaigns"
+        return f"{name} must end before /v1: the client adds /v1/push and /v1/campaigns"
     if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname or ""):
         return (
-            "base_url must not be plain http, which would expose the Api-Key: use https, or set allow_insecure "
+            f"{name} must not be plain http, which would expose the Api-Key: use https, or set allow_insecure "
             "(localhost, 127.0.0.0/8 and ::1 need neither)"
         )
     return None
 
 
 def _url_error(name: str, url: str | None, *, userinfo: bool = False) -> str | None:
-    example = "https://push.example/api" if name == "base_url" else "http://proxy.example:3128"
+    example = "https://push.example/api" if name != "proxy" else "http://proxy.example:3128"
     rule = f"{name} must be an absolute URL, for example {example!r}"
     if not isinstance(url, str) or not url:
         return f"{rule}; {'it is empty' if isinstance(url, str) else f'got {type(url).__name__}'}"

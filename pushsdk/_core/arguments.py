@@ -21,7 +21,10 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
     Raises ValidationError.
     """
     if isinstance(user_ids, str):
-        return (user_ids,), wire.encode_user_id(user_ids), 0
+        encoded = wire.encode_user_id(user_ids)
+        if user_ids.strip() != user_ids:
+            wire.warn_of_spaces((user_ids,), encoded)
+        return (user_ids,), encoded, 0
     if not isinstance(user_ids, Iterable) or isinstance(user_ids, (Mapping, bytes, bytearray, memoryview)):
         got = "an async iterable: collect it first" if isinstance(user_ids, AsyncIterable) else type(user_ids).__name__
         raise ValidationError(f"user_ids must be a str or an iterable of str; got {got}")
@@ -34,6 +37,7 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
             "send them in parts, or as a broadcast"
         )
     encoded = wire.encode_user_ids(ids)
+    wire.warn_of_spaces(ids, encoded)
     distinct = tuple(dict.fromkeys(ids))
     if len(distinct) < len(ids):
         encoded = wire.encode_user_ids(distinct)

@@ -5,7 +5,7 @@ paths, names and language codes, never a text of the message.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -60,16 +60,16 @@ CHILDREN: Mapping[type[Model], Mapping[str, type[Model]]] = {
 
 # The only value of each enumerated field in the interface document.
 SHOWN: Mapping[tuple[type[Model], str], str] = {
-    (models.Schedule, "type"): models.ScheduleType.START_NOW,
-    (models.MobilePush, "type"): models.MessageType.MOBILE_PUSH,
-    (models.MobilePush, "action"): models.Action.DEFAULT,
-    (models.MobilePush, "priority"): models.Priority.NORMAL,
-    (models.MobilePush, "mediaType"): models.MediaType.IMAGE,
-    (models.MobilePush, "interruptionLevel"): models.InterruptionLevel.PASSIVE,
-    (models.MobilePush, "relevanceScore"): models.RelevanceScore.SCORE_MAX,
-    (models.ActionButton, "clickAction"): models.ClickAction.DEEP_LINKING,
-    (models.ActionComponent, "clickAction"): models.ClickAction.DEEP_LINKING,
-    (models.ActionCategory, "type"): models.ActionCategoryType.PREDEFINED_CATEGORY,
+    (models.Schedule, "type"): "START_NOW",
+    (models.MobilePush, "type"): "MOBILE_PUSH",
+    (models.MobilePush, "action"): "DEFAULT",
+    (models.MobilePush, "priority"): "NORMAL",
+    (models.MobilePush, "mediaType"): "IMAGE",
+    (models.MobilePush, "interruptionLevel"): "PASSIVE",
+    (models.MobilePush, "relevanceScore"): "SCORE_MAX",
+    (models.ActionButton, "clickAction"): "DEEP_LINKING",
+    (models.ActionComponent, "clickAction"): "DEEP_LINKING",
+    (models.ActionCategory, "type"): "PREDEFINED_CATEGORY",
 }
 
 # Fields of one platform, by name or by a note in the interface document.
@@ -90,14 +90,16 @@ def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
     """
     model = _model_of(subject)
     # Same path as in a ValidationError: a message alone is shown as part of its request.
-    path: Path = ("message",) if issubclass(model, models.MobilePush) else ()
-    return [
-        Problem(path=show_path((*node.path, *below)), code=rule.code, message=advice)
-        for node in nodes(subject, model, path)
-        for rule in RULES
-        if issubclass(node.model, rule.model)
-        for below, advice in rule.check(node)
-    ]
+    return list(problems(subject, model, ("message",) if issubclass(model, models.MobilePush) else (), RULES))
+
+
+def problems(subject: object, model: type[Model], path: Path, rules: Sequence[LintRule]) -> Iterator[Problem]:
+    """Yield what these rules find in a resource of this class, which is at this path of a request."""
+    for node in nodes(subject, model, path):
+        for rule in rules:
+            if issubclass(node.model, rule.model):
+                for below, advice in rule.check(node):
+                    yield Problem(path=show_path((*node.path, *below)), code=rule.code, message=advice)
 
 
 def _model_of(subject: object) -> type[Model]:
@@ -145,7 +147,7 @@ def listed(languages: Iterable[str]) -> str:
     return ", ".join(sorted(codes))
 
 
-def near_names(node: LintNode) -> _Found:
+def _near_name(node: LintNode) -> _Found:
     known = node.model.__struct_encode_fields__
     for name in node.fields:
         if name not in known and (near := near_word(name, known)):
@@ -175,7 +177,7 @@ def _negative(node: LintNode) -> _Found:
 
 def _no_platform(node: LintNode) -> _Found:
     if node.fields.get("iosEnabled") is not True and node.fields.get("androidEnabled") is not True:
-        yield (), "neither iosEnabled nor androidEnabled is true"
+        yield (), "neither iosEnabled nor androidEnabled is true, so it may reach no phone: set one"
 
 
 def _platform_off(node: LintNode) -> _Found:
@@ -216,7 +218,7 @@ def _missing(name: str, advice: str) -> Callable[[LintNode], _Found]:
 
 
 RULES: tuple[LintRule, ...] = (
-    LintRule("near-name", Model, near_names),
+    LintRule("near-name", Model, _near_name),
     LintRule("near-value", Model, _near_value),
     LintRule("relative-url", Model, _relative_url),
     LintRule("negative-number", Model, _negative),

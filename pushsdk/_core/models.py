@@ -7,7 +7,7 @@ is also their order on the wire.
 import re
 from collections.abc import Mapping, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypedDict, TypeVar
 
 import msgspec
 from msgspec import UNSET as UNSET
@@ -49,60 +49,6 @@ if TYPE_CHECKING:
 else:
     MessageTypeName = ActionName = PriorityName = MediaTypeName = InterruptionLevelName = str
     RelevanceScoreName = ClickActionName = ActionCategoryTypeName = ScheduleTypeName = str
-
-
-class MessageType:
-    """Values of ``MobilePush.type``."""
-
-    MOBILE_PUSH: Final = "MOBILE_PUSH"
-
-
-class Action:
-    """Values of ``MobilePush.action``."""
-
-    DEFAULT: Final = "DEFAULT"
-
-
-class Priority:
-    """Values of ``MobilePush.priority``."""
-
-    NORMAL: Final = "NORMAL"
-
-
-class MediaType:
-    """Values of ``MobilePush.media_type``."""
-
-    IMAGE: Final = "IMAGE"
-
-
-class InterruptionLevel:
-    """Values of ``MobilePush.interruption_level``."""
-
-    PASSIVE: Final = "PASSIVE"
-
-
-class RelevanceScore:
-    """Values of ``MobilePush.relevance_score``."""
-
-    SCORE_MAX: Final = "SCORE_MAX"
-
-
-class ClickAction:
-    """Values of ``ActionButton.click_action`` and ``ActionComponent.click_action``."""
-
-    DEEP_LINKING: Final = "DEEP_LINKING"
-
-
-class ActionCategoryType:
-    """Values of ``ActionCategory.type``."""
-
-    PREDEFINED_CATEGORY: Final = "PREDEFINED_CATEGORY"
-
-
-class ScheduleType:
-    """Values of ``Schedule.type``."""
-
-    START_NOW: Final = "START_NOW"
 
 
 class HintingType(msgspec.StructMeta):
@@ -204,7 +150,7 @@ class ActionButton(Model, frozen=True, kw_only=True):
     url: str | UnsetType = UNSET
     """URL that the button opens."""
     click_action: ClickActionName | UnsetType = UNSET
-    """Action of a click. Documented: ``ClickAction.DEEP_LINKING``."""
+    """Action of a click. Documented: ``"DEEP_LINKING"``."""
     key_vals: Mapping[str, str] | UnsetType = UNSET
     """Custom data of the button."""
 
@@ -217,7 +163,7 @@ class ActionComponent(Model, frozen=True, kw_only=True):
     url: str | UnsetType = UNSET
     """URL that the action opens."""
     click_action: ClickActionName | UnsetType = UNSET
-    """Action of a click. Documented: ``ClickAction.DEEP_LINKING``."""
+    """Action of a click. Documented: ``"DEEP_LINKING"``."""
     key_vals: Mapping[str, str] | UnsetType = UNSET
     """Custom data of the action."""
     use_webview: bool | UnsetType = UNSET
@@ -228,7 +174,7 @@ class ActionCategory(Model, frozen=True, kw_only=True):
     """The actions of an iOS notification."""
 
     type: ActionCategoryTypeName | UnsetType = UNSET
-    """Documented: ``ActionCategoryType.PREDEFINED_CATEGORY``."""
+    """Documented: ``"PREDEFINED_CATEGORY"``."""
     name: str | UnsetType = UNSET
     """Name of the category."""
     action_components: Sequence[ActionComponent] | UnsetType = UNSET
@@ -238,8 +184,8 @@ class ActionCategory(Model, frozen=True, kw_only=True):
 class MobilePush(Model, frozen=True, kw_only=True):
     """The push message, for a direct push or for a campaign. No field is required; unset fields are not sent."""
 
-    type: MessageTypeName = MessageType.MOBILE_PUSH
-    """Kind of the message. Documented: ``MessageType.MOBILE_PUSH``."""
+    type: MessageTypeName = "MOBILE_PUSH"
+    """Kind of the message. Documented: ``"MOBILE_PUSH"``."""
     ios_enabled: bool | UnsetType = UNSET
     """True to send to iOS devices."""
     android_enabled: bool | UnsetType = UNSET
@@ -255,7 +201,7 @@ class MobilePush(Model, frozen=True, kw_only=True):
     ttl: Annotated[int, INT64] | UnsetType = UNSET
     """Time to live. The interface document does not define the unit."""
     action: ActionName | UnsetType = UNSET
-    """Action of a click on the notification. Documented: ``Action.DEFAULT``."""
+    """Action of a click on the notification. Documented: ``"DEFAULT"``."""
     android_action_url: str | UnsetType = UNSET
     """URL of the action on Android."""
     ios_action_url: str | UnsetType = UNSET
@@ -271,7 +217,7 @@ class MobilePush(Model, frozen=True, kw_only=True):
     android_channel: str | UnsetType = UNSET
     """Notification channel on Android."""
     priority: PriorityName | UnsetType = UNSET
-    """Delivery priority. Documented: ``Priority.NORMAL``."""
+    """Delivery priority. Documented: ``"NORMAL"``."""
     android_action_buttons: Sequence[ActionButton] | UnsetType = UNSET
     """Buttons on the Android notification."""
     sound_file_name: str | UnsetType = UNSET
@@ -279,13 +225,13 @@ class MobilePush(Model, frozen=True, kw_only=True):
     rich_media_url: str | UnsetType = UNSET
     """URL of rich media."""
     media_type: MediaTypeName | UnsetType = UNSET
-    """Kind of the rich media. Documented: ``MediaType.IMAGE``."""
+    """Kind of the rich media. Documented: ``"IMAGE"``."""
     interruption_level: InterruptionLevelName | UnsetType = UNSET
-    """Interruption level on iOS. Documented: ``InterruptionLevel.PASSIVE``."""
+    """Interruption level on iOS. Documented: ``"PASSIVE"``."""
     badge_count: Annotated[int, INT64] | UnsetType = UNSET
     """Number on the badge. The interface document does not define its bounds."""
     relevance_score: RelevanceScoreName | UnsetType = UNSET
-    """Relevance score on iOS. Documented: ``RelevanceScore.SCORE_MAX``."""
+    """Relevance score on iOS. Documented: ``"SCORE_MAX"``."""
     content_available: bool | UnsetType = UNSET
     """Content-available flag."""
     action_category: ActionCategory | UnsetType = UNSET
@@ -305,7 +251,7 @@ class Schedule(Model, frozen=True, kw_only=True):
     """The start of a campaign."""
 
     type: ScheduleTypeName | UnsetType = UNSET
-    """Kind of the schedule. Documented: ``ScheduleType.START_NOW``."""
+    """Kind of the schedule. Documented: ``"START_NOW"``."""
     start_ts: Annotated[int, INT64] | UnsetType = UNSET
     """Start. The interface document does not define the unit."""
 
@@ -350,7 +296,7 @@ class ActionButtonDict(TypedDict, total=False):
     url: str
     """URL that the button opens."""
     clickAction: ClickActionName
-    """Action of a click. Documented: ``ClickAction.DEEP_LINKING``."""
+    """Action of a click. Documented: ``"DEEP_LINKING"``."""
     keyVals: Mapping[str, str]
     """Custom data of the button."""
 
@@ -363,7 +309,7 @@ class ActionComponentDict(TypedDict, total=False):
     url: str
     """URL that the action opens."""
     clickAction: ClickActionName
-    """Action of a click. Documented: ``ClickAction.DEEP_LINKING``."""
+    """Action of a click. Documented: ``"DEEP_LINKING"``."""
     keyVals: Mapping[str, str]
     """Custom data of the action."""
     useWebview: bool
@@ -374,7 +320,7 @@ class ActionCategoryDict(TypedDict, total=False):
     """An ``ActionCategory`` as a dict, with the names on the wire."""
 
     type: ActionCategoryTypeName
-    """Documented: ``ActionCategoryType.PREDEFINED_CATEGORY``."""
+    """Documented: ``"PREDEFINED_CATEGORY"``."""
     name: str
     """Name of the category."""
     actionComponents: Sequence[ActionComponent | ActionComponentDict]
@@ -385,7 +331,7 @@ class MobilePushDict(TypedDict, total=False):
     """A ``MobilePush`` as a dict, with the names on the wire: ``bigImageUrl`` is ``MobilePush.big_image_url``."""
 
     type: MessageTypeName
-    """Kind of the message. Documented: ``MessageType.MOBILE_PUSH``."""
+    """Kind of the message. Documented: ``"MOBILE_PUSH"``."""
     iosEnabled: bool
     """True to send to iOS devices."""
     androidEnabled: bool
@@ -401,7 +347,7 @@ class MobilePushDict(TypedDict, total=False):
     ttl: int
     """Time to live. The interface document does not define the unit."""
     action: ActionName
-    """Action of a click on the notification. Documented: ``Action.DEFAULT``."""
+    """Action of a click on the notification. Documented: ``"DEFAULT"``."""
     androidActionUrl: str
     """URL of the action on Android."""
     iosActionUrl: str
@@ -417,7 +363,7 @@ class MobilePushDict(TypedDict, total=False):
     androidChannel: str
     """Notification channel on Android."""
     priority: PriorityName
-    """Delivery priority. Documented: ``Priority.NORMAL``."""
+    """Delivery priority. Documented: ``"NORMAL"``."""
     androidActionButtons: Sequence[ActionButton | ActionButtonDict]
     """Buttons on the Android notification."""
     soundFileName: str
@@ -425,13 +371,13 @@ class MobilePushDict(TypedDict, total=False):
     richMediaUrl: str
     """URL of rich media."""
     mediaType: MediaTypeName
-    """Kind of the rich media. Documented: ``MediaType.IMAGE``."""
+    """Kind of the rich media. Documented: ``"IMAGE"``."""
     interruptionLevel: InterruptionLevelName
-    """Interruption level on iOS. Documented: ``InterruptionLevel.PASSIVE``."""
+    """Interruption level on iOS. Documented: ``"PASSIVE"``."""
     badgeCount: int
     """Number on the badge. The interface document does not define its bounds."""
     relevanceScore: RelevanceScoreName
-    """Relevance score on iOS. Documented: ``RelevanceScore.SCORE_MAX``."""
+    """Relevance score on iOS. Documented: ``"SCORE_MAX"``."""
     contentAvailable: bool
     """Content-available flag."""
     actionCategory: ActionCategory | ActionCategoryDict
@@ -451,7 +397,7 @@ class ScheduleDict(TypedDict, total=False):
     """A ``Schedule`` as a dict, with the names on the wire."""
 
     type: ScheduleTypeName
-    """Kind of the schedule. Documented: ``ScheduleType.START_NOW``."""
+    """Kind of the schedule. Documented: ``"START_NOW"``."""
     startTs: int
     """Start. The interface document does not define the unit."""
 

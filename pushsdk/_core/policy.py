@@ -14,6 +14,7 @@ import msgspec
 from pushsdk._core.errors import ConfigurationError, check_choice, must_be
 from pushsdk._core.models import HintingType
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
+from pushsdk._core.words import check_keywords
 
 # A larger number is a mistake: in seconds, 30 years.
 MAX_NUMBER = 1e9
@@ -125,9 +126,14 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
         return hash((self.max_attempts, self.initial_delay, self.max_delay, self.unknown, self.retry_on))
 
     @classmethod
+    def _preset(cls, preset: Callable[..., Self], options: RetryOptions, **fixed: Any) -> Self:
+        check_keywords(preset, options, RetryOptions.__optional_keys__ - fixed.keys())
+        return cls(**fixed, **options)
+
+    @classmethod
     def safe(cls, **options: Unpack[RetryOptions]) -> Self:
         """Retry only if a retry can't push twice: NOT_SENT, and the retryable statuses of the outcome table."""
-        return cls(unknown="raise", **options)
+        return cls._preset(cls.safe, options, unknown="raise")
 
     @classmethod
     def collapsible(cls, **options: Unpack[RetryOptions]) -> Self:
@@ -135,17 +141,17 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
 
         The second push replaces the banner, but may alert again: best effort, the interface does not define it.
         """
-        return cls(unknown="retry_if_collapsible", **options)
+        return cls._preset(cls.collapsible, options, unknown="retry_if_collapsible")
 
     @classmethod
     def at_least_once(cls, **options: Unpack[RetryOptions]) -> Self:
         """Retry like ``safe``, and also after every UNKNOWN: some users may be pushed twice."""
-        return cls(unknown="retry", **options)
+        return cls._preset(cls.at_least_once, options, unknown="retry")
 
     @classmethod
     def none(cls, **options: Unpack[RetryOptions]) -> Self:
         """Never retry. A stale pooled connection is still replaced: nothing was sent on it."""
-        return cls(max_attempts=1, **options)  # type: ignore[misc] # max_attempts= is a TypeError
+        return cls._preset(cls.none, options, max_attempts=1)
 
     @classmethod
     def from_tenacity(

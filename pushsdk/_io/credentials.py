@@ -20,9 +20,9 @@ class NoKeyError(Exception):
 class Credentials:
     """Provides the key as a header value, which is never shown and never pickled."""
 
-    def __init__(self, key: object) -> None:
+    def __init__(self, key: object, name: str = "api_key") -> None:
         #: The key if it is a string, else None. Checked here, so that an invalid key fails in the constructor.
-        self.fixed = None if callable(key) else check_key(key)
+        self.fixed = None if callable(key) else check_key(key, name)
         self._source: Any = key if callable(key) else None
 
     async def ask(self) -> HeaderSecret:

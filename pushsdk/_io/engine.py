@@ -8,9 +8,11 @@ import asyncio
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
+from weakref import ref
 
 import msgspec
 
@@ -23,6 +25,7 @@ from pushsdk._core.policy import Batching, Limits, Options, Rate
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes
+from pushsdk._core.words import count
 from pushsdk._io.batch_sender import PendingCalls
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.forks import ProcessGuard, in_child
@@ -48,6 +51,15 @@ class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):
     def target(self, operation: Operation) -> Target:
         """Return where the operation goes, for the texts of errors."""
         return Target(operation, self.base_url, self.show_answers)
+
+
+async def _until_end(engine: ref["Engine"]) -> AsyncGenerator[None, None]:
+    """Yield once. ``asyncio.run`` closes such generators at its end: calls of a client that is not closed are lost."""
+    try:
+        yield
+    finally:
+        if (own := engine()) is not None:
+            own.__del__()
 
 
 class Engine:
@@ -90,9 +102,12 @@ class Engine:
 
     def __del__(self) -> None:
         if (loop := getattr(self, "home", None)) is not None:
+            self.home = None
+            calls = len(self.pending.active)
+            lost = f", with {count(calls, 'call')} that had not ended" if calls else ""
             text = (
-                f"unclosed AsyncPushClient({self.settings.base_url!r}), made at {self._made_at}: use `async with`, "
-                "or call aclose() at the end"
+                f"unclosed AsyncPushClient({self.settings.base_url!r}), made at {self._made_at}{lost}: "
+                "use `async with`, or call aclose() at the end"
             )
             warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
             loop.call_exception_handler({"message": text})  # Python hides a ResourceWarning by default
@@ -153,6 +168,10 @@ class Engine:
         #: Runs that are planned, and runs that are sent.
         self.plans: set[Any] = set()
         self.runs: set[Any] = set()
+        # Kept until ``asyncio.run`` or this engine ends.
+        self._until_end = _until_end(ref(self))
+        with suppress(StopIteration):
+            anext(self._until_end).__await__().send(None)
         # Last: another thread may ask for ``stats`` meanwhile.
         self.loop = self.home = loop
         if self.observer is not None:
@@ -224,6 +243,7 @@ class Engine:
             finally:
                 self.limiter.close()
                 self.timers.close()
+                await self._until_end.aclose()
                 try:
                     await self.transport.close()
                 finally:

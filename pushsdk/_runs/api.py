@@ -140,6 +140,8 @@ async def _plan_and_send(engine: Engine, settings: RunSettings, journal: Journal
             return report_of(journal, run=settings.path, stop_reason=planner.stop_reason)
         finally:
             engine.plans.discard(planner)
+    if not journal.users:
+        wire.warn_caller("nothing was sent: the source has no users")
     return await _send(engine, settings, journal, wire.warn_caller)
 
 

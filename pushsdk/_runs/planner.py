@@ -125,7 +125,8 @@ class Planner:
     def _check(self, ids: Sequence[object]) -> None:
         """Raise ValidationError with the number of the wrong id in the whole input."""
         try:
-            wire.encode_user_ids(ids)  # type: ignore[arg-type] # checked here
+            encoded = wire.encode_user_ids(ids)  # type: ignore[arg-type] # checked here
+            wire.warn_of_spaces(ids, encoded)  # type: ignore[arg-type] # as above
         except ValidationError as error:
             # The error names the id as $.userIds[3], counted from 0 within this block.
             location, _, problem = str(error).partition(": ")

@@ -20,7 +20,7 @@ from pushsdk._audience.audience import Audience
 from pushsdk._core import wire
 from pushsdk._core.errors import MessageWarning, ValidationError
 from pushsdk._core.lint import lint
-from pushsdk._core.models import CampaignRequest, MessageType, MobilePush, Model, PushRequest
+from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest
 from pushsdk._core.operations import Operation
 from pushsdk.cli.exit import usage_error
 from pushsdk.cli.options import Flag
@@ -58,12 +58,12 @@ class MessageOptions:
             raise usage_error("pass the message either with --message FILE, or with --title, --body and --lang")
         fields = None if self.custom_fields is None else read_object("--custom-fields", self.custom_fields)
         if self.message is None:
-            return {"type": MessageType.MOBILE_PUSH, "iosEnabled": True, "androidEnabled": True, **texts}, fields
+            return {"type": "MOBILE_PUSH", "iosEnabled": True, "androidEnabled": True, **texts}, fields
         name, message, kind = read_resource(self.message, "--message")
         if kind is not MobilePush:
             raise usage_error(f'{name}: must be a message, not a {KIND_NAMES[kind]}; pass only the value of "message"')
         print_advice(message, force=self.force)
-        return {"type": MessageType.MOBILE_PUSH, **message}, fields
+        return {"type": "MOBILE_PUSH", **message}, fields
 
 
 def read_resource(text: str, option: str = "FILE") -> tuple[str, dict[str, Any], type[Model]]:

@@ -383,7 +383,7 @@ def test_the_end_of_the_interpreter_ends_an_open_generator(push_env: PushInbox) 
 
         chunks = {"chunk_id": [str(n) for n in range(1000)], "user_ids": [[f"user-{n}"] for n in range(1000)]}
         batch = pa.RecordBatch.from_pydict(chunks)
-        outcomes = push_batches([batch], {"iosEnabled": True}, run="spring", claims=MemoryClaims)
+        outcomes = push_batches([batch], {"iosEnabled": True, "title": {"en": "x"}}, run="spring", claims=MemoryClaims)
         print(next(outcomes).num_rows)
         """
     )

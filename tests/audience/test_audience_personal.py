@@ -79,7 +79,7 @@ def test_a_mapping_is_filled_too_and_keeps_unknown_fields(audience: Audience) ->
 
 
 def test_a_message_without_placeholders_is_sent_as_it_is(audience: Audience) -> None:
-    plain = MobilePush(title={"en": "100% {{ odd }}"})
+    plain = MobilePush(title={"en": "100% { odd }"})
     assert all(push.message == plain for push in audience.personalize(plain, into="text"))
 
 
@@ -112,7 +112,7 @@ def test_only_the_columns_of_placeholders_are_read(tmp_path: Path) -> None:
     ("arguments", "text"),
     [
         ({"message": MESSAGE, "into": "title"}, "into must be 'custom_fields', 'text' or 'both'; got 'title'"),
-        ({"message": MobilePush(ttl="x")}, r"\$.message.ttl"),  # type: ignore[arg-type]
+        ({"message": {"ttl": "x"}}, r"\$.message.ttl"),
         ({"message": {"title": {"en": "a"}}, "custom_fields": {"x": float("nan")}}, r"\$.customFields.x"),
         ({"message": "Hi"}, r"\$.message"),
     ],

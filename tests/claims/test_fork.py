@@ -20,7 +20,7 @@ PROGRAM = """
     client = PushClient(claims=claims)
 
     def send(job):
-        return client.send("u", MobilePush(ios_enabled=True), idempotency_key=job).already_accepted
+        return client.send("u", MobilePush(ios_enabled=True, title={"en": "x"}), idempotency_key=job).already_accepted
 
     if sys.argv[3] == "used":
         send("before")

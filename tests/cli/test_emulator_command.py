@@ -271,7 +271,7 @@ from pushsdk import AsyncPushClient
 async def send():
     async with AsyncPushClient() as client:
         for user in sys.argv[1:]:
-            await client.send(user, {"iosEnabled": True})
+            await client.send(user, {"iosEnabled": True, "title": {"en": "x"}})
 asyncio.run(send())
 """
 

@@ -166,7 +166,10 @@ def test_advice_is_printed_and_the_message_is_sent(command, service, file):
     ("content", "advice"),
     [
         ({**MESSAGE, "priorty": "HIGH"}, "$.message.priorty: unknown field, did you mean priority? (near-name)"),
-        ({"title": {"en": "Hi"}}, "$.message: neither iosEnabled nor androidEnabled is true (no-platform)"),
+        (
+            {"title": {"en": "Hi"}},
+            "$.message: neither iosEnabled nor androidEnabled is true, so it may reach no phone: set one (no-platform)",
+        ),
     ],
 )
 def test_a_misspelled_field_and_a_missing_platform_are_refused_unless_forced(command, service, file, content, advice):

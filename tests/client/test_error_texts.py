@@ -117,6 +117,7 @@ async def test_a_claim_store_that_hangs_is_no_missing_connection() -> None:
     async with WireServer() as server, client_of(server.base_url, claims=HangingStore(), timeout=0.1) as client:
         with pytest.raises(NotSentError) as caught:
             await client.send("u", MESSAGE, idempotency_key="job-1")
+        await client.aclose(drain=0)
     assert "no connection" not in str(caught.value)
 
 

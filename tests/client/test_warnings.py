@@ -16,6 +16,7 @@ import pytest
 from support.service_thread import served
 
 from pushsdk import AsyncPushClient, Audience, MessageWarning, MobilePush, PushClient, ValidationError
+from pushsdk._core import wire
 from pushsdk.testing import FakeService
 
 MISSPELLED: Any = {"titel": {"en": "Hi"}, "iosEnabled": True}
@@ -23,6 +24,9 @@ NEAR = "$.message.titel: unknown field, did you mean title? It is sent as it is"
 NO_PLATFORM = (
     "$.message: neither iosEnabled nor androidEnabled is true, so it may reach no phone: set one. It is sent as it is"
 )
+
+
+GOOD = MobilePush(title={"en": "Hi"}, ios_enabled=True)
 
 
 class Caught:
@@ -167,16 +171,59 @@ async def test_no_platform_is_warned_of_however_the_message_is_sent(
 @pytest.mark.parametrize(
     "send",
     [
-        lambda client: client.send("u", {"androidEnabled": True}),
-        lambda client: client.send("u", MobilePush(ios_enabled=True)),
+        lambda client: client.send("u", {"androidEnabled": True, "body": {"en": "Hi"}}),
+        lambda client: client.send("u", MobilePush(ios_enabled=True, title={"en": "Hi"}, subtitle={"en": ""})),
+        lambda client: client.send("u", MobilePush(ios_enabled=True, content_available=True)),
+        lambda client: client.send("u", MobilePush(ios_enabled=True, body={"en": "Hi {{ first_name | 'there' }}"})),
         lambda client: client.create_campaign({"name": "without a message", "segment": {"query": "q"}}),
-        lambda client: client.create_campaign({"message": {"iosEnabled": True}}),
+        lambda client: client.create_campaign({"message": {"title": {"en": "Hi"}, "iosEnabled": True}}),
     ],
 )
 async def test_a_message_to_a_platform_has_no_warning(caught: Caught, send: Callable[[AsyncPushClient], Any]) -> None:
     async with FakeService().client() as client:
         await send(client)
     assert caught == []
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ({}, "$.message: title and body are both empty."),
+        ({"title": {"en": ""}, "body": {"en": " "}}, "$.message: title and body are both empty."),
+        (
+            {"title": {"en": "Hello {{name}}"}},
+            "$.message.title.en: a placeholder is not of the form {{ field_name | 'fallback' }}.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_struct", [True, False])
+async def test_a_text_that_is_missing_or_malformed_is_warned_of(
+    caught: Caught, content: Any, text: str, is_struct: bool
+) -> None:
+    wire._known.clear()
+    async with FakeService().client() as client:
+        await client.send(
+            "u", MobilePush(ios_enabled=True, **content) if is_struct else {"iosEnabled": True, **content}
+        )
+    assert [told for told, _ in caught.seen()] == [f"{text} It is sent as it is"]
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda client: client.send("user-1\n", GOOD),
+        lambda client: client.send(["user-1", "user-2\r\n"], GOOD),
+        lambda client: client.send([" user-1", 'quo"te', '" "'], GOOD),
+        lambda client: client.broadcast(iter(["user-1\n", "user-2\n"]), GOOD),
+    ],
+)
+async def test_an_id_with_space_around_it_is_warned_of(caught: Caught, send: Callable[[AsyncPushClient], Any]) -> None:
+    text = "a user id begins or ends with a space or a line end: strip it. It is sent as it is"
+    async with FakeService().client() as client:
+        await client.send(['quo"te', '" "', "in side", "new\nline", "\\n"], GOOD)
+        assert caught == []
+        await send(client)
+    assert [told for told, _ in caught.seen()] == [text]
 
 
 async def test_a_warning_that_is_an_error_stops_the_call_each_time() -> None:

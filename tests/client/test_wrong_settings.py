@@ -4,8 +4,10 @@ import asyncio
 import gc
 import re
 import warnings
+from collections.abc import Callable
 from datetime import timedelta
 
+import aiohttp
 import pytest
 from tenacity import stop_after_attempt, stop_never, wait_random
 
@@ -15,6 +17,7 @@ from pushsdk import (
     Batching,
     ConfigurationError,
     Limits,
+    MessageWarning,
     MobilePush,
     PushClient,
     PushError,
@@ -288,6 +291,85 @@ async def test_an_unclosed_client_warns_by_its_name_with_where_it_was_made(caplo
     (text,) = [str(warning.message) for warning in caught if __file__ in str(warning.message)]
     assert text.startswith(f"unclosed AsyncPushClient('https://push.example/external/api'), made at {__file__}:{line}")
     assert text in caplog.text, "Python hides the warning by default"
+
+
+def test_calls_that_asyncio_run_cuts_off_are_told_with_the_unclosed_client(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        client = FakeService().client()
+        for number in range(3):
+            client.submit(f"u-{number}", MESSAGE)
+
+    with pytest.warns(ResourceWarning, match=r", with 3 calls that had not ended: use `async with`, or call aclose"):
+        asyncio.run(main())
+    assert "with 3 calls that had not ended" in caplog.text
+
+
+def test_a_client_that_is_used_again_in_another_loop_is_refused_and_told_once() -> None:
+    client = FakeService().client()
+
+    async def send() -> None:
+        await client.send("u", MESSAGE)
+
+    with pytest.warns(ResourceWarning, match="unclosed AsyncPushClient"):
+        asyncio.run(send())
+    with pytest.raises(ConfigurationError, match="in use by another event loop"):
+        asyncio.run(send())
+    gc.collect()  # no second warning, which would be an error
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "text"),
+    [
+        ("push.example/api", "k", "PUSHSDK_BASE_URL must be an absolute URL"),
+        ("https://push.example/v1", "k", "PUSHSDK_BASE_URL must end before /v1"),
+        ("https://push.example", "k k", "PUSHSDK_API_KEY must be 1 to 4096 visible ASCII characters"),
+    ],
+)
+def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, url: str, key: str, text: str) -> None:
+    monkeypatch.setenv("PUSHSDK_BASE_URL", url)
+    monkeypatch.setenv("PUSHSDK_API_KEY", key)
+    for make in AsyncPushClient, PushClient:
+        with pytest.raises(ConfigurationError, match=f"^{text}"):
+            make()
+
+
+async def test_keepalive_and_a_session_of_ones_own_are_refused() -> None:
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(ConfigurationError, match="set the keepalive of its connector"):
+            AsyncPushClient("https://push.example", "k", session=session, keepalive=10)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: RetryPolicy.safe(unknown="retry"), r"RetryPolicy.safe\(\) got .* 'unknown': the names are "),
+        (lambda: RetryPolicy.none(max_attempts=3), r"RetryPolicy.none\(\) got an unexpected .* 'max_attempts'"),
+        (lambda: RetryPolicy.safe(max_attempt=3), r"RetryPolicy.safe\(\) .*: did you mean 'max_attempts'\?"),
+    ],
+)
+def test_a_preset_names_itself_and_what_it_takes(call: Callable[[], object], text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ({"timeout": 5}, "takes no timeout: use client.with_options"),
+        ({"retry": RetryPolicy.none()}, "takes no retry: use client.with_options"),
+        ({"idempotency_key": "job-1"}, "takes no idempotency_key: pass run="),
+    ],
+)
+async def test_a_run_says_where_the_options_of_a_send_are(option: dict, advice: str) -> None:
+    async with FakeService().client() as client:
+        with pytest.raises(TypeError, match=rf"AsyncPushClient.broadcast\(\) {advice}"):
+            await client.broadcast(["u"], MESSAGE, **option)
+
+
+async def test_an_empty_source_is_told() -> None:
+    async with FakeService().client() as client:
+        with pytest.warns(MessageWarning, match="^nothing was sent: the source has no users$"):
+            await client.broadcast([], MESSAGE)
 
 
 async def test_a_closed_client_and_an_unused_one_do_not_warn() -> None:

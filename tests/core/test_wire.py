@@ -453,7 +453,7 @@ def test_the_short_way_and_the_walk_agree_on_every_dict(name, value):
         except ValidationError as error:
             return str(error)
 
-    walked = outcome(lambda message: msgspec.json.encode(wire._checked(message, MobilePush, ("message",))))
+    walked = outcome(lambda message: wire._encode_checked(message, MobilePush, ("message",)))
     assert outcome(encode_message) == walked
 
 

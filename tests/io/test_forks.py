@@ -140,6 +140,8 @@ FIRST_SENDS = """
 
     async def main():
         print(await send(idempotency_key="job"), await send(), sorted(set(sys.modules) - known))
+        if kind == "AsyncPushClient":
+            await client.aclose()
 
     asyncio.run(main())
 """

@@ -23,7 +23,6 @@ from pushsdk import (
     RejectedError,
     RetryPolicy,
     Schedule,
-    ScheduleType,
     Segment,
     UnexpectedResponseError,
 )
@@ -81,7 +80,7 @@ async def test_a_campaign_is_a_post_of_itself(client: AsyncPushClient, service: 
             name="spring",
             external_id="e-1",
             segment=Segment(query="select 1", primary_key="id"),
-            schedule=Schedule(type=ScheduleType.START_NOW, start_ts=0),
+            schedule=Schedule(type="START_NOW", start_ts=0),
             message=HELLO,
         )
     )

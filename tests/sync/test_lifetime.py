@@ -250,24 +250,25 @@ def test_blocking_work_is_done_by_few_daemon_threads_that_end(monkeypatch: pytes
 HEAD = """
     import os, sys, threading, time
     from pushsdk import MobilePush, PushClient
+    PUSH = MobilePush(ios_enabled=True, title={"en": "x"})
     client = PushClient()
 """
 QUIET: dict[str, str] = {
-    "never closed": 'client.send("u", MobilePush(ios_enabled=True))',
+    "never closed": 'client.send("u", PUSH)',
     "never used": "",
-    "closed": 'client.send("u", MobilePush(ios_enabled=True))\n    client.close()',
-    "by sys.exit": 'client.send("u", MobilePush(ios_enabled=True))\n    sys.exit(0)',
-    "not closed, in a cycle": 'client.send("u", MobilePush(ios_enabled=True))\n    client.me = client',
+    "closed": 'client.send("u", PUSH)\n    client.close()',
+    "by sys.exit": 'client.send("u", PUSH)\n    sys.exit(0)',
+    "not closed, in a cycle": 'client.send("u", PUSH)\n    client.me = client',
     "a view is all that is left": """
     client = client.with_options(timeout=3.0)
-    client.send("u", MobilePush(ios_enabled=True))
+    client.send("u", PUSH)
 """,
     "used first when the main thread has ended": """
     from pushsdk import ClientClosedError
     def work():
         threading.main_thread().join()
         try:
-            assert client.broadcast((f"u{n}" for n in range(2000)), MobilePush(ios_enabled=True)).accepted == 2000
+            assert client.broadcast((f"u{n}" for n in range(2000)), PUSH).accepted == 2000
         except ClientClosedError:
             assert sys.version_info[:2] == (3, 12)
     threading.Thread(target=work).start()
@@ -276,12 +277,12 @@ QUIET: dict[str, str] = {
     import atexit
     def late():
         try:
-            client.send("u", MobilePush(ios_enabled=True))
+            client.send("u", PUSH)
         except Exception as error:
             assert type(error).__name__ == "ClientClosedError", error
         else:
             raise AssertionError
-    client.send("u", MobilePush(ios_enabled=True))
+    client.send("u", PUSH)
     atexit._clear()
     from pushsdk.sync import loop_thread
     atexit.register(late)
@@ -300,7 +301,7 @@ def test_a_program_ends_at_once_and_in_silence(service: ThreadService, body: str
 
 def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service: ThreadService) -> None:
     body = """
-    client.send("first", MobilePush(ios_enabled=True))
+    client.send("first", PUSH)
     def work(n):
         threading.main_thread().join()
         for i in range(20):
@@ -323,7 +324,7 @@ def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(
     client = PushClient(claims=getattr(pushsdk.claims, sys.argv[2])(sys.argv[1]))
     def work():
         for job in "first", "second", "first":
-            receipt = client.send("u", MobilePush(ios_enabled=True), idempotency_key=job)
+            receipt = client.send("u", PUSH, idempotency_key=job)
             os.write(1, f"{receipt.already_accepted}\\n".encode())
     threading.Thread(target=work).start()
     # The store is in use: Python 3.12 starts no thread once the main thread has ended.
@@ -339,9 +340,9 @@ def test_host_names_are_looked_up_after_the_end_of_the_main_thread(service: Thre
     def work(client):
         threading.main_thread().join()
         with client:
-            client.send("u", MobilePush(ios_enabled=True))
+            client.send("u", PUSH)
     client = PushClient(os.environ["PUSHSDK_BASE_URL"].replace("127.0.0.1", "localhost"), keepalive=0.001)
-    client.send("first", MobilePush(ios_enabled=True))
+    client.send("first", PUSH)
     time.sleep(0.01)
     threading.Thread(target=work, args=(client,)).start()
     """
@@ -350,7 +351,7 @@ def test_host_names_are_looked_up_after_the_end_of_the_main_thread(service: Thre
 
 
 def test_a_program_that_ends_with_an_exception_shows_no_other(service: ThreadService) -> None:
-    result = run_program(HEAD + '\n    client.send("u", MobilePush(ios_enabled=True))\n    raise LookupError("mine")\n')
+    result = run_program(HEAD + '\n    client.send("u", PUSH)\n    raise LookupError("mine")\n')
     assert result.code == 1
     assert result.err.splitlines()[-1] == "LookupError: mine"
     assert result.err.count("Traceback") == 1
@@ -362,7 +363,7 @@ DAEMON = """
     from pushsdk import PushError
     def work():
         with suppress(PushError):
-            client.send("u", MobilePush(ios_enabled=True))
+            client.send("u", PUSH)
     threading.Thread(target=work, daemon=True).start()
     while not client.stats().in_flight:
         time.sleep(0.001)
@@ -394,7 +395,7 @@ def test_a_callback_that_never_returns_holds_the_end_up_for_seconds_only(service
         held.set()
         time.sleep(1e6)
     client = PushClient(on_event=on_event)
-    threading.Thread(target=client.send, args=("u", MobilePush(ios_enabled=True)), daemon=True).start()
+    threading.Thread(target=client.send, args=("u", PUSH), daemon=True).start()
     held.wait()
     """
     assert run_program(HEAD + body) == (0, "", "")

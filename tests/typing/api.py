@@ -22,12 +22,10 @@ from tenacity import retry_if_exception_type, stop_after_attempt, stop_after_del
 import pushsdk
 from pushsdk import (
     UNSET,
-    Action,
     ActionButton,
     ActionButtonDict,
     ActionCategory,
     ActionCategoryDict,
-    ActionCategoryType,
     ActionComponent,
     ActionComponentDict,
     AsyncPushClient,
@@ -43,17 +41,13 @@ from pushsdk import (
     CampaignDict,
     CampaignRequest,
     ClaimStoreError,
-    ClickAction,
     ClientClosedError,
     ClientPaused,
     ClientStats,
     ConfigurationError,
     DrainReport,
     Event,
-    InterruptionLevel,
     Limits,
-    MediaType,
-    MessageType,
     MessageWarning,
     MobilePush,
     MobilePushDict,
@@ -64,7 +58,6 @@ from pushsdk import (
     PayloadTooLargeError,
     Personalized,
     Placeholder,
-    Priority,
     Problem,
     Progress,
     PushClient,
@@ -76,7 +69,6 @@ from pushsdk import (
     RateLimitedError,
     Receipt,
     RejectedError,
-    RelevanceScore,
     RequestSplit,
     RetryPolicy,
     RetryScheduled,
@@ -84,7 +76,6 @@ from pushsdk import (
     RunFileError,
     Schedule,
     ScheduleDict,
-    ScheduleType,
     Segment,
     SegmentDict,
     SendAbandoned,
@@ -135,11 +126,11 @@ nothing = pushsdk.Nothing  # type: ignore[attr-defined]
 
 # --- what travels ---
 
-button = ActionButton(label="Open", url="/a", click_action=ClickAction.DEEP_LINKING, key_vals={"k": "v"})
+button = ActionButton(label="Open", url="/a", click_action="DEEP_LINKING", key_vals={"k": "v"})
 component = ActionComponent(action_id="open", url="/a", click_action="LATER_ADDED", key_vals={}, use_webview=False)
-category = ActionCategory(type=ActionCategoryType.PREDEFINED_CATEGORY, name="c", action_components=[component])
+category = ActionCategory(type="PREDEFINED_CATEGORY", name="c", action_components=[component])
 message = MobilePush(
-    type=MessageType.MOBILE_PUSH,
+    type="MOBILE_PUSH",
     ios_enabled=True,
     android_enabled=True,
     title={"en": "Hi"},
@@ -147,7 +138,7 @@ message = MobilePush(
     body={"en": "{{ first_name | 'there' }}"},
     collapse_id="spring",
     ttl=3600,
-    action=Action.DEFAULT,
+    action="DEFAULT",
     android_action_url="https://shop.example",
     ios_action_url="https://shop.example",
     key_vals={"k": "v"},
@@ -155,14 +146,14 @@ message = MobilePush(
     large_icon_url=UNSET,
     small_icon_resource_id="icon",
     android_channel="news",
-    priority=Priority.NORMAL,
+    priority="NORMAL",
     android_action_buttons=(button,),
     sound_file_name="ping",
     rich_media_url="https://shop.example/a.png",
-    media_type=MediaType.IMAGE,
-    interruption_level=InterruptionLevel.PASSIVE,
+    media_type="IMAGE",
+    interruption_level="PASSIVE",
     badge_count=0,
-    relevance_score=RelevanceScore.SCORE_MAX,
+    relevance_score="SCORE_MAX",
     content_available=False,
     action_category=category,
 )
@@ -170,7 +161,7 @@ campaign = CampaignRequest(
     name="spring",
     external_id="spring-1",
     segment=Segment(query="select id from users", primary_key="id"),
-    schedule=Schedule(type=ScheduleType.START_NOW, start_ts=0),
+    schedule=Schedule(type="START_NOW", start_ts=0),
     message=message,
 )
 request = PushRequest(user_ids=["u"], message=message, custom_fields={"any": [1, None]})
