@@ -449,7 +449,7 @@ def test_the_short_way_and_the_walk_agree_on_every_message(name, value):
 def test_the_short_way_and_the_walk_agree_on_every_dict(name, value):
     def outcome(encode):
         try:
-            return encode({"androidEnabled": True, name: value})
+            return encode({"androidEnabled": True, "body": {"en": "x"}, "title": {"en": "x"}, name: value})
         except ValidationError as error:
             return str(error)
 
