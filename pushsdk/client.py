@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from urllib.parse import urlsplit
 
 from pushsdk._core import wire
-from pushsdk._core.address import check_base_url, check_headers, check_proxy, is_loopback, redacted, redacted_location
+from pushsdk._core.address import check_base_url, check_headers, check_proxy, is_loopback, redact_texts, redacted
 from pushsdk._core.arguments import check_callback, check_setting, check_timeout, check_users
 from pushsdk._core.batching import Call, Content, Key
 from pushsdk._core.error_mapping import error_for, set_answer
@@ -100,7 +100,7 @@ class AsyncPushClient:
         api_key = redacted(os.environ.get(key_name) if api_key is None else api_key)
         base_url = redacted(os.environ.get(url_name) if base_url is None else base_url)
         options["proxy"] = proxy = redacted(options.get("proxy"))
-        options["claims"] = claims = redacted_location(options.get("claims"))
+        options["claims"] = claims = redact_texts(options.get("claims"))
         check_keywords(AsyncPushClient, options, ClientOptions.__optional_keys__)
         if api_key is None:
             both = "no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and PUSHSDK_API_KEY"

@@ -53,13 +53,13 @@ def test_the_example_of_errors_runs_through_each_of_its_branches(
     service: ThreadService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (example,) = (block for block in EXAMPLES if "except PushError" in block.text)
-    service.faults = [Fault.reset_after(first=1)]
+    service.set_faults([Fault.reset_after(first=1)])
     run(example)
     assert capsys.readouterr().out.startswith("may have been pushed: the connection")
-    service.faults = [Fault.status(429, first=4)]
+    service.set_faults([Fault.status(429, first=4)])
     run(example)
     assert service.users() == {"user-1": 2}
-    service.faults = [Fault.status(400)]
+    service.set_faults([Fault.status(400)])
     with pytest.raises(RejectedError):
         run(example)
 

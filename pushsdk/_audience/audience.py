@@ -110,11 +110,6 @@ class Audience:
         """Counts of the last complete reading; all zero before."""
         return self._summary
 
-    @property
-    def duplicates(self) -> int:
-        """Number of repeated rows in the last complete reading."""
-        return self._summary.duplicates
-
     def count(self) -> int | None:
         """Return the number of rows if the file states it (Parquet), else None."""
         return self._source.count() if isinstance(self._source, ParquetFiles) else None
@@ -184,11 +179,6 @@ class Personalized:
     def summary(self) -> AudienceSummary:
         """Counts of the last complete reading; all zero before."""
         return self._audience.summary
-
-    @property
-    def duplicates(self) -> int:
-        """Number of repeated rows in the last complete reading."""
-        return self._audience.duplicates
 
     def __iter__(self) -> Iterator[PushRequest]:
         for batch in self.batches():

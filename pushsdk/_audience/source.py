@@ -32,8 +32,8 @@ class _AudienceSource(Protocol):
         """Description of the audience: another description is another audience."""
 
     @property
-    def duplicates(self) -> int:
-        """Number of rows left out because their id was in an earlier row; known when the reading has ended."""
+    def summary(self) -> "ReadCounts":
+        """Counts of the last complete reading."""
 
 
 @runtime_checkable

@@ -50,14 +50,15 @@ class HeaderSecret(str):
         raise TypeError("an Api-Key is not pickled: give each process its own, by PUSHSDK_API_KEY or a callable")
 
 
-def _redact(value: Any) -> Any:
+def redact_texts(value: Any) -> Any:
+    """Return a str, or those in a list, as HeaderSecrets. Any other value, such as a claim store, is unchanged."""
     if isinstance(value, (list, tuple)):
-        return type(value)(map(_redact, value))
+        return type(value)(map(redact_texts, value))
     return HeaderSecret(value) if isinstance(value, str) else value
 
 
 def _redacting(method: Callable[..., Any]) -> Callable[..., Any]:
-    return wraps(method)(lambda *args, **kwargs: _redact(method(*args, **kwargs)))
+    return wraps(method)(lambda *args, **kwargs: redact_texts(method(*args, **kwargs)))
 
 
 _PUBLIC = [name for name in dir(str) if not name.startswith("_")]
@@ -136,11 +137,6 @@ def redacted(value: object) -> Any:
     if value is None or callable(value):
         return value
     return HeaderSecret(value) if isinstance(value, str) else type(type(value).__name__, (), {})()
-
-
-def redacted_location(value: Any) -> Any:
-    """Return the location of a claim store as a HeaderSecret, as it may hold a password; a store unchanged."""
-    return HeaderSecret(value) if isinstance(value, str) else value
 
 
 # Errors are returned, not raised: the frames below hold parts of the URL, and a traceback may show local variables.

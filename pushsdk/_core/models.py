@@ -92,8 +92,8 @@ class ModelType(HintingType):
             return
         names = dict(zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True))
         for name, value in fields.items():
-            # An empty value of the same JSON type; other types are left to the encoder.
-            empty = next((empty for kinds, empty in _EMPTY if isinstance(value, kinds)), UNSET)
+            # Other types are left to the encoder.
+            empty = next((empty for kinds, empty in _EMPTY.items() if isinstance(value, kinds)), UNSET)
             try:
                 msgspec.convert({} if empty is UNSET else {names[name]: empty}, self)
             except msgspec.ValidationError as error:
@@ -131,15 +131,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass
 
 
 _known_shapes: set[tuple[object, ...]] = set()
-_EMPTY: tuple[tuple[Any, Any], ...] = (
-    (NoneType, None),
-    (bool, False),
-    (int, 0),
-    (float, 0.0),
-    (str, ""),
-    ((list, tuple), ()),
-    ((Mapping, Model), {}),
-)
+# An empty value of each JSON type.
+_EMPTY: Any = {NoneType: None, bool: False, int: 0, float: 0.0, str: "", (list, tuple): (), (Mapping, Model): {}}
 
 
 class ActionButton(Model, frozen=True, kw_only=True):

@@ -62,7 +62,7 @@ class Planner:
         """Plan one message to an Audience or an iterable of ids, and seal the plan."""
         if isinstance(user_ids, UserSource):
             await self._in_thread(lambda: self._add_all(self._add_ids, user_ids.ids(distinct=self._header.dedupe)))
-            self._duplicates = user_ids.duplicates
+            self._duplicates = user_ids.summary.duplicates
         else:
             await self._plan_ids(user_ids)
         self._add_ids((), last=True)
@@ -72,7 +72,7 @@ class Planner:
         """Plan requests with one message each, and seal the plan."""
         if isinstance(requests, RequestSource):
             await self._in_thread(lambda: self._add_all(self._add_requests, requests.batches()))
-            self._duplicates += requests.duplicates
+            self._duplicates += requests.summary.duplicates
         else:
             async with aclosing(blocks_of("requests", requests)) as blocks:
                 async for block in blocks:

@@ -171,12 +171,8 @@ class Inbox(Accepted):
 
     @property
     def faults(self) -> Sequence[Fault]:
-        """The fault rules of this inbox, in the order they are tried. Can be set at any time."""
+        """The fault rules of this inbox, in the order they are tried; see `set_faults`."""
         return self._state.rules.faults
-
-    @faults.setter
-    def faults(self, faults: Iterable[Fault]) -> None:
-        self.set_faults(faults)
 
     def set_faults(self, faults: Iterable[Fault], *, seed: int = 0) -> None:
         """Give this inbox its own rules for requests decided from now on; counts and draws start again."""
@@ -312,12 +308,8 @@ class Emulator(Accepted):
 
     @property
     def faults(self) -> Sequence[Fault]:
-        """The fault rules, in the order they are tried. Can be set at any time, see `set_faults`."""
+        """The fault rules, in the order they are tried; see `set_faults`."""
         return self._inboxes.rules.faults
-
-    @faults.setter
-    def faults(self, faults: Iterable[Fault]) -> None:
-        self.set_faults(faults)
 
     def set_faults(self, faults: Iterable[Fault], *, seed: int | None = None) -> None:
         """Replace the rules of all inboxes without their own, for requests decided from now on.

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
-from pushsdk._core.address import redacted, redacted_location
+from pushsdk._core.address import redact_texts, redacted
 from pushsdk._core.arguments import check_callback
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError, PartialError, PushError
@@ -171,7 +171,7 @@ class PushClient:
             ConfigurationError: An argument is missing or wrong. The text quotes neither the key nor the URL.
         """
         base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
-        options["claims"] = claims = redacted_location(options.get("claims"))
+        options["claims"] = claims = redact_texts(options.get("claims"))
         check_keywords(PushClient, options, ClientOptions.__optional_keys__)
         # A session would belong to another loop.
         # Replaced by ``_enter`` in a forked child.

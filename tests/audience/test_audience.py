@@ -55,7 +55,7 @@ def test_padding_and_blank_lines_are_counted(folder: Path) -> None:
     assert audience.summary == AudienceSummary()
     assert sorted(ids_of(audience, distinct=True)) == ["a", "b", "c"]
     assert audience.summary == AudienceSummary(read=4, users=3, duplicates=1, blank=2, padded=2)
-    assert audience.duplicates == 1
+    assert audience.summary.duplicates == 1
     assert str(AudienceSummary(users=1, blank=1)) == "1 user, 1 blank line"
     assert str(audience.summary) == "3 users, 1 duplicate, 2 blank lines, 2 with space around them"
 

@@ -89,6 +89,6 @@ async def test_jobs_of_a_worker_killed_during_a_retry_after_pause_are_sent(
         worker.kill()
         _, result = await worker.end()
         assert result == []
-        service.faults = []
+        service.set_faults([])
         assert await redelivered(place, service) == {"ACCEPTED"}
         assert service.users() == {f"user of {job}": 1 for job in JOBS}

@@ -145,7 +145,7 @@ def test_users_are_read_from_standard_input(service, folder):
     ],
 )
 def test_the_exit_code_reports_the_worst_outcome(broadcast, command, service, faults, code, expected):
-    service.faults = faults
+    service.set_faults(faults)
     result = broadcast("--json")
     assert result.code == code
     assert counts(json.loads(result.out)) == expected
@@ -154,7 +154,7 @@ def test_the_exit_code_reports_the_worst_outcome(broadcast, command, service, fa
 
 
 def test_a_run_stopped_by_the_stop_policy_exits_with_5(broadcast, service, folder):
-    service.faults = [Fault.status(500)]
+    service.set_faults([Fault.status(500)])
     (folder / "ids.txt").write_text("\n".join(map(str, range(40_000))))
     result = broadcast("--in-flight", "2", "--max-unknown", "0.5", "--json")
     assert result.code == 5
@@ -163,7 +163,7 @@ def test_a_run_stopped_by_the_stop_policy_exits_with_5(broadcast, service, folde
 
 
 def test_a_run_whose_message_is_rejected_advises_another_run(broadcast, service, folder):
-    service.faults = [Fault.status(400)]
+    service.set_faults([Fault.status(400)])
     (folder / "ids.txt").write_text("\n".join(map(str, range(40_000))))
     result = broadcast("--in-flight", "2")
     assert result.code == 5
@@ -171,7 +171,7 @@ def test_a_run_whose_message_is_rejected_advises_another_run(broadcast, service,
 
 
 def test_without_a_stop_policy_a_run_continues_to_the_end(broadcast, service, folder):
-    service.faults = [Fault.status(500)]
+    service.set_faults([Fault.status(500)])
     (folder / "ids.txt").write_text("\n".join(map(str, range(40_000))))
     assert broadcast("--no-stop-policy").code == 3
 
@@ -256,7 +256,7 @@ def test_a_command_for_a_complete_run_reports_that_nothing_was_sent(broadcast, c
 
 
 def test_a_resend_is_not_reported_as_nothing_sent(broadcast, command, service):
-    service.faults = [Fault.reset_after(first=1)]
+    service.set_faults([Fault.reset_after(first=1)])
     assert broadcast().code == 3
     assert "nothing was sent: an earlier command" in broadcast().err
     assert "nothing was sent: an earlier command" not in broadcast("--on-unknown", "resend").err
@@ -311,7 +311,7 @@ def test_a_resume_needs_neither_source_nor_message(broadcast, command, service, 
 
 
 def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, service):
-    service.faults = [Fault.reset_after(first=1)]
+    service.set_faults([Fault.reset_after(first=1)])
     result = broadcast()
     assert result.code == 3
     assert "who may be pushed twice:  pushsdk resume spring.run --on-unknown resend" in result.err
@@ -469,7 +469,7 @@ def interrupt_broadcast(service, folder, signals):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_one_signal_waits_for_the_requests_in_flight(service, folder, command, number):
-    service.faults = [Fault.delay(0.2)]
+    service.set_faults([Fault.delay(0.2)])
     code, out, err = interrupt_broadcast(service, folder, [number])
     assert code == 130
     assert "Traceback" not in err
@@ -483,7 +483,7 @@ def test_one_signal_waits_for_the_requests_in_flight(service, folder, command, n
 
 
 def test_two_signals_stop_at_once_and_the_run_file_has_the_outcomes(service, folder, command):
-    service.faults = [Fault.hang(every=3)]
+    service.set_faults([Fault.hang(every=3)])
     code, out, err = interrupt_broadcast(service, folder, [signal.SIGINT, signal.SIGINT])
     assert code == 130
     assert "Traceback" not in err
@@ -491,7 +491,7 @@ def test_two_signals_stop_at_once_and_the_run_file_has_the_outcomes(service, fol
     assert 0 < figures["unknown"] <= 2000
     assert f"unknown   {figures['unknown']:>6,}" in out
     assert "pushsdk resume 'my run' --in-flight 2 --on-unknown resend" in err
-    service.faults = []
+    service.set_faults([])
     assert command("resume", "my run", "--progress", "none").code == 3
     assert set(service.users().values()) == {1}
 
@@ -536,9 +536,9 @@ def test_a_run_cancelled_during_planning_exits_as_interrupted(broadcast, service
 def mixed(broadcast, service, folder):
     """A run with accepted, rejected, unknown and unsent users."""
     (folder / "ids.txt").write_text("\n".join(["=cmd()", "bob", "ann \u00fc", *map(str, range(1001))]))
-    service.faults = [Fault.status(422, user="bob"), Fault.status(500, user="1000")]
+    service.set_faults([Fault.status(422, user="bob"), Fault.status(500, user="1000")])
     broadcast("--limit", "1002")
-    service.faults = []
+    service.set_faults([])
 
 
 def test_status_of_a_run_that_is_being_sent_gives_no_advice(command, folder):
@@ -574,7 +574,7 @@ def test_status_prints_the_counts_and_sends_nothing(mixed, command, service):
 def test_a_report_has_the_services_text_if_there_is_one_for_the_status(broadcast, command, service, folder):
     (folder / "ids.txt").write_text("ann\nbob\ncid\n")
     texts = {"ann": (422, "no device"), "bob": (400, "bad id"), "cid": (400, "opted out")}
-    service.faults = [Fault.status(code, user=user, body=text) for user, (code, text) in texts.items()]
+    service.set_faults([Fault.status(code, user=user, body=text) for user, (code, text) in texts.items()])
     broadcast()
     rows = [json.loads(line) for line in command("report", "spring.run", "--format", "jsonl").out.splitlines()]
     assert [row["reason"] for row in rows] == ["HTTP 422: no device", "HTTP 400", "HTTP 400"]

@@ -126,7 +126,7 @@ def test_errors_name_options_instead_of_keyword_arguments(command, service, word
     ],
 )
 def test_an_error_of_a_request_names_options(command, service, faults, words, advice):
-    service.faults = faults
+    service.set_faults(faults)
     result = command(*SEND, *words)
     assert advice in result.err
     assert "=" not in result.err.replace(" PUSHSDK_SHOW_ANSWERS=", "")
@@ -229,7 +229,7 @@ def test_a_dry_run_of_a_campaign_prints_the_request(command, service, file):
 
 
 def test_what_the_service_answered_is_printed_and_does_not_steer_the_terminal(command, service):
-    service.faults = [Fault.status(400, body="no user \x1b[2J ann")]
+    service.set_faults([Fault.status(400, body="no user \x1b[2J ann")])
     result = command(*SEND, "--json")
     assert "no user [2J ann" in result.err
     assert json.loads(result.out)["body"] == "no user \x1b[2J ann"
@@ -254,7 +254,7 @@ def test_verbose_commands_log(command, service, monkeypatch, option, level):
     ],
 )
 def test_the_exit_code_reports_the_outcome(command, service, faults, code, outcome, message):
-    service.faults = faults
+    service.set_faults(faults)
     result = command(*SEND, "--json", "--retry", "none")
     assert result.code == code
     assert message in result.err
@@ -268,7 +268,7 @@ def test_the_exit_code_reports_the_outcome(command, service, faults, code, outco
     [(Fault.status(429, headers={"Retry-After": "60"}), True, 60.0), (Fault.status(422), False, None)],
 )
 def test_the_json_of_a_failed_send_says_if_and_when_it_may_be_retried(command, service, fault, retryable, retry_after):
-    service.faults = [fault]
+    service.set_faults([fault])
     content = json.loads(command(*SEND, "--json", "--timeout", "0.5").out)
     assert (content["retryable"], content["retry_after"]) == (retryable, retry_after)
 
@@ -280,11 +280,13 @@ def test_users_that_were_not_sent_exit_with_1(command, service):
 
 
 def test_mixed_outcomes_exit_with_the_worst(command, service):
-    service.faults = [
-        Fault.status(413, more_than_users=4),
-        Fault.status(422, user="ann"),
-        Fault.reset_after(user="cid" + "x" * 300),
-    ]
+    service.set_faults(
+        [
+            Fault.status(413, more_than_users=4),
+            Fault.status(422, user="ann"),
+            Fault.reset_after(user="cid" + "x" * 300),
+        ]
+    )
     users = ["ann", *(f"{number:0300}" for number in range(40)), "cid" + "x" * 300]
     result = command("send", *users, "--title", "Hi", "--body", "x", "--json")
     assert result.code == 3
@@ -431,7 +433,7 @@ def test_ctrl_c_at_the_question_exits_with_130():
 
 
 def test_ctrl_c_prints_the_outcome_and_exits_with_130(service):
-    service.faults = [Fault.hang()]
+    service.set_faults([Fault.hang()])
     with subprocess.Popen(
         [*COMMAND, *SEND], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     ) as process:
@@ -512,7 +514,7 @@ def test_a_campaign_is_created_and_its_uuid_printed(command, service, file, as_j
     [([Fault.status(422)], 1), ([Fault.status(401)], 4), ([Fault.truncated()], 3), ([Fault.truncated(at="body")], 3)],
 )
 def test_the_exit_code_of_a_campaign_is_3_if_it_may_exist(command, service, file, faults, code):
-    service.faults = faults
+    service.set_faults(faults)
     result = command("campaign", "create", file(CAMPAIGN))
     assert (result.code, result.out) == (code, "")
 

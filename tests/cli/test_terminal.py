@@ -52,7 +52,7 @@ def folder(tmp_path, monkeypatch, service):
     (tmp_path / "campaign.json").write_text(json.dumps({"name": "x", "segment": {}, "message": message}))
     (tmp_path / "ids.jsonl").write_text(json.dumps({"user_id": EVIL}))
     (tmp_path / "bad.csv").write_text(f"{EVIL},x\n", newline="")
-    service.faults = [Fault.status(200, endpoint="campaigns", body=json.dumps({"uuid": EVIL}), headers=JSON)]
+    service.set_faults([Fault.status(200, endpoint="campaigns", body=json.dumps({"uuid": EVIL}), headers=JSON)])
     return tmp_path
 
 

@@ -698,10 +698,10 @@ async def test_a_request_is_sent_into_an_inbox_without_its_key(api, wire, emulat
 
 async def test_a_request_from_the_page_meets_the_faults_of_its_inbox(api, emulator):
     body = {"userIds": ["ann"], "message": MESSAGE}
-    emulator.inbox().faults = [Fault.status(503, body="later", first=1)]
+    emulator.inbox().set_faults([Fault.status(503, body="later", first=1)])
     assert await api.done("POST", "/requests", body) == {"id": 1, "status": 503, "accepted": False, "body": "later"}
     for fault, accepted in ((Fault.reset_after(), True), (Fault.hang(), False), (Fault.truncated(), True)):
-        emulator.inbox().faults = [fault]  # the page's own connection is not cut
+        emulator.inbox().set_faults([fault])  # the page's own connection is not cut
         result = await api.done("POST", "/requests", body)
         assert (result["status"], result["accepted"]) == (emulator.inbox().requests()[-1].status, accepted)
     assert emulator.accepted("ann") == 2

@@ -9,7 +9,7 @@ from pushsdk.emulator import Fault
 
 
 async def test_a_status_is_answered_with_its_headers_and_body(wire, emulator):
-    emulator.faults = [Fault.status(429, headers={"Retry-After": "1"}, body='{"why": "load"}')]
+    emulator.set_faults([Fault.status(429, headers={"Retry-After": "1"}, body='{"why": "load"}')])
     answer = await wire.push("ann")
     assert (answer.status, answer.headers["retry-after"], answer.json) == (429, "1", {"why": "load"})
     assert answer.headers["content-type"] == "application/json"
@@ -17,32 +17,32 @@ async def test_a_status_is_answered_with_its_headers_and_body(wire, emulator):
 
 
 async def test_a_status_body_keeps_its_content_type(wire, emulator):
-    emulator.faults = [Fault.status(502, headers={"content-type": "text/html"}, body="<p>bad gateway")]
+    emulator.set_faults([Fault.status(502, headers={"content-type": "text/html"}, body="<p>bad gateway")])
     answer = await wire.push("ann")
     assert (answer.headers["content-type"], answer.text) == ("text/html", "<p>bad gateway")
 
 
 @pytest.mark.parametrize("code", [200, 204, 302, 400, 503, 599, 999])
 async def test_any_status_can_be_answered(wire, emulator, code):
-    emulator.faults = [Fault.status(code)]
+    emulator.set_faults([Fault.status(code)])
     answer = await wire.push("ann")
     assert (answer.status, answer.text, emulator.accepted("ann")) == (code, "", code < 300)
 
 
 async def test_a_status_that_has_no_body_sends_none(wire, emulator):
-    emulator.faults = [Fault.status(204, body="x")]
+    emulator.set_faults([Fault.status(204, body="x")])
     assert (await wire.push("ann")).text == ""
 
 
 async def test_a_gateway_can_fail_after_the_service_accepted(wire, emulator):
-    emulator.faults = [Fault.status(504, accepted=True)]
+    emulator.set_faults([Fault.status(504, accepted=True)])
     assert (await wire.push("ann")).status == 504
     assert (await wire.campaign()).status == 504
     assert (emulator.accepted("ann"), len(emulator.campaigns)) == (1, 1)
 
 
 async def test_a_delayed_request_is_accepted_in_the_end(wire, emulator):
-    emulator.faults = [Fault.delay(0.02)]
+    emulator.set_faults([Fault.delay(0.02)])
     started = asyncio.get_running_loop().time()
     assert (await wire.push("ann")).status == 204
     assert asyncio.get_running_loop().time() - started >= 0.02
@@ -50,7 +50,7 @@ async def test_a_delayed_request_is_accepted_in_the_end(wire, emulator):
 
 
 async def test_a_delayed_request_is_accepted_after_its_client_disconnected(wire, emulator, until):
-    emulator.faults = [Fault.delay(0.02)]
+    emulator.set_faults([Fault.delay(0.02)])
     body = b'{"userIds":["ann"],"message":{}}'
     await wire.vanish(wire.head(len(body)) + body)
     await until(lambda: emulator.accepted("ann") == 1)
@@ -64,7 +64,7 @@ async def test_a_delayed_request_is_accepted_after_its_client_disconnected(wire,
     ],
 )
 async def test_a_reset_is_a_reset_on_either_side_of_acceptance(wire, emulator, fault, accepted):
-    emulator.faults = [fault]
+    emulator.set_faults([fault])
     with pytest.raises(ConnectionResetError):
         await wire.push("ann")
     assert emulator.accepted("ann") == accepted
@@ -72,18 +72,18 @@ async def test_a_reset_is_a_reset_on_either_side_of_acceptance(wire, emulator, f
 
 @pytest.mark.parametrize("fault", [Fault.reset_before, Fault.hang, Fault.truncated])
 async def test_a_fault_after_a_disconnect_is_harmless(wire, emulator, fault, until):
-    emulator.faults = [Fault.delay(0.02), fault(name="last")]
+    emulator.set_faults([Fault.delay(0.02), fault(name="last")])
     body = b'{"userIds":["ann"],"message":{}}'
     await wire.vanish(wire.head(len(body)) + body)
     await until(lambda: emulator.hits()["last"] == 1)
-    emulator.faults = []
+    emulator.set_faults([])
     await asyncio.sleep(0.03)
     assert (await wire.push("bob")).status == 204
 
 
 @pytest.mark.parametrize("accepted", [False, True])
 async def test_a_hang_sends_nothing_until_the_client_disconnects(wire, emulator, accepted, until):
-    emulator.faults = [Fault.hang(accepted=accepted)]
+    emulator.set_faults([Fault.hang(accepted=accepted)])
     hung = asyncio.ensure_future(wire.push("ann"))
     await until(lambda: emulator.hits() == {"1: hang": 1})
     done, _ = await asyncio.wait((hung,), timeout=0.02)
@@ -102,14 +102,14 @@ async def test_a_hang_sends_nothing_until_the_client_disconnects(wire, emulator,
     ],
 )
 async def test_a_truncated_response_ends_at_its_place(wire, emulator, at, size):
-    emulator.faults = [Fault.truncated(at=at)]
+    emulator.set_faults([Fault.truncated(at=at)])
     body = b'{"userIds":["ann"],"message":{}}'
     assert await wire.bytes(wire.head(len(body)) + body) == size
     assert emulator.accepted("ann") == 1
 
 
 async def test_aiohttp_sees_a_truncated_body_behind_a_good_status(wire, emulator):
-    emulator.faults = [Fault.truncated(at="body", endpoint="campaigns")]
+    emulator.set_faults([Fault.truncated(at="body", endpoint="campaigns")])
     url, headers = f"{emulator.base_url}/v1/campaigns", {"Api-Key": emulator.api_key}
     async with aiohttp.ClientSession(headers=headers) as session, session.post(url, json={}) as response:
         assert response.status == 200
@@ -119,12 +119,14 @@ async def test_aiohttp_sees_a_truncated_body_behind_a_good_status(wire, emulator
 
 
 async def test_conditions_look_at_the_request_itself(wire, emulator):
-    emulator.faults = [
-        Fault.status(413, more_than_users=2, name="many"),
-        Fault.status(422, user="eve", name="eve"),
-        Fault.status(500, endpoint="campaigns", name="campaigns"),
-        Fault.status(414, more_than_bytes=200, name="long"),
-    ]
+    emulator.set_faults(
+        [
+            Fault.status(413, more_than_users=2, name="many"),
+            Fault.status(422, user="eve", name="eve"),
+            Fault.status(500, endpoint="campaigns", name="campaigns"),
+            Fault.status(414, more_than_bytes=200, name="long"),
+        ]
+    )
     answers = [
         await wire.push("ann", "bob", "cid"),
         await wire.push("ann", "eve"),
@@ -137,7 +139,7 @@ async def test_conditions_look_at_the_request_itself(wire, emulator):
 
 
 async def test_a_refused_request_meets_no_fault(wire, emulator):
-    emulator.faults = [Fault.status(503)]
+    emulator.set_faults([Fault.status(503)])
     assert (await wire.push("ann", Api_Key="")).status == 401
     assert (await wire.send({"userIds": []})).status == 400
     assert emulator.hits() == {"1: status": 0}
@@ -150,7 +152,7 @@ async def test_faults_can_be_replaced_while_it_runs(running):
         assert (await wire.push("ann")).status == 503
         wire.emulator.set_faults([Fault.status(502, probability=1)], seed=7)
         assert (await wire.push("ann")).status == 502
-        wire.emulator.faults = ()
+        wire.emulator.set_faults(())
         assert (await wire.push("ann")).status == 204
     wire.emulator.reset()
 

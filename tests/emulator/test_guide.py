@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from pushsdk import docs
-from pushsdk.emulator.web import guide
+from pushsdk.emulator import web
 
 
 async def get(url):
@@ -17,7 +17,7 @@ async def get(url):
 
 @pytest.mark.parametrize("name", docs.names())
 def test_every_page_is_shown_with_links_to_all_pages(name):
-    html = guide.page(name)
+    html = web.page(name)
     assert f'<li><a href="/docs/{name}" aria-current="page">' in html
     assert all(f'href="/docs/{other}"' in html for other in docs.names())
     assert '.md"' not in html
@@ -41,7 +41,7 @@ async def test_an_unknown_page_is_not_found(emulator, path):
 
 def test_headings_can_be_linked_to_and_html_is_text(monkeypatch):
     monkeypatch.setattr(docs, "read", lambda name: "# A b\n\n## C: d!\n\n<b>x</b> [r](retries.md#wait)\n")
-    html = guide.page("index")
+    html = web.page("index")
     assert '<h2 id="c-d">' in html
     assert "&lt;b&gt;x" in html
     assert '<a href="/docs/retries#wait">' in html
@@ -57,7 +57,7 @@ async def test_a_search_shows_the_sections_of_the_command_with_links_to_their_he
     assert "outside the retry budget, at" in html
     assert "## The retry budget" not in html
     for page, anchor in re.findall(r'<a href="/docs/([\w-]+)#([\w-]+)">', html):
-        assert f'id="{anchor}"' in guide.page(page)
+        assert f'id="{anchor}"' in web.page(page)
 
 
 async def test_a_search_is_text_and_has_an_end(emulator):
@@ -78,4 +78,4 @@ async def test_only_the_guide_has_forms(emulator):
 
 def test_without_markdown_it_the_page_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "markdown_it", None)
-    assert "<code>pip install rich</code>" in guide.page("retries")
+    assert "<code>pip install rich</code>" in web.page("retries")

@@ -37,7 +37,7 @@ async def test_the_list_is_bounded_by_the_services_clock(running):
 
 async def test_a_delayed_request_overtaken_by_a_reset_is_answered_and_not_stored(wire, emulator, until):
     inbox = emulator.inbox()
-    inbox.faults = [Fault.delay(0.05, first=1, name="slow")]
+    inbox.set_faults([Fault.delay(0.05, first=1, name="slow")])
     sent = asyncio.ensure_future(wire.push("ann"))
     await until(lambda: inbox.hits() == {"slow": 1})
     inbox.forget()
@@ -49,7 +49,7 @@ async def test_a_delayed_request_overtaken_by_a_reset_is_answered_and_not_stored
 
 async def test_a_half_received_request_overtaken_by_a_reset_is_not_stored_or_counted(wire, emulator, until):
     inbox = emulator.inbox()
-    inbox.faults = [Fault.status(503, first=1, name="outage")]
+    inbox.set_faults([Fault.status(503, first=1, name="outage")])
     async with wire.connected() as connection:
         await begun(wire, connection, until)
         inbox.forget()
@@ -74,7 +74,7 @@ async def test_a_request_overtaken_by_a_reset_does_not_count_against_the_new_quo
 
 async def test_a_campaign_overtaken_by_a_reset_is_answered_and_never_runs(wire, emulator, until):
     inbox = emulator.inbox()
-    inbox.faults = [Fault.delay(0.05, name="slow")]
+    inbox.set_faults([Fault.delay(0.05, name="slow")])
     sent = asyncio.ensure_future(wire.campaign())
     await until(lambda: inbox.hits() == {"slow": 1})
     inbox.forget()
@@ -97,7 +97,7 @@ async def test_another_thread_can_set_and_read_an_inbox(wire, emulator):
     def work():
         inbox.label("nightly")
         inbox.limits = ServiceLimits(max_users=1)
-        inbox.faults = [Fault.status(500, first=1, name="once")]
+        inbox.set_faults([Fault.status(500, first=1, name="once")])
         sent = [asyncio.run_coroutine_threadsafe(wire.push(*users, Api_Key="theirs"), loop) for users in ("a", "b")]
         statuses = sorted(call.result(60).status for call in sent)
         too_many = asyncio.run_coroutine_threadsafe(wire.push("a", "b", Api_Key="theirs"), loop).result(60)

@@ -63,7 +63,7 @@ async def test_totals_are_over_all_keys(wire, emulator):
 
 
 async def test_reset_empties_the_inbox_and_restarts_the_faults(wire, emulator):
-    emulator.faults = [Fault.status(503, first=1, name="outage")]
+    emulator.set_faults([Fault.status(503, first=1, name="outage")])
     for user_id, api_key in (("ann", emulator.api_key), ("ann", emulator.api_key), ("bob", "b"), ("bob", "b")):
         await wire.push(user_id, Api_Key=api_key)
     assert emulator.hits() == {"outage": 2}

@@ -22,6 +22,6 @@ def test_the_trace_is_that_of_the_example(telemetry: Telemetry, monkeypatch: pyt
     # What trace.set_tracer_provider sets, once in a process.
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", telemetry.tracers)
     with served(monkeypatch) as service:
-        service.faults = [Fault.status(429, first=1)]
+        service.set_faults([Fault.status(429, first=1)])
         exec(compile(block("python"), "logging-and-tracing.md", "exec"), {"__name__": "__main__"})
     assert telemetry.tree() + "\n" == block("text")

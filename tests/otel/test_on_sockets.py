@@ -109,7 +109,7 @@ async def test_aiohttps_instrumentation_makes_no_span_with_or_without_ours(
         client = AsyncPushClient(emulator.base_url, KEY, session=None if own else session)
         async with telemetry.instrument(client, sample_accepted=share):
             await client.send("a", MESSAGE)
-            emulator.faults = [Fault.status(404, first=1)]
+            emulator.set_faults([Fault.status(404, first=1)])
             await ended(client.send("b", MESSAGE))
     lines = ["POST  204  ACCEPTED  users=1", "POST  404  REJECTED  error=404  users=1"]
     assert telemetry.tree().splitlines() == (lines if share else lines[1:])

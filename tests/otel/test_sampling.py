@@ -345,7 +345,7 @@ async def test_a_duration_has_the_late_span_as_its_exemplar_and_none_without_a_s
 def test_a_sync_client_is_sampled_as_well(telemetry: Telemetry, service: ThreadService) -> None:
     with telemetry.instrument(PushClient(), sample_accepted=0.0) as client:
         client.send("a", MobilePush(body={"en": "hi"}))
-        service.faults = [Fault.status(404, first=1)]
+        service.set_faults([Fault.status(404, first=1)])
         with pytest.raises(RejectedError):
             client.send("b", MobilePush(body={"en": "hi"}))
         with telemetry.span("job"):

@@ -18,6 +18,7 @@ from support.virtual_time import turns, virtual
 from pushsdk import (
     AsyncPushClient,
     Audience,
+    AudienceSummary,
     Batching,
     BroadcastError,
     BroadcastReport,
@@ -664,7 +665,7 @@ class Crowd:
     def __init__(self, ids: list[str], source: str = "crowd") -> None:
         self.users = ids
         self.source = source
-        self.duplicates = 3
+        self.summary = AudienceSummary(duplicates=3)
         self.on_batch: Callable[[], None] = lambda: None
 
     def ids(self, *, distinct: bool) -> Iterator[list[str]]:
@@ -690,7 +691,7 @@ async def test_users_may_come_in_batches_and_their_source_is_stored(tmp_path: Pa
 async def test_requests_may_come_in_batches_and_their_source_is_stored(tmp_path: Path) -> None:
     class Letters:
         source = "letters"
-        duplicates = 2
+        summary = AudienceSummary(duplicates=2)
 
         def batches(self) -> Iterator[list[PushRequest]]:
             for name in "abc":

@@ -70,7 +70,7 @@ def test_a_client_made_before_the_fork_works_on_both_sides(service: ThreadServic
 
 
 def test_the_parents_calls_in_flight_are_not_the_childs(service: ThreadService) -> None:
-    service.faults = [Fault.delay(0.5)]
+    service.set_faults([Fault.delay(0.5)])
     result = forked(
         """
         events = []
@@ -108,7 +108,7 @@ def test_the_parents_calls_in_flight_are_not_the_childs(service: ThreadService) 
 def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(
     service: ThreadService, tmp_path: Path, file: str
 ) -> None:
-    service.faults = [Fault.delay(0.3)]
+    service.set_faults([Fault.delay(0.3)])
     result = forked(
         """
         client = PushClient()
@@ -195,7 +195,7 @@ def test_a_fork_while_another_thread_starts_the_client_does_not_hang(service: Th
 
 
 def test_a_fork_in_the_middle_of_a_call_ends_it_in_the_child_and_not_in_the_parent(service: ThreadService) -> None:
-    service.faults = [Fault.delay(1.0)]
+    service.set_faults([Fault.delay(1.0)])
     result = forked(
         """
         import signal

@@ -61,7 +61,7 @@ def abandoned(events: list[object]) -> list[tuple[Outcome, tuple[str, ...]]]:
 
 
 def test_an_interrupted_send_in_flight_is_unknown_and_reported(service: ThreadService) -> None:
-    service.faults = [Fault.hang()]
+    service.set_faults([Fault.hang()])
     events: list[object] = []
     with PushClient(on_event=events.append) as client:
         started = time.monotonic()
@@ -70,7 +70,7 @@ def test_an_interrupted_send_in_flight_is_unknown_and_reported(service: ThreadSe
         assert time.monotonic() - started < 4
         assert abandoned(events) == [(Outcome.UNKNOWN, ("u",))]
         assert client.stats().abandoned == 1
-        service.faults = []
+        service.set_faults([])
         assert client.send("v", HELLO).users == 1
 
 
@@ -90,18 +90,18 @@ def test_an_interrupted_lingering_send_is_not_sent_and_reported(service: ThreadS
 def test_an_interrupted_broadcast_leaves_a_run_that_can_be_resumed(
     service: ThreadService, client: PushClient, tmp_path: Path
 ) -> None:
-    service.faults = [Fault.hang(user="u1500")]
+    service.set_faults([Fault.hang(user="u1500")])
     run = tmp_path / "run"
     with limited(lambda: service.wait_for(2)):
         client.broadcast((f"u{number}" for number in range(3000)), HELLO, run=run)
-    service.faults = []
+    service.set_faults([])
     report = client.resume(run)
     assert report.planned == report.accepted + report.unknown == 3000
     assert service.duplicates() == {}
 
 
 def test_an_interrupted_close_ends_the_calls_in_flight(service: ThreadService) -> None:
-    service.faults = [Fault.hang()]
+    service.set_faults([Fault.hang()])
     client, outcome = PushClient(), Future[Outcome]()
 
     def send() -> None:
@@ -156,7 +156,7 @@ def test_a_result_that_the_caller_did_not_take_is_reported(
 
     with PushClient(on_event=events.append) as client:
         for answer in (204, 400, 500):
-            service.faults = [Fault.status(answer)]
+            service.set_faults([Fault.status(answer)])
             monkeypatch.setattr(LoopThread, "callbacks_of", interrupted)
             with pytest.raises(SoftTimeLimitExceededError):
                 client.send(["u", "v", "u"], HELLO, retry=RetryPolicy.none())
@@ -222,7 +222,7 @@ COMMAND = """
 
 @pytest.mark.parametrize("mode", ["with", "bare"])
 def test_ctrl_c_ends_a_program_at_once_and_its_send_is_reported(service: ThreadService, mode: str) -> None:
-    service.faults = [Fault.hang()]
+    service.set_faults([Fault.hang()])
     root = str(Path(pushsdk.__file__).parents[1])
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(COMMAND), mode],

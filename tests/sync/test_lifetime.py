@@ -53,7 +53,7 @@ def sending(client: PushClient) -> Future[Outcome]:
 def test_closing_waits_for_the_calls_of_other_threads_and_tells_of_them(
     service: ThreadService, fault: Fault, drain: float, outcome: Outcome
 ) -> None:
-    service.faults = [fault]
+    service.set_faults([fault])
     client = PushClient()
     sent = sending(client)
     service.wait_for(1)
@@ -63,7 +63,7 @@ def test_closing_waits_for_the_calls_of_other_threads_and_tells_of_them(
 
 
 def test_many_threads_close_one_client_and_all_wait_for_its_end(service: ThreadService) -> None:
-    service.faults = [Fault.delay(0.2)]
+    service.set_faults([Fault.delay(0.2)])
     client = PushClient()
     outcome = sending(client)
     service.wait_for(1)
@@ -318,7 +318,7 @@ def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service: Th
 def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(
     service: ThreadService, tmp_path: Path, store: str
 ) -> None:
-    service.faults = [Fault.delay(0.3)]
+    service.set_faults([Fault.delay(0.3)])
     body = """
     import pushsdk.claims
     client = PushClient(claims=getattr(pushsdk.claims, sys.argv[2])(sys.argv[1]))
@@ -379,7 +379,7 @@ DAEMON = """
 def test_calls_of_daemon_threads_get_bounded_time_at_exit(
     service: ThreadService, fault: Fault, least: float, most: float
 ) -> None:
-    service.faults = [fault]
+    service.set_faults([fault])
     limits = "\n    from pushsdk.sync import loop_thread\n    loop_thread.EXIT_DRAIN = 2.0\n"
     result = run_program(HEAD + limits + DAEMON)
     assert (result.code, result.err) == (0, "")

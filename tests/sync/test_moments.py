@@ -106,7 +106,7 @@ def test_users_with_different_outcomes_are_reported_by_outcome(
 
     # Long ones: fewer of them make a smaller request.
     good, bad = "good" * 100, "bad" * 100
-    service.faults = [Fault.status(413, more_than_users=1), Fault.status(400, user=bad)]
+    service.set_faults([Fault.status(413, more_than_users=1), Fault.status(400, user=bad)])
     with PushClient(on_event=events.append) as client:
         monkeypatch.setattr(LoopThread, "callbacks_of", interrupted)
         with pytest.raises(InterruptionError):

@@ -80,7 +80,7 @@ def test_sends_of_threads_are_merged_into_one_request(service: ThreadService) ->
 
 
 def test_every_thread_gets_its_own_exception(service: ThreadService) -> None:
-    service.faults = [Fault.status(403)]
+    service.set_faults([Fault.status(403)])
 
     def work(number: int) -> PushError:
         with pytest.raises(PushError) as excinfo:

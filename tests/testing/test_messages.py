@@ -4,7 +4,7 @@ import pytest
 
 from pushsdk.emulator import Fault
 from pushsdk.emulator.store.records import RequestSummary
-from pushsdk.testing.messages import quoted, show_fault, show_texts, show_users, summary
+from pushsdk.testing.inbox import quoted, show_fault, show_texts, show_users, summary
 
 
 def request(**fields):

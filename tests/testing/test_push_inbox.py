@@ -411,14 +411,14 @@ def test_an_interruption_gets_no_note(inbox):
 
 
 def test_faults_of_the_session_are_restored_afterwards(inbox, send):
-    inbox.emulator.faults = [Fault.status(500, user="eve")]
+    inbox.emulator.set_faults([Fault.status(500, user="eve")])
     try:
         with inbox.fault(Fault.status(503, first=1)):
             assert (send("eve"), send("eve")) == (503, 500)
-        inbox.emulator.faults = []
+        inbox.emulator.set_faults([])
         assert send("eve") == 204
     finally:
-        inbox.emulator.faults = []
+        inbox.emulator.set_faults([])
 
 
 def test_limits_apply_to_this_inbox_only(inbox, send):

@@ -96,7 +96,7 @@ def test_a_view_pushes_once(project: Project) -> None:
 
 
 def test_a_failed_push_is_logged_and_the_order_is_shipped(project: Project) -> None:
-    project.emulator.faults = [Fault.status(400)]
+    project.emulator.set_faults([Fault.status(400)])
     assert "rejected: HTTP 400" in project.shell(SHIP_TWICE)
     assert project.emulator.users() == {}
 

@@ -166,7 +166,7 @@ def test_a_broadcast_that_gets_sigterm_is_continued_by_the_next_pod(
 def test_a_broadcast_that_fails_is_not_restarted(
     name: str, faults: list[Fault], users: int, key: str | None, code: int, tmp_path: Path, service: Emulator
 ) -> None:
-    service.faults = faults
+    service.set_faults(faults)
     process = start(job(name, tmp_path, users), tmp_path, service, **({} if key is None else {"PUSHSDK_API_KEY": key}))
     output, _ = process.communicate()
     assert process.returncode == code, output

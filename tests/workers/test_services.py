@@ -88,7 +88,7 @@ async def test_a_request_to_the_service_pushes(name: str, emulator: Emulator, tm
 
 @pytest.mark.parametrize("name", SERVICES)
 async def test_shutdown_waits_for_a_push_in_flight(name: str, emulator: Emulator, tmp_path: Path) -> None:
-    emulator.faults = [Fault.delay(0.3)]
+    emulator.set_faults([Fault.delay(0.3)])
     async with aiohttp.ClientSession() as session:
         async with SERVICES[name](tmp_path) as url:
             posted = asyncio.create_task(session.post(f"{url}/shipped/ann"))
@@ -118,7 +118,7 @@ async def test_a_service_answers_with_what_the_caller_may_do(
     status: int,
     retry_after: str | None,
 ) -> None:
-    emulator.faults = [fault]
+    emulator.set_faults([fault])
     async with (
         SERVICES[name](tmp_path) as url,
         aiohttp.ClientSession() as session,
@@ -225,7 +225,7 @@ async def test_fastapi_says_what_is_wrong_with_the_input_but_not_with_the_progra
 async def test_gunicorn_completes_a_push_of_flask_on_sigterm(emulator: Emulator, tmp_path: Path) -> None:
     installed("flask", "flask")
     installed("gunicorn", "flask")
-    emulator.faults = [Fault.delay(0.5)]
+    emulator.set_faults([Fault.delay(0.5)])
     (tmp_path / "flask_service.py").write_text(MODULES["flask_service.py"])
     port = free_port()
     command = ["-m", "gunicorn", "--threads", "8", "--bind", f"127.0.0.1:{port}", "flask_service:app"]

@@ -1,4 +1,4 @@
-"""``pushsdk doctor``: checks of all that can be wrong before a request, without a request."""
+"""``pushsdk config``: every setting and its source. ``pushsdk doctor``: checks of all else before a request."""
 
 import platform
 import socket
@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -19,11 +19,10 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits
 from pushsdk._io.transport import most_in_flight
 from pushsdk._version import __version__
-from pushsdk.cli.commands.config import text_of
-from pushsdk.cli.exit import Exit, for_shell
-from pushsdk.cli.options import CallOptions, JsonLines, command_line
-from pushsdk.cli.settings import ClientSettings, check, find, in_force, unknown_variables
-from pushsdk.cli.terminal import print_json, visible
+from pushsdk.cli.exit import CommandError, Exit, for_shell
+from pushsdk.cli.options import CallOptions, Json, JsonLines, command_line
+from pushsdk.cli.settings import ClientSettings, check, find, in_force, no_file, unknown_variables
+from pushsdk.cli.terminal import print_json, say, visible, warn
 
 _CONNECT_TIMEOUT = 5.0  # seconds, as in the client
 _RENEWAL_DAYS = 14  # certificates are usually renewed before this many days are left
@@ -35,6 +34,8 @@ _HINTS = {
     "UNEXPECTED_EOF_WHILE_READING": "the other side closed the connection: does a firewall or proxy refuse TLS?",
 }
 
+_UNSET = {"in_flight": "as many as the service takes", "rate": "no limit", "requests_per_second": "no limit"}
+_WIDEST = 40  # longer values don't widen their column
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
 State = Literal["ok", "warn", "fail", "skip"]
 
@@ -147,8 +148,39 @@ def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientS
     settings, problems = check(found)
     for name, (value, _, source) in in_force(found, problems).items():
         if name not in problems and (source or name == "config"):
-            yield Finding(name, "ok", text_of(name, value) + (f", set by {source}" if source else ""))
+            yield Finding(name, "ok", _text_of(name, value) + (f", set by {source}" if source else ""))
     for name, text in problems.items():
         yield Finding(name, "fail", for_shell(text))
     yield from (Finding(name, "warn", text) for name, text in unknown_variables())
     return settings
+
+
+def config(*, json: Json = False, options: CallOptions = CallOptions()) -> int:
+    found = find(options.given())
+    _, problems = check(found)
+    settings = in_force(found, problems)
+    if json:
+        names = ("value", "source", "set_by")
+        print_json({name: dict(zip(names, setting, strict=True)) for name, setting in settings.items()})
+    else:
+        rows = [
+            (name, _text_of(name, "not valid" if source and name in problems else value), source or layer)
+            for name, (value, layer, source) in settings.items()
+        ]
+        width = max(len(text) for _, text, _ in rows if len(text) <= _WIDEST)
+        for name, text, source in rows:
+            say(f"{name:<19}  {text:<{width}}  {source}")
+    for name, text in unknown_variables():
+        warn(f"{name}: {text}")
+    if problems:
+        raise CommandError("\n".join(map(for_shell, problems.values())), Exit.CANNOT_RUN)
+    return Exit.DONE
+
+
+def _text_of(name: str, value: Any) -> str:
+    """Return the value of a setting for people."""
+    if value is None:
+        return no_file() if name == "config" else _UNSET.get(name, "not set")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.15g}" if isinstance(value, float) else str(value)

@@ -30,7 +30,7 @@ async def test_a_preset_that_is_on_is_switched_off_again(desk: Any) -> None:
 
 async def test_a_rule_is_switched_off_and_on(desk: Any) -> None:
     await desk.push()
-    desk.emulator.faults = [Fault.status(503, name="down")]
+    desk.emulator.set_faults([Fault.status(503, name="down")])
     page = await desk.page("/#/faults")
     switch = page.get_by_role("switch", name="Rule down")
     await switch.click()
@@ -96,7 +96,7 @@ async def test_the_clock_is_set_forward(desk: Any) -> None:
 
 async def test_a_push_shows_its_fault(desk: Any) -> None:
     await desk.push()
-    desk.emulator.faults = [Fault.reset_after(name="lost-answer")]
+    desk.emulator.set_faults([Fault.reset_after(name="lost-answer")])
     await desk.push("Accepted and unsaid")
     page = await desk.page()
     await page.locator(".stamp.lost").get_by_text("Accepted, unsaid").wait_for()
