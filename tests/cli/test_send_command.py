@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -423,6 +424,9 @@ def test_ctrl_c_at_the_question_exits_with_130():
         output = b""
         while b"[y/N]" not in output:
             output += os.read(leader, 1000)
+        # Python acts on a signal that comes just before a read only after it. Asleep, it reads.
+        while Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2][0] != "S":
+            os.sched_yield()
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     os.close(leader)
