@@ -48,34 +48,13 @@ __all__ = ["AsyncPushClient", "PushClient", "SendBatch", "__version__"]
 __all__ += ["Batching", "Limits", "Rate", "RetryPolicy", "StopPolicy", "Timeout"]
 __all__ += ["UNSET", "MobilePush", "MobilePushDict", "PushRequest", "PushRequestDict", "UnsetType"]
 __all__ += ["ActionButton", "ActionButtonDict", "ActionCategory", "ActionCategoryDict", "ActionComponent"]
-__all__ += [
-    "ActionComponentDict",
-    "CampaignCreated",
-    "CampaignDict",
-    "CampaignRequest",
-    "Schedule",
-    "ScheduleDict",
-    "Segment",
-    "SegmentDict",
-]
+__all__ += ["ActionComponentDict", "CampaignCreated", "CampaignDict", "CampaignRequest", "Schedule", "ScheduleDict"]
+__all__ += ["Segment", "SegmentDict"]
 __all__ += ["Placeholder", "Problem", "find_placeholders", "lint", "placeholder", "render"]
 __all__ += ["Attempt", "ClientStats", "DrainReport", "Outcome", "Receipt"]
 __all__ += ["AttemptEnded", "ClientPaused", "Event", "RequestSplit", "RetryScheduled", "SendAbandoned"]
 __all__ += ["Audience", "AudienceSummary", "BroadcastReport", "Personalized", "Progress", "Row", "read_report"]
 __all__ += ["AuthenticationError", "BroadcastError", "ClaimStoreError", "ClientClosedError", "ConfigurationError"]
-__all__ += [
-    "MessageWarning",
-    "NotSentError",
-    "OutcomeUnknownError",
-    "PartialError",
-    "PayloadTooLargeError",
-    "PushError",
-]
-__all__ += [
-    "QueueFullError",
-    "RateLimitedError",
-    "RejectedError",
-    "RunFileError",
-    "UnexpectedResponseError",
-    "ValidationError",
-]
+__all__ += ["MessageWarning", "NotSentError", "OutcomeUnknownError", "PartialError", "PayloadTooLargeError"]
+__all__ += ["PushError", "QueueFullError", "RateLimitedError", "RejectedError", "RunFileError"]
+__all__ += ["UnexpectedResponseError", "ValidationError"]

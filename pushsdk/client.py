@@ -247,7 +247,7 @@ class AsyncPushClient:
             QueueFullError: The queue is full, whatever ``Limits.when_full`` is: await ``flush`` before the next call.
         """
         if not isinstance(user_id, str):
-            raise ValidationError(f"user_id must be a str; got {type(user_id).__name__}: send takes several ids")
+            raise ValidationError(f"user_id must be a str, as send takes several ids; got {type(user_id).__name__}")
         call, options = self._call_of(user_id, timeout, retry)
         content = (wire.encode_message(message), wire.encode_custom_fields(custom_fields), options)
         queue = self._engine.queue
@@ -479,13 +479,15 @@ class SendBatch:
         self._client = client
         self._content = content
         self._users: list[str] = []
-        self._is_open = False
+        self._is_open = self._is_used = False
         #: The receipt of all users, once the block has ended.
         self.receipt: Receipt = Receipt(users=0, requests=0)
 
     async def __aenter__(self) -> Self:
         self._client._engine.enter()
-        self._is_open = True
+        if self._is_used:
+            raise ConfigurationError("a batch is sent once: make another one with client.batch(message)")
+        self._is_open = self._is_used = True
         return self
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
@@ -502,5 +504,5 @@ class SendBatch:
         if not self._is_open:
             raise ConfigurationError("a batch takes users inside `async with client.batch(message) as batch:`")
         if not isinstance(user_id, str):
-            raise ValidationError(f"user_id must be a str; got {type(user_id).__name__}: add one id at a time")
+            raise ValidationError(f"user_id must be a str, one id at a time; got {type(user_id).__name__}")
         self._users.append(user_id)

@@ -69,6 +69,7 @@ class Audience:
         column, ConfigurationError without DuckDB.
         """
         name = check_path("path", path, "users.csv")
+        _check_key(primary_key)
         suffix = PurePath(name).suffix.lower()
         if suffix == ".parquet":
             return cls(ParquetFiles(name, key=primary_key))
@@ -87,13 +88,15 @@ class Audience:
         """
         if not isinstance(sql, str):
             raise ValidationError(f"sql must be a str, one SELECT; got {type(sql).__name__}")
+        _check_key(primary_key)
         return cls(SqlQuery(sql, key=primary_key))
 
     @classmethod
     def lines(cls, file: IO[bytes], *, name: str = "standard input") -> "Audience":
         """Return the users of a binary stream, one id a line. The stream can be read once, and is not closed."""
-        if not hasattr(file, "readline"):
-            raise ValidationError(f"file must be an open binary file; got {type(file).__name__}: use Audience.read")
+        if not hasattr(file, "readline") or hasattr(file, "encoding"):
+            rule = "file must be a binary stream, for example open('ids.txt', 'rb') or sys.stdin.buffer"
+            raise ValidationError(f"{rule}; got {type(file).__name__}: or use Audience.read")
         return cls(TextFiles(file, name=name, key="user_id", form=read_text))
 
     @property
@@ -158,6 +161,11 @@ class Audience:
             counts.users += len(batch)
             yield batch
         self._summary = msgspec.convert(counts, AudienceSummary, from_attributes=True)
+
+
+def _check_key(primary_key: object) -> None:
+    if not isinstance(primary_key, str):
+        raise ValidationError(f"primary_key must be a str, the name of a column; got {type(primary_key).__name__}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -107,11 +107,9 @@ def _lines(file: IO[bytes], context: ReadContext, longest: int = LONGEST_ROW) ->
     while True:
         number += 1
         try:
-            line: Any = file.readline(longest + 1)
+            line = file.readline(longest + 1)
         except OSError as error:
             raise _unreadable(context.name, error) from None
-        if not isinstance(line, bytes):
-            raise ValidationError(f"{printable(context.name)} gives {type(line).__name__}: open it in binary mode")
         if not line:
             return
         line = line.removesuffix(b"\n")

@@ -27,6 +27,7 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
         return (user_ids,), encoded, 0
     if not isinstance(user_ids, Iterable) or isinstance(user_ids, (Mapping, bytes, bytearray, memoryview)):
         got = "an async iterable: collect it first" if isinstance(user_ids, AsyncIterable) else type(user_ids).__name__
+        got += ": use broadcast" if hasattr(user_ids, "personalize") else ""
         raise ValidationError(f"user_ids must be a str or an iterable of str; got {got}")
     ids = tuple(itertools.islice(user_ids, max_users + 1))
     if not ids:

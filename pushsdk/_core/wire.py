@@ -17,6 +17,7 @@ import msgspec
 from pushsdk._core.errors import MessageWarning, ValidationError
 from pushsdk._core.lint import CHILDREN, RULES, listed, problems
 from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model, Path, show_path
+from pushsdk._core.placeholders import TEXTS
 from pushsdk._core.words import plain_error
 
 _MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
@@ -72,10 +73,10 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
         else:
             meant = _known.get(data) or _decode_message(data)
     except _ENCODING_FAILED:
-        return _encode(_plain(message, _MESSAGE))
+        return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
     if meant != message:
         # The check in Python finds the path of an error, and accepts a tuple for a list.
-        return _encode(_plain(message, _MESSAGE))
+        return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
     if data is not latest:
         if warn and data not in _known and _is_doubtful(meant, data):
             _warn(meant, MobilePush, _MESSAGE)
@@ -192,6 +193,8 @@ def _encode_checked(value: object, model: type[Model], path: Path, *, warn: bool
     plain: dict[str, Any] = _plain(value, path)
     if path == _MESSAGE and isinstance(plain.get("message"), dict):
         raise _error(path, 'expected a message, got a request around one: pass only the value of "message"')
+    if model is CampaignRequest and "message" not in plain and plain.keys() & TEXTS:
+        raise _error(path, 'expected a campaign, got a message: put it under "message"')
     known, data = typed(plain, model, path), _encode(plain)
     # 0.3 us for most messages; the comparison takes 1 to 3 us, and finds unknown fields of nested objects.
     has_unknown = not plain.keys() <= _FLAT_FIELDS and msgspec.to_builtins(known) != plain

@@ -58,8 +58,9 @@ async def _until_end(engine: ref["Engine"]) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        if (own := engine()) is not None:
+        if (own := engine()) is not None and own.home is not None:
             own.__del__()
+            await own.transport.close()  # or aiohttp warns of its session, too
 
 
 class Engine:
@@ -103,8 +104,7 @@ class Engine:
     def __del__(self) -> None:
         if (loop := getattr(self, "home", None)) is not None:
             self.home = None
-            calls = len(self.pending.active)
-            lost = f", with {count(calls, 'call')} that had not ended" if calls else ""
+            lost = f", with {count(calls, 'call')} that had not ended" if (calls := len(self.pending.active)) else ""
             text = (
                 f"unclosed AsyncPushClient({self.settings.base_url!r}), made at {self._made_at}{lost}: "
                 "use `async with`, or call aclose() at the end"

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sized
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pushsdk._audience.source import RequestSource, UserSource, printable
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError, ValidationError
+from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import settled
@@ -59,7 +60,7 @@ async def broadcast(
         source=user_ids.source if isinstance(user_ids, UserSource) else "",
         dedupe=check_setting(bool, "dedupe", dedupe, True),
     )
-    return await _run(engine, settings, header, lambda planner: planner.broadcast(user_ids))
+    return await _run(engine, settings, header, lambda planner: planner.broadcast(user_ids), user_ids)
 
 
 async def send_each(engine: Engine, settings: RunSettings, requests: object) -> BroadcastReport:
@@ -81,12 +82,17 @@ async def resume(engine: Engine, settings: RunSettings) -> BroadcastReport:
         return await _send(engine, settings, journal, logger.info)
 
 
-async def _run(engine: Engine, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
+async def _run(
+    engine: Engine, settings: RunSettings, header: Header, plan: Plan, users: object = None
+) -> BroadcastReport:
     settings.check()
     path = settings.path
     if path is None:
         return await _run_without_file(engine, settings, header, plan)
     with closing(await _opened(engine, lambda: _open_or_create(engine, path, header, settings.durable))) as journal:
+        if journal.sealed and isinstance(users, Sized) and len(users) != journal.users + journal.duplicates:
+            given = f"the {count(len(users))} of this call are not read"
+            wire.warn_caller(f"the run is resumed with the {count(journal.users)} of its plan; {given}")
         return await _plan_and_send(engine, settings, journal, plan)
 
 

@@ -197,7 +197,10 @@ async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
     """
     if not isinstance(items, AsyncIterable):
         if not isinstance(items, Iterable) or isinstance(items, (str, Mapping, bytes, bytearray, memoryview)):
-            raise ValidationError(f"{name} must be an iterable or an async iterable; got {type(items).__name__}")
+            advice = ": use its personalize(message), or broadcast" if hasattr(items, "personalize") else ""
+            raise ValidationError(
+                f"{name} must be an iterable or an async iterable; got {type(items).__name__}{advice}"
+            )
         iterator = iter(items)
         while block := next_block(iterator):
             yield block

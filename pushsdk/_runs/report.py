@@ -117,6 +117,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         An id that a spreadsheet might run as a formula (a first character of = + - @, tab or line break) is written
         with a ``'`` before it. ``write_jsonl`` changes no id.
         """
+        _check_file(file)
         file.write(",".join(COLUMNS) + "\n")
         # Quote all: the csv module leaves a carriage return in an id bare otherwise.
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -129,6 +130,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
     def write_jsonl(self, file: TextIO, outcome: Outcome | None = None) -> None:
         """Write the rows as JSON lines with the same keys and unchanged ids."""
+        _check_file(file)
         encode = msgspec.json.Encoder().encode
         for row in self.rows(outcome):
             file.write(encode(row).decode() + "\n")
@@ -153,6 +155,12 @@ class BroadcastError(PushError):
 
     report: BroadcastReport | None = None
     """The report of the run; None if a job of Spark failed."""
+
+
+def _check_file(file: object) -> None:
+    if not hasattr(file, "write"):
+        rule = "file must be an open text file, for example open('report.csv', 'w', newline='')"
+        raise ValidationError(f"{rule}; got {type(file).__name__}")
 
 
 def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | None = None) -> BroadcastReport:

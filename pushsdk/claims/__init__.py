@@ -22,17 +22,8 @@ else:  # a type checker would accept any name from a visible __getattr__
     _NAMES = ("store", "_operators", "memory", "sqlite", "directory", "redis", "postgres")
     __getattr__, __dir__ = pushsdk._public.lazy_names(__name__, [f"{__name__}.{name}" for name in _NAMES])
 
-__all__ = [
-    "Claim",
-    "ClaimStore",
-    "DirectoryClaims",
-    "MemoryClaims",
-    "PostgresClaims",
-    "Put",
-    "RedisClaims",
-    "SqliteClaims",
-    "count_claimed",
-]
+__all__ = ["Claim", "ClaimStore", "DirectoryClaims", "MemoryClaims", "PostgresClaims", "Put", "RedisClaims"]
+__all__ += ["SqliteClaims", "count_claimed"]
 
 #: The stores whose location is a path, and the stores whose location is a URL.
 FILES = {"sqlite": "SqliteClaims", "directory": "DirectoryClaims"}
@@ -48,9 +39,9 @@ def store_at(location: str, **options: Any) -> "ClaimStore":
     location = redacted(location)
     kind, _, path = location.partition(":")
     store: ClaimStore
-    if kind in FILES and path:
+    if kind in FILES and path.strip(":") not in ("", "memory"):
         store = getattr(pushsdk.claims, FILES[kind])(str(path), **options)
-    elif kind in SERVERS:
+    elif kind in SERVERS and path.startswith("//"):
         store = getattr(pushsdk.claims, SERVERS[kind])(location, **options)
     elif location == "memory:":
         store = pushsdk.claims.MemoryClaims(**options)

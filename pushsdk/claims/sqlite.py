@@ -41,7 +41,9 @@ class SqliteClaims(ClaimStore):
     ) -> None:
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
-        self._path = Path(check_path("path", path, "claims.db")).absolute()
+        if (name := check_path("path", path, "claims.db")).startswith(("sqlite:", ":memory:")):
+            raise ConfigurationError("path must be that of a file: claims= takes 'sqlite:PATH', for tests 'memory:'")
+        self._path = Path(name).absolute()
         self._durable = check_setting(bool, "durable", durable, False)
         # One, which opens the file at the first operation.
         self._thread = StoreThreads(1)

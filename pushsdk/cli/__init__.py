@@ -6,6 +6,7 @@ import io
 import itertools
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 
 from pushsdk.cli.exit import CommandError, Exit, command_error, for_shell, usage_error
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
     ``before_command`` is called when the command's modules have been imported.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    warnings.formatwarning = lambda message, *_: f"advice: {message}\n"
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the caller: the next file opened would get its number
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until the process ends

@@ -17,6 +17,7 @@ import msgspec
 from cyclopts import Parameter
 
 from pushsdk._audience.audience import Audience
+from pushsdk._audience.text_files import FORMATS
 from pushsdk._core import wire
 from pushsdk._core.errors import MessageWarning, ValidationError
 from pushsdk._core.lint import lint
@@ -149,6 +150,8 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
         if word.startswith("@") and not word.startswith("@@"):
             batches = open_users(word, "user_id").ids()
             ids += islice((user for batch in batches for user in batch), most + 1)
+        elif Path(word).suffix in (*FORMATS, ".parquet") and Path(word).is_file():
+            raise usage_error(f"{word} is a file: write @{word} for the ids in it, or -- @@{word} for the id itself")
         else:
             ids.append(word.removeprefix("@"))
     return ids

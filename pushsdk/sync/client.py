@@ -234,16 +234,8 @@ class PushClient:
         """
         thread, client = self._enter()
         users = read_ids(user_ids, client._engine.settings.batching.max_users)
-        call = ThreadCall(
-            lambda: client.send(
-                users,
-                message,
-                custom_fields=custom_fields,
-                timeout=timeout,
-                retry=retry,
-                idempotency_key=idempotency_key,
-            )
-        )
+        options: dict[str, Any] = {"custom_fields": custom_fields, "timeout": timeout, "retry": retry}
+        call = ThreadCall(lambda: client.send(users, message, idempotency_key=idempotency_key, **options))
         return thread.perform(call, lambda call: report_abandoned(client, users, call))
 
     def create_campaign(

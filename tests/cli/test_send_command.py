@@ -414,6 +414,24 @@ def test_a_proxy_on_another_machine_asks_too(command, service, monkeypatch):
     assert "pass --yes" in result.err
 
 
+def test_a_file_without_its_at_sign_is_no_user(command, service, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ids.txt").write_text("ann\n")
+    result = command("send", "ids.txt", "--title", "Hi", "--yes")
+    text = "pushsdk: ids.txt is a file: write @ids.txt for the ids in it, or -- @@ids.txt for the id itself\n"
+    assert (result.code, result.err) == (2, text)
+    assert command("send", "--title", "Hi", "--yes", "--", "@@ids.txt").code == 0
+    assert service.users() == {"@ids.txt": 1}
+
+
+def test_a_warning_is_advice_without_a_line_of_python():
+    program = [*COMMAND, "send", "ann ", "--title", "Hi {{name}}", "--dry-run"]
+    environment = {**os.environ, "PUSHSDK_BASE_URL": AWAY, "PUSHSDK_API_KEY": "k"}
+    ended = subprocess.run(program, capture_output=True, text=True, env=environment, check=True, timeout=60)
+    assert ended.stderr.startswith("advice: $.message.title.en: a placeholder is not of the form {{ field_name |")
+    assert "sys.exit" not in ended.stderr
+
+
 def test_ctrl_c_at_the_question_exits_with_130():
     leader, follower = pty.openpty()
     environment = {**os.environ, "PUSHSDK_BASE_URL": AWAY, "PUSHSDK_API_KEY": "k"}

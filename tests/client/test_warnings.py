@@ -208,6 +208,14 @@ async def test_a_text_that_is_missing_or_malformed_is_warned_of(
     assert [told for told, _ in caught.seen()] == [f"{text} It is sent as it is"]
 
 
+async def test_a_misspelled_name_in_a_part_of_a_message_is_warned_of(caught: Caught) -> None:
+    buttons: Any = [{"lable": "Open"}]
+    async with FakeService().client() as client:
+        await client.send("u", MobilePush(title={"en": "Hi"}, ios_enabled=True, android_action_buttons=buttons))
+    text = "$.message.androidActionButtons[0].lable: unknown field, did you mean label? It is sent as it is"
+    assert [told for told, _ in caught.seen()] == [text]
+
+
 @pytest.mark.parametrize(
     "send",
     [

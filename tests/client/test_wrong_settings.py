@@ -6,6 +6,8 @@ import re
 import warnings
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -364,6 +366,87 @@ async def test_a_run_says_where_the_options_of_a_send_are(option: dict, advice: 
     async with FakeService().client() as client:
         with pytest.raises(TypeError, match=rf"AsyncPushClient.broadcast\(\) {advice}"):
             await client.broadcast(["u"], MESSAGE, **option)
+
+
+async def test_a_batch_is_sent_once() -> None:
+    service = FakeService()
+    async with service.client() as client:
+        batch = client.batch(MESSAGE)
+        async with batch:
+            batch.add("u")
+        with pytest.raises(ConfigurationError, match="a batch is sent once: make another one"):
+            async with batch:
+                batch.add("v")
+    assert service.users() == {"u": 1}
+
+
+async def test_a_run_that_is_resumed_says_that_other_users_are_not_read(tmp_path: Path) -> None:
+    service = FakeService()
+    async with service.client(batching=Batching(max_users=1)) as client:
+        await client.broadcast(["u-1", "u-2", "u-1"], MESSAGE, run=tmp_path / "p.run", limit=1)
+        with pytest.warns(
+            MessageWarning, match="resumed with the 2 users of its plan; the 4 users of this call are not"
+        ):
+            await client.broadcast(["x"] * 4, MESSAGE, run=tmp_path / "p.run", limit=1)
+    assert service.users() == {"u-1": 1, "u-2": 1}
+
+
+async def test_the_same_users_resume_a_run_without_a_warning(tmp_path: Path) -> None:
+    async with FakeService().client(batching=Batching(max_users=1)) as client:
+        for _ in range(2):
+            await client.broadcast(["u-1", "u-2", "u-1"], MESSAGE, run=tmp_path / "p.run", limit=1)
+
+
+async def test_an_audience_is_sent_to_the_method_that_takes_it(tmp_path: Path) -> None:
+    (tmp_path / "ids.txt").write_text("u-1\n")
+    audience: Any = Audience.read(tmp_path / "ids.txt")
+    async with FakeService().client() as client:
+        with pytest.raises(ValidationError, match="got Audience: use broadcast"):
+            await client.send(audience, MESSAGE)
+        with pytest.raises(ValidationError, match=r"got Audience: use its personalize\(message\), or broadcast"):
+            await client.send_each(audience)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda ids: Audience.read(ids, primary_key=None),
+            "primary_key must be a str, the name of a column; got NoneType",
+        ),
+        (
+            lambda ids: Audience.query("SELECT 1", primary_key=5),
+            "primary_key must be a str, the name of a column; got int",
+        ),
+        (lambda ids: Audience.lines(open(ids)), "file must be a binary stream, for example .*; got TextIOWrapper"),  # noqa: SIM115
+        (lambda ids: Audience.read("s3://bucket/ids.txt"), "there is no file .*: only local files are read"),
+        (lambda ids: SqliteClaims("sqlite:claims.db"), "path must be that of a file: claims= takes 'sqlite:PATH'"),
+        (lambda ids: SqliteClaims(":memory:"), "path must be that of a file: .* 'memory:'"),
+        (lambda ids: AsyncPushClient(URL, "k", claims="sqlite::memory:"), "or its location: sqlite:PATH"),
+        (lambda ids: AsyncPushClient(URL, "k", claims="redis:host:6379/1"), "or its location: .* redis://HOST"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:unclosed file")
+def test_a_wrong_source_or_location_is_refused_at_once(
+    make: Callable[[Path], object], text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "ids.txt").write_text("u-1\n")
+    with pytest.raises(PushError, match=text):
+        make(tmp_path / "ids.txt")
+
+
+async def test_a_report_is_written_to_an_open_file() -> None:
+    async with FakeService().client() as client:
+        report: Any = await client.broadcast(["u"], MESSAGE)
+    for write in report.write_csv, report.write_jsonl:
+        with pytest.raises(ValidationError, match=r"file must be an open text file, for example .*; got str"):
+            write("report.csv")
+
+
+async def test_a_message_is_no_campaign() -> None:
+    async with FakeService().client() as client:
+        with pytest.raises(ValidationError, match=r'\$: expected a campaign, got a message: put it under "message"'):
+            await client.create_campaign({"title": {"en": "Hi"}, "iosEnabled": True})
 
 
 async def test_an_empty_source_is_told() -> None:

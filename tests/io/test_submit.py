@@ -244,7 +244,7 @@ async def test_a_full_queue_refuses_a_submitted_send_at_once(when_full: str) -> 
 async def test_wrong_input_is_raised_by_submit_itself() -> None:
     service = FakeService()
     async with client_of(service) as client:
-        with pytest.raises(ValidationError, match="user_id must be a str; got list: send takes several ids"):
+        with pytest.raises(ValidationError, match="user_id must be a str, as send takes several ids; got list"):
             client.submit(["a"], MESSAGE)  # type: ignore[arg-type]
         with pytest.raises(ValidationError, match="empty"):
             client.submit("", MESSAGE)
@@ -416,7 +416,7 @@ async def test_users_are_added_inside_the_block_only_and_one_at_a_time() -> None
         with pytest.raises(ConfigurationError, match="inside `async with"):
             batch.add("a")
         async with batch:
-            with pytest.raises(ValidationError, match="user_id must be a str; got list: add one id at a time"):
+            with pytest.raises(ValidationError, match="user_id must be a str, one id at a time; got list"):
                 batch.add(["a"])  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="inside `async with"):
             batch.add("a")
