@@ -1085,6 +1085,20 @@ TRANSPORT = [
         "tests/client/test_wrong_settings.py",
     ),
     Mutant(
+        "a batch may be sent twice",
+        "pushsdk/client.py",
+        "        if self._is_used:\n",
+        "        if False:\n",
+        "tests/client/test_wrong_settings.py",
+    ),
+    Mutant(
+        "a resumed run says nothing of other users",
+        "pushsdk/_runs/api.py",
+        "len(users) != journal.users + journal.duplicates",
+        "len(users) < 0",
+        "tests/client/test_wrong_settings.py",
+    ),
+    Mutant(
         "a base_url may contain the version",
         CORE + "address.py",
         "/v1(/push|/campaigns)?$",

@@ -6,6 +6,7 @@ Everything here is sync, for a separate thread. Before it is iterated, only the 
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from io import TextIOBase
 from pathlib import PurePath
 from typing import IO, Any, Literal, TypeVar
 
@@ -94,7 +95,7 @@ class Audience:
     @classmethod
     def lines(cls, file: IO[bytes], *, name: str = "standard input") -> "Audience":
         """Return the users of a binary stream, one id a line. The stream can be read once, and is not closed."""
-        if not hasattr(file, "readline") or hasattr(file, "encoding"):
+        if not hasattr(file, "readline") or isinstance(file, TextIOBase):
             rule = "file must be a binary stream, for example open('ids.txt', 'rb') or sys.stdin.buffer"
             raise ValidationError(f"{rule}; got {type(file).__name__}: or use Audience.read")
         return cls(TextFiles(file, name=name, key="user_id", form=read_text))
