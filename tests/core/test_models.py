@@ -84,7 +84,9 @@ def test_a_path_shows_indexes_and_names_and_hides_what_is_no_name(path, text):
 
 def test_replace_returns_a_copy_with_other_values():
     message = models.MobilePush(title={"en": "Hello"}, ttl=60)
-    assert message.replace(ttl=UNSET, ios_enabled=True) == models.MobilePush(title={"en": "Hello"}, ios_enabled=True)
+    for switch in True, False:
+        expected = models.MobilePush(title={"en": "Hello"}, ios_enabled=switch)
+        assert message.replace(ttl=UNSET, ios_enabled=switch) == expected
     assert message.ttl == 60
 
 
