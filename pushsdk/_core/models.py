@@ -97,6 +97,8 @@ class ModelType(HintingType):
             try:
                 msgspec.convert({} if empty is UNSET else {names[name]: empty}, self)
             except msgspec.ValidationError as error:
+                if "missing required" in str(error):  # another field of a subclass
+                    continue
                 rule = plain_error(error).rpartition("expected ")[2].partition(", got")[0]
                 example = ', for example {"en": "Hello"}' if name in ("title", "subtitle", "body") else ""
                 got = "None: leave the field out" if value is None else type(value).__name__

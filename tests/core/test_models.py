@@ -114,6 +114,15 @@ def test_a_model_names_the_field_of_a_wrong_type_each_time(make, text):
         assert str(caught.value) == text
 
 
+def test_a_subclass_may_have_a_required_field():
+    class Named(models.Segment, frozen=True, kw_only=True):
+        name: str
+
+    assert Named(name="x", query="q").query == "q"
+    with pytest.raises(ValidationError, match=r"Named\.name must be a str; got int"):
+        Named(name=5)
+
+
 def test_a_model_of_a_known_shape_still_refuses_a_field_of_another_type():
     values = {"title": {}, "body": {}, "subtitle": {}, "key_vals": {}, "ttl": 1, "priority": "x", "ios_enabled": True}
     for fields in itertools.islice(itertools.permutations(values.items()), 1100):  # more than it remembers
