@@ -56,7 +56,6 @@ _FIX_OF_FAILURE = (
     (Failure.CERTIFICATE, "expired", "Renew the service's certificate, or set the clock of this machine"),
     (Failure.CERTIFICATE, "", "For a private CA pass ssl=ssl.create_default_context(cafile=...)"),
     (Failure.PROXY, "", "Check proxy=, and that the proxy is up"),
-    (Failure.NO_KEY, "", "It must return 1 to 4096 visible ASCII characters, as a str"),
     (Failure.CREDENTIALS, "", "Call again once it works"),
     (Failure.BUG, "", "Fix the callable: __cause__ is what it raised. It is called again after an OSError only"),
     (Failure.SESSION, "", "Keep the session open for as long as the client"),

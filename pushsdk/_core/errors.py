@@ -70,9 +70,11 @@ def must_be(name: str, rule: str, value: object) -> ConfigurationError:
 
     Shows a short plain value, and only the type of any other: a long text may be a key, an id or a URL.
     """
-    shown = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    shown = "None" if value is None else type(value).__name__
     if type(value) in _SHOWN and name not in _SECRETS and "..." not in (short := reprlib.repr(value)):
         shown = short
+    elif isinstance(value, type):
+        shown = f"the class {value.__name__}"
     return ConfigurationError(f"{name} must be {rule}; got {shown}")
 
 

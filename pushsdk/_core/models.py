@@ -4,17 +4,17 @@ Shapes only: ``wire`` validates and encodes, ``lint`` advises. Fields have the o
 is also their order on the wire.
 """
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypedDict, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET as UNSET
 from msgspec import UnsetType as UnsetType
 
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.words import check_keywords, no_attribute, plain_error
+from pushsdk._core.words import check_keywords, kind_of, no_attribute, plain_error
 
 # The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
 INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
@@ -59,7 +59,7 @@ class HintingType(msgspec.StructMeta):
         def __call__(self, *args, **kwargs):
             __tracebackhide__ = True  # by pytest
             try:
-                return super().__call__(*args, **kwargs)
+                struct = super().__call__(*args, **kwargs)
             except TypeError:
                 check_keywords(self, kwargs, fields := self.__struct_fields__)
                 if args:
@@ -67,45 +67,58 @@ class HintingType(msgspec.StructMeta):
                     example = f"{self.__name__}({field}={value if isinstance(value, (int, float)) else '...'})"
                     raise TypeError(f"{self.__name__}() takes keyword arguments only, for example {example}") from None
                 raise
+            self.check_types(kwargs)
+            return struct
 
         def __getattr__(self, name):
             raise no_attribute(self, name)
 
+    def check_types(self, fields: Mapping[str, Any]) -> None:
+        """Do nothing: the Struct checks its values by itself."""
+
 
 class ModelType(HintingType):
-    """Class of the models, whose calls check the types of the fields. What these hold is checked when it is sent."""
-
-    if not TYPE_CHECKING:
-
-        def __call__(self, *args, **fields):
-            __tracebackhide__ = True  # by pytest
-            if not args and (self, *fields, *map(type, fields.values())) in _known_shapes:  # as most messages
-                return msgspec.StructMeta.__call__(self, **fields)
-            model = super().__call__(*args, **fields)
-            if self is not PushRequest:  # made for each row of a run, whose plan checks it
-                self.check_types(fields)
-            return model
+    """Class of the models, whose calls check the types of the fields."""
 
     def check_types(self, fields: Mapping[str, Any]) -> None:
-        """Raise ValidationError for a field that no value of this type fits."""
-        if (shape := (self, *fields, *map(type, fields.values()))) in _known_shapes:
-            return
-        names = dict(zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True))
-        for name, value in fields.items():
-            # Other types are left to the encoder.
-            empty = next((empty for kinds, empty in _EMPTY.items() if isinstance(value, kinds)), UNSET)
-            try:
-                msgspec.convert({} if empty is UNSET else {names[name]: empty}, self)
-            except msgspec.ValidationError as error:
-                if "missing required" in str(error):  # another field of a subclass
-                    continue
-                rule = plain_error(error).rpartition("expected ")[2].partition(", got")[0]
-                example = ', for example {"en": "Hello"}' if name in ("title", "subtitle", "body") else ""
-                got = "None: leave the field out" if value is None else type(value).__name__
-                raise ValidationError(f"{self.__name__}.{name} must be {rule}{example}; got {got}") from None
-        if len(_known_shapes) >= 1024:
-            _known_shapes.clear()
-        _known_shapes.add(shape)
+        """Raise ValidationError for a field, or an element of one, whose type does not fit."""
+        __tracebackhide__ = True  # by pytest
+        try:
+            if self is not PushRequest:  # made for each row of a run, whose plan checks it
+                msgspec.convert(fields, _checker(self))  # 0.4 us for a message
+        except msgspec.ValidationError as error:
+            given = {name: value for name, value in fields.items() if value is not UNSET}
+            if len(given) == len(fields):
+                raise _type_error(self, fields, error) from None
+            self.check_types(given)
+
+
+@functools.cache
+def _checker(model: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """Return a struct with the names of Python, and no required field."""
+    fields = msgspec.structs.fields(model)
+    return msgspec.defstruct(model.__name__, [(field.name, field.type, None) for field in fields])
+
+
+def _type_error(model: ModelType, fields: Mapping[str, Any], error: msgspec.ValidationError) -> ValidationError:
+    # Ends with "at `$.title`", "at `key` in `$.title`" or "at `$.title[...]`".
+    ((name, below),) = re.findall(r"`\$\.(\w+)(.*)`", str(error))
+    rule, _, got = plain_error(error).rpartition("expected ")[2].partition(", got ")
+    where, value = f"{model.__name__}.{name}", fields[name]
+    if isinstance(value, Mapping) and (below == "[...]" or (not below and "at `key` in" in str(error))):
+        key, item = next(pair for pair in value.items() if not all(isinstance(part, str) for part in pair))
+        shown = f'["{key}"]' if show_path((key,)) == f"$.{key}" else "[...]"
+        below, where = "", f"{where}{shown}" if isinstance(key, str) else f"a key of {where}"
+        value = item if isinstance(key, str) else key
+    elif not below and name in ("title", "subtitle", "body"):
+        rule += ', for example {"en": "Hello"}'
+    elif not below:
+        kinds = get_args(_checker(model).__annotations__[name])
+        parts = [part.__name__ for kind in kinds for part in (kind, *get_args(kind)) if isinstance(part, ModelType)]
+        if parts:
+            rule = f"a list of {parts[0]}" if rule == "a list" else f"{'an' if parts[0][0] == 'A' else 'a'} {parts[0]}"
+    got = got.partition(" - ")[0] if below else str(value) if "<=" in rule else kind_of(value, rule)
+    return ValidationError(f"{where}{below} must be {rule}; got {got}")
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass=ModelType):
@@ -130,11 +143,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass
         """Return the fields that are set, as they are on the wire."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
-
-
-_known_shapes: set[tuple[object, ...]] = set()
-# An empty value of each JSON type.
-_EMPTY: Any = {NoneType: None, bool: False, int: 0, float: 0.0, str: "", (list, tuple): (), (Mapping, Model): {}}
 
 
 class ActionButton(Model, frozen=True, kw_only=True):

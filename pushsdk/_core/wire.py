@@ -5,6 +5,7 @@ value: values are user ids and texts.
 """
 
 import math
+import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,10 +16,10 @@ from typing import Any
 import msgspec
 
 from pushsdk._core.errors import MessageWarning, ValidationError
-from pushsdk._core.lint import CHILDREN, RULES, listed, problems
+from pushsdk._core.lint import CHILDREN, RULES, problems
 from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model, Path, show_path
 from pushsdk._core.placeholders import TEXTS
-from pushsdk._core.words import plain_error
+from pushsdk._core.words import WAYS, kind_of, plain_error
 
 _MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
 _SHOWN_DEPTH = 5  # levels shown of a path that is too deep
@@ -26,8 +27,8 @@ _MAX_KNOWN = 1024
 _MAX_KNOWN_BYTES = 16 * 1024
 
 _MESSAGE: Path = ("message",)
-_USER_IDS: Path = ("userIds",)
-_CUSTOM_FIELDS: Path = ("customFields",)
+_USER_IDS: Path = ("user_ids",)
+_CUSTOM_FIELDS: Path = ("custom_fields",)
 _FLAT_FIELDS = frozenset(MobilePush.__struct_encode_fields__) - CHILDREN[MobilePush].keys()
 # The mistakes that cause a warning. The other rules are for ``lint``: what they find may be meant.
 _WARNED = ("near-name", "no-platform", "no-text", "malformed-placeholder")
@@ -108,12 +109,12 @@ def _remember(data: bytes, meant: MobilePush) -> None:
 def encode_custom_fields(fields: Mapping[str, Any] | None) -> bytes | None:
     """Return the JSON of the custom fields, or None for None, which is not the same as ``{}``.
 
-    Accepts any strict JSON object, null included. Raises ValidationError naming a path below ``$.customFields``.
+    Accepts any strict JSON object, null included. Raises ValidationError naming a path below ``custom_fields``.
     """
     if fields is None:
         return None
     if not isinstance(fields, Mapping):
-        raise _error(_CUSTOM_FIELDS, f"expected a mapping, got {_kind(fields)}")
+        raise _error(_CUSTOM_FIELDS, f"expected a mapping, got {kind_of(fields)}")
     return _encode(_plain(fields, _CUSTOM_FIELDS))
 
 
@@ -130,7 +131,7 @@ def encode_user_id(user_id: str) -> bytes:
 def encode_user_ids(user_ids: Sequence[str]) -> bytes:
     """Return the user ids as a JSON array in the given order.
 
-    Raises ValidationError naming ``$.userIds[3]``, never the id, unless every id is a non-empty str.
+    Raises ValidationError naming ``user_ids[3]``, never the id, unless every id is a non-empty str.
     """
     # Exact types: a str enum may be encoded differently from its text.
     if isinstance(user_ids, (list, tuple)) and {*map(type, user_ids)} == {str} and all(user_ids):
@@ -139,13 +140,13 @@ def encode_user_ids(user_ids: Sequence[str]) -> bytes:
         except UnicodeEncodeError:
             pass
     if isinstance(user_ids, (str, bytes, bytearray, memoryview)) or not isinstance(user_ids, Sequence):
-        raise _error(_USER_IDS, f"expected a sequence of str, got {_kind(user_ids)}")
+        raise _error(_USER_IDS, f"expected a sequence of str, got {kind_of(user_ids)}")
     return _encode([_user_id(user_id, (*_USER_IDS, i)) for i, user_id in enumerate(user_ids)])
 
 
 def _user_id(user_id: object, path: Path) -> str:
     if not isinstance(user_id, str):
-        raise _error(path, f"expected a str, got {_kind(user_id)}")
+        raise _error(path, f"expected a str, got {kind_of(user_id, 'a str')}")
     if not user_id:
         raise _error(path, "the user id is empty")
     return _text(user_id, path)
@@ -189,7 +190,7 @@ def decode_campaign_created(body: bytes) -> CampaignCreated | None:
 def _encode_checked(value: object, model: type[Model], path: Path, *, warn: bool = True) -> bytes:
     """Return the JSON of the value. Raises ValidationError unless known fields have the types of the model."""
     if not isinstance(value, (model, dict, Mapping)):
-        raise _error(path, f"expected {model.__name__} or a mapping, got {_kind(value)}")
+        raise _error(path, f"expected {model.__name__} or a mapping, got {kind_of(value)}")
     plain: dict[str, Any] = _plain(value, path)
     if path == _MESSAGE and isinstance(plain.get("message"), dict):
         raise _error(path, 'expected a message, got a request around one: pass only the value of "message"')
@@ -243,13 +244,15 @@ def typed(plain: dict[str, Any], model: type[Model], path: Path) -> Model:
     try:
         return msgspec.convert(plain, model)
     except msgspec.ValidationError as error:
-        where = (text := plain_error(error)).partition(":")[0]
-        if where.endswith(("title[...]", "body[...]")):  # msgspec hides the language
-            parent, _, field = where[2:-5].rpartition(".")
-            texts = (plain[parent] if parent else plain)[field]
-            text = text.replace("...", listed([key for key in texts if not isinstance(texts[key], str)][:1]), 1)
+        where, _, text = plain_error(error).partition(":")
+        if where.endswith("[...]"):  # msgspec hides the key
+            mapping: Any = plain
+            for name in re.findall(r"\w+", where):
+                mapping = mapping[int(name) if name.isdigit() else name]
+            key = next(key for key, item in mapping.items() if not isinstance(item, str))
+            where = f"{where[:-5]}{show_path((key,))[1:]}"
         hint = ', for example {"en": "Hello"}' if where.endswith((".title", ".subtitle", ".body")) else ""
-        raise ValidationError(f"{show_path(path)}{text[1:]}{hint}") from None
+        raise ValidationError(f"{show_path(path)}{where[1:]}:{text}{hint}") from None
 
 
 def _plain(value: object, path: Path) -> Any:
@@ -270,9 +273,8 @@ def _plain(value: object, path: Path) -> Any:
             raise _error(path, "NaN and infinity are not JSON")
         return float.__float__(value)
     if not isinstance(value, (dict, list, tuple, Model, Mapping)):
-        method = next((name for name in ("total_seconds", "timestamp") if hasattr(value, name)), None)
-        fix = f"pass int(value.{method}())" if method else "turn it into a text or a number first"
-        raise _error(path, f"{_kind(value)} is not JSON: {fix}")
+        way = WAYS.get(("an int", type(value).__name__), "a text or a number instead")
+        raise _error(path, f"{kind_of(value)} is not JSON: pass {way}")
     if len(path) >= _MAX_DEPTH:
         raise _error(path[:_SHOWN_DEPTH], f"nested more than {_MAX_DEPTH} levels deep, or the value contains itself")
     if isinstance(value, Model):
@@ -290,7 +292,6 @@ def _model(value: Model, path: Path) -> dict[str, Any]:
             raise _error((*path, wire_name), "None can't be sent; leave the field out")
         if field is not UNSET:
             plain[wire_name] = _plain(field, (*path, wire_name))
-    typed(plain, type(value), path)
     return plain
 
 
@@ -305,15 +306,12 @@ def _text(value: str, path: Path) -> str:
 
 def _key(key: object, path: Path) -> str:
     if not isinstance(key, str):
-        raise _error(path, f"a key is {_kind(key)}, and must be a str")
+        raise _error(path, f"a key is {kind_of(key)}, and must be a str")
     return _text(key, path)
 
 
-def _kind(value: object) -> str:
-    return f"the class {value.__name__}: call it" if isinstance(value, type) else type(value).__name__
-
-
 def _error(path: Path, text: str) -> ValidationError:
-    error = ValidationError(f"{show_path(path)}: {text}")
+    where = show_path(path)
+    error = ValidationError(f"{where[2:] if path[:1] in (_USER_IDS, _CUSTOM_FIELDS) else where}: {text}")
     error.__suppress_context__ = True  # msgspec's error, which names another type
     return error

@@ -61,6 +61,26 @@ def plain_error(error: Exception, names: tuple[str, ...] = ()) -> str:
     return f"${path.rstrip('`')}: {text}"
 
 
+# How to make a value that fits, by the rule and the type.
+WAYS = {
+    ("a str", "int"): "str(value)",
+    ("a str", "UUID"): "str(value)",
+    ("a str", "bytes"): "value.decode()",
+    ("an int", "timedelta"): "int(value.total_seconds())",
+    ("an int", "datetime"): "int(value.timestamp())",
+}
+
+
+def kind_of(value: object, rule: str = "") -> str:
+    """Return the type of a value for an error, with the way to one that fits the rule."""
+    if value is None:
+        return "None: leave it out" if rule else "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}: call it"
+    way = WAYS.get((rule, name := type(value).__name__))
+    return f"{name}: pass {way}" if way else name
+
+
 def trace_of(error: Exception) -> str:
     """Return the class of an exception and the lines of its traceback below ours. Its text may quote an id."""
     frames = traceback.extract_tb(error.__traceback__)[1:]

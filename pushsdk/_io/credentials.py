@@ -33,7 +33,7 @@ class Credentials:
             key = self._source()
             return check_key(await key if inspect.isawaitable(key) else key)
         except ConfigurationError as error:
-            raise NoKeyError(Failure.NO_KEY, "", error.with_traceback(None)) from None
+            raise NoKeyError(Failure.NO_KEY, str(error), error.with_traceback(None)) from None
         except asyncio.CancelledError:
             if task is None or task.cancelling() > cancelling:
                 raise

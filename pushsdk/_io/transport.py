@@ -182,6 +182,8 @@ class AiohttpTransport:
 
     def __init__(self, settings: TransportSettings, *, key: HeaderSecret | None, limit: int) -> None:
         session, proxy, ssl = settings.session, settings.proxy, settings.ssl
+        if session is not None and session._loop is not asyncio.get_running_loop():
+            raise ConfigurationError("session is of another event loop: make it in the asyncio.run() that uses it")
         base = self._base_url = URL(settings.base_url)
         # Bounded, for paths with an id. Not ``join``, which would drop the path prefix.
         self._url = lru_cache(64)(lambda operation: base.joinpath(*operation.path.split("/")))

@@ -166,7 +166,7 @@ def _encode(user_ids: Sequence[str]) -> bytes:
 def chunks_of(user_ids: Sequence[str], *, fixed: int, max_users: int, max_bytes: int) -> Iterator[Chunk]:
     """Cut ids into chunks within the bounds; ``fixed`` is the bytes of a request's body that are not ids.
 
-    An id that alone exceeds ``max_bytes`` gets its own chunk. Raises ``ValidationError`` that names ``$.userIds[i]``
+    An id that alone exceeds ``max_bytes`` gets its own chunk. Raises ``ValidationError`` that names ``user_ids[i]``
     for a value that is not a user id.
     """
     # If the message takes more than half of the bytes, fewer users would not make the request small enough.

@@ -12,8 +12,8 @@ from pushsdk._audience.source import RequestSource, UserSource
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.models import UNSET, PushRequest
-from pushsdk._core.words import count, near_word
+from pushsdk._core.models import UNSET, PushRequest, show_path
+from pushsdk._core.words import near_word
 from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
 from pushsdk._runs.run_file.journal import Journal
@@ -128,7 +128,7 @@ class Planner:
             encoded = wire.encode_user_ids(ids)  # type: ignore[arg-type] # checked here
             wire.warn_of_spaces(ids, encoded)  # type: ignore[arg-type] # as above
         except ValidationError as error:
-            # The error names the id as $.userIds[3], counted from 0 within this block.
+            # The error names the id as user_ids[3], counted from 0 within this block.
             location, _, problem = str(error).partition(": ")
             number = self._taken + int(location.partition("[")[2].rstrip("]")) + 1
             raise ValidationError(f"user id number {number}: {problem}") from None
@@ -174,11 +174,9 @@ def _fields_of(request: object) -> tuple[Any, Any, Any]:
         users, message, fields = request.user_ids, request.message, request.custom_fields
     elif isinstance(request, Mapping):
         if unknown := request.keys() - {*(names := PushRequest.__struct_encode_fields__)}:
-            near = {near for name in unknown if (near := near_word(str(name), names))}
-            advice = (
-                f", did you mean {' and '.join(sorted(near))}?" if near else f"; a push request has {', '.join(names)}"
-            )
-            raise ValidationError(f"$: {count(len(unknown), 'unknown field')}{advice}")
+            near = near_word(name := min(map(str, unknown)), names)
+            advice = f", did you mean {near}?" if near else f": a push request has {', '.join(names)}"
+            raise ValidationError(f"{show_path((name,))}: unknown field{advice}")
         users, message, fields = (request.get(name, UNSET) for name in names)
     else:
         raise ValidationError(f"a request must be a PushRequest or a mapping; got {type(request).__name__}")

@@ -130,7 +130,7 @@ class RunFolder:
                 raise run_file_error(self.path, "it is a symbolic link: give the path of the directory itself")
             release = lock(self.path / "lock")
         except BlockingIOError:
-            raise run_file_error(self.path, "it is in use by another process: wait for that, or end it") from None
+            raise run_file_error(self.path, "it is in use by another call or process: wait for it, or end it") from None
         except OSError as error:
             raise run_file_error(self.path, f"it can't be used: {error.strerror or type(error).__name__}") from None
         try:

@@ -119,7 +119,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("null ids", {"user_ids": [["a", None, None]]}, "column user_ids, chunk one: 2 of 3 values are null"),
     ("no list", {"user_ids": lists(None)}, "column user_ids, chunk one: it is null"),
     ("nobody", {"user_ids": lists([])}, "column user_ids, chunk one: it is empty: leave a chunk without users out"),
-    ("an empty id", {"user_ids": [["a", ""]]}, r"chunk one: \$.userIds\[1\]: the user id is empty"),
+    ("an empty id", {"user_ids": [["a", ""]]}, r"chunk one: user_ids\[1\]: the user id is empty"),
     ("too many", {"user_ids": [list("abcd")]}, "chunk one: 4 users, and batching.max_users is 3: plan smaller ones"),
     ("the same twice", {"user_ids": [["a", "a"]]}, "chunk one: an id comes more than once: plan distinct ids"),
 ]  # fmt: skip
@@ -133,7 +133,7 @@ BAD_FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("no object", {"fields": [["[1]"]]}, "column fields, chunk one: the value at 0 is no JSON object"),
     ("deep", {"fields": [['{"a":' * 9999]]}, "column fields, chunk one: the value at 0 is no JSON object"),
     ("NaN", {"fields": [['{"a":1e999}']]}, "column fields, chunk one: the value at 0 is no JSON object"),
-    ("too large", {"fields": [['{"a":99999999999999999999}']]}, r"chunk one: \$.customFields.a: the integer does not"),
+    ("too large", {"fields": [['{"a":99999999999999999999}']]}, r"chunk one: custom_fields.a: the integer does not"),
 ]
 
 

@@ -83,7 +83,7 @@ def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env: PushI
         ({"personal": "text"}, "personal must be"),
         ({"stop_policy": 0.5}, "stop_policy must be a StopPolicy"),
         ({"message": "Hello"}, "message"),
-        ({"custom_fields": [1]}, "customFields"),
+        ({"custom_fields": [1]}, "custom_fields"),
         ({"base_url": "push.example"}, "base_url"),
         ({"api_key": ""}, "api_key"),
         ({"timeout": -1.0}, "Timeout"),

@@ -201,12 +201,12 @@ def test_a_wrong_switch_for_answers_is_refused(monkeypatch: pytest.MonkeyPatch) 
         (
             lambda c: c.send_each([{"user_ids": ["u"]}]),
             ValidationError,
-            "request number 1: $: 1 unknown field, did you mean userIds?",
+            "request number 1: $.user_ids: unknown field, did you mean userIds?",
         ),
         (
             lambda c: c.send_each([{"x": ["u"]}]),
             ValidationError,
-            "request number 1: $: 1 unknown field; a push request has userIds, message, customFields",
+            "request number 1: $.x: unknown field: a push request has userIds, message, customFields",
         ),
     ],
 )
@@ -463,3 +463,18 @@ async def test_a_closed_client_and_an_unused_one_do_not_warn() -> None:
             await client.send("u", MESSAGE)
         del client
         gc.collect()
+
+
+def test_a_session_of_another_event_loop_is_refused() -> None:
+    async def make() -> aiohttp.ClientSession:
+        return aiohttp.ClientSession()
+
+    async def send(session: aiohttp.ClientSession) -> None:
+        async with AsyncPushClient(URL, "key", session=session) as client:
+            await client.send("u", MESSAGE)
+
+    with asyncio.Runner() as first:
+        session = first.run(make())
+        with pytest.raises(ConfigurationError, match="session is of another event loop: make it in"):
+            asyncio.run(send(session))
+        first.run(session.close())

@@ -1,8 +1,8 @@
 """The models: repr, immutability, types of fields. Their encoding is in test_wire."""
 
 import ast
+import datetime
 import inspect
-import itertools
 
 import pytest
 
@@ -72,10 +72,10 @@ def test_a_struct_is_frozen_and_takes_keywords_only(model):
         (("message", "ttl"), "$.message.ttl"),
         (("message", "androidActionButtons", 0, "url"), "$.message.androidActionButtons[0].url"),
         (("message", "title", "pt-BR"), "$.message.title.pt-BR"),
-        (("customFields", "jane@roe.example", "a"), "$.customFields[...].a"),
-        (("customFields", ""), "$.customFields[...]"),
-        (("customFields", "a\n"), "$.customFields[...]"),
-        (("customFields", "a" * 42), "$.customFields[...]"),
+        (("custom_fields", "jane@roe.example", "a"), "$.custom_fields[...].a"),
+        (("custom_fields", ""), "$.custom_fields[...]"),
+        (("custom_fields", "a\n"), "$.custom_fields[...]"),
+        (("custom_fields", "a" * 42), "$.custom_fields[...]"),
     ],
 )
 def test_a_path_shows_indexes_and_names_and_hides_what_is_no_name(path, text):
@@ -97,14 +97,43 @@ def test_replace_returns_a_copy_with_other_values():
             lambda: models.MobilePush(title="x"),
             'MobilePush.title must be a mapping, for example {"en": "Hello"}; got str',
         ),
-        (lambda: models.MobilePush(ttl=None), "MobilePush.ttl must be an int; got None: leave the field out"),
+        (lambda: models.MobilePush(ttl=None), "MobilePush.ttl must be an int; got None: leave it out"),
         (lambda: models.MobilePush(ios_enabled="yes"), "MobilePush.ios_enabled must be True or False; got str"),
         (lambda: models.MobilePush().replace(ttl="1"), "MobilePush.ttl must be an int; got str"),
         (
             lambda: models.MobilePush(android_action_buttons=ActionButton(label="x")),
-            "MobilePush.android_action_buttons must be a list; got ActionButton",
+            "MobilePush.android_action_buttons must be a list of ActionButton; got ActionButton",
         ),
-        (lambda: CampaignRequest(segment="SELECT 1"), "CampaignRequest.segment must be a mapping; got str"),
+        (
+            lambda: models.MobilePush(title={"en": 5}),
+            'MobilePush.title["en"] must be a str; got int: pass str(value)',
+        ),
+        (
+            lambda: models.MobilePush(key_vals={"a@b": None}),
+            "MobilePush.key_vals[...] must be a str; got None: leave it out",
+        ),
+        (
+            lambda: models.MobilePush(title={5: "x"}),
+            "a key of MobilePush.title must be a str; got int: pass str(value)",
+        ),
+        (
+            lambda: models.MobilePush(ttl=datetime.timedelta(1)),
+            "MobilePush.ttl must be an int; got timedelta: pass int(value.total_seconds())",
+        ),
+        (
+            lambda: models.MobilePush(ttl=2**63),
+            "MobilePush.ttl must be an int <= 9223372036854775807; got 9223372036854775808",
+        ),
+        (
+            lambda: models.MobilePush(action_category=models.ActionCategory),
+            "MobilePush.action_category must be an ActionCategory; got the class ActionCategory: call it",
+        ),
+        (
+            lambda: models.MobilePush(android_action_buttons=[{"label": 1}]),
+            "MobilePush.android_action_buttons[0].label must be a str; got int",
+        ),
+        (lambda: models.MobilePush(title=UNSET, ttl="1"), "MobilePush.ttl must be an int; got str"),
+        (lambda: CampaignRequest(segment="SELECT 1"), "CampaignRequest.segment must be a Segment; got str"),
     ],
 )
 def test_a_model_names_the_field_of_a_wrong_type_each_time(make, text):
@@ -121,15 +150,6 @@ def test_a_subclass_may_have_a_required_field():
     assert Named(name="x", query="q").query == "q"
     with pytest.raises(ValidationError, match=r"Named\.name must be a str; got int"):
         Named(name=5)
-
-
-def test_a_model_of_a_known_shape_still_refuses_a_field_of_another_type():
-    values = {"title": {}, "body": {}, "subtitle": {}, "key_vals": {}, "ttl": 1, "priority": "x", "ios_enabled": True}
-    for fields in itertools.islice(itertools.permutations(values.items()), 1100):  # more than it remembers
-        models.MobilePush(**dict(fields))
-    models.MobilePush(title={"en": "x"}, ttl=1)
-    with pytest.raises(ValidationError, match="ttl must be an int"):
-        models.MobilePush(title={"en": "x"}, ttl="1")
 
 
 def test_to_dict_returns_the_fields_on_the_wire():

@@ -94,7 +94,7 @@ def test_it_is_for_its_owner_only(folder: RunFolder) -> None:
 def test_one_run_at_a_time(folder: RunFolder) -> None:
     with (
         folder.locked(),
-        pytest.raises(RunFileError, match="in use by another process"),
+        pytest.raises(RunFileError, match="it is in use by another call or process"),
         RunFolder(folder.path).locked(),
     ):
         pass

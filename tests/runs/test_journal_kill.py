@@ -176,9 +176,9 @@ def test_a_reader_sees_whole_commits_while_another_process_writes(tmp_path: Path
             journal.close()
         assert counts == sorted(counts)
         assert writer.stdout.readline() == "written\n"
-        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another process"):
+        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another call or process"):
             Journal.open(path, write=True)
-        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another process"):
+        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another call or process"):
             Journal.open_or_create(path, BROADCAST)
         writer.kill()
     journal = Journal.open(path, write=True)
@@ -243,7 +243,7 @@ def test_a_forked_child_neither_uses_the_file_nor_holds_its_lock(tmp_path: Path)
         "it was opened before this process was forked: open it here",
         "it was opened before this process was forked: open it here",
         "end",
-        "it is in use by another process: wait until it ends, or end it",
+        "it is in use by another call or process: wait for it, or end it",
         "3",
     ]
 

@@ -164,7 +164,7 @@ def test_one_journal_writes_and_any_number_read(
     path = tmp_path / "a.run"
     journal = make_run(path)
     for _ in range(2):
-        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another process: wait until it ends"):
+        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another call or process: wait for it"):
             use(path)
     readers = [Journal.open(path, write=False) for _ in range(2)]
     journal.write([event(CLAIMED, 0, 3)])

@@ -58,7 +58,7 @@ async def test_a_second_process_is_refused_and_the_first_is_not_disturbed(nurser
                 lambda: client.resume(path, on_unknown="resend"),
                 lambda: client.broadcast(names(20_000), MESSAGE, run=path),
             ):
-                with pytest.raises(RunFileError, match="in use by another process: wait until it ends"):
+                with pytest.raises(RunFileError, match="it is in use by another call or process: wait for it"):
                     await call()
         report = read_report(path)
         assert 0 < report.accepted < 20_000

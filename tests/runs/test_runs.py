@@ -241,8 +241,11 @@ async def test_each_request_has_its_own_message(run: Path | None) -> None:
         ({"userIds": ["a"]}, r"number 1: \$.message is missing"),
         (PushRequest(message=MESSAGE), r"number 1: \$.userIds is missing"),
         ({"userIds": ["a"], "message": MESSAGE, "customFields": None}, "null"),
-        ({"userIds": ["a"], "message": MESSAGE, "title": 1}, "1 unknown field"),
-        ({"userIds": [1], "message": MESSAGE}, "userIds"),
+        (
+            {"userIds": ["a"], "message": MESSAGE, "title": 1},
+            r"number 1: \$\.title: unknown field: a push request has",
+        ),
+        ({"userIds": [1], "message": MESSAGE}, r"number 1: user_ids\[0\]"),
         ("a", "a request must be a PushRequest or a mapping; got str"),
     ],
 )

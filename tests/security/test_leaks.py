@@ -193,10 +193,14 @@ async def test_what_was_refused_before_it_was_sent_is_not_quoted(caplog: pytest.
     out = Out()
     bad: list[Any] = [f"{USER}\ud800", float("nan"), USER.encode(), {f"{TEXT} {USER}": float("inf")}, {USER}]
     async with WireServer() as server, AsyncPushClient(server.base_url, KEY) as client:
+
+        async def send_model(title: dict[str, Any]) -> None:
+            await client.send(USER, MobilePush(title=title))
+
         for value in bad:
             await out.of(client.send([value], MESSAGE))
             await out.of(client.send(USER, {"title": {"en": value, TEXT: TEXT}}))
-            await out.of(client.send(USER, MobilePush(title={TEXT: value})))
+            await out.of(send_model({TEXT: value}))
             await out.of(client.send(USER, MESSAGE, custom_fields={f"{TEXT} {USER}": value}))
             await out.of(client.create_campaign({"name": value}))
         await out.of(client.send([USER] * 2000, MESSAGE))

@@ -206,18 +206,18 @@ async def test_aiohttp_answers_a_wrong_setting_with_500(tmp_path: Path) -> None:
 
 async def test_aiohttp_says_what_is_wrong_with_the_input(tmp_path: Path) -> None:
     async def handler(request: object) -> None:
-        raise ValidationError("$.userIds[1]: the user id is empty")
+        raise ValidationError("user_ids[1]: the user id is empty")
 
     with pytest.raises(web.HTTPUnprocessableEntity) as caught:
         await module("aiohttp_service", tmp_path).push_errors(None, handler)
-    assert caught.value.text == "$.userIds[1]: the user id is empty"
+    assert caught.value.text == "user_ids[1]: the user id is empty"
 
 
 async def test_fastapi_says_what_is_wrong_with_the_input_but_not_with_the_program(tmp_path: Path) -> None:
     installed("fastapi", "fastapi")
     handler = module("fastapi_service", tmp_path).push_failed
-    response = await handler(None, ValidationError("$.userIds[1]: the user id is empty"))
-    assert (response.status_code, response.body) == (422, b'{"detail":"$.userIds[1]: the user id is empty"}')
+    response = await handler(None, ValidationError("user_ids[1]: the user id is empty"))
+    assert (response.status_code, response.body) == (422, b'{"detail":"user_ids[1]: the user id is empty"}')
     with pytest.raises(ConfigurationError):
         await handler(None, ConfigurationError("rate must be a Rate"))
 

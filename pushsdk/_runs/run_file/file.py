@@ -65,7 +65,7 @@ class RunFilePath:
             if write:
                 self._release = lock(self._lock)
         except BlockingIOError:
-            raise run_file_error(path, "it is in use by another process: wait until it ends, or end it") from None
+            raise run_file_error(path, "it is in use by another call or process: wait for it, or end it") from None
         except (OSError, ValueError) as error:
             raise run_file_error(path, f"its folder can't be used: {_message(error)}") from None
 
