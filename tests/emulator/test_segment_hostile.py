@@ -283,7 +283,8 @@ BOMBS = {
     "an aggregate": "SELECT string_agg(repeat('a', 1000000), '') AS user_id FROM range(100000)",
     "a regular expression": "SELECT regexp_matches(repeat('a', 1000000), repeat('(a|aa)?', 1000) || 'b') AS user_id "
     "FROM range(1000000)",
-    "deep json": "SELECT json_structure(repeat('[', 1000000) || repeat(']', 1000000)) AS user_id",
+    "deep json": "SELECT json_structure(repeat('[', 1000000) || i || repeat(']', 1000000)) AS user_id "
+    "FROM range(1000000) t(i)",
     "many groups": "SELECT user_id FROM users GROUP BY CUBE(" + ", ".join(f"user_id || {at}" for at in range(15)) + ")",
 }
 

@@ -29,12 +29,17 @@ export class Detail {
     this.asked?.abort();
     this.asked = new AbortController();
     this.root.classList.add("waiting");
+    this.loading = get(`/requests/${id}`, {}, this.asked.signal);
     try {
-      const request = await get(`/requests/${id}`, {}, this.asked.signal);
-      this.draw(request);
+      this.draw(await this.loading);
     } catch (error) {
       if (error.name !== "AbortError") this.failed(error);
     }
+  }
+
+  /** Return the chosen push once it is loaded, or null if it can't be: `show` says why. */
+  chosen() {
+    return this.loading.catch(() => null);
   }
 
   failed(error) {
@@ -139,8 +144,8 @@ export class Detail {
 
   /** Send the same bytes into the same inbox. */
   async sendAgain() {
-    const { request } = this;
-    if (!whole(request).sendable) return;
+    const request = await this.chosen();
+    if (!request || !whole(request).sendable) return;
     try {
       const result = await send(request.text, request);
       const kind = fate(result);
@@ -151,15 +156,16 @@ export class Detail {
     }
   }
 
-  edit() {
-    if (whole(this.request).editable) this.events.edit(this.request.id);
+  async edit() {
+    const request = await this.chosen();
+    if (request && whole(request).editable) this.events.edit(request.id);
   }
 
   async remove() {
-    const { id } = this.request;
-    if (!(await confirmed(`Delete request ${id} from this inbox? The counts per user stay.`, "Delete"))) return;
+    const { id, inbox } = (await this.chosen()) ?? {};
+    if (id === undefined || !(await confirmed(`Delete request ${id} from this inbox? The counts per user stay.`, "Delete"))) return;
     try {
-      await call("DELETE", `/requests/${id}`, { query: { inbox: this.request.inbox } });
+      await call("DELETE", `/requests/${id}`, { query: { inbox } });
       toast("Deleted");
       this.events.deleted(id);
     } catch (error) {

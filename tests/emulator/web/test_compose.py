@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -274,6 +275,20 @@ async def test_a_push_is_composed_by_keyboard_alone(desk: Any) -> None:
     await page.get_by_role("heading", name="Edit and send").wait_for()
     titles = [push.message["title"]["en"] for push in desk.emulator.pushes]
     assert titles == ["Before", "Typed", "Typed"]
+
+
+async def test_a_key_acts_on_the_chosen_push_while_it_is_loading(desk: Any) -> None:
+    await desk.push("First")
+    await desk.push("Second")
+    page = await desk.page()
+    await page.locator(".eyebrow").get_by_text("Push 2 ").wait_for()
+    held: asyncio.Queue[Any] = asyncio.Queue()
+    await page.route("**/requests/1*", held.put, times=1)
+    await page.keyboard.press("j")
+    route = await held.get()
+    await page.keyboard.press("x")
+    await route.continue_()
+    await page.get_by_text("A copy of push 1").wait_for()
 
 
 async def test_the_composer_fits_a_narrow_screen(desk: Any) -> None:
