@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from urllib.parse import urlsplit
 
 from pushsdk._core import wire
-from pushsdk._core.address import check_base_url, check_headers, check_proxy, is_loopback, redact_texts, redacted
+from pushsdk._core.address import (
+    check_base_url,
+    check_headers,
+    check_proxy,
+    is_loopback,
+    missing,
+    redact_texts,
+    redacted,
+)
 from pushsdk._core.arguments import check_callback, check_setting, check_timeout, check_users
 from pushsdk._core.batching import Call, Content, Key
 from pushsdk._core.error_mapping import error_for, set_answer
@@ -102,9 +110,9 @@ class AsyncPushClient:
         options["proxy"] = proxy = redacted(options.get("proxy"))
         options["claims"] = claims = redact_texts(options.get("claims"))
         check_keywords(AsyncPushClient, options, ClientOptions.__optional_keys__)
-        if api_key is None:
-            both = "no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and PUSHSDK_API_KEY"
-            raise ConfigurationError(both if base_url is None else "no api_key: pass it, or set PUSHSDK_API_KEY")
+        if base_url is None or api_key is None:
+            required = {"base_url": base_url, "api_key": api_key}
+            raise missing(tuple(name for name, value in required.items() if value is None), os.environ)
         allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
         credentials = Credentials(api_key, key_name)
         checked_url = check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
@@ -480,8 +488,7 @@ class SendBatch:
         self._content = content
         self._users: list[str] = []
         self._is_open = self._is_used = False
-        #: The receipt of all users, once the block has ended.
-        self.receipt: Receipt = Receipt(users=0, requests=0)
+        self._receipt: Receipt | None = None  # set at the end of the block
 
     async def __aenter__(self) -> Self:
         self._client._engine.enter()
@@ -497,7 +504,16 @@ class SendBatch:
         elif self._users:
             client, options = self._client, self._content[2]
             call, _ = client._call_of(self._users, options.timeout, options.policy, len(self._users))
-            self.receipt = await client._engine.queue.send(call, self._content)
+            self._receipt = await client._engine.queue.send(call, self._content)
+        else:
+            self._receipt = Receipt(users=0, requests=0)
+
+    @property
+    def receipt(self) -> Receipt:
+        """The receipt of all users. Raises ConfigurationError until the block has ended without an error."""
+        if self._receipt is None:
+            raise ConfigurationError("a batch has a receipt once its `async with` block ended and all were accepted")
+        return self._receipt
 
     def add(self, user_id: str) -> None:
         """Add a user. An id that is added twice counts once. Raises ValidationError unless it is a str."""

@@ -2,12 +2,13 @@
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.words import near_word
 
 EXPOSED = "a proxy would read the Api-Key of plain http: use https, or set allow_insecure"
 _KEY = re.compile(r"(?!https?://)[\x21-\x7e]{1,4096}")
@@ -20,6 +21,11 @@ _KEY_HINTS = (
     (r".*[^\0-\x7f].*", "it has a character that is not ASCII, as a copied dash or quotation mark may be"),
     (r".*[^\x21-\x7e].*", "it has a space, a line end or a control character inside"),
 )
+_MISSING = {
+    ("base_url",): "no base_url: pass it, or set PUSHSDK_BASE_URL",
+    ("api_key",): "no api_key: pass it, or set PUSHSDK_API_KEY",
+    ("base_url", "api_key"): "no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and PUSHSDK_API_KEY",
+}
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # A loopback host, or a domain with a port or a path; a key does not look like that, and a login has an @.
 _HOST = re.compile(r"(localhost|127(?:\.\d+){3}|(?:[a-z0-9-]+\.)+[a-z]{2,24}(?=[:/]))(:\d+)?(/[a-z0-9/._-]*)?")
@@ -64,6 +70,14 @@ def _redacting(method: Callable[..., Any]) -> Callable[..., Any]:
 _PUBLIC = [name for name in dir(str) if not name.startswith("_")]
 for _name in ("__add__", "__getitem__", "__mod__", "__mul__", "__rmul__", *_PUBLIC):
     setattr(HeaderSecret, _name, _redacting(getattr(str, _name)))
+
+
+def missing(names: tuple[str, ...], environ: Iterable[str]) -> ConfigurationError:
+    """Return the error for missing settings, with the first variable that nearly has the right name."""
+    text = _MISSING[names]
+    variables = re.findall(r"PUSHSDK_\w+", text)
+    near = next((f"; the environment has {own}" for own in sorted(environ) if near_word(own, variables)), "")
+    return ConfigurationError(f"{text}{near}")
 
 
 def check_key(key: object, name: str = "api_key") -> HeaderSecret:
@@ -142,9 +156,7 @@ def redacted(value: object) -> Any:
 # Errors are returned, not raised: the frames below hold parts of the URL, and a traceback may show local variables.
 
 
-def _base_url_error(name: str, url: str | None, allow_insecure: bool) -> str | None:
-    if url is None:
-        return "no base_url: pass it, or set PUSHSDK_BASE_URL"
+def _base_url_error(name: str, url: str, allow_insecure: bool) -> str | None:
     if error := _url_error(name, url):
         return error
     parts = urlsplit(url)
@@ -160,7 +172,7 @@ def _base_url_error(name: str, url: str | None, allow_insecure: bool) -> str | N
     return None
 
 
-def _url_error(name: str, url: str | None, *, userinfo: bool = False) -> str | None:
+def _url_error(name: str, url: object, *, userinfo: bool = False) -> str | None:
     example = "https://push.example/api" if name != "proxy" else "http://proxy.example:3128"
     rule = f"{name} must be an absolute URL, for example {example!r}"
     if not isinstance(url, str) or not url:

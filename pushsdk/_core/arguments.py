@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 from pushsdk._core import wire
 from pushsdk._core.checks import fits
 from pushsdk._core.errors import ValidationError, must_be
+from pushsdk._core.models import MobilePush
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.stop_policy import StopPolicy
-from pushsdk._core.words import count
+from pushsdk._core.words import count, kind_of
 
 T = TypeVar("T")
 
@@ -26,8 +27,10 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
             wire.warn_of_spaces((user_ids,), encoded)
         return (user_ids,), encoded, 0
     if not isinstance(user_ids, Iterable) or isinstance(user_ids, (Mapping, bytes, bytearray, memoryview)):
-        got = "an async iterable: collect it first" if isinstance(user_ids, AsyncIterable) else type(user_ids).__name__
+        got = kind_of(user_ids, "" if user_ids is None else "a str")
+        got = "an async iterable: collect it first" if isinstance(user_ids, AsyncIterable) else got
         got += ": use broadcast" if hasattr(user_ids, "personalize") else ""
+        got += ": the users come first, then the message" if isinstance(user_ids, (Mapping, MobilePush)) else ""
         raise ValidationError(f"user_ids must be a str or an iterable of str; got {got}")
     ids = tuple(itertools.islice(user_ids, max_users + 1))
     if not ids:

@@ -9,6 +9,7 @@ import msgspec
 
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import MobilePush
+from pushsdk._core.words import kind_of
 
 TEXTS = ("title", "subtitle", "body")
 """The fields of a message whose texts may contain placeholders."""
@@ -46,7 +47,9 @@ def placeholder(name: str, fallback: str) -> str:
 
 
 def find_placeholders(text: str) -> list[Placeholder]:
-    """Return the placeholders of a text, in order; malformed placeholders are skipped."""
+    """Return the placeholders of a text, in order; malformed ones are skipped. Raises ValidationError unless a str."""
+    if not isinstance(text, str):
+        raise ValidationError(f"text must be a str, such as one language of a title; got {kind_of(text)}")
     return [
         Placeholder(name=match[1].rstrip(), fallback=match[2], start=match.start(), end=match.end())
         for match in _PLACEHOLDER.finditer(text)
@@ -57,7 +60,10 @@ def render(text: str, fields: Mapping[str, Any]) -> str:
     """Return the text as a user with these fields sees it.
 
     A missing field or None gives the fallback, any other value its ``str``. Malformed placeholders stay unchanged.
+    Raises ValidationError unless the text is a str and the fields are a mapping.
     """
+    if not isinstance(text, str) or not isinstance(fields, Mapping):
+        raise ValidationError(f"render takes a text and a mapping of fields; got {kind_of(text)} and {kind_of(fields)}")
 
     def value_of(match: re.Match[str]) -> str:
         value = fields.get(match[1].rstrip())

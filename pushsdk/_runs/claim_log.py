@@ -252,7 +252,8 @@ def claim_error(why: Exception | None) -> PushError:
     reason, cause = type(why).__name__, why.__cause__ or why.__context__ or why
     if isinstance(cause, OSError) and cause.errno:
         up = "does its folder exist?" if cause.errno == errno.ENOENT else "is the store up, at the address in claims=?"
-        reason += f": {os.strerror(cause.errno)}; {up}"
+        path = f" {cause.filename!r}" if cause.filename else ""
+        reason += f": {os.strerror(cause.errno)}{path}; {up}"
     error = ClaimStoreError(f"not sent: the claim store failed ({reason})")
     error.__cause__ = why
     return error

@@ -12,7 +12,7 @@ from pushsdk._audience.source import RequestSource, UserSource
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.models import UNSET, PushRequest, show_path
+from pushsdk._core.models import UNSET, MobilePush, PushRequest, show_path
 from pushsdk._core.words import near_word
 from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
@@ -196,6 +196,8 @@ async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
     if not isinstance(items, AsyncIterable):
         if not isinstance(items, Iterable) or isinstance(items, (str, Mapping, bytes, bytearray, memoryview)):
             advice = ": use its personalize(message), or broadcast" if hasattr(items, "personalize") else ""
+            advice += ": the users come first, then the message" if isinstance(items, MobilePush) else ""
+            advice += ": put it into a list" if isinstance(items, PushRequest) else ""
             raise ValidationError(
                 f"{name} must be an iterable or an async iterable; got {type(items).__name__}{advice}"
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pushsdk._public
 from pushsdk._core.address import redacted
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.words import near_word
 
 if TYPE_CHECKING:
     from pushsdk.claims._operators import count_claimed
@@ -46,8 +47,10 @@ def store_at(location: str, **options: Any) -> "ClaimStore":
     elif location == "memory:":
         store = pushsdk.claims.MemoryClaims(**options)
     else:
+        near = near_word(str(kind), (*FILES, *SERVERS, "memory"), 0.6)
+        advice = f"; did you mean {near}:{'//' if near in SERVERS else ''}...?" if near else ""
         raise ConfigurationError(
-            "claims must be a claim store, or its location: sqlite:PATH, directory:PATH, redis://HOST, "
-            "postgresql://HOST/DATABASE or memory:"
+            "claims must be a claim store, or its location: memory:, sqlite:PATH, directory:PATH, redis://HOST or "
+            f"postgresql://HOST/DATABASE{advice}"
         )
     return store

@@ -154,6 +154,8 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
             raise usage_error(f"{word} is a file: write @{word} for the ids in it, or -- @@{word} for the id itself")
         else:
             ids.append(word.removeprefix("@"))
+    if not ids:
+        raise usage_error(f"no user ids in {', '.join(words).replace('@-', 'the standard input')}: write one per line")
     return ids
 
 

@@ -105,7 +105,7 @@ def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ)
     if "config" not in found and default and default.exists():
         found["config"] = SettingValue(str(default), "", "default")
     file = Path(str(found["config"].value)) if "config" in found else None
-    tables: dict[str | None, dict[str, SettingValue]] = {None: {}} if file is None else _read_settings(file)
+    tables = _read_settings(file, found["config"].source) if file else {None: {}}
     profile = found["profile"].value if "profile" in found else None
     if profile not in tables:
         known = ", ".join(sorted(filter(None, tables))) or "none: add a table [profiles.NAME]"
@@ -164,7 +164,7 @@ def _default_file(environ: Mapping[str, str]) -> Path | None:
     return next((Path(path, "pushsdk", "config.toml") for path in folders if path and os.path.isabs(path)), None)
 
 
-def _read_settings(file: Path) -> dict[str | None, dict[str, SettingValue]]:
+def _read_settings(file: Path, source: str) -> dict[str | None, dict[str, SettingValue]]:
     """Return the settings of the file, and of each profile by its name."""
     try:
         with file.open("rb") as opened:
@@ -172,7 +172,7 @@ def _read_settings(file: Path) -> dict[str | None, dict[str, SettingValue]]:
             status = os.fstat(opened.fileno())
         table = tomllib.loads(content.decode())
     except OSError as error:
-        raise ConfigurationError(f"{file}: {error.strerror}") from None
+        raise ConfigurationError(f"{source}{': ' if source else ''}{file}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         # Only the position: the parser's text may quote the file.
         place = str(error).rpartition("(")[2].rstrip(")") if isinstance(error, tomllib.TOMLDecodeError) else "not UTF-8"
@@ -186,7 +186,7 @@ def _read_settings(file: Path) -> dict[str | None, dict[str, SettingValue]]:
     tables = {None: table, **profiles}
     for name in itertools.chain(*tables.values()):
         if name not in SETTINGS and name not in KEYS:
-            near = near_word(name, (*SETTINGS, *KEYS))
+            near = near_word(name, (*SETTINGS, *KEYS, "profiles"))
             advice = f": did you mean {near}?" if near else f"; use {', '.join((*SETTINGS, *KEYS))}"
             raise ConfigurationError(f"{file}: unknown setting {name!r}{advice}")
     if os.name == "posix" and status.st_mode & 0o077 and any("api_key" in values for values in tables.values()):

@@ -100,11 +100,16 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         *,
         headers: Mapping[str, str] | None = None,
         body: str = "",
+        retry_after: int | None = None,
         accepted: bool | None = None,
         **when: Unpack[Conditions],
     ) -> "Fault":
-        """Respond with this status; by default the request is accepted if the status is 2xx."""
-        return Fault(fault="status", code=code, headers=dict(headers or {}), body=body, accepted=accepted, **when)
+        """Respond with this status; by default the request is accepted if the status is 2xx.
+
+        ``retry_after``, in seconds, is sent as the header Retry-After.
+        """
+        merged = dict(headers or {}) | ({} if retry_after is None else {"Retry-After": str(retry_after)})
+        return Fault(fault="status", code=code, headers=merged, body=body, accepted=accepted, **when)
 
     @staticmethod
     def delay(seconds: float, **when: Unpack[Conditions]) -> "Fault":

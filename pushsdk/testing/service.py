@@ -65,13 +65,17 @@ class FakeResponse(Struct, frozen=True, kw_only=True, metaclass=HintingType):
         *,
         headers: Mapping[str, str] | None = None,
         body: bytes | str = b"",
+        retry_after: int | None = None,
         accepted: bool | None = None,
         after: NumberOfSeconds = 0.0,
     ) -> "FakeResponse":
-        """Respond with this status. ``accepted`` says if the service accepts the request (default: if 2xx)."""
+        """Respond with this status. ``accepted`` says if the service accepts the request (default: if 2xx).
+
+        ``retry_after``, in seconds, is sent as the header Retry-After.
+        """
         return FakeResponse(
             code=code,
-            headers=headers or {},
+            headers=dict(headers or {}) | ({} if retry_after is None else {"Retry-After": str(retry_after)}),
             body=body.encode() if isinstance(body, str) else body,
             accepted=200 <= code < 300 if accepted is None else accepted,
             after=after,

@@ -90,6 +90,15 @@ def test_any_other_location_is_refused_without_showing_it(location: str) -> None
     assert "s3" not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
 
 
+@pytest.mark.parametrize(
+    ("location", "near"),
+    [("reids://s3cret@host", "redis://..."), ("postgres:host/jobs", "postgres://..."), ("sqlte:c.db", "sqlite:...")],
+)
+def test_a_misspelled_location_names_the_near_one(location: str, near: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"; did you mean {near}\?$"):
+        store_at(location)
+
+
 @EACH
 async def test_a_client_uses_the_store_at_a_location_and_closes_it(
     location: str, opened: list[ClaimStore], monkeypatch: pytest.MonkeyPatch

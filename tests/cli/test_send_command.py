@@ -92,6 +92,13 @@ def test_ids_are_read_from_files_and_standard_input(command, service, tmp_path, 
     assert service.users() == dict.fromkeys(["ann", "bob", "cid", "dan"], 1)
 
 
+def test_a_file_without_ids_is_a_usage_error_that_names_the_file(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("ids.txt").write_text("\n")
+    result = command("send", "@ids.txt", "--title", "Hi", "--yes")
+    assert result == (2, "", "pushsdk: no user ids in @ids.txt: write one per line\n")
+
+
 def test_a_file_of_more_ids_than_a_request_takes_is_refused(command, service, tmp_path):
     (tmp_path / "ids.txt").write_text("".join(f"{number}\n" for number in range(1001)))
     result = command("send", f"@{tmp_path / 'ids.txt'}", "--title", "Hi")

@@ -205,6 +205,8 @@ def test_a_named_file_replaces_the_users_own(tmp_path, home):
 def test_a_named_file_must_exist(tmp_path):
     with pytest.raises(ConfigurationError, match=r"none\.toml: No such file"):
         find({"config": tmp_path / "none.toml"}, {})
+    with pytest.raises(ConfigurationError, match=r"^PUSHSDK_CONFIG: none\.toml: No such file"):
+        find({}, {"PUSHSDK_CONFIG": "none.toml"})
 
 
 def test_the_default_folder_is_in_the_home_folder(tmp_path, home):
@@ -287,6 +289,7 @@ def test_an_error_names_the_source(options, variables, text):
     [
         ("timeout = \n", r"not a TOML file \(at line 1"),
         ("timeut = 1", r"unknown setting 'timeut': did you mean timeout\?"),
+        ("[profile.staging]", r"unknown setting 'profile': did you mean profiles\?"),
         ("xyz = 1", "unknown setting 'xyz'; use base_url, timeout"),
         ("\xff", "not a TOML file"),
         ("a = " + "[" * 5000, "not a TOML file"),

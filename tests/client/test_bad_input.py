@@ -16,6 +16,7 @@ from pushsdk import (
     CampaignRequest,
     MobilePush,
     Outcome,
+    PushRequest,
     Schedule,
     Segment,
     ValidationError,
@@ -72,6 +73,27 @@ async def test_user_ids_are_a_text_or_several(client: AsyncPushClient, user_ids:
     with pytest.raises(ValidationError, match=r"^user_ids") as excinfo:
         await client.send(user_ids, HELLO)
     assert excinfo.value.outcome is Outcome.NOT_SENT
+
+
+@pytest.mark.parametrize(
+    ("user_ids", "got"),
+    [
+        (7, "int: pass str(value)"),
+        (None, "None"),
+        (HELLO, "MobilePush: the users come first, then the message"),
+    ],
+)
+async def test_other_values_than_ids_are_refused_with_the_fix(client: AsyncPushClient, user_ids: Any, got: str) -> None:
+    with pytest.raises(ValidationError) as excinfo:
+        await client.send(user_ids, HELLO)
+    assert str(excinfo.value) == f"user_ids must be a str or an iterable of str; got {got}"
+
+
+async def test_a_message_or_a_request_is_no_source_of_a_run(client: AsyncPushClient) -> None:
+    with pytest.raises(ValidationError, match=r"got MobilePush: the users come first, then the message$"):
+        await client.broadcast(HELLO, HELLO)  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match=r"got PushRequest: put it into a list$"):
+        await client.send_each(PushRequest(user_ids=["u"], message=HELLO))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad", [7, None, b"x", "", TextSubclass(""), SURROGATE, uuid.UUID(int=1), ["a"]])
@@ -140,13 +162,13 @@ async def test_custom_fields_are_a_mapping(client: AsyncPushClient, fields: Any)
 
 @pytest.mark.parametrize("message", [None, "text", 7, [HELLO], b"{}", MobilePush, Segment(query="q")], ids=repr)
 async def test_a_message_is_a_struct_or_a_mapping(client: AsyncPushClient, message: Any) -> None:
-    with pytest.raises(ValidationError, match=r"^\$\.message: expected MobilePush or a mapping"):
+    with pytest.raises(ValidationError, match=r"^message must be a MobilePush or a mapping"):
         await client.send("u", message)
 
 
 @pytest.mark.parametrize("request_", [None, "text", [], HELLO, Schedule(type="X")], ids=repr)
 async def test_a_campaign_is_a_struct_or_a_mapping(client: AsyncPushClient, request_: Any) -> None:
-    with pytest.raises(ValidationError, match=r"^\$: expected CampaignRequest or a mapping"):
+    with pytest.raises(ValidationError, match=r"^request must be a CampaignRequest or a mapping"):
         await client.create_campaign(request_)
 
 

@@ -45,6 +45,9 @@ def test_both_missing_settings_are_named_at_once(client, monkeypatch: pytest.Mon
         client()
     with pytest.raises(ConfigurationError, match="no api_key: pass it, or set PUSHSDK_API_KEY"):
         client(URL)
+    monkeypatch.setenv("PUSHSDK_APIKEY", "secret-key")
+    with pytest.raises(ConfigurationError, match=r"PUSHSDK_API_KEY; the environment has PUSHSDK_APIKEY$"):
+        client(URL)
 
 
 @pytest.mark.parametrize("end", ["/v1", "/v1/", "/v1/push", "/v1/push/", "/v1/campaigns", "/v1//"])
@@ -422,7 +425,7 @@ async def test_an_audience_is_sent_to_the_method_that_takes_it(tmp_path: Path) -
         (lambda ids: Audience.read("s3://bucket/ids.txt"), "there is no file .*: only local files are read"),
         (lambda ids: SqliteClaims("sqlite:claims.db"), "path must be that of a file: claims= takes 'sqlite:PATH'"),
         (lambda ids: SqliteClaims(":memory:"), "path must be that of a file: .* 'memory:'"),
-        (lambda ids: AsyncPushClient(URL, "k", claims="sqlite::memory:"), "or its location: sqlite:PATH"),
+        (lambda ids: AsyncPushClient(URL, "k", claims="sqlite::memory:"), "or its location: memory:, sqlite:PATH"),
         (lambda ids: AsyncPushClient(URL, "k", claims="redis:host:6379/1"), "or its location: .* redis://HOST"),
     ],
 )

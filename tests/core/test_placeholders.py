@@ -76,6 +76,12 @@ def test_every_placeholder_that_can_be_made_is_found(name, fallback):
     assert not has_malformed_placeholder(tag)
 
 
+@pytest.mark.parametrize("call", [lambda: find_placeholders(5), lambda: render(None, {}), lambda: render("", "x")])
+def test_only_a_text_has_placeholders_and_only_a_mapping_fields(call):
+    with pytest.raises(ValidationError, match=r"got int$|got None and dict$|got str and str$"):
+        call()
+
+
 def test_all_placeholders_are_found_in_order_with_their_places():
     text = "Hi {{ first | 'you' }}, {{last|'dear {x}'}}{{ a b | '' }}"
     placeholders = find_placeholders(text)

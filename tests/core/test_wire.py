@@ -204,16 +204,16 @@ def test_none_in_a_field_is_refused_with_the_advice_to_leave_it_out(model, name,
             unchecked(MobilePush, ttl=datetime.timedelta(1)),
             "$.message.ttl: timedelta is not JSON: pass int(value.total_seconds())",
         ),
-        (MobilePush, "$.message: expected MobilePush or a mapping, got the class MobilePush: call it"),
+        (MobilePush, "message must be a MobilePush or a mapping, for example"),
         (unchecked(MobilePush, title={1: "x"}), "$.message.title: a key is int"),
         (MobilePush(body={"en": "\ud800"}), "$.message.body.en: the text holds a lone surrogate"),
         (MobilePush(body={"\ud800": "x"}), "$.message.body: the text holds a lone surrogate"),
         (unchecked(MobilePush, key_vals={"jane@roe.example": {1}}), "$.message.keyVals[...]: set is not JSON"),
         ({"ttl": math.nan}, "$.message.ttl: NaN and infinity are not JSON"),
-        (None, "$.message: expected MobilePush or a mapping, got None"),
-        ("{}", "$.message: expected MobilePush or a mapping, got str"),
-        ([], "$.message: expected MobilePush or a mapping, got list"),
-        (CampaignRequest(), "$.message: expected MobilePush or a mapping, got CampaignRequest"),
+        (None, "message must be a MobilePush or a mapping, for example"),
+        ("{}", "message must be a MobilePush or a mapping, for example"),
+        ([], "message must be a MobilePush or a mapping, for example"),
+        (CampaignRequest(), "message must be a MobilePush or a mapping, for example"),
     ],
 )
 def test_an_error_names_the_path_and_the_rule(message, text):
@@ -559,6 +559,14 @@ def test_a_misspelled_name_of_a_mapping_is_sent_and_warned_about() -> None:
     ]
     with pytest.warns(UserWarning, match="did you mean"):
         assert json.loads(wire.encode_message(message)) == message
+
+
+def test_a_misspelled_value_is_sent_and_warned_about() -> None:
+    texts = ["$.message.priority: unknown value, did you mean NORMAL? It is sent as it is"]
+    message = MobilePush(title={"en": "Hi"}, ios_enabled=True, priority="normal")
+    assert warned(lambda: wire.encode_message(message)) == texts
+    assert warned(lambda: wire.encode_message(message.to_dict())) == texts
+    assert warned(lambda: wire.encode_message(message.replace(priority="HIGH", action="DEFAULT"))) == []
 
 
 def test_misspelled_names_are_found_at_every_level() -> None:

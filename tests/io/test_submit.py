@@ -365,7 +365,20 @@ async def test_a_batch_tells_the_truth_about_each_user_and_pushes_nobody_twice()
     assert service.processed == {
         user: 1 for user, outcome in outcomes.items() if outcome in (Outcome.ACCEPTED, Outcome.UNKNOWN)
     }
-    assert batch.receipt.users == 0
+    with pytest.raises(ConfigurationError, match="a batch has a receipt once"):
+        _ = batch.receipt
+
+
+@virtual
+async def test_a_batch_has_a_receipt_only_at_its_end() -> None:
+    async with client_of(FakeService()) as client:
+        async with client.batch(MESSAGE) as batch:
+            batch.add("a")
+            with pytest.raises(ConfigurationError, match="a batch has a receipt once"):
+                _ = batch.receipt
+        async with client.batch(MESSAGE) as empty:
+            pass
+        assert (batch.receipt.users, empty.receipt.users) == (1, 0)
 
 
 @pytest.mark.parametrize(("behavior", "error"), [(answer(404), RejectedError), (hang(), OutcomeUnknownError)])

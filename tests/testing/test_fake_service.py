@@ -21,6 +21,7 @@ from pushsdk import (
     Timeout,
     UnexpectedResponseError,
 )
+from pushsdk.emulator import Fault
 from pushsdk.testing import FakeRequest, FakeResponse, FakeService, virtual_time
 
 MESSAGE = MobilePush(title={"en": "Hello"})
@@ -229,6 +230,12 @@ RESPONSE = r"must be a FakeResponse, for example FakeResponse\.status\(429\)"
 def test_a_wrong_argument_is_an_error_with_the_rule(make, text):
     with pytest.raises(ValueError, match=f"^{text}$"):
         make()
+
+
+@pytest.mark.parametrize("make", [FakeResponse.status, Fault.status])
+def test_a_status_may_ask_for_a_wait(make):
+    assert make(429, retry_after=20, headers={"X-A": "1"}).headers == {"X-A": "1", "Retry-After": "20"}
+    assert make(429).headers == {}
 
 
 def test_an_unknown_option_of_the_client_is_an_error_with_the_near_one():
