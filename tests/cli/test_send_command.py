@@ -92,7 +92,7 @@ def test_ids_are_read_from_files_and_standard_input(command, service, tmp_path, 
     assert service.users() == dict.fromkeys(["ann", "bob", "cid", "dan"], 1)
 
 
-def test_a_file_without_ids_is_a_usage_error_that_names_the_file(command, tmp_path, monkeypatch):
+def test_a_file_without_ids_is_a_usage_error_that_names_the_file(command, service, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("ids.txt").write_text("\n")
     result = command("send", "@ids.txt", "--title", "Hi", "--yes")
