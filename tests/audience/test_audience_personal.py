@@ -113,7 +113,7 @@ def test_only_the_columns_of_placeholders_are_read(tmp_path: Path) -> None:
         ({"message": MESSAGE, "into": "title"}, "into must be 'custom_fields', 'text' or 'both'; got 'title'"),
         ({"message": {"ttl": "x"}}, r"\$.message.ttl"),
         ({"message": {"title": {"en": "a"}}, "custom_fields": {"x": float("nan")}}, r"custom_fields.x"),
-        ({"message": "Hi"}, r"\$.message"),
+        ({"message": "Hi"}, r"message"),
     ],
 )
 def test_a_message_that_can_not_be_sent_is_an_error_before_reading(arguments: dict[str, Any], text: str) -> None:
