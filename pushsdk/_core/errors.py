@@ -94,7 +94,7 @@ def check_choice(
 
 
 class MessageWarning(UserWarning):
-    """A call is probably a mistake: a misspelled field, no platform, or a run that is complete. Names its line."""
+    """A call is probably a mistake: a misspelled name or value, no platform, or a complete run. Names its line."""
 
 
 class NotSentError(PushError):

@@ -218,7 +218,7 @@ def _is_doubtful(message: MobilePush, data: bytes) -> bool:
     return is_off or has_doubtful_text or _has_near_value(_enumerated(message))
 
 
-# The values that "near-value" looks at, in the order of SHOWN. Few messages have others: cached, they cost 0.3 us.
+# The values that "near-value" checks, in the order of SHOWN. Cached, as few different ones occur: 0.4 us a message.
 _enumerated = attrgetter("type", "action", "priority", "media_type", "interruption_level", "relevance_score")
 
 

@@ -182,7 +182,10 @@ def test_an_invalid_rule_is_refused_at_once(make, text):
     [
         (lambda: Fault.status(503, frist=1), "Fault.status() got an unexpected .* 'frist': did you mean 'first'?"),
         (lambda: Fault.delay(1, times=1), "Fault.delay() got an unexpected .* 'times': the names are endpoint, every"),
-        (lambda: Fault.status(503, 1), "Fault.status(): too many .*; pass headers, body, retry_after, accepted by keyword"),
+        (
+            lambda: Fault.status(503, 1),
+            "Fault.status(): too many .*; pass headers, body, retry_after, accepted by keyword",
+        ),
     ],
 )
 def test_an_argument_that_a_fault_does_not_take_is_an_error_with_the_names(make, text):
