@@ -94,4 +94,4 @@ def no_attribute(cls: type, name: str) -> AttributeError:
     methods = ", ".join(word for word in known if callable(getattr(cls, word)))
     near = near_word(name, known, 0.6)
     advice = f": did you mean {near!r}?" if near else f": the methods are {methods}" if methods else ""
-    return AttributeError(f"{cls.__name__} has no attribute {name!r}{advice}")
+    return AttributeError(f"{cls.__name__} has no attribute {name!r}{advice}", name=name)  # no second hint by Python

@@ -15,6 +15,7 @@ from pushsdk.cli.terminal import warn
 __all__ = ["main"]
 
 _EXTRA = frozenset({"cyclopts", "duckdb", "rich"})
+_TYPOGRAPHIC = frozenset("\u2013\u2014\u2018\u2019\u201c\u201d\u201e")  # dashes and quotation marks
 _SIGPIPE = 141  # the exit code that a shell reports for SIGPIPE
 
 
@@ -49,7 +50,8 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
             unused = (error.unused_tokens or [""])[0]
             raise usage_error(f"{' '.join(error.command_chain or ())}: unexpected argument {unused!r}") from None
         except CycloptsError as error:
-            raise usage_error(str(error)) from None
+            advice = " Write -- before the command to run." if words[:2] == ["emulator", "exec"] else ""
+            raise usage_error(f"{error}{advice}") from None
         except Exception as error:
             if (known := command_error(error)) is None:
                 raise
@@ -88,9 +90,18 @@ def _discard_output() -> None:
 def _checked(words: Sequence[str]) -> list[str]:
     """Return the words with ``@-`` for a lone dash before ``--``, which cyclopts would take for an option.
 
-    Raises a usage error, without the value, if an Api-Key is an argument.
+    Raises a usage error, without the value, if an Api-Key is an argument; and for words that a shell would not split.
     """
     options = list(itertools.takewhile(lambda word: word != "--", words))
+    for previous, word, following in zip(["", *options], options, [*options[1:], "-"], strict=False):
+        if word[:1] in _TYPOGRAPHIC and previous[:1] != "-":
+            raise usage_error(f'{word} begins with a dash or quotation mark of a text processor: type - or " instead')
+        # After a text, where users stand before the options: there is no user World in `send ann --title Hello World`.
+        if previous in ("--title", "--body") and options[1][:1] != "-" and following[:1] != "-":
+            raise usage_error(
+                f"{following} follows the text of {previous}: put a text with spaces in quotation marks, and all users "
+                "before the options"
+            )
     if any(word.partition("=")[0] == "--api-key" for word in options):
         raise usage_error("--api-key is not an option, others can read it: set PUSHSDK_API_KEY or pass --api-key-file")
     return ["@-" if word == "-" else word for word in options] + list(words[len(options) :])

@@ -1,7 +1,8 @@
 """Input of commands: messages, campaigns and custom fields as JSON, and the source of users.
 
 JSON is checked for the types of the interface document only, so fields of a newer service pass. A name that is nearly a
-field of the document is refused, as is a message without a platform: a service that ignores them reports success.
+field of the document is refused, as is a message without a platform or a text: a service that ignores them reports
+success.
 """
 
 import shlex
@@ -28,7 +29,7 @@ from pushsdk.cli.options import Flag
 from pushsdk.cli.terminal import escaped, print_json, say, warn
 
 _MAX_BYTES = 16 * 1024 * 1024
-_REFUSED = frozenset({"near-name", "no-platform"})
+_REFUSED = frozenset({"near-name", "no-platform", "no-text"})
 KIND_NAMES: dict[type[Model], str] = {MobilePush: "message", CampaignRequest: "campaign", PushRequest: "push request"}
 DryRun = Annotated[Flag, Parameter(help="Print the request as a curl command, or with --json as JSON; send nothing.")]
 
@@ -49,7 +50,7 @@ class MessageOptions:
     custom_fields: str | None = None
     """Set the custom fields: a JSON object, or @FILE."""
     force: Flag = False
-    """Send despite a misspelled field, or without a platform."""
+    """Send despite a misspelled field, or without a platform or a text."""
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the message, with the JSON names of its fields, and the custom fields. Raises a usage error."""
@@ -58,11 +59,12 @@ class MessageOptions:
         if (self.message is None) is not bool(texts) or None not in (self.message, self.lang):
             raise usage_error("pass the message either with --message FILE, or with --title, --body and --lang")
         fields = None if self.custom_fields is None else read_object("--custom-fields", self.custom_fields)
-        if self.message is None:
-            return {"type": "MOBILE_PUSH", "iosEnabled": True, "androidEnabled": True, **texts}, fields
-        name, message, kind = read_resource(self.message, "--message")
-        if kind is not MobilePush:
-            raise usage_error(f'{name}: must be a message, not a {KIND_NAMES[kind]}; pass only the value of "message"')
+        message: dict[str, Any] = {"iosEnabled": True, "androidEnabled": True, **texts}
+        if self.message is not None:
+            name, message, kind = read_resource(self.message, "--message")
+            if kind is not MobilePush:
+                its_kind = KIND_NAMES[kind]
+                raise usage_error(f'{name}: must be a message, not a {its_kind}; pass only the value of "message"')
         print_advice(message, force=self.force)
         return {"type": "MOBILE_PUSH", **message}, fields
 
@@ -124,7 +126,7 @@ def _read_bytes(file: str, name: str, option: str) -> bytes:
                 content = opened.read(_MAX_BYTES + 1)
     except OSError as error:
         advice = "; for a text use --title and --body" if option == "--message" else ""
-        raise usage_error(f"{name}: {error.strerror}{advice}") from None
+        raise usage_error(f"{name or option}: {error.strerror if file else 'names no file'}{advice}") from None
     if len(content) > _MAX_BYTES:
         raise usage_error(f"{name}: must not be larger than {_MAX_BYTES // 2**20} MiB")
     return content
@@ -151,9 +153,14 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
             batches = open_users(word, "user_id").ids()
             ids += islice((user for batch in batches for user in batch), most + 1)
         elif Path(word).suffix in (*FORMATS, ".parquet") and Path(word).is_file():
-            raise usage_error(f"{word} is a file: write @{word} for the ids in it, or -- @@{word} for the id itself")
+            raise usage_error(
+                f"{word} is a file: write @{word} for the ids in it, --message {word} for a message, or -- @@{word} "
+                "for the id itself"
+            )
         else:
             ids.append(word.removeprefix("@"))
+            if "," in word:
+                warn(f"advice: {word} is one id: write a space between ids")
     if not ids:
         raise usage_error(f"no user ids in {', '.join(words).replace('@-', 'the standard input')}: write one per line")
     return ids

@@ -85,7 +85,8 @@ def resolve(options: Mapping[str, object], *, key_needed: bool = True) -> Client
     settings, problems = check(found, key_needed=key_needed)
     if settings is not None:
         return settings
-    text = "\n".join(problems.values())
+    ignored = (f"{variable} is {advice}" for variable, advice in unknown_variables())
+    text = "\n".join((*problems.values(), *ignored))
     # A bad key is no usage error: its option names a file or a command, and the problem is in there.
     by_option = any(name in SETTINGS and name in found and found[name].source.startswith("--") for name in problems)
     raise usage_error(text) if by_option else ConfigurationError(text)

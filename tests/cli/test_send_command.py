@@ -154,7 +154,7 @@ async def test_a_private_authority_is_trusted_by_the_variable_that_the_error_nam
 
 
 def test_the_result_is_printed_as_json(command, service):
-    result = command(*SEND, "ann", "bob", "--json")
+    result = command("send", "ann", "bob", *SEND[1:], "--json")
     assert json.loads(result.out) == {
         "outcome": "ACCEPTED",
         "users": {"ACCEPTED": 2},
@@ -178,9 +178,12 @@ def test_advice_is_printed_and_the_message_is_sent(command, service, file):
             {"title": {"en": "Hi"}},
             "$.message: neither iosEnabled nor androidEnabled is true, so it may reach no phone: set one (no-platform)",
         ),
+        ({"title": {"en": ""}, "iosEnabled": True}, "$.message: title and body are both empty (no-text)"),
     ],
 )
-def test_a_misspelled_field_and_a_missing_platform_are_refused_unless_forced(command, service, file, content, advice):
+def test_a_misspelled_field_and_a_missing_platform_or_text_are_refused_unless_forced(
+    command, service, file, content, advice
+):
     words = ("send", "ann", "--message", file(content))
     said = f"advice: {advice}\n"
     assert command(*words) == (2, "", f"{said}pushsdk: nothing was sent: fix the message, or pass --force\n")
@@ -308,6 +311,20 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
     [
         (("send", "--title", "Hi"), "name at least one user"),
         (("send", "ann"), "pass the message either with --message FILE, or with --title, --body and --lang"),
+        (("send", "ann", "--title", "Hello", "World"), "World follows the text of --title: put a text with spaces"),
+        (("send", "\u201cann\u201d", "--title", "Hi"), "begins with a dash or quotation mark of a text processor"),
+        (("send", "ann", "\u2013-title", "Hi"), "begins with a dash or quotation mark of a text processor"),
+        (("send", "ann", "--message", ""), "--message: names no file"),
+        (("send", "--user", "ann"), "--user: write the users without an option, for example: pushsdk send ann bob"),
+        ((*SEND, "--key", "x"), "--key: set PUSHSDK_API_KEY, or pass --api-key-file"),
+        ((*SEND, "-t", "x"), "only -h and -v have one letter"),
+        (("-v", *SEND), "options follow the command"),
+        (("-V",), "Did you mean --version?"),
+        (("status", "--run", "a.run"), "--run: write the path without an option"),
+        (("report", "a.run", "--csv"), "Did you mean --format csv"),
+        (("lint", "a.json"), 'Did you mean "message lint"?'),
+        (("config", "show"), "it only shows the settings"),
+        (("emulator", "exec", "pytest", "-q"), "Unknown option: -q. Write -- before the command to run."),
         (("send", "ann", "--message", "x", "--lang", "de"), "pass the message either with"),
         (("send", "ann", "--message", "Hello"), "Hello: No such file or directory; for a text use --title and --body"),
         (("status", "a.run", "b.run"), "status: unexpected argument 'b.run'"),
@@ -421,12 +438,22 @@ def test_a_proxy_on_another_machine_asks_too(command, service, monkeypatch):
     assert "pass --yes" in result.err
 
 
+def test_a_comma_between_ids_is_told(command, service):
+    result = command("send", "ann,bob", "--title", "Hi")
+    assert (result.code, result.err) == (0, "advice: ann,bob is one id: write a space between ids\n")
+
+
+def test_a_title_may_begin_with_a_quotation_mark(command, service):
+    assert command("send", "ann", "--title", "\u201eHi\u201c", "--body", "x").code == 0
+    assert service.pushes[0].message["title"] == {"en": "\u201eHi\u201c"}
+
+
 def test_a_file_without_its_at_sign_is_no_user(command, service, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ids.txt").write_text("ann\n")
     result = command("send", "ids.txt", "--title", "Hi", "--yes")
-    text = "pushsdk: ids.txt is a file: write @ids.txt for the ids in it, or -- @@ids.txt for the id itself\n"
-    assert (result.code, result.err) == (2, text)
+    assert result.code == 2
+    assert "ids.txt is a file: write @ids.txt for the ids in it, --message ids.txt for a message, or" in result.err
     assert command("send", "--title", "Hi", "--yes", "--", "@@ids.txt").code == 0
     assert service.users() == {"@ids.txt": 1}
 

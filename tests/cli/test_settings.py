@@ -119,6 +119,12 @@ def test_resolve_reads_the_environment_and_raises_the_first_problem(monkeypatch)
     assert resolve({"base_url": URL})["api_key"] == SECRET
 
 
+def test_a_missing_setting_names_the_variables_that_are_ignored(monkeypatch):
+    monkeypatch.setenv("PUSHSDK_APIKEY", SECRET)
+    with pytest.raises(ConfigurationError, match="PUSHSDK_APIKEY is no .* so it is ignored: did you mean PUSHSDK_API_"):
+        resolve({"base_url": URL})
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("rate", -1.0), ("timeout", 0.0), ("in_flight", 0), ("base_url", "push.example"), ("proxy", "socks5://x.example")],
