@@ -90,7 +90,8 @@ def _discard_output() -> None:
 def _checked(words: Sequence[str]) -> list[str]:
     """Return the words with ``@-`` for a lone dash before ``--``, which cyclopts would take for an option.
 
-    Raises a usage error, without the value, if an Api-Key is an argument; and for words that a shell would not split.
+    Raises a usage error for an Api-Key, without its value, for a typographic dash or quotation mark, and for a word
+    that is left of a text without quotation marks.
     """
     options = list(itertools.takewhile(lambda word: word != "--", words))
     for previous, word, following in zip(["", *options], options, [*options[1:], "-"], strict=False):

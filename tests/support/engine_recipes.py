@@ -42,7 +42,7 @@ def recipe(
         # Ray sends no usage statistics, and writes no token to the home.
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_MODE": "disabled",
-        # By default workers get 3 % of a processor that another process uses.
+        # By default workers have the niceness 15, and hardly run beside a busy process.
         "RAY_worker_niceness": "0",
         "HOME": str(folder),
     }
