@@ -110,6 +110,11 @@ class Audience:
         return self._source.description()
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns beside the ids. JSON lines have those of the first line, a list of ids has none."""
+        return tuple(self._source.columns)
+
+    @property
     def summary(self) -> AudienceSummary:
         """Counts of the last complete reading; all zero before."""
         return self._summary
@@ -148,8 +153,10 @@ class Audience:
         or NULL takes the fallback. ``"both"`` does both. Raises ValidationError for a message that can't be sent.
         """
         check_choice("into", into, ("custom_fields", "text", "both"), ValidationError)
-        wire.encode_message(message)
-        wire.encode_custom_fields(custom_fields)
+        encoded = wire.encode_message(message)
+        wire.encode_custom_fields(custom_fields, encoded)
+        columns = [*self._source.columns, *(custom_fields or ())]
+        wire.warn_of_placeholders(placeholder_names(message), columns, "the audience has")
         return Personalized(self, message, into, custom_fields, distinct)
 
     def _rows(self, distinct: bool, columns: Collection[str] | None) -> Iterator[list[Row]]:

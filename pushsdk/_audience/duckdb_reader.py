@@ -237,7 +237,9 @@ class _DuckdbSource(ABC):
         self._name = name
         self._key = key
         with self._opened() as db:
-            self._id_sql(column_types(db, _VIEW))
+            types = column_types(db, _VIEW)
+            self._id_sql(types)
+        self.columns = [name for name in types if name != key]
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         with self._opened() as db:

@@ -15,6 +15,7 @@ import msgspec
 
 from pushsdk._audience.distinct import BATCH, ROWS, Row
 from pushsdk._audience.source import ReadCounts, deduplicated, list_files, missing_column, printable, sendable
+from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.words import count
 
@@ -35,6 +36,8 @@ class ReadContext(msgspec.Struct, frozen=True):
     """True for whole rows, False for ids."""
     columns: Collection[str] | None = None
     """The other columns of a row to return; None is all."""
+    header: list[str] | None = None
+    """Gets the names of the other columns: of a header, or of the first object."""
 
     def takes(self, column: str) -> bool:
         return column != self.key and (self.columns is None or column in self.columns)
@@ -57,9 +60,13 @@ class TextFiles:
         self._form = form
         # Set when a stream is read.
         self._is_spent = False
+        self.columns: list[str] = []
         # Raises if there is no such file, or if its first row has no id. A pipe has the size 0: it is read only once.
         if isinstance(path, str) and any(size for size, _ in list_files(path).stamps):
-            next(self._read(1, counts=ReadCounts(), rows=False, columns=()), None)
+            for user in next(self._read(1, counts=ReadCounts(), rows=False, columns=(), header=self.columns), []):
+                if form is read_text and (user == key or re.search(r"[,;\t]", user)):
+                    advice = "each line is read as one id; the file of a table ends in .csv"
+                    wire.warn_caller(f"{printable(path)} begins with a header or a row of a table: {advice}")
 
     def description(self) -> str:
         return list_files(self._path).description() if isinstance(self._path, str) else printable(self._name)
@@ -172,6 +179,8 @@ def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[
     if key not in header:
         raise missing_column(context.name, key, header)
     columns = [(name, index) for index, name in enumerate(header) if name and context.takes(name)]
+    if context.header is not None:
+        context.header.extend(name for name in header if name not in ("", key))
     if header.count(key) > 1 or len(dict(columns)) < len(columns):
         raise context.line_error(reader.line_num, "the header names a column twice")
     width, position = len(header), header.index(key)
@@ -214,6 +223,8 @@ def read_json(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
                 raise missing_column(f"{context.name}, line {number}", key, list(row))
             kind = "an empty text" if user == "" else type(user).__name__
             raise context.line_error(number, f"{printable(key)} must be a text or an integer; got {kind}")
+        if context.header is not None:
+            context.header.extend(name for name in row if name != key)
         yield (user, fields) if context.rows else user
 
 

@@ -8,14 +8,15 @@ from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from pushsdk._core.errors import ConfigurationError, must_be
-from pushsdk._core.words import near_word
+from pushsdk._core.words import WAYS, kind_of, near_word
 
-EXPOSED = "a proxy would read the Api-Key of plain http: use https, or set allow_insecure"
-_KEY = re.compile(r"(?!https?://)[\x21-\x7e]{1,4096}")
+EXPOSED = "a proxy would read the Api-Key of plain http: use https, or pass allow_insecure=True"
+_KEY = re.compile(r"""(?!https?://|["'])[\x21-\x7e]{1,4096}""")
 # The first pattern that matches a key that is refused tells why.
 _KEY_HINTS = (
     ("", "it is empty"),
     ("https?://.*", "it is a URL: did you swap base_url and api_key?"),
+    (r"""["'].*""", "leave out the quotation marks around it"),
     ("(bearer|basic|token|api-?key)[ :].*", "leave out the word before it, such as Bearer or Api-Key:"),
     (r"\s.*|.*\s", "strip spaces and line ends around it, such as the newline of a key that is read from a file"),
     (r".*[^\0-\x7f].*", "it has a character that is not ASCII, as a copied dash or quotation mark may be"),
@@ -76,14 +77,22 @@ def missing(names: tuple[str, ...], environ: Iterable[str]) -> ConfigurationErro
     """Return the error for missing settings, with the first variable that nearly has the right name."""
     text = _MISSING[names]
     variables = re.findall(r"PUSHSDK_\w+", text)
-    near = next((f"; the environment has {own}" for own in sorted(environ) if near_word(own, variables)), "")
+    near = next(
+        (
+            f"; the environment has {own}, which is not read here"
+            for own in sorted(environ)
+            if near_word(own, variables)
+        ),
+        "",
+    )
     return ConfigurationError(f"{text}{near}")
 
 
 def check_key(key: object, name: str = "api_key") -> HeaderSecret:
     """Return the key as a header value. Raises ConfigurationError unless 1 to 4096 visible ASCII characters."""
     if not isinstance(key, str):
-        raise must_be("api_key", "a str, or a callable that returns one", key)
+        way = WAYS.get(("a str", type(key).__name__))
+        raise must_be("api_key", f"a str, or a callable that returns one{f': pass {way}' if way else ''}", key)
     if not _KEY.fullmatch(key):
         hints = (hint for pattern, hint in _KEY_HINTS if re.fullmatch(pattern, key, re.DOTALL | re.IGNORECASE))
         hint = next(hints, "it is too long")
@@ -166,7 +175,7 @@ def _base_url_error(name: str, url: str, allow_insecure: bool) -> str | None:
         return f"{name} must end before /v1: the client adds /v1/push and /v1/campaigns"
     if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname or ""):
         return (
-            f"{name} must not be plain http, which would expose the Api-Key: use https, or set allow_insecure "
+            f"{name} must not be plain http, which would expose the Api-Key: use https, or pass allow_insecure=True "
             "(localhost, 127.0.0.0/8 and ::1 need neither)"
         )
     return None
@@ -175,8 +184,12 @@ def _base_url_error(name: str, url: str, allow_insecure: bool) -> str | None:
 def _url_error(name: str, url: object, *, userinfo: bool = False) -> str | None:
     example = "https://push.example/api" if name != "proxy" else "http://proxy.example:3128"
     rule = f"{name} must be an absolute URL, for example {example!r}"
-    if not isinstance(url, str) or not url:
-        return f"{rule}; {'it is empty' if isinstance(url, str) else f'got {type(url).__name__}'}"
+    if not isinstance(url, str):
+        return f"{rule}; got {kind_of(url, '' if isinstance(url, int) else 'a str')}"
+    if not url:
+        return f"{rule}; it is empty"
+    if url[0] in "\"'":
+        return f"{rule}; leave out the quotation marks around it"
     if re.search(r"[^\x21-\x7e]|\\", url):
         return f"{name} must not contain a space, a line end, a backslash or another character that no URL has"
     try:

@@ -24,7 +24,9 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
     if isinstance(user_ids, str):
         encoded = wire.encode_user_id(user_ids)
         if user_ids.strip() != user_ids:
-            wire.warn_of_spaces((user_ids,), encoded)
+            wire.warn_caller(wire.SPACE)
+        if "," in user_ids or user_ids.endswith((".csv", ".txt", ".parquet")):
+            wire.warn_caller("user_ids is one id, and looks like several or like a file: pass a list, or use broadcast")
         return (user_ids,), encoded, 0
     if not isinstance(user_ids, Iterable) or isinstance(user_ids, (Mapping, bytes, bytearray, memoryview)):
         got = kind_of(user_ids, "" if user_ids is None else "a str")
@@ -41,7 +43,8 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
             "send them in parts, or as a broadcast"
         )
     encoded = wire.encode_user_ids(ids)
-    wire.warn_of_spaces(ids, encoded)
+    if wire.has_space(ids, encoded):
+        wire.warn_caller(wire.SPACE)
     distinct = tuple(dict.fromkeys(ids))
     if len(distinct) < len(ids):
         encoded = wire.encode_user_ids(distinct)

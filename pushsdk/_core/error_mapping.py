@@ -141,7 +141,9 @@ def set_answer(error: errors.PushError, attempt: Attempt) -> None:
 
 def closed_error() -> errors.ClientClosedError:
     """Return the error for a call on a client that was closed before."""
-    error = errors.ClientClosedError("the client is closed: make a new one")
+    error = errors.ClientClosedError(
+        "the client is closed: await its calls before its `async with` block or aclose() ends, or make a new client"
+    )
     # Unlike a call that the close cut off: on the same client, the same call would fail again.
     error.retryable = False
     return error
@@ -254,6 +256,8 @@ def _fix(verdict: Verdict, decisive: Attempt | None, target: Target) -> str:
         lint = _LINT if decisive.status in (400, 422) and not decisive.answer else ""
         fix = _AGAIN if throttled and decisive.status != 429 else _FIX_OF_STATUS.get(decisive.status or 0, lint)
         fix = fix.format(later=later)
+    if decisive is None and verdict.failure is Failure.DEADLINE:
+        fix = "It waited for its turn: raise the timeout, the rate or in_flight; see: pushsdk docs timeouts-and-limits"
     if reason.startswith(Failure.REFUSED) and is_loopback(urlsplit(target.base_url).hostname or ""):
         fix += " For a local one: pushsdk emulator"
     if _may_need_tls(verdict, decisive, target):

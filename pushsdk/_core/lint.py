@@ -1,6 +1,6 @@
 """Advice on a message or a campaign that can be sent but is probably a mistake.
 
-A table of rules over the nodes of a resource. Never raises: ``wire`` rejects what can't be sent. A problem shows
+A table of rules over the nodes of a resource; ``wire`` rejects what can't be sent. A problem shows
 paths, names and language codes, never a text of the message.
 """
 
@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from pushsdk._core import models
+from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, Model, Path, show_path
-from pushsdk._core.placeholders import TEXTS, has_malformed_placeholder
-from pushsdk._core.words import fold, near_word
+from pushsdk._core.placeholders import TEXTS, malformed_placeholder
+from pushsdk._core.words import fold, kind_of, near_word
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,8 +87,11 @@ PLATFORM: Mapping[str, str] = {
 def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
     """Return advice on a message, a campaign or any other model, or a mapping of the same shape.
 
-    Never raises. The service may still reject a message without problems: most of its rules are undocumented.
+    The service may still reject a message without problems: most of its rules are undocumented. Raises ValidationError
+    for anything else, such as the name of a file.
     """
+    if not isinstance(subject, (Model, Mapping)):
+        raise ValidationError(f"lint takes a message, a campaign or a mapping; got {kind_of(subject)}")
     model = _model_of(subject)
     # Same path as in a ValidationError: a message alone is shown as part of its request.
     return list(problems(subject, model, ("message",) if issubclass(model, models.MobilePush) else (), RULES))
@@ -208,8 +212,8 @@ def _subtitle_language(node: LintNode) -> _Found:
 def _malformed_placeholder(node: LintNode) -> _Found:
     for name in TEXTS:
         for language, text in _fields(node.fields.get(name)).items():
-            if isinstance(text, str) and has_malformed_placeholder(text):
-                yield (name, language), "a placeholder is not of the form {{ field_name | 'fallback' }}"
+            if isinstance(text, str) and (problem := malformed_placeholder(text)):
+                yield (name, language), problem
 
 
 def _missing(name: str, advice: str) -> Callable[[LintNode], _Found]:

@@ -105,6 +105,8 @@ def _type_error(model: ModelType, fields: Mapping[str, Any], error: msgspec.Vali
     ((name, below),) = re.findall(r"`\$\.(\w+)(.*)`", str(error))
     rule, _, got = plain_error(error).rpartition("expected ")[2].partition(", got ")
     where, value = f"{model.__name__}.{name}", fields[name]
+    kinds = get_args(_checker(model).__annotations__[name])
+    parts = [part.__name__ for kind in kinds for part in (kind, *get_args(kind)) if isinstance(part, ModelType)]
     if isinstance(value, Mapping) and (below == "[...]" or (not below and "at `key` in" in str(error))):
         key, item = next(pair for pair in value.items() if not all(isinstance(part, str) for part in pair))
         shown = f'["{key}"]' if show_path((key,)) == f"$.{key}" else "[...]"
@@ -112,11 +114,8 @@ def _type_error(model: ModelType, fields: Mapping[str, Any], error: msgspec.Vali
         value = item if isinstance(key, str) else key
     elif not below and name in ("title", "subtitle", "body"):
         rule += ', for example {"en": "Hello"}'
-    elif not below:
-        kinds = get_args(_checker(model).__annotations__[name])
-        parts = [part.__name__ for kind in kinds for part in (kind, *get_args(kind)) if isinstance(part, ModelType)]
-        if parts:
-            rule = f"a list of {parts[0]}" if rule == "a list" else f"{'an' if parts[0][0] == 'A' else 'a'} {parts[0]}"
+    elif parts and rule in ("a list", "a mapping"):
+        rule = f"a list of {parts[0]}" if rule == "a list" else f"{'an' if parts[0][0] == 'A' else 'a'} {parts[0]}"
     got = got.partition(" - ")[0] if below else str(value) if "<=" in rule else kind_of(value, rule)
     return ValidationError(f"{where}{below} must be {rule}; got {got}")
 

@@ -18,6 +18,9 @@ TEXTS = ("title", "subtitle", "body")
 # no escape, hence no quote, "{{" or "}}" within a name or a fallback.
 _PLACEHOLDER = re.compile(r"\{\{\s*+([^\s{}|'][^{}|'\r\n]*+)\|\s*+'((?:[^'{}]|\{(?!\{)|\}(?!\}))*+)'\s*+\}\}")
 
+# A name in single braces, as an f-string leaves of a placeholder.
+_SINGLE = re.compile(r"\{\s*[^\W\d]\w*\s*(?:\||\})")
+
 
 class Placeholder(msgspec.Struct, frozen=True, kw_only=True):
     """A placeholder in a text, at ``text[start:end]``. ``fallback`` replaces a missing value."""
@@ -95,7 +98,10 @@ def _texts_of(message: MobilePush | Mapping[str, Any]) -> dict[str, Mapping[str,
     return {name: texts for name, texts in values if isinstance(texts, Mapping)}
 
 
-def has_malformed_placeholder(text: str) -> bool:
-    """Return True if the text has ``{{`` or ``}}`` outside of placeholders, which users would see."""
+def malformed_placeholder(text: str) -> str | None:
+    """Return what is wrong with the braces outside of placeholders, which users would see; None if nothing is."""
     rest = _PLACEHOLDER.sub("\0", text)
-    return "{{" in rest or "}}" in rest
+    if "{{" in rest or "}}" in rest:
+        return "a placeholder is not of the form {{ field_name | 'fallback' }}"
+    single = _SINGLE.search(rest) and "a placeholder has two braces, {{ field_name | 'fallback' }}"
+    return f"{single}: in an f-string write {{placeholder('field_name', 'fallback')}}" if single else None

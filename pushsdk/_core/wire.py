@@ -8,7 +8,7 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache
@@ -20,8 +20,8 @@ import msgspec
 from pushsdk._core.errors import MessageWarning, ValidationError
 from pushsdk._core.lint import CHILDREN, RULES, SHOWN, problems
 from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model, Path, show_path
-from pushsdk._core.placeholders import TEXTS
-from pushsdk._core.words import WAYS, kind_of, plain_error
+from pushsdk._core.placeholders import TEXTS, placeholder_names
+from pushsdk._core.words import WAYS, kind_of, near_word, plain_error
 
 _MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
 _SHOWN_DEPTH = 5  # levels shown of a path that is too deep
@@ -33,7 +33,7 @@ _USER_IDS: Path = ("user_ids",)
 _CUSTOM_FIELDS: Path = ("custom_fields",)
 _FLAT_FIELDS = frozenset(MobilePush.__struct_encode_fields__) - CHILDREN[MobilePush].keys()
 # The mistakes that cause a warning. The other rules are for ``lint``: what they find may be meant.
-_WARNED = ("near-name", "near-value", "no-platform", "no-text", "malformed-placeholder")
+_WARNED = ("near-name", "near-value", "no-platform", "no-text", "malformed-placeholder", "no-segment", "no-message")
 _WARNED_RULES = tuple(rule for rule in RULES if rule.code in _WARNED)
 
 # The frame that waits for this call, if another thread performs the call. ``sys._current_frames`` may deadlock on 3.11.
@@ -82,7 +82,7 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
         return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
     if data is not latest:
         if warn and data not in _known and _is_doubtful(meant, data):
-            _warn(meant, MobilePush, _MESSAGE)
+            _warn(meant, MobilePush, _MESSAGE, MobilePush)
         _remember(data, meant)
     return data
 
@@ -108,16 +108,25 @@ def _remember(data: bytes, meant: MobilePush) -> None:
         _known[data] = meant
 
 
-def encode_custom_fields(fields: Mapping[str, Any] | None) -> bytes | None:
+def encode_custom_fields(fields: Mapping[str, Any] | None, message: bytes = b"") -> bytes | None:
     """Return the JSON of the custom fields, or None for None, which is not the same as ``{}``.
 
-    Accepts any strict JSON object, null included. Raises ValidationError naming a path below ``custom_fields``.
+    Accepts any strict JSON object, null included. Warns of a placeholder in the encoded message whose name is nearly
+    that of a field. Raises ValidationError naming a path below ``custom_fields``.
     """
     if fields is None:
         return None
     if not isinstance(fields, Mapping):
         raise _error(_CUSTOM_FIELDS, f"expected a mapping, got {kind_of(fields)}")
-    return _encode(_plain(fields, _CUSTOM_FIELDS))
+    data = _encode(_plain(fields, _CUSTOM_FIELDS))
+    if b"{{" in message:
+        warn_of_placeholders(_names_in(message), fields, "custom_fields has")
+    return data
+
+
+@lru_cache(maxsize=16)
+def _names_in(message: bytes) -> frozenset[str]:
+    return placeholder_names(_decode_message(message))
 
 
 def encode_user_id(user_id: str) -> bytes:
@@ -195,7 +204,8 @@ def _encode_checked(value: object, model: type[Model], path: Path, *, warn: bool
         name = "message" if model is MobilePush else "request"
         example = ', for example MobilePush(title={"en": "Hello"}, ios_enabled=True)' if model is MobilePush else ""
         rule = f"must be a {model.__name__} or a mapping{example}"
-        raise ValidationError(f"{name} {rule}; got {kind_of(value)}")
+        swapped = ": the users come first, then the message" if isinstance(value, (list, tuple, set)) else ""
+        raise ValidationError(f"{name} {rule}; got {kind_of(value)}{swapped}")
     plain: dict[str, Any] = _plain(value, path)
     if path == _MESSAGE and isinstance(plain.get("message"), dict):
         raise _error(path, 'expected a message, got a request around one: pass only the value of "message"')
@@ -205,17 +215,16 @@ def _encode_checked(value: object, model: type[Model], path: Path, *, warn: bool
     # 0.3 us for most messages; the comparison takes 1 to 3 us, and finds unknown fields of nested objects.
     has_unknown = not plain.keys() <= _FLAT_FIELDS and msgspec.to_builtins(known) != plain
     if warn and (has_unknown or not isinstance(known, MobilePush) or _is_doubtful(known, data)):
-        _warn(plain, model, path)
-    if isinstance(known, CampaignRequest) and not plain.keys() & {"segment", "message"}:
-        warn_caller("$: the campaign has neither segment nor message. It is sent as it is")
+        _warn(plain, model, path, type(value))
     return data
 
 
 def _is_doubtful(message: MobilePush, data: bytes) -> bool:
     """Return True if a rule of ``_WARNED_RULES`` may find something. Quick: each message of a run may be another."""
     is_off = message.ios_enabled is not True and message.android_enabled is not True
-    has_doubtful_text = not (message.title or message.body) or b'":""' in data or b"{{" in data
-    return is_off or has_doubtful_text or _has_near_value(_enumerated(message))
+    has_no_text = not (message.title or message.body) or b'":""' in data
+    has_brace = data.count(b"{") > data.count(b'{"')  # one that begins no object is in a text
+    return is_off or has_no_text or has_brace or _has_near_value(_enumerated(message))
 
 
 # The values that "near-value" checks, in the order of SHOWN. Cached, as few different ones occur: 0.4 us a message.
@@ -229,21 +238,33 @@ def _has_near_value(values: tuple[object, ...]) -> bool:
     return any(problem.code == "near-value" for problem in problems(fields, MobilePush, (), RULES))
 
 
-def _warn(subject: object, model: type[Model], path: Path) -> None:
+def _warn(subject: object, model: type[Model], path: Path, given: type) -> None:
     found = list(problems(subject, model, path, _WARNED_RULES))
     has_near_name = "near-name" in [problem.code for problem in found]
     for problem in found:
         if problem.code == "no-text" and has_near_name:
             continue  # the text may be in the other field
         stop = "" if problem.message.endswith("?") else "."
-        warn_caller(f"{problem.path}: {problem.message}{stop} It is sent as it is")
+        text = f"{problem.path}: {problem.message}{stop}"
+        if issubclass(given, Model):  # whose fields have the names of Python
+            text = re.sub(r"(?<=[a-z])([A-Z])", lambda match: f"_{match[1].lower()}", text)
+        warn_caller(f"{text} It is sent as it is")
 
 
-def warn_of_spaces(user_ids: Sequence[str], encoded: bytes) -> None:
-    """Warn if an id begins or ends with white space, as a line of a file does. ``encoded`` is their JSON."""
+SPACE = "a user id begins or ends with a space or a line end: strip it. It is sent as it is"
+
+
+def has_space(user_ids: Sequence[str], encoded: bytes) -> bool:
+    """Return True if an id begins or ends with white space, as a line of a file does. ``encoded`` is their JSON."""
     is_possible = b'\\n"' in encoded or b' "' in encoded or b'" ' in encoded
-    if is_possible and any(user_id != user_id.strip() for user_id in user_ids):
-        warn_caller("a user id begins or ends with a space or a line end: strip it. It is sent as it is")
+    return is_possible and any(user_id != user_id.strip() for user_id in user_ids)
+
+
+def warn_of_placeholders(names: Iterable[str], fields: Collection[str], what: str) -> None:
+    """Warn of the placeholders that none of the fields fills, but one nearly does. ``what`` names the fields' place."""
+    for name in sorted({*names}.difference(fields)):
+        if near := near_word(name, fields):
+            warn_caller(f"{what} no {name!r} for the placeholder, did you mean {near!r}? It is sent with the fallback")
 
 
 def warn_caller(text: str) -> None:

@@ -31,6 +31,22 @@ def fold(word: str) -> str:
     return re.sub(r"[\s_-]", "", word).lower()
 
 
+# Names that other libraries have, folded, and ours: the first that the function takes counts.
+ALIASES = {
+    **dict.fromkeys(("maxretries", "retries", "attempts"), ("max_attempts", "retry")),
+    "maxattempts": ("retry",),
+    **dict.fromkeys(("data", "payload", "extra"), ("key_vals", "custom_fields")),
+    **dict.fromkeys(("text", "message", "content", "contents", "alert"), ("body",)),
+    **dict.fromkeys(("heading", "headings", "subject"), ("title",)),
+    **dict.fromkeys(("url", "link", "deeplink"), ("base_url", "android_action_url", "url")),
+    **dict.fromkeys(("token", "key", "secret"), ("api_key",)),
+    **dict.fromkeys(("verify", "cert"), ("ssl",)),
+    **dict.fromkeys(("concurrency", "maxconnections"), ("limits", "in_flight")),
+    "timetolive": ("ttl",),
+    "sound": ("sound_file_name",),
+}
+
+
 def check_keywords(function: Callable[..., object], names: Iterable[str], known: Iterable[str]) -> None:
     """Raise TypeError for the first name in the alphabet that is not known. The text has the nearest parameter."""
     if (name := min({*names}.difference(known), default=None)) is not None:
@@ -39,11 +55,12 @@ def check_keywords(function: Callable[..., object], names: Iterable[str], known:
         parameters = inspect.signature(function).parameters.values()
         own_names = {own.name for own in parameters if own.kind is not own.VAR_KEYWORD}
         words = sorted(own_names.union(known) - {"self", "return"})
+        near = next((word for word in ALIASES.get(fold(name), ()) if word in words), None)
         same = [word for word in words if len(part := fold(name)) > 2 and (part in fold(word) or fold(word) in part)]
-        near = near_word(name, words) or near_word(name, same or words, 0.0 if len(same) == 1 else 0.65)
+        near = near or near_word(name, words) or near_word(name, same or words, 0.0 if len(same) == 1 else 0.65)
         text = f"{function.__qualname__.removesuffix('.__init__')}() got an unexpected keyword argument {name!r}"
-        others = "" if len(words) > 20 else f": the names are {', '.join(words)}"
-        raise TypeError(f"{text}: did you mean {near!r}?" if near else f"{text}{others}") from None
+        advice = f"did you mean {near!r}?" if near else f"the names are {', '.join(words)}"
+        raise TypeError(f"{text}: {advice}") from None
 
 
 def plain_error(error: Exception, names: tuple[str, ...] = ()) -> str:
@@ -64,7 +81,8 @@ def plain_error(error: Exception, names: tuple[str, ...] = ()) -> str:
 # How to make a value that fits, by the rule and the type.
 WAYS = {
     ("a str", "int"): "str(value)",
-    ("a str", "UUID"): "str(value)",
+    **dict.fromkeys((("a str", name) for name in ("UUID", "HttpUrl", "AnyHttpUrl", "AnyUrl", "URL")), "str(value)"),
+    ("a str", "SecretStr"): "value.get_secret_value()",
     ("a str", "bytes"): "value.decode()",
     ("an int", "timedelta"): "int(value.total_seconds())",
     ("an int", "datetime"): "int(value.timestamp())",

@@ -110,8 +110,11 @@ class PendingCalls:
     def report(self, event: SendAbandoned) -> None:
         """Log the end of an abandoned send, keep it for the DrainReport, and pass it to ``on_event``."""
         self.abandoned.append(event)
-        logger.info(
-            "a send of %d users ended as %s after its caller stopped waiting", len(event.user_ids), event.outcome.value
+        is_told = self._emit is not None or event.outcome is ACCEPTED
+        reason = event.attempts[-1].reason if event.attempts else "it was not sent"
+        text = "a send to %s ended as %s, and nobody awaited it: %s"
+        logger.log(
+            logging.INFO if is_told else logging.WARNING, text, count(len(event.user_ids)), event.outcome, reason
         )
         if self._emit is not None:
             self._emit(event)

@@ -318,13 +318,21 @@ class RequestSender:
 def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:
     """Return ``callback`` with its exceptions logged: an observer must not change what it observes.
 
-    ``name`` is the option that the log line names.
+    The first one is a RuntimeWarning too. ``name`` is the option that both name.
     """
+    is_told = False
 
     def call(value: T) -> None:
+        nonlocal is_told
         try:
             callback(value)
         except Exception as error:  # noqa: BLE001 - see above
-            logger.error("%s raised %s for %s", name, trace_of(error), type(value).__name__)
+            own = f": {error}" if isinstance(error, PushError) else ""  # whose text quotes no id
+            text = f"{name} raised {trace_of(error)} for {type(value).__name__}{own}"
+            logger.error("%s", text)
+            if not is_told:
+                is_told = True
+                with suppress(RuntimeWarning):  # raised if warnings are errors
+                    warnings.warn(f"{text}. Later ones are only logged", RuntimeWarning, stacklevel=2)
 
     return call

@@ -307,10 +307,12 @@ class AiohttpTransport:
 
     async def close(self) -> None:
         """Close the own session; an injected one stays open."""
-        if self._owned:
-            await self._session.close()
-        if self._fast_post is not None:
-            self._fast_post.close()
+        try:
+            if self._owned:
+                await self._session.close()
+        finally:
+            if self._fast_post is not None:
+                self._fast_post.close()
 
     def _head(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> fast_post.RequestHead:
         if self._push_head is not None and headers is None and key is self._key:

@@ -18,6 +18,7 @@ from pushsdk._audience.source import RequestSource, UserSource, printable
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError, ValidationError
+from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import ProcessGuard
@@ -52,11 +53,17 @@ async def broadcast(
     if isinstance(user_ids, (str, os.PathLike, type)):
         got = f"got {type(user_ids).__name__}: pass a list or Audience.read(path), or use send()"
         raise ValidationError(f"user_ids must be an iterable of ids; {got}")
+    if isinstance(user_ids, RequestSource):
+        raise ValidationError("broadcast sends one message to all users: use send_each for a personalized audience")
+    encoded = wire.encode_message(message)
+    if placeholder_names(message).difference(custom_fields or ()) & {*getattr(user_ids, "columns", ())}:
+        advice = "use client.send_each(audience.personalize(message))"
+        wire.warn_caller(f"the message has placeholders, and a broadcast sends no columns of the audience: {advice}")
     header = _header(
         engine,
         kind="broadcast",
-        message=wire.encode_message(message),
-        custom_fields=None if custom_fields is None else wire.encode_custom_fields(custom_fields),
+        message=encoded,
+        custom_fields=None if custom_fields is None else wire.encode_custom_fields(custom_fields, encoded),
         source=user_ids.source if isinstance(user_ids, UserSource) else "",
         dedupe=check_setting(bool, "dedupe", dedupe, True),
     )

@@ -56,6 +56,7 @@ class Planner:
         self._waiting: list[Chunk] = []
         self._ids: list[str] = []
         self._taken = 0
+        self._has_space = False  # True if an id begins or ends with white space
         self._duplicates = 0
 
     async def broadcast(self, user_ids: object) -> None:
@@ -104,6 +105,8 @@ class Planner:
     async def _seal(self) -> None:
         await self._write(lambda: self._store(1))
         await self._write(lambda: self._journal.seal(duplicates=self._duplicates))
+        if self._has_space:  # told here, as a thread has no line of the caller
+            wire.warn_caller(wire.SPACE)
 
     def _add_all(self, add: Callable[[Any], None], batches: Iterable[Sequence[Any]]) -> None:
         for batch in batches:
@@ -125,8 +128,7 @@ class Planner:
     def _check(self, ids: Sequence[object]) -> None:
         """Raise ValidationError with the number of the wrong id in the whole input."""
         try:
-            encoded = wire.encode_user_ids(ids)  # type: ignore[arg-type] # checked here
-            wire.warn_of_spaces(ids, encoded)  # type: ignore[arg-type] # as above
+            wire.encode_user_ids(ids)  # type: ignore[arg-type] # checked here
         except ValidationError as error:
             # The error names the id as user_ids[3], counted from 0 within this block.
             location, _, problem = str(error).partition(": ")
@@ -138,7 +140,10 @@ class Planner:
         self._ids.extend(ids)
         end = len(self._ids) if last else len(self._ids) // header.max_users * header.max_users
         fixed = len(header.message or b"") + len(header.custom_fields or b"")
-        self._waiting += chunks_of(self._ids[:end], fixed=fixed, max_users=header.max_users, max_bytes=header.max_bytes)
+        ids = self._ids[:end]
+        chunks = [*chunks_of(ids, fixed=fixed, max_users=header.max_users, max_bytes=header.max_bytes)]
+        self._has_space = self._has_space or any(wire.has_space(ids, chunk.ids) for chunk in chunks)
+        self._waiting += chunks
         del self._ids[:end]
 
     def _add_requests(self, requests: Iterable[object]) -> None:
@@ -150,8 +155,9 @@ class Planner:
         try:
             users, message, fields = _fields_of(request)
             distinct, ids, duplicates = check_users(users, self._header.max_users)
-            encoded = wire.encode_message(message, warn=not self._header.source)  # ``personalize`` has warned
-            custom = None if fields is None else wire.encode_custom_fields(fields)
+            has_warned = bool(self._header.source)  # by ``personalize``
+            encoded = wire.encode_message(message, warn=not has_warned)
+            custom = None if fields is None else wire.encode_custom_fields(fields, b"" if has_warned else encoded)
         except ValidationError as error:
             raise ValidationError(f"request number {self._taken + 1}: {error}") from None
         self._duplicates += duplicates

@@ -40,6 +40,8 @@ def store_at(location: str, **options: Any) -> "ClaimStore":
     location = redacted(location)
     kind, _, path = location.partition(":")
     store: ClaimStore
+    if kind in FILES and path.startswith("//"):
+        raise ConfigurationError(f"claims: write {kind}:claims.db, or {kind}:/var/lib/claims.db: a path, and no URL")
     if kind in FILES and path.strip(":") not in ("", "memory"):
         store = getattr(pushsdk.claims, FILES[kind])(str(path), **options)
     elif kind in SERVERS and path.startswith("//"):
@@ -48,6 +50,7 @@ def store_at(location: str, **options: Any) -> "ClaimStore":
         store = pushsdk.claims.MemoryClaims(**options)
     else:
         near = near_word(str(kind), (*FILES, *SERVERS, "memory"), 0.6)
+        near = near or ("sqlite" if str(kind).endswith((".db", ".sqlite")) else None)
         advice = f"; did you mean {near}:{'//' if near in SERVERS else ''}...?" if near else ""
         raise ConfigurationError(
             "claims must be a claim store, or its location: memory:, sqlite:PATH, directory:PATH, redis://HOST or "

@@ -95,6 +95,8 @@ def _checked(words: Sequence[str]) -> list[str]:
     """
     options = list(itertools.takewhile(lambda word: word != "--", words))
     for previous, word, following in zip(["", *options], options, [*options[1:], "-"], strict=False):
+        if not word and previous[:2] == "--" and previous not in ("--title", "--body"):
+            raise usage_error(f"{previous} is empty: is a variable of the shell not set?")
         if word[:1] in _TYPOGRAPHIC and previous[:1] != "-":
             raise usage_error(f'{word} begins with a dash or quotation mark of a text processor: type - or " instead')
         # After a text, where users stand before the options: there is no user World in `send ann --title Hello World`.

@@ -5,6 +5,8 @@ field of the document is refused, as is a message without a platform or a text: 
 success.
 """
 
+import codecs
+import re
 import shlex
 import sys
 import warnings
@@ -90,9 +92,11 @@ def read_resource(text: str, option: str = "FILE") -> tuple[str, dict[str, Any],
 def read_object(option: str, text: str) -> dict[str, Any]:
     """Return the JSON object in the value of an option: the text itself, the file in ``@FILE``, or stdin for ``@-``."""
     name = _file_name(text) if text.startswith("@") else option
+    if text[:1] not in ("@", "{"):
+        raise usage_error(f"""{option}: must be a JSON object, for example '{{"name": "Ann"}}', or @FILE""")
     content = _read_bytes(text[1:], name, option) if text.startswith("@") else text.encode("utf-8", "surrogateescape")
     try:
-        value = msgspec.json.decode(content)
+        value = msgspec.json.decode(content.removeprefix(codecs.BOM_UTF8))
     except (RecursionError, ValueError) as error:
         raise usage_error(f"{name}: {not_json(error, content)}") from None
     if not isinstance(value, dict):
@@ -103,10 +107,15 @@ def read_object(option: str, text: str) -> dict[str, Any]:
 def not_json(error: Exception, content: bytes) -> str:
     """Return the rule that this text breaks, with the line and column of the first error."""
     if isinstance(error, (RecursionError, UnicodeDecodeError)):  # whose text may quote the file
-        return "must be JSON: it is nested too deeply, or not UTF-8"
+        return f"must be JSON: it is {'not UTF-8' if isinstance(error, UnicodeDecodeError) else 'nested too deeply'}"
     if not content.strip():
         return "must be JSON: it is empty"
-    text = str(error).replace("Input data was truncated", "its end is missing").removeprefix("JSON is malformed: ")
+    text = (
+        str(error)
+        .replace("must be strings", "must be in double quotes")
+        .replace("Input data was truncated", "its end is missing")
+        .removeprefix("JSON is malformed: ")
+    )
     reason, _, position = text.partition(" (byte ")
     before = content[: int(position.rstrip(")"))] if position else content
     line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
@@ -126,7 +135,7 @@ def _read_bytes(file: str, name: str, option: str) -> bytes:
                 content = opened.read(_MAX_BYTES + 1)
     except OSError as error:
         advice = "; for a text use --title and --body" if option == "--message" else ""
-        raise usage_error(f"{name or option}: {error.strerror if file else 'names no file'}{advice}") from None
+        raise usage_error(f"{name}: {error.strerror}{advice}") from None
     if len(content) > _MAX_BYTES:
         raise usage_error(f"{name}: must not be larger than {_MAX_BYTES // 2**20} MiB")
     return content
@@ -159,8 +168,10 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
             )
         else:
             ids.append(word.removeprefix("@"))
-            if "," in word:
-                warn(f"advice: {word} is one id: write a space between ids")
+            if re.search(r"[,;\s]", word):
+                raise usage_error(
+                    f"{word!r} is one id: write ids apart, without quotation marks; a file may hold such ids"
+                )
     if not ids:
         raise usage_error(f"no user ids in {', '.join(words).replace('@-', 'the standard input')}: write one per line")
     return ids

@@ -24,7 +24,7 @@ from pushsdk._audience.source import RequestSource, UserSource
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ClientClosedError, ConfigurationError, OutcomeUnknownError, ValidationError
 from pushsdk._core.results import DrainReport
-from pushsdk._core.wire import caller
+from pushsdk._core.wire import caller, warn_caller
 from pushsdk._io.forks import in_child
 from pushsdk._io.threads import DaemonThreads
 from pushsdk._runs.planner import next_block
@@ -127,12 +127,15 @@ class LoopThread:
         return self.thread.ident == threading.get_ident()
 
     def check_thread(self) -> None:
-        """Raise ConfigurationError in the loop's own thread, which would wait for itself."""
+        """Raise ConfigurationError in the loop's own thread, which would wait for itself; warn in that of another."""
         if self.is_current:
             raise ConfigurationError(
                 "on_event and api_key callables must not call the client, which would wait for itself: "
                 "call the client in another thread"
             )
+        # A notebook has a loop, and its cells may block that.
+        if "ipykernel" not in sys.modules and asyncio._get_running_loop() is not None:
+            warn_caller("PushClient blocks the event loop of this thread until its call ends: use AsyncPushClient")
 
     def start(self) -> None:
         """Start the thread. Raises ClientClosedError if the interpreter is exiting."""

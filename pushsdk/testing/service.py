@@ -165,10 +165,11 @@ class FakeService:
     """The push service without a socket. ``client()`` returns a real client that sends to this service.
 
     The first requests get the ``responses`` in turn, all others get ``then``: a `FakeResponse`, or a function of the
-    request that returns one. In a test under `virtual_time`, latencies and the client's delays take no time.
+    request that returns one. What that raises, such as a failed assertion, is raised again when the client is closed.
+    In a test under `virtual_time`, latencies and the client's delays take no time.
     """
 
-    __slots__ = ("_responses", "_tally", "_then", "in_flight", "most_in_flight", "requests")
+    __slots__ = ("_error", "_responses", "_tally", "_then", "in_flight", "most_in_flight", "requests")
 
     def __init__(
         self, *responses: FakeResponse, then: FakeResponse | Callable[[FakeRequest], FakeResponse] | None = None
@@ -180,6 +181,7 @@ class FakeService:
         self.in_flight: int = 0
         self.most_in_flight: int = 0
         self._tally: Counter[str] = Counter()
+        self._error: Exception | None = None
 
     def client(
         self, *, base_url: str = _BASE_URL, api_key: str = "fake-key", **options: Unpack[ClientOptions]
@@ -239,7 +241,10 @@ class FakeService:
             self.in_flight -= 1
 
     async def close(self) -> None:
-        """Do nothing, as nothing is open; called by the client."""
+        """Raise what ``then`` raised first: the code under test may have handled its outcome. Called by the client."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     async def _serve_request(self, request: FakeRequest, response: _Then, evidence: Evidence, *, read: bool) -> None:
         """Let the request meet its fate. Without ``read`` the client does not read the body of a 204."""
@@ -253,6 +258,7 @@ class FakeService:
             except Exception as error:  # noqa: BLE001 - what a test's function raises is shown to the test
                 evidence.started_writing, evidence.failure, evidence.error = True, Failure.OTHER, error
                 evidence.reason = f"then raised {type(error).__name__}: {error}".partition("\n")[0]
+                self._error = self._error or error
                 return
         if response.connecting:
             await asyncio.sleep(response.connecting)

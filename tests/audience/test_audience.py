@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
         (b" a\t\n\xc2\xa0b \r\n", ["a", "b"]),
         (b"\n\na\n \t\nb\n\n", ["a", "b"]),
         (b"a b\na\xe2\x80\xa8b\n", ["a b", "a\u2028b"]),
-        (b'"a",\n', ['"a",']),
+        (b'"a"\n', ['"a"']),
         ("é\U0001f600\n".encode(), ["é\U0001f600"]),
         (b"", []),
         (b"\xef\xbb\xbf", []),
@@ -187,6 +187,19 @@ def test_ids_of_csv_come_as_they_are_written(folder: Path, name: str, content: s
 def test_the_other_columns_of_csv_are_texts_and_empty_cells_are_left_out(folder: Path) -> None:
     path = made(folder, "u.csv", 'first name,user_id,n,\nAnn,a,1,x\n,b,"",y\n')
     assert rows_of(Audience.read(path)) == [("a", {"first name": "Ann", "n": "1"}), ("b", {})]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns"),
+    [
+        ("u.csv", "first name,user_id,n,\n", ("first name", "n")),
+        ("u.jsonl", '{"user_id": 1, "city": "Bonn"}\n{"user_id": 2, "n": 1}\n', ("city",)),
+        ("u.txt", "ann\n", ()),
+        ("u.csv", "", ()),
+    ],
+)
+def test_the_columns_are_those_beside_the_ids(folder: Path, name: str, content: str, columns: tuple[str, ...]) -> None:
+    assert Audience.read(made(folder, name, content)).columns == columns
 
 
 def test_blank_lines_of_csv_are_counted(folder: Path) -> None:

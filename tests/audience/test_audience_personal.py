@@ -79,7 +79,7 @@ def test_a_mapping_is_filled_too_and_keeps_unknown_fields(audience: Audience) ->
 
 
 def test_a_message_without_placeholders_is_sent_as_it_is(audience: Audience) -> None:
-    plain = MobilePush(title={"en": "100% { odd }"})
+    plain = MobilePush(title={"en": "100% {1} { odd"})
     assert all(push.message == plain for push in audience.personalize(plain, into="text"))
 
 

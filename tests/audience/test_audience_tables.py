@@ -158,6 +158,10 @@ def test_a_missing_column_is_an_error_that_lists_the_columns(tmp_path: Path) -> 
     assert ids_of(Audience.read(path, primary_key="User ID")) == ["1"]
 
 
+def test_the_columns_of_a_query_are_those_beside_the_ids() -> None:
+    assert Audience.query("SELECT 'a' AS city, 1 AS user_id, 2 AS n").columns == ("city", "n")
+
+
 def test_a_column_may_have_any_name() -> None:
     audience = Audience.query('SELECT 1 AS "a""b; DROP", 2 AS "{0}", 3 AS "c\'"', primary_key='a"b; DROP')
     assert rows_of(audience) == [("1", {"{0}": 2, "c'": 3})]

@@ -57,7 +57,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClaimStore]:
     [
         ("memory:", MemoryClaims, "MemoryClaims(claims=0)"),
         ("sqlite:/jobs/claims.db", SqliteClaims, "SqliteClaims('/jobs/claims.db')"),
-        ("sqlite:///jobs/claims.db", SqliteClaims, "SqliteClaims('/jobs/claims.db')"),
         ("directory:/jobs/claims", DirectoryClaims, "DirectoryClaims('/jobs/claims')"),
         ("redis://:s3cret@host:6379/1", RedisClaims, "RedisClaims(prefix='pushsdk:claim:')"),
         ("rediss://host", RedisClaims, "RedisClaims(prefix='pushsdk:claim:')"),
@@ -92,11 +91,22 @@ def test_any_other_location_is_refused_without_showing_it(location: str) -> None
 
 @pytest.mark.parametrize(
     ("location", "near"),
-    [("reids://s3cret@host", "redis://..."), ("postgres:host/jobs", "postgres://..."), ("sqlte:c.db", "sqlite:...")],
+    [
+        ("reids://s3cret@host", "redis://..."),
+        ("postgres:host/jobs", "postgres://..."),
+        ("sqlte:c.db", "sqlite:..."),
+        ("claims.db", "sqlite:..."),
+    ],
 )
 def test_a_misspelled_location_names_the_near_one(location: str, near: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"; did you mean {near}\?$"):
         store_at(location)
+
+
+def test_a_path_in_the_form_of_a_url_is_refused_as_it_would_begin_at_the_root() -> None:
+    text = "^claims: write sqlite:claims.db, or sqlite:/var/lib/claims.db: a path, and no URL$"
+    with pytest.raises(ConfigurationError, match=text):
+        store_at("sqlite:///claims.db")
 
 
 @EACH

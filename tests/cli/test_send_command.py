@@ -314,7 +314,15 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
         (("send", "ann", "--title", "Hello", "World"), "World follows the text of --title: put a text with spaces"),
         (("send", "\u201cann\u201d", "--title", "Hi"), "begins with a dash or quotation mark of a text processor"),
         (("send", "ann", "\u2013-title", "Hi"), "begins with a dash or quotation mark of a text processor"),
-        (("send", "ann", "--message", ""), "--message: names no file"),
+        (("send", "ann", "--message", ""), "--message is empty: is a variable of the shell not set?"),
+        (("send", "ann,bob", "--title", "Hi"), "'ann,bob' is one id: write ids apart, without quotation marks"),
+        (("send", "ann bob", "--title", "Hi"), "'ann bob' is one id: write ids apart, without quotation marks"),
+        (("--verbose", "send"), "--version is its name"),
+        (("resend",), "see pushsdk --help"),
+        (("docs", "--title"), "Unknown option: --title"),
+        (("status",), "pushsdk status needs a RUN: see pushsdk help status"),
+        ((*SEND, "--custom-fields", "name=Ann"), '--custom-fields: must be a JSON object, for example \'{"name":'),
+        ((*SEND, "--custom-fields", "{name: 1}"), "must be in double quotes"),
         (("send", "--user", "ann"), "--user: write the users without an option, for example: pushsdk send ann bob"),
         ((*SEND, "--key", "x"), "--key: set PUSHSDK_API_KEY, or pass --api-key-file"),
         ((*SEND, "-t", "x"), "only -h and -v have one letter"),
@@ -369,7 +377,7 @@ def test_a_wrong_command_line_is_a_usage_error_and_sends_nothing(command, servic
         ("", "file.json: must be JSON: it is empty"),
         ('{"ttl": 1,\n  "body": {}\n  "title": {}}', "must be JSON: expected ',' or '}', line 3, column 3"),
         ("[]", "file.json: must be a JSON object, {...}; got list"),
-        ("[" * 100_000, "file.json: must be JSON: it is nested too deeply, or not UTF-8"),
+        ("[" * 100_000, "file.json: must be JSON: it is nested too deeply"),
         ('{"title": {"en": 5}}', "file.json: $.message.title.en: expected a str, got int"),
         ('{"ttl": null}', "file.json: $.message.ttl: expected an int, got None"),
         (json.dumps(CAMPAIGN), 'must be a message, not a campaign; pass only the value of "message"'),
@@ -438,11 +446,6 @@ def test_a_proxy_on_another_machine_asks_too(command, service, monkeypatch):
     assert "pass --yes" in result.err
 
 
-def test_a_comma_between_ids_is_told(command, service):
-    result = command("send", "ann,bob", "--title", "Hi")
-    assert (result.code, result.err) == (0, "advice: ann,bob is one id: write a space between ids\n")
-
-
 def test_a_title_may_begin_with_a_quotation_mark(command, service):
     assert command("send", "ann", "--title", "\u201eHi\u201c", "--body", "x").code == 0
     assert service.pushes[0].message["title"] == {"en": "\u201eHi\u201c"}
@@ -459,7 +462,7 @@ def test_a_file_without_its_at_sign_is_no_user(command, service, tmp_path, monke
 
 
 def test_a_warning_is_advice_without_a_line_of_python():
-    program = [*COMMAND, "send", "ann ", "--title", "Hi {{name}}", "--dry-run"]
+    program = [*COMMAND, "send", "ann", "--title", "Hi {{name}}", "--dry-run"]
     environment = {**os.environ, "PUSHSDK_BASE_URL": AWAY, "PUSHSDK_API_KEY": "k"}
     ended = subprocess.run(program, capture_output=True, text=True, env=environment, check=True, timeout=60)
     assert ended.stderr.startswith("advice: $.message.title.en: a placeholder is not of the form {{ field_name |")

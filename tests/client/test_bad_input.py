@@ -12,6 +12,7 @@ from support.wire_server import WireServer
 
 from pushsdk import (
     AsyncPushClient,
+    Audience,
     Batching,
     CampaignRequest,
     MobilePush,
@@ -92,6 +93,12 @@ async def test_other_values_than_ids_are_refused_with_the_fix(client: AsyncPushC
 async def test_a_message_or_a_request_is_no_source_of_a_run(client: AsyncPushClient) -> None:
     with pytest.raises(ValidationError, match=r"got MobilePush: the users come first, then the message$"):
         await client.broadcast(HELLO, HELLO)  # type: ignore[arg-type]
+    with pytest.raises(
+        ValidationError, match=r"^message must be .*; got list: the users come first, then the message$"
+    ):
+        await client.broadcast(iter(["u"]), ["u"])  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match=r"to all users: use send_each for a personalized audience$"):
+        await client.broadcast(Audience.query("SELECT 1 AS user_id").personalize(HELLO), HELLO)  # type: ignore[arg-type]
     with pytest.raises(ValidationError, match=r"got PushRequest: put it into a list$"):
         await client.send_each(PushRequest(user_ids=["u"], message=HELLO))  # type: ignore[arg-type]
 

@@ -297,7 +297,8 @@ async def test_a_deadline_in_the_queue_names_the_setting_and_its_seconds() -> No
             await client.send("u", MESSAGE, timeout=Timeout(total=0.05))
         first.cancel()
     assert str(caught.value).startswith(
-        "not sent: the deadline passed: Timeout.total=0.05 s (1 user). Raise the timeout"
+        "not sent: the deadline passed: Timeout.total=0.05 s (1 user). It waited for its turn: raise the timeout, "
+        "the rate or in_flight; see: "
     )
 
 

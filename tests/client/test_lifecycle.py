@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 import pytest
 from support.programs import run_program
+from support.virtual_time import turns
 from support.wire_faults import always, hold, step, take, when
 from support.wire_server import WireServer
 
@@ -40,7 +41,7 @@ async def test_a_closed_client_is_not_used_again(use: Use) -> None:
     async with WireServer() as server:
         async with AsyncPushClient(server.base_url, "key") as client:
             pass
-        with pytest.raises(ClientClosedError, match="make a new one") as excinfo:
+        with pytest.raises(ClientClosedError, match="make a new client") as excinfo:
             await use(client)
     assert (server.connections, excinfo.value.outcome) == (0, Outcome.NOT_SENT)
 
@@ -59,6 +60,18 @@ async def test_closing_twice_does_nothing() -> None:
         await client.send("u", HELLO)
         await client.aclose()
         assert (await client.aclose()).accepted == ()
+
+
+@pytest.mark.parametrize("steps", range(1, 6))
+async def test_an_aclose_that_is_cancelled_closes_every_connection(steps: int) -> None:
+    async with WireServer() as server:
+        client = AsyncPushClient(server.base_url, "key")
+        await client.send("u", HELLO)
+        closing = asyncio.create_task(client.aclose())
+        await turns(steps)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert "closed=True" in repr(client)
 
 
 async def test_leaving_the_block_by_an_exception_closes_too() -> None:

@@ -24,7 +24,7 @@ NEAR = "$.message.titel: unknown field, did you mean title? It is sent as it is"
 NO_PLATFORM = (
     "$.message: neither iosEnabled nor androidEnabled is true, so it may reach no phone: set one. It is sent as it is"
 )
-
+NAMED: Any = {"iosEnabled": True, "title": {"en": "Hi {{ first_name | 'you' }}"}}
 
 GOOD = MobilePush(title={"en": "Hi"}, ios_enabled=True)
 
@@ -72,11 +72,11 @@ async def test_a_send_names_the_line_that_awaits_it(caught: Caught) -> None:
 async def test_other_calls_name_the_line_that_awaits_them(caught: Caught) -> None:
     async with FakeService().client() as client:
         await client.broadcast(["u"], MISSPELLED)
-        await client.create_campaign({"name": "spring", "message": MISSPELLED})
+        await client.create_campaign({"segment": {"query": "q"}, "message": MISSPELLED})
         await client.send_each([{"userIds": ["u"], "message": MISSPELLED}])
     assert caught == [
         (NEAR, 'await client.broadcast(["u"], MISSPELLED)'),
-        (NEAR, 'await client.create_campaign({"name": "spring", "message": MISSPELLED})'),
+        (NEAR, 'await client.create_campaign({"segment": {"query": "q"}, "message": MISSPELLED})'),
         (NEAR, 'await client.send_each([{"userIds": ["u"], "message": MISSPELLED}])'),
     ]
 
@@ -148,7 +148,7 @@ async def test_a_message_without_a_platform_is_warned_of_once(caught: Caught) ->
         for _ in range(3):
             await client.send("u", message)  # here
         await client.send("v", message)
-    assert caught == [(NO_PLATFORM, 'await client.send("u", message)  # here')]
+    assert [line for _, line in caught.seen()] == ['await client.send("u", message)  # here']
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ async def test_a_message_without_a_platform_is_warned_of_once(caught: Caught) ->
     [
         lambda client: client.send("u", {"title": {"en": "Hi"}}),
         lambda client: client.send("u", {"title": {"en": "Hi"}, "iosEnabled": False}),
-        lambda client: client.create_campaign({"message": {"title": {"en": "Hi"}}}),
+        lambda client: client.create_campaign({"segment": {"query": "q"}, "message": {"title": {"en": "Hi"}}}),
         lambda client: client.broadcast(["u"], MobilePush(title={"en": "a broadcast"}, android_enabled=False)),
     ],
 )
@@ -165,7 +165,9 @@ async def test_no_platform_is_warned_of_however_the_message_is_sent(
 ) -> None:
     async with FakeService().client() as client:
         await send(client)
-    assert [text for text, _ in caught.seen()] == [NO_PLATFORM]
+    assert [text.replace("ios_e", "iosE").replace("android_e", "androidE") for text, _ in caught.seen()] == [
+        NO_PLATFORM
+    ]
 
 
 @pytest.mark.parametrize(
@@ -175,8 +177,12 @@ async def test_no_platform_is_warned_of_however_the_message_is_sent(
         lambda client: client.send("u", MobilePush(ios_enabled=True, title={"en": "Hi"}, subtitle={"en": ""})),
         lambda client: client.send("u", MobilePush(ios_enabled=True, content_available=True)),
         lambda client: client.send("u", MobilePush(ios_enabled=True, body={"en": "Hi {{ first_name | 'there' }}"})),
-        lambda client: client.create_campaign({"name": "without a message", "segment": {"query": "q"}}),
-        lambda client: client.create_campaign({"message": {"title": {"en": "Hi"}, "iosEnabled": True}}),
+        lambda client: client.create_campaign(
+            {"segment": {"query": "q"}, "message": {"title": {"en": "Hi"}, "iosEnabled": True}}
+        ),
+        lambda client: client.send("u", {"iosEnabled": True, "body": {"en": "Use {a, b} or {1}"}}),
+        lambda client: client.send("u", NAMED, custom_fields={"first_name": "Ann"}),
+        lambda client: client.send("u", NAMED, custom_fields={"city": "Bonn"}),
     ],
 )
 async def test_a_message_to_a_platform_has_no_warning(caught: Caught, send: Callable[[AsyncPushClient], Any]) -> None:
@@ -193,6 +199,13 @@ async def test_a_message_to_a_platform_has_no_warning(caught: Caught, send: Call
         (
             {"title": {"en": "Hello {{name}}"}},
             "$.message.title.en: a placeholder is not of the form {{ field_name | 'fallback' }}.",
+        ),
+        (
+            {"title": {"en": "Hello { name | 'you' }"}},
+            (
+                "$.message.title.en: a placeholder has two braces, {{ field_name | 'fallback' }}: in an f-string write "
+                "{placeholder('field_name', 'fallback')}."
+            ),
         ),
     ],
 )
@@ -212,8 +225,91 @@ async def test_a_misspelled_name_in_a_part_of_a_message_is_warned_of(caught: Cau
     buttons: Any = [{"lable": "Open"}]
     async with FakeService().client() as client:
         await client.send("u", MobilePush(title={"en": "Hi"}, ios_enabled=True, android_action_buttons=buttons))
-    text = "$.message.androidActionButtons[0].lable: unknown field, did you mean label? It is sent as it is"
+    text = "$.message.android_action_buttons[0].lable: unknown field, did you mean label? It is sent as it is"
     assert [told for told, _ in caught.seen()] == [text]
+
+
+@pytest.mark.parametrize(
+    ("send", "text"),
+    [
+        (
+            lambda client, _: client.send("u", NAMED, custom_fields={"firstname": "Ann"}),
+            (
+                "custom_fields has no 'first_name' for the placeholder, did you mean 'firstname'? It is sent with the "
+                "fallback"
+            ),
+        ),
+        (
+            lambda client, _: client.send_each(
+                [{"userIds": ["u"], "message": NAMED, "customFields": {"firstName": "Ann"}}]
+            ),
+            (
+                "custom_fields has no 'first_name' for the placeholder, did you mean 'firstName'? It is sent with the "
+                "fallback"
+            ),
+        ),
+        (
+            lambda client, users: client.send_each(Audience.read(users / "firstname.csv").personalize(NAMED)),
+            (
+                "the audience has no 'first_name' for the placeholder, did you mean 'firstname'? It is sent with the "
+                "fallback"
+            ),
+        ),
+        (
+            lambda client, users: client.broadcast(Audience.read(users / "first_name.csv"), NAMED),
+            (
+                "the message has placeholders, and a broadcast sends no columns of the audience: "
+                "use client.send_each(audience.personalize(message))"
+            ),
+        ),
+    ],
+)
+async def test_a_placeholder_that_a_value_was_probably_meant_for_is_warned_of(
+    caught: Caught, tmp_path: Path, send: Callable[[AsyncPushClient, Path], Any], text: str
+) -> None:
+    for name in ("first_name", "firstname"):
+        (tmp_path / f"{name}.csv").write_text(f"user_id,{name}\nu,Ann\n")
+    async with FakeService().client() as client:
+        await send(client, tmp_path)
+    assert [told for told, _ in caught.seen()] == [text]
+
+
+async def test_a_broadcast_whose_own_fields_fill_the_placeholders_has_no_warning(
+    caught: Caught, tmp_path: Path
+) -> None:
+    (tmp_path / "users.csv").write_text("user_id,first_name\nu,Ann\n")
+    async with FakeService().client() as client:
+        await client.broadcast(Audience.read(tmp_path / "users.csv"), NAMED, custom_fields={"first_name": "friend"})
+    assert caught == []
+
+
+@pytest.mark.parametrize("user", ["ann,bob", "users.csv", "users.parquet"])
+async def test_one_id_that_looks_like_several_or_a_file_is_warned_of(caught: Caught, user: str) -> None:
+    text = "user_ids is one id, and looks like several or like a file: pass a list, or use broadcast"
+    async with FakeService().client() as client:
+        await client.send(user, GOOD)
+    assert [told for told, _ in caught.seen()] == [text]
+
+
+@pytest.mark.parametrize("content", ["user_id\nann\n", "ann,Bonn\nbob,Ulm\n", "ann\tBonn\n", "ann;Bonn\n"])
+def test_a_text_file_that_is_a_table_is_warned_of(caught: Caught, tmp_path: Path, content: str) -> None:
+    (tmp_path / "users.txt").write_text(content)
+    Audience.read(tmp_path / "users.txt")  # here
+    advice = "each line is read as one id; the file of a table ends in .csv"
+    text = f"{tmp_path / 'users.txt'} begins with a header or a row of a table: {advice}"
+    assert caught == [(text, 'Audience.read(tmp_path / "users.txt")  # here')]
+
+
+def test_a_client_without_asyncio_in_an_event_loop_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caught: Caught
+) -> None:
+    async def main() -> None:
+        client.send("u", GOOD)  # here
+
+    with served(monkeypatch), PushClient() as client:
+        asyncio.run(main())
+    text = "PushClient blocks the event loop of this thread until its call ends: use AsyncPushClient"
+    assert caught == [(text, 'client.send("u", GOOD)  # here')]
 
 
 @pytest.mark.parametrize(
@@ -223,6 +319,7 @@ async def test_a_misspelled_name_in_a_part_of_a_message_is_warned_of(caught: Cau
         lambda client: client.send(["user-1", "user-2\r\n"], GOOD),
         lambda client: client.send([" user-1", 'quo"te', '" "'], GOOD),
         lambda client: client.broadcast(iter(["user-1\n", "user-2\n"]), GOOD),
+        lambda client: client.broadcast(Audience.query("SELECT 'user-1 ' AS user_id"), GOOD),
     ],
 )
 async def test_an_id_with_space_around_it_is_warned_of(caught: Caught, send: Callable[[AsyncPushClient], Any]) -> None:
@@ -240,7 +337,7 @@ async def test_a_warning_that_is_an_error_stops_the_call_each_time() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error", MessageWarning)
             for _ in range(2):
-                with pytest.raises(MessageWarning, match=r"iosEnabled"):
+                with pytest.raises(MessageWarning, match=r"ios_enabled"):
                     await client.send("u", message)
     assert service.requests == []
 
@@ -260,4 +357,7 @@ async def test_a_campaign_without_segment_or_message_warns(caught: Caught) -> No
     async with FakeService().client() as client:
         await client.create_campaign({"name": "spring"})
     line = 'await client.create_campaign({"name": "spring"})'
-    assert caught == [("$: the campaign has neither segment nor message. It is sent as it is", line)]
+    assert caught == [
+        ("$: no segment: the campaign has no audience. It is sent as it is", line),
+        ("$: no message: the campaign has nothing to send. It is sent as it is", line),
+    ]

@@ -46,7 +46,9 @@ def test_both_missing_settings_are_named_at_once(client, monkeypatch: pytest.Mon
     with pytest.raises(ConfigurationError, match="no api_key: pass it, or set PUSHSDK_API_KEY"):
         client(URL)
     monkeypatch.setenv("PUSHSDK_APIKEY", "secret-key")
-    with pytest.raises(ConfigurationError, match=r"PUSHSDK_API_KEY; the environment has PUSHSDK_APIKEY$"):
+    with pytest.raises(
+        ConfigurationError, match=r"PUSHSDK_API_KEY; the environment has PUSHSDK_APIKEY, which is not read here$"
+    ):
         client(URL)
 
 
@@ -77,6 +79,13 @@ def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix(prefix: str, end: st
         (lambda: AsyncPushClient(baseurl=URL), "'baseurl': did you mean 'base_url'"),
         (lambda: PushClient(URL, apikey="key"), "'apikey': did you mean 'api_key'"),
         (lambda: PushClient(URL, "key", option=1), "'option': the names are a"),
+        (lambda: RetryPolicy(max_retries=3), "'max_retries': did you mean 'max_attempts'?"),
+        (lambda: AsyncPushClient(URL, "key", maxRetries=3), "'maxRetries': did you mean 'retry'?"),
+        (lambda: AsyncPushClient(URL, "key", verify=False), "'verify': did you mean 'ssl'?"),
+        (lambda: AsyncPushClient(URL, "key", concurrency=5), "'concurrency': did you mean 'limits'?"),
+        (lambda: MobilePush(data={}), "'data': did you mean 'key_vals'?"),
+        (lambda: MobilePush(text="Hi"), "'text': did you mean 'body'?"),
+        (lambda: MobilePush(time_to_live=5), "'time_to_live': did you mean 'ttl'?"),
         (lambda: PushClient(URL, "key", retries=5), "'retries': did you mean 'retry'"),
         (lambda: AsyncPushClient(URL, key="key"), "'key': did you mean 'api_key'"),
         (lambda: AsyncPushClient(url=URL), "'url': did you mean 'base_url'"),

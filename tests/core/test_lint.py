@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.bad_values import unchecked
 
+from pushsdk._core.errors import ValidationError
 from pushsdk._core.lint import RULES, Problem, lint
 from pushsdk._core.models import (
     UNSET,
@@ -69,6 +70,7 @@ CASES = [
     ({"title": {"en": "Hi"}}, "languages-differ", "$.message.body"),
     ({"subtitle": {"fr": "Ici"}}, "subtitle-language", "$.message.subtitle"),
     ({"title": {"en": "{{ x }}", "de": ""}}, "malformed-placeholder", "$.message.title.en"),
+    ({"title": {"en": "Hi {first_name}", "de": ""}}, "malformed-placeholder", "$.message.title.en"),
     ({"androidActionButtons": [{"url": "a:"}]}, "no-label", "$.message.androidActionButtons[0]"),
 ]
 
@@ -192,6 +194,7 @@ def test_no_struct_makes_it_raise(model, data):
     assert isinstance(lint(unchecked(model, **{name: data.draw(VALUES) for name in names})), list)
 
 
-@pytest.mark.parametrize("subject", [None, 1, "title", [], object()])
-def test_what_is_no_resource_at_all_does_not_make_it_raise(subject):
-    assert isinstance(lint(subject), list)
+@pytest.mark.parametrize("subject", [None, 1, "message.json", [], object()])
+def test_what_is_no_resource_at_all_is_refused(subject):
+    with pytest.raises(ValidationError, match=r"^lint takes a message, a campaign or a mapping; got "):
+        lint(subject)

@@ -132,6 +132,10 @@ def test_replace_returns_a_copy_with_other_values():
             lambda: models.MobilePush(android_action_buttons=[{"label": 1}]),
             "MobilePush.android_action_buttons[0].label must be a str; got int",
         ),
+        (
+            lambda: models.MobilePush(action_category=models.ActionCategory(action_components={})),
+            "ActionCategory.action_components must be a list of ActionComponent; got dict",
+        ),
         (lambda: models.MobilePush(title=UNSET, ttl="1"), "MobilePush.ttl must be an int; got str"),
         (lambda: CampaignRequest(segment="SELECT 1"), "CampaignRequest.segment must be a Segment; got str"),
     ],
@@ -193,8 +197,8 @@ def test_a_misspelled_field_is_an_error_that_names_the_near_one(construct, words
         construct()
 
 
-def test_a_field_that_is_near_no_other_is_an_error_without_advice():
-    with pytest.raises(TypeError, match=r"unexpected keyword argument 'sender'$"):
+def test_a_field_that_is_near_no_other_is_an_error_that_lists_the_fields():
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'sender': the names are action, .*, type$"):
         models.MobilePush(sender="a")
 
 

@@ -575,7 +575,8 @@ def test_misspelled_names_are_found_at_every_level() -> None:
     assert warned(lambda: wire.encode_message(button)) == [
         "$.message.androidActionButtons[1].lable: unknown field, did you mean label? It is sent as it is"
     ]
-    campaign = {"externalid": "a", "message": {"body ": {}, "iosEnabled": True}, "schedule": {"startTS": 1}}
+    message = {"body ": {}, "iosEnabled": True}
+    campaign = {"externalid": "a", "segment": {"query": "q"}, "message": message, "schedule": {"startTS": 1}}
     assert warned(lambda: wire.encode_campaign(campaign)) == [
         "$.externalid: unknown field, did you mean externalId? It is sent as it is",
         "$.schedule.startTS: unknown field, did you mean startTs? It is sent as it is",

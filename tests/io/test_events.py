@@ -18,6 +18,7 @@ from pushsdk import (
     RequestSplit,
     RetryScheduled,
     SendAbandoned,
+    ValidationError,
 )
 
 
@@ -88,10 +89,23 @@ async def test_an_on_event_that_raises_changes_nothing_and_is_logged_without_its
     async with client_of(service, on_event=broken) as client:
         with caplog.at_level(logging.ERROR):
             tasks = [start(client.send(f"a-user-with-a-name-{number}", MESSAGE)) for number in range(8)]
-            assert all([isinstance(await outcome_of(task), Receipt) for task in tasks])
+            with pytest.warns(RuntimeWarning, match=r"^on_event raised .* Later ones are only logged") as told:
+                assert all([isinstance(await outcome_of(task), Receipt) for task in tasks])
+            texts = [str(warning.message) for warning in told if warning.category is RuntimeWarning]
+            assert (len(texts), "secret text" in texts[0]) == (1, False)
         assert idle(client)
     assert "on_event raised RuntimeError at test_events.py:" in caplog.text
     assert "secret text" not in caplog.text
+
+
+@virtual
+async def test_an_error_of_this_package_in_on_event_is_shown_with_its_text() -> None:
+    def broken(event: object) -> None:
+        raise ValidationError("user_ids is empty")
+
+    async with client_of(FakeService(), on_event=broken) as client:
+        with pytest.warns(RuntimeWarning, match=r" for AttemptEnded: user_ids is empty\. Later"):
+            await client.send("a", MESSAGE)
 
 
 @virtual

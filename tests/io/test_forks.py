@@ -152,5 +152,5 @@ FIRST_SENDS = """
 def test_the_first_send_imports_nothing_as_a_fork_may_come_in_the_middle_of_it(
     kind: str, scheme: str, outcome: str
 ) -> None:
-    result = run_program(FIRST_SENDS, kind, scheme, options=())
+    result = run_program(FIRST_SENDS, kind, scheme, options=("-W", "ignore"))
     assert result == (0, f"{outcome} {outcome} []\n", "")

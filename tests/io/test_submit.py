@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import weakref
 
 import pytest
@@ -109,6 +110,19 @@ async def test_the_errors_of_futures_that_nobody_awaits_reach_on_event_and_async
         assert client.stats().abandoned == 2
     # ``virtual`` fails if the loop's exception handler was called.
     assert reported(events) == [("REJECTED", ("a",)), ("UNKNOWN", ("b",))]
+
+
+@virtual
+async def test_without_on_event_a_failure_that_nobody_awaits_is_logged_as_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with client_of(FakeService(answer(404), answer())) as client:
+        client.submit("a-user-with-a-name", MESSAGE)
+        client.submit("b", OTHER)
+        await client.flush()
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    text = "a send to 1 user ended as REJECTED, and nobody awaited it: HTTP 404"
+    assert warning.getMessage() == text
 
 
 @virtual

@@ -61,7 +61,9 @@ async def resume(path: Path) -> str:
 
 
 def test_a_truncated_run_file_is_refused_and_nothing_is_sent(half_sent: bytes, tmp_path: Path) -> None:
-    sizes = [*range(0, len(half_sent), 512), *(len(half_sent) - cut for cut in (1, 2, 100, 4095))]
+    # SQLite reads zeros beyond the end, so it is no damage if the last bytes of a checksum are zeros and lost.
+    length = len(half_sent.rstrip(b"\0"))
+    sizes = [*range(0, length, 512), *(length - cut for cut in (1, 2, 100, 3000))]
     assert {resume_damaged(half_sent[:size], tmp_path / "run") for size in sizes} == {"refused"}
 
 

@@ -184,6 +184,7 @@ def test_a_client_whose_constructor_failed_has_a_repr() -> None:
         ("k\u00e9y", "it has a character that is not ASCII"),
         ("a\tb", "it has a space, a line end or a control character inside"),
         ("k" * 4097, "it is too long"),
+        *((f"{mark}key{mark}", "leave out the quotation marks around it") for mark in "\"'"),
         ("https://push.example", r"it is a URL: did you swap base_url and api_key\?"),
     ],
 )
@@ -195,7 +196,25 @@ def test_a_refused_key_has_a_hint_at_what_is_wrong(key: str, hint: str) -> None:
 @pytest.mark.parametrize("value", [b"key", b"", ["key"], {"key": 1}, 7, True], ids=repr)
 def test_a_key_or_url_of_another_type_is_refused_with_its_type(value: Any) -> None:
     refused(lambda: AsyncPushClient(HERE, value), f"api_key must be a str, .*; got {type(value).__name__}$")
-    refused(lambda: AsyncPushClient(value, "key"), f"base_url must be .*; got {type(value).__name__}$")
+    refused(lambda: AsyncPushClient(value, "key"), f"base_url must be .*; got {type(value).__name__}(: pass .*)?$")
+
+
+class HttpUrl:
+    """In place of pydantic's, whose name counts."""
+
+
+class SecretStr:
+    """As above."""
+
+
+def test_settings_of_pydantic_are_refused_with_the_way_to_convert_them() -> None:
+    refused(lambda: AsyncPushClient(HttpUrl(), "key"), r"got HttpUrl: pass str\(value\)$")  # type: ignore[arg-type]
+    key: Any = SecretStr()
+    refused(lambda: AsyncPushClient(HERE, key), r"pass value.get_secret_value\(\); got SecretStr$")
+
+
+def test_a_url_in_quotation_marks_is_refused() -> None:
+    refused(lambda: AsyncPushClient(f"'{HERE}'", "key"), "leave out the quotation marks around it$")
 
 
 def test_a_swapped_url_and_key_are_named_and_not_shown() -> None:

@@ -100,7 +100,7 @@ def test_a_closed_client_is_not_used_again(
     if used:
         client.send("first", HELLO)
     client.close()
-    with pytest.raises(ClientClosedError, match="make a new one") as excinfo:
+    with pytest.raises(ClientClosedError, match="make a new client") as excinfo:
         use(client)
     assert (excinfo.value.outcome, excinfo.value.retryable) == (Outcome.NOT_SENT, False)
     assert "closed=True" in repr(client)

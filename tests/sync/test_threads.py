@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import gc
+import sys
 import threading
 import time
 from collections import Counter
@@ -267,7 +268,11 @@ def test_a_callback_that_ends_the_interpreter_ends_no_other_threads_calls(
     gc.collect()
 
 
-def test_a_call_in_a_running_loops_thread_works_as_in_a_notebook(service: ThreadService, client: PushClient) -> None:
+def test_a_call_in_the_running_loop_of_a_notebook_works_without_a_warning(
+    service: ThreadService, client: PushClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+
     async def cell() -> int:
         return client.send("u", HELLO).users
 

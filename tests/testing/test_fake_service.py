@@ -198,10 +198,14 @@ def fails(_: FakeRequest) -> FakeResponse:
 )
 @virtual_time
 async def test_a_function_that_fails_is_named_and_is_the_cause(then, text):
-    async with FakeService(then=then).client() as client:
-        with pytest.raises(OutcomeUnknownError, match=text) as unknown:
-            await client.send("ann", MESSAGE)
-    assert isinstance(unknown.value.__cause__, (ValueError, ZeroDivisionError))
+    client = FakeService(then=then).client()
+    with pytest.raises(OutcomeUnknownError, match=text) as unknown:
+        await client.send("ann", MESSAGE)
+    # The code under test may have handled the outcome.
+    with pytest.raises((ValueError, ZeroDivisionError)) as raised:
+        await client.aclose()
+    assert unknown.value.__cause__ is raised.value
+    await client.aclose()
 
 
 async def respond_later(_: FakeRequest) -> FakeResponse:

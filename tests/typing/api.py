@@ -446,7 +446,7 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
     assert_type(report.ended, float | None)
     audience = Audience.read("users.parquet", primary_key="user_id")
     await client.broadcast(audience, message)
-    assert_type(audience.summary, AudienceSummary)
+    assert_type((audience.summary, audience.columns), tuple[AudienceSummary, tuple[str, ...]])
     personal = Audience.query("FROM 'users.csv'").personalize(message, into="text")
     assert_type(personal, Personalized)
     await client.send_each(personal)
