@@ -42,7 +42,7 @@ from pushsdk._core.operations import CREATE_CAMPAIGN
 from pushsdk._core.outcome import Failure, Outcome
 from pushsdk._core.policy import Batching, Limits, Options, Rate, RetryPolicy, Seconds, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._core.words import check_keywords, count
+from pushsdk._core.words import check_keywords, count, missing_attribute
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.queue import SubmittedSend
@@ -146,6 +146,9 @@ class AsyncPushClient:
         )
         self._options = self._engine.options_of(policy, timeout)
         self._keyed = None if claims is None else KeyedSends(claims, self._engine)
+
+    if not TYPE_CHECKING:  # a checker would take any name for an attribute
+        __getattr__ = missing_attribute
 
     def __repr__(self) -> str:
         engine = getattr(self, "_engine", None)

@@ -239,7 +239,7 @@ class _DuckdbSource(ABC):
         with self._opened() as db:
             types = column_types(db, _VIEW)
             self._id_sql(types)
-        self.columns = [name for name in types if name != key]
+        self.columns: list[str] = [name for name in types if name != key]
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         with self._opened() as db:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from pushsdk._core import wire
-from pushsdk._core.checks import fits
+from pushsdk._core.checks import fits, is_async
 from pushsdk._core.errors import ValidationError, must_be
 from pushsdk._core.models import MobilePush
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
@@ -73,8 +73,8 @@ def check_setting(kind: type[T], name: str, setting: object, default: T) -> T:
 def check_callback(name: str, callback: object, argument: str) -> None:
     """Raise ConfigurationError unless the callback is None, or a callable of one argument that is not async."""
     if callback is not None and not fits(callback, Callable[[Any], Any]):
-        rule = f"a plain function that takes one {argument}: nothing would await an async one"
-        raise must_be(name, rule, callback)
+        advice = ": nothing would await an async one" if is_async(callback) else ""
+        raise must_be(name, f"a plain function that takes one {argument}{advice}", callback)
 
 
 def check_timeout(timeout: object, default: Timeout) -> Timeout:

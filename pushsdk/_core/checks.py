@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar, Union
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk._core.words import check_keywords, count, no_attribute, plain_error
+from pushsdk._core.words import check_keywords, count, missing_attribute, plain_error
 
 __tracebackhide__ = True  # by pytest: a failure shows the line of the test
 P = ParamSpec("P")
@@ -37,10 +37,7 @@ def check_calls(cls: type[T]) -> type[T]:
         elif isinstance(member, property) and member.fset is not None:
             setattr(cls, name, member.setter(_checked(member.fset, rules)))
 
-    def missing(_: object, name: str) -> None:
-        raise no_attribute(cls, name)
-
-    setattr(cls, "__getattr__", missing)  # noqa: B010 - mypy would take any name for an attribute
+    setattr(cls, "__getattr__", missing_attribute)  # noqa: B010 - mypy would take any name for an attribute
     return cls
 
 
@@ -116,11 +113,21 @@ def fits(value: Any, kind: Any) -> bool:
     if get_origin(kind) is not Callable:
         origin = get_origin(kind) or kind
         return isinstance(value, origin) and not (origin is Iterable and isinstance(value, str))
+    return takes(value, *get_args(kind)[0]) and not is_async(value)
+
+
+def takes(function: Callable[..., object], *arguments: object) -> bool:
+    """Return True if the function can be called with these arguments."""
     try:
-        inspect.signature(value).bind(*get_args(kind)[0])
+        inspect.signature(function).bind(*arguments)
     except (TypeError, ValueError) as error:
         return isinstance(error, ValueError)  # a built-in function without a signature
-    return not any(map(inspect.iscoroutinefunction, (value, getattr(value, "__call__", None))))  # noqa: B004 - its kind
+    return True
+
+
+def is_async(function: object) -> bool:
+    """Return True if the result of the call has to be awaited."""
+    return any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None))))  # noqa: B004 - its kind
 
 
 def _rule(kind: Any) -> str:

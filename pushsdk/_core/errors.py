@@ -5,6 +5,7 @@ Plain data: picklable, without payload or key; user ids only in ``user_ids`` and
 
 import reprlib
 from collections.abc import Mapping, Sequence
+from types import MethodType
 
 from pushsdk._core.outcome import NO_HEADERS, Answered, Attempt, Outcome
 from pushsdk._core.words import near_word
@@ -75,6 +76,8 @@ def must_be(name: str, rule: str, value: object) -> ConfigurationError:
         shown = short
     elif isinstance(value, type):
         shown = f"the class {value.__name__}"
+    elif isinstance(value, MethodType):
+        shown = f"the method {value.__name__}: call it"
     return ConfigurationError(f"{name} must be {rule}; got {shown}")
 
 

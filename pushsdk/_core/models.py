@@ -63,8 +63,10 @@ class HintingType(msgspec.StructMeta):
             except TypeError:
                 check_keywords(self, kwargs, fields := self.__struct_fields__)
                 if args:
-                    value, field = args[0], "title" if "title" in fields else fields[0]
-                    example = f"{self.__name__}({field}={value if isinstance(value, (int, float)) else '...'})"
+                    value = args[0] if isinstance(args[0], (int, float)) else "..."
+                    field = "title" if "title" in fields else fields[0]
+                    call = f".status({value})" if hasattr(self, "status") else f"({field}={value})"
+                    example = f"{self.__name__}{call}"
                     raise TypeError(f"{self.__name__}() takes keyword arguments only, for example {example}") from None
                 raise
             self.check_types(kwargs)

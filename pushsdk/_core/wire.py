@@ -311,7 +311,8 @@ def _plain(value: object, path: Path) -> Any:
             raise _error(path, "NaN and infinity are not JSON")
         return float.__float__(value)
     if not isinstance(value, (dict, list, tuple, Model, Mapping)):
-        way = WAYS.get(("an int", type(value).__name__), "a text or a number instead")
+        rule = "JSON" if path[:1] == _CUSTOM_FIELDS else "an int"
+        way = WAYS.get((rule, type(value).__name__), "a text or a number instead")
         raise _error(path, f"{kind_of(value)} is not JSON: pass {way}")
     if len(path) >= _MAX_DEPTH:
         raise _error(path[:_SHOWN_DEPTH], f"nested more than {_MAX_DEPTH} levels deep, or the value contains itself")

@@ -5,6 +5,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
+from typing import NoReturn
 
 
 def count(number: int, noun: str = "user") -> str:
@@ -84,8 +85,14 @@ WAYS = {
     **dict.fromkeys((("a str", name) for name in ("UUID", "HttpUrl", "AnyHttpUrl", "AnyUrl", "URL")), "str(value)"),
     ("a str", "SecretStr"): "value.get_secret_value()",
     ("a str", "bytes"): "value.decode()",
+    ("a str", "coroutine"): "the function, not its call",
     ("an int", "timedelta"): "int(value.total_seconds())",
     ("an int", "datetime"): "int(value.timestamp())",
+    **dict.fromkeys((("JSON", name) for name in ("datetime", "date", "time")), "value.isoformat()"),
+    **dict.fromkeys((("JSON", name) for name in ("UUID", "Decimal", "HttpUrl", "PosixPath")), "str(value)"),
+    ("JSON", "timedelta"): "value.total_seconds()",
+    ("JSON", "bytes"): "value.decode()",
+    **dict.fromkeys((("JSON", name) for name in ("set", "frozenset")), "list(value)"),
 }
 
 
@@ -99,9 +106,14 @@ def kind_of(value: object, rule: str = "") -> str:
     return f"{name}: pass {way}" if way else name
 
 
+_PACKAGE = str(PurePath(__file__).parents[1])
+
+
 def trace_of(error: Exception) -> str:
-    """Return the class of an exception and the lines of its traceback below ours. Its text may quote an id."""
+    """Return the class of an exception and the lines of its traceback between ours. Its text may quote an id."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
+    own = next((index for index, frame in enumerate(frames) if frame.filename.startswith(_PACKAGE)), None)
+    frames = frames[:own] or frames
     places = " > ".join(f"{PurePath(frame.filename).name}:{frame.lineno}" for frame in frames)
     return f"{type(error).__name__} at {places}" if places else type(error).__name__
 
@@ -113,3 +125,8 @@ def no_attribute(cls: type, name: str) -> AttributeError:
     near = near_word(name, known, 0.6)
     advice = f": did you mean {near!r}?" if near else f": the methods are {methods}" if methods else ""
     return AttributeError(f"{cls.__name__} has no attribute {name!r}{advice}", name=name)  # no second hint by Python
+
+
+def missing_attribute(instance: object, name: str) -> NoReturn:
+    """Raise AttributeError with the nearest attribute, as the ``__getattr__`` of a class."""
+    raise no_attribute(type(instance), name)

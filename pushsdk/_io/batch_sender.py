@@ -15,6 +15,7 @@ import msgspec
 from pushsdk._core import wire
 from pushsdk._core.batching import Batch, Call
 from pushsdk._core.error_mapping import conclude
+from pushsdk._core.errors import PushError
 from pushsdk._core.events import Event, RequestSplit, SendAbandoned
 from pushsdk._core.operations import PUSH, Target
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Evidence, Failure, Outcome, Verdict, verdict_of
@@ -110,14 +111,17 @@ class PendingCalls:
     def report(self, event: SendAbandoned) -> None:
         """Log the end of an abandoned send, keep it for the DrainReport, and pass it to ``on_event``."""
         self.abandoned.append(event)
-        is_told = self._emit is not None or event.outcome is ACCEPTED
-        reason = event.attempts[-1].reason if event.attempts else "it was not sent"
-        text = "a send to %s ended as %s, and nobody awaited it: %s"
-        logger.log(
-            logging.INFO if is_told else logging.WARNING, text, count(len(event.user_ids)), event.outcome, reason
-        )
+        users = count(len(event.user_ids))
+        logger.info("a send to %s ended as %s after its caller had stopped waiting", users, event.outcome.value)
         if self._emit is not None:
             self._emit(event)
+
+    def warn(self, error: PushError) -> None:
+        """Log the error of a submitted send as a warning, unless ``on_event`` gets it: perhaps nobody awaits it."""
+        if self._emit is None:
+            reason = error.attempts[-1].reason if error.attempts else str(error)
+            users = count(len(error.user_ids))
+            logger.warning("a submitted send to %s ended as %s: %s", users, error.outcome.value, reason)
 
     def end(self, call: Call) -> None:
         """Remove a call that is complete. Does nothing if the call never began."""

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pushsdk._core.address import HeaderSecret, check_key
-from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.checks import takes
+from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._core.outcome import Failure
 from pushsdk._core.words import trace_of
 
@@ -23,6 +24,8 @@ class Credentials:
     def __init__(self, key: object, name: str = "api_key") -> None:
         #: The key if it is a string, else None. Checked here, so that an invalid key fails in the constructor.
         self.fixed = None if callable(key) else check_key(key, name)
+        if callable(key) and not takes(key):
+            raise must_be(name, "a str, or a callable without arguments that returns one", key)
         self._source: Any = key if callable(key) else None
 
     async def ask(self) -> HeaderSecret:

@@ -182,6 +182,7 @@ class Engine:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
+            self._guard.check("the client was made")  # a forked child has no running loop
             rule = "AsyncPushClient must be used in an event loop, as asyncio.run(main()) makes one: or use PushClient"
             raise ConfigurationError(rule) from None
         if loop is not self.home:

@@ -316,6 +316,7 @@ class SubmittedSend(asyncio.Future[Receipt]):
                 # Without its traceback, which refers to this future; and retrieved, so that asyncio logs nothing.
                 self.set_exception(error.with_traceback(None))
                 self.exception()
+                self.queue.pending.warn(error)
                 call.abandoned = True
                 return
         asyncio.Future.set_result(self, receipt)

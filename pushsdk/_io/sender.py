@@ -30,8 +30,6 @@ from pushsdk._io.transport import ApiRequest, Transport
 T = TypeVar("T")
 
 logger = logging.getLogger("pushsdk")
-# Nothing goes to stderr if the application has no handler.
-logger.addHandler(logging.NullHandler())
 
 
 def log_to_stderr(level: str | None) -> None:
@@ -236,9 +234,11 @@ class RequestSender:
             raise
         if scope.expired is not None and evidence.status is None:
             late = scope.expired is Failure.DEADLINE and limit < request.deadline
-            named = request.timeout.named("attempt" if late else "total")
+            named = request.timeout.named("attempt" if late else "total") if scope.expired is Failure.DEADLINE else ""
             if evidence.failure is Failure.CONNECT_TIMEOUT and scope.expired is Failure.DEADLINE:
                 evidence.reason += named
+            elif key is None and named:
+                evidence.failure, evidence.reason = Failure.CREDENTIALS, f"it did not return within {named}"
             else:
                 evidence.failure, evidence.reason = Failure.ATTEMPT_TIMEOUT if late else scope.expired, named
             evidence.error = TimeoutError(named) if scope.expired is Failure.DEADLINE else None
@@ -318,21 +318,14 @@ class RequestSender:
 def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:
     """Return ``callback`` with its exceptions logged: an observer must not change what it observes.
 
-    The first one is a RuntimeWarning too. ``name`` is the option that both name.
+    ``name`` is the option that the log line names.
     """
-    is_told = False
 
     def call(value: T) -> None:
-        nonlocal is_told
         try:
             callback(value)
         except Exception as error:  # noqa: BLE001 - see above
             own = f": {error}" if isinstance(error, PushError) else ""  # whose text quotes no id
-            text = f"{name} raised {trace_of(error)} for {type(value).__name__}{own}"
-            logger.error("%s", text)
-            if not is_told:
-                is_told = True
-                with suppress(RuntimeWarning):  # raised if warnings are errors
-                    warnings.warn(f"{text}. Later ones are only logged", RuntimeWarning, stacklevel=2)
+            logger.error("%s raised %s for %s%s", name, trace_of(error), type(value).__name__, own)
 
     return call

@@ -18,6 +18,7 @@ from pushsdk._audience.source import RequestSource, UserSource, printable
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError, ValidationError
+from pushsdk._core.outcome import Outcome
 from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
@@ -188,12 +189,19 @@ async def _send(
     loop = engine.enter()
     pipeline = Pipeline(journal, settings, engine)
     if pipeline.ended is not None:
-        tell("nothing was sent: an earlier call completed this run; to push again, pass a new run")
+        unknown = journal.outcomes()[Outcome.UNKNOWN]
+        resend = f"{count(unknown, 'user')} UNKNOWN; on_unknown='resend' pushes to these again, perhaps a second time"
+        done = "an earlier call completed this run; to push again, pass a new run"
+        tell(f"nothing was sent: {resend if unknown else done}")
     started = loop.time()
     engine.runs.add(pipeline)
     watched = None if engine.observer is None else engine.observer.run(journal.users, journal.chunks)
     try:
         await pipeline.run()
+    except asyncio.CancelledError as error:
+        if settings.path is not None:
+            error.add_note(f"to continue the run: await client.resume({str(settings.path)!r})")
+        raise
     finally:
         engine.runs.discard(pipeline)
         engine.pending.ended(pipeline)

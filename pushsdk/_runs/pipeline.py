@@ -68,7 +68,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.on_progress is not None:
             msgspec.structs.force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))
         if self.stop is not None and not isinstance(self.stop, asyncio.Event):
-            raise must_be("stop", "an asyncio.Event: set it to end the run early", self.stop)
+            raise must_be("stop", "an asyncio.Event, not one of threading: set it to end the run early", self.stop)
         check_count("limit", self.limit, or_none=True)
 
 

@@ -203,7 +203,7 @@ async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
         if not isinstance(items, Iterable) or isinstance(items, (str, Mapping, bytes, bytearray, memoryview)):
             advice = ": use its personalize(message), or broadcast" if hasattr(items, "personalize") else ""
             advice += ": the users come first, then the message" if isinstance(items, MobilePush) else ""
-            advice += ": put it into a list" if isinstance(items, PushRequest) else ""
+            advice += ": put it into a list" if isinstance(items, (PushRequest, Mapping)) and name == "requests" else ""
             raise ValidationError(
                 f"{name} must be an iterable or an async iterable; got {type(items).__name__}{advice}"
             )

@@ -32,7 +32,7 @@ from pushsdk._core.models import (
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._core.words import check_keywords
+from pushsdk._core.words import check_keywords, missing_attribute
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
@@ -177,6 +177,9 @@ class PushClient:
         # Replaced by ``_enter`` in a forked child.
         self._client = AsyncPushClient(base_url, api_key, session=None, **options)
         self._portal = _Portal(self._client, claims)
+
+    if not TYPE_CHECKING:  # a checker would take any name for an attribute
+        __getattr__ = missing_attribute
 
     def __repr__(self) -> str:
         portal = getattr(self, "_portal", None)

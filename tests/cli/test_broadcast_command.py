@@ -258,7 +258,7 @@ def test_a_command_for_a_complete_run_reports_that_nothing_was_sent(broadcast, c
 def test_a_resend_is_not_reported_as_nothing_sent(broadcast, command, service):
     service.set_faults([Fault.reset_after(first=1)])
     assert broadcast().code == 3
-    assert "nothing was sent: an earlier command" in broadcast().err
+    assert "nothing was sent: an earlier command completed this run\n" in broadcast().err
     assert "nothing was sent: an earlier command" not in broadcast("--on-unknown", "resend").err
 
 

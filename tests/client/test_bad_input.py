@@ -3,6 +3,7 @@
 import itertools
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from datetime import date
 from types import MappingProxyType
 from typing import Any
 
@@ -101,6 +102,8 @@ async def test_a_message_or_a_request_is_no_source_of_a_run(client: AsyncPushCli
         await client.broadcast(Audience.query("SELECT 1 AS user_id").personalize(HELLO), HELLO)  # type: ignore[arg-type]
     with pytest.raises(ValidationError, match=r"got PushRequest: put it into a list$"):
         await client.send_each(PushRequest(user_ids=["u"], message=HELLO))  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match=r"got dict: put it into a list$"):
+        await client.send_each({"userIds": ["u"], "message": {}})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad", [7, None, b"x", "", TextSubclass(""), SURROGATE, uuid.UUID(int=1), ["a"]])
@@ -159,6 +162,8 @@ async def test_a_value_that_is_not_json_is_refused_at_any_depth(client: AsyncPus
 async def test_a_bad_value_is_named_by_its_path(client: AsyncPushClient) -> None:
     with pytest.raises(ValidationError, match=r"^custom_fields\.at\[1\]\.b: "):
         await client.send("u", HELLO, custom_fields={"at": [0, {"b": float("nan")}]})
+    with pytest.raises(ValidationError, match=r"^custom_fields\.at: date is not JSON: pass value\.isoformat\(\)$"):
+        await client.send("u", HELLO, custom_fields={"at": date(2026, 1, 1)})
 
 
 @pytest.mark.parametrize("fields", [[("a", 1)], "text", 7, {1}, b"{}"], ids=repr)

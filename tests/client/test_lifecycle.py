@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable
 
 import aiohttp
@@ -19,6 +20,7 @@ from pushsdk import (
     MobilePush,
     Outcome,
     OutcomeUnknownError,
+    PushClient,
     Timeout,
 )
 
@@ -52,6 +54,21 @@ async def test_a_client_that_was_never_opened_can_be_closed_and_stays_closed() -
     assert (report.accepted, report.unknown) == ((), ())
     with pytest.raises(ClientClosedError):
         await client.send("u", HELLO)
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "advice"),
+    [
+        (AsyncPushClient, "close", "did you mean 'aclose'?"),
+        (AsyncPushClient, "push_to", "the methods are aclose, batch, broadcast, create_campaign, flush, resume, s"),
+        (PushClient, "submit", "the methods are broadcast, close, create_campaign, flush, resume, send, send_each, s"),
+    ],
+)
+async def test_a_method_that_a_client_lacks_is_an_error_that_names_those_it_has(
+    client: type[AsyncPushClient | PushClient], name: str, advice: str
+) -> None:
+    with pytest.raises(AttributeError, match=re.escape(f"{client.__name__} has no attribute {name!r}: {advice}")):
+        getattr(client(NOWHERE, "key"), name)
 
 
 async def test_closing_twice_does_nothing() -> None:
@@ -140,6 +157,13 @@ FORK = """
     async def parent():
         if opened:
             await client.__aenter__()
+        if sys.argv[1] == "in the loop" and not os.fork():
+            try:
+                await client.send("u", {})
+            except ConfigurationError as error:
+                os._exit(42 if "fork" in str(error) else 2)
+        elif sys.argv[1] == "in the loop":
+            os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
 
     loop.run_until_complete(parent())
     if os.fork():
@@ -153,7 +177,7 @@ FORK = """
 """
 
 
-@pytest.mark.parametrize("state", ["opened", "unopened", "same loop"])
+@pytest.mark.parametrize("state", ["opened", "unopened", "same loop", "in the loop"])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork() here")
 def test_a_client_is_refused_after_a_fork(state: str) -> None:
     result = run_program(FORK, state, options=("-W", "ignore"))

@@ -158,6 +158,8 @@ class AsyncCallback:
         (lambda: Timeout(total="abcdefghijklmnopqrstuvwxyz-0123456789"), "greater than 0; got str$"),
         (lambda: AsyncPushClient(URL, "key", headers="x"), "headers must be a mapping .*; got str$"),
         (lambda: AsyncPushClient(URL, "key", retry=RetryPolicy), "got the class RetryPolicy$"),
+        (lambda: AsyncPushClient(URL, "key", retry=RetryPolicy.none), "got the method none: call it$"),
+        (lambda: AsyncPushClient(URL, lambda _: "key"), "api_key must be a str, or a callable without arguments .*"),
         (
             lambda: AsyncPushClient(URL, "key", on_event=async_callback),
             "on_event must be a plain function that takes one event: nothing would await an async one; got function$",
@@ -168,7 +170,7 @@ class AsyncCallback:
         ),
         (
             lambda: AsyncPushClient(URL, "key", on_event=lambda: None),
-            "on_event must be .* one event: .*; got function$",
+            "on_event must be a plain function that takes one event; got function$",
         ),
         (lambda: RetryPolicy.from_tenacity(stop=wait_random(0, 2)), "stop must be .*; got wait_random$"),
         (lambda: RetryPolicy.from_tenacity(wait=stop_after_attempt(3)), "wait must be .*; got stop_after_attempt$"),

@@ -48,7 +48,7 @@ FIRST = [
     (rejected(302), Step.STOP, UserStatus(PENDING, 302, "HTTP 302")),
     (NO_CONNECTION, Step.RETRY, UserStatus(PENDING, None, "no answer")),
     (BAD_CERTIFICATE, Step.STOP, UserStatus(PENDING, None, "no answer")),
-    (CLOSED, Step.STOP, UserStatus(PENDING, None, "the client is closed")),
+    (CLOSED, Step.STOP, UserStatus(PENDING, None, "the client was closed before the call ended")),
     (UNTRIED, Step.RETRY, UserStatus(PENDING, None, "the deadline passed")),
     (CUT_OFF, Step.RETRY, UserStatus(PENDING, 413, "HTTP 413")),
     (THROTTLED_THEN_UNSENT, Step.STOP, UserStatus(PENDING, 429, "HTTP 429")),

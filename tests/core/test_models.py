@@ -21,6 +21,7 @@ from pushsdk._core.models import (
     show_path,
 )
 from pushsdk._core.policy import Timeout
+from pushsdk.emulator import Fault
 
 SECRET = "Dear Jane Roe"
 MODELS = Model.__subclasses__()
@@ -205,6 +206,7 @@ def test_a_field_that_is_near_no_other_is_an_error_that_lists_the_fields():
 @pytest.mark.parametrize(
     ("construct", "text"),
     [
+        (lambda: Fault(429), "Fault() takes keyword arguments only, for example Fault.status(429)"),
         (lambda: Timeout(5), "Timeout() takes keyword arguments only, for example Timeout(total=5)"),
         (lambda: models.Segment("u"), "Segment() takes keyword arguments only, for example Segment(query=...)"),
         (

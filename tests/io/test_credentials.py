@@ -85,10 +85,9 @@ async def test_a_callable_is_asked_at_each_attempt_sync_or_async() -> None:
 @pytest.mark.parametrize(
     ("source", "reason", "attempts"),
     [
-        (raises, "raised an exception: StoreError at test_credentials.py:", 4),
-        (raises_later, "raised an exception: ConnectionError at test_credentials.py:", 4),
+        (raises, "callable failed: StoreError at test_credentials.py:", 4),
+        (raises_later, "callable failed: ConnectionError at test_credentials.py:", 4),
         (has_a_bug, "has a bug: TypeError at test_credentials.py:", 1),
-        (lambda _: "key", "has a bug: TypeError (", 1),
         (lambda: "", "no valid key", 1),
         (lambda: None, "no valid key", 1),
         (lambda: "two\r\nlines", "no valid key", 1),
@@ -136,8 +135,9 @@ async def test_a_callable_that_hangs_makes_the_call_not_sent_within_the_deadline
     service = FakeService()
     async with client_of(service, api_key=hangs) as client:
         before = asyncio.get_running_loop().time()
-        with pytest.raises(NotSentError):
+        with pytest.raises(NotSentError, match=r"callable failed: it did not return within Timeout\.") as told:
             await client.send("a", MESSAGE, timeout=patience)
+        assert "Raise the timeout" not in str(told.value)
         assert asyncio.get_running_loop().time() <= before + 1.01
         assert idle(client)
 

@@ -79,6 +79,12 @@ def test_any_other_value_is_a_warning_with_the_levels(logger: logging.Logger) ->
     assert logger.level == level
 
 
+def test_warnings_reach_stderr_without_any_configuration_of_logging() -> None:
+    code = "import pushsdk, logging; logging.getLogger('pushsdk').warning('a line')"
+    ended = subprocess.run([sys.executable, "-c", code], env={}, capture_output=True, text=True)
+    assert ended.stderr == "a line\n"
+
+
 def test_pushsdk_log_shows_lines_on_stderr() -> None:
     code = "import pushsdk, logging; pushsdk.AsyncPushClient; logging.getLogger('pushsdk').debug('a line')"
     ended = subprocess.run([sys.executable, "-c", code], env={"PUSHSDK_LOG": "debug"}, capture_output=True, text=True)

@@ -121,7 +121,7 @@ async def test_without_on_event_a_failure_that_nobody_awaits_is_logged_as_a_warn
         client.submit("b", OTHER)
         await client.flush()
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    text = "a send to 1 user ended as REJECTED, and nobody awaited it: HTTP 404"
+    text = "a submitted send to 1 user ended as REJECTED: HTTP 404"
     assert warning.getMessage() == text
 
 

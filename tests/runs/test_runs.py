@@ -12,7 +12,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, fails, hang, lost, refused, start
+from support.fake_service import (
+    LATENCY,
+    MESSAGE,
+    FakeService,
+    answer,
+    client_of,
+    fails,
+    hang,
+    lost,
+    outcome_of,
+    refused,
+    start,
+)
 from support.virtual_time import turns, virtual
 
 from pushsdk import (
@@ -512,6 +524,22 @@ async def test_a_stop_while_planning_sends_nothing() -> None:
         report = await client.broadcast(ids(), MESSAGE, stop=stop)
     assert report.stopped is not None
     assert (report.accepted, service.sent) == (0, [])
+
+
+@virtual
+async def test_a_cancellation_says_how_to_continue_the_run(tmp_path: Path) -> None:
+    service = FakeService(then=hang(processed=True))
+    async with client_of(service) as client:
+        running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "spring.run"))
+        while not service.processed:
+            await turns(1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError) as cancelled:
+            await running
+        await client.resume(tmp_path / "spring.run")
+        with pytest.warns(MessageWarning, match="4 users UNKNOWN; on_unknown='resend' pushes to these again"):
+            await client.broadcast(users(4), MESSAGE, run=tmp_path / "spring.run")
+    assert cancelled.value.__notes__ == [f"to continue the run: await client.resume({str(tmp_path / 'spring.run')!r})"]
 
 
 @virtual

@@ -293,7 +293,8 @@ def _send_run(
         raise usage_error("nothing was sent: the source of this run has no users")
     _print_next_steps(result, command)
     if result.planned and users == 0:
-        warn("nothing was sent: an earlier command completed this run; to push again, pass a new --run")
+        again = "" if result.unknown else "; to push again, pass a new --run"
+        warn(f"nothing was sent: an earlier command completed this run{again}")
     return _exit_code(result, interrupted=interrupted)
 
 
