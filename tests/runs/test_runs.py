@@ -21,7 +21,6 @@ from support.fake_service import (
     fails,
     hang,
     lost,
-    outcome_of,
     refused,
     start,
 )
