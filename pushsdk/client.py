@@ -223,8 +223,7 @@ class AsyncPushClient:
         if engine.backlog.is_full:
             await engine.queue.wait_for_room(call)
         try:
-            encoded = wire.encode_message(message)
-            fields = None if custom_fields is None else wire.encode_custom_fields(custom_fields, encoded)
+            encoded, fields = wire.encode_content(message, custom_fields)
         except BaseException:
             engine.pending.end(call)
             raise
@@ -260,8 +259,7 @@ class AsyncPushClient:
         if not isinstance(user_id, str):
             raise ValidationError(f"user_id must be a str, as send takes several ids; got {type(user_id).__name__}")
         call, options = self._call_of(user_id, timeout, retry)
-        encoded = wire.encode_message(message)
-        content = (encoded, wire.encode_custom_fields(custom_fields, encoded), options)
+        content = (*wire.encode_content(message, custom_fields), options)
         queue = self._engine.queue
         if self._engine.backlog.is_full:
             queue.refuse(call, Failure.QUEUE_FULL)
@@ -286,9 +284,7 @@ class AsyncPushClient:
             async with client.batch(message) as batch:
                 batch.add("user-1")
         """
-        encoded = wire.encode_message(message)
-        fields = wire.encode_custom_fields(custom_fields, encoded)
-        return SendBatch(self, (encoded, fields, self._options_of(timeout, retry)))
+        return SendBatch(self, (*wire.encode_content(message, custom_fields), self._options_of(timeout, retry)))
 
     async def create_campaign(
         self,

@@ -153,8 +153,7 @@ class Audience:
         or NULL takes the fallback. ``"both"`` does both. Raises ValidationError for a message that can't be sent.
         """
         check_choice("into", into, ("custom_fields", "text", "both"), ValidationError)
-        encoded = wire.encode_message(message)
-        wire.encode_custom_fields(custom_fields, encoded)
+        wire.encode_content(message, custom_fields)
         columns = [*self._source.columns, *(custom_fields or ())]
         wire.warn_of_placeholders(placeholder_names(message), columns, "the audience has")
         return Personalized(self, message, into, custom_fields, distinct)

@@ -77,15 +77,8 @@ def missing(names: tuple[str, ...], environ: Iterable[str]) -> ConfigurationErro
     """Return the error for missing settings, with the first variable that nearly has the right name."""
     text = _MISSING[names]
     variables = re.findall(r"PUSHSDK_\w+", text)
-    near = next(
-        (
-            f"; the environment has {own}, which is not read here"
-            for own in sorted(environ)
-            if near_word(own, variables)
-        ),
-        "",
-    )
-    return ConfigurationError(f"{text}{near}")
+    near = next((own for own in sorted(environ) if near_word(own, variables)), None)
+    return ConfigurationError(f"{text}; the environment has {near}, which is not read here" if near else text)
 
 
 def check_key(key: object, name: str = "api_key") -> HeaderSecret:

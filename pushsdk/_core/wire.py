@@ -108,20 +108,26 @@ def _remember(data: bytes, meant: MobilePush) -> None:
         _known[data] = meant
 
 
-def encode_custom_fields(fields: Mapping[str, Any] | None, message: bytes = b"") -> bytes | None:
+def encode_content(
+    message: MobilePush | Mapping[str, Any], fields: Mapping[str, Any] | None, *, warn: bool = True
+) -> tuple[bytes, bytes | None]:
+    """Return the JSON of message and custom fields. Warns of a placeholder whose name is nearly that of a field."""
+    encoded, custom = encode_message(message, warn=warn), encode_custom_fields(fields)
+    if warn and fields and b"{{" in encoded:
+        warn_of_placeholders(_names_in(encoded), fields, "custom_fields has")
+    return encoded, custom
+
+
+def encode_custom_fields(fields: Mapping[str, Any] | None) -> bytes | None:
     """Return the JSON of the custom fields, or None for None, which is not the same as ``{}``.
 
-    Accepts any strict JSON object, null included. Warns of a placeholder in the encoded message whose name is nearly
-    that of a field. Raises ValidationError naming a path below ``custom_fields``.
+    Accepts any strict JSON object, null included. Raises ValidationError naming a path below ``custom_fields``.
     """
     if fields is None:
         return None
     if not isinstance(fields, Mapping):
         raise _error(_CUSTOM_FIELDS, f"expected a mapping, got {kind_of(fields)}")
-    data = _encode(_plain(fields, _CUSTOM_FIELDS))
-    if b"{{" in message:
-        warn_of_placeholders(_names_in(message), fields, "custom_fields has")
-    return data
+    return _encode(_plain(fields, _CUSTOM_FIELDS))
 
 
 @lru_cache(maxsize=16)

@@ -56,7 +56,7 @@ async def broadcast(
         raise ValidationError(f"user_ids must be an iterable of ids; {got}")
     if isinstance(user_ids, RequestSource):
         raise ValidationError("broadcast sends one message to all users: use send_each for a personalized audience")
-    encoded = wire.encode_message(message)
+    encoded, fields = wire.encode_content(message, custom_fields)
     if placeholder_names(message).difference(custom_fields or ()) & {*getattr(user_ids, "columns", ())}:
         advice = "use client.send_each(audience.personalize(message))"
         wire.warn_caller(f"the message has placeholders, and a broadcast sends no columns of the audience: {advice}")
@@ -64,7 +64,7 @@ async def broadcast(
         engine,
         kind="broadcast",
         message=encoded,
-        custom_fields=None if custom_fields is None else wire.encode_custom_fields(custom_fields, encoded),
+        custom_fields=fields,
         source=user_ids.source if isinstance(user_ids, UserSource) else "",
         dedupe=check_setting(bool, "dedupe", dedupe, True),
     )

@@ -155,9 +155,8 @@ class Planner:
         try:
             users, message, fields = _fields_of(request)
             distinct, ids, duplicates = check_users(users, self._header.max_users)
-            has_warned = bool(self._header.source)  # by ``personalize``
-            encoded = wire.encode_message(message, warn=not has_warned)
-            custom = None if fields is None else wire.encode_custom_fields(fields, b"" if has_warned else encoded)
+            # ``personalize`` has warned.
+            encoded, custom = wire.encode_content(message, fields, warn=not self._header.source)
         except ValidationError as error:
             raise ValidationError(f"request number {self._taken + 1}: {error}") from None
         self._duplicates += duplicates
