@@ -56,10 +56,7 @@ async def broadcast(
         raise ValidationError(f"user_ids must be an iterable of ids; {got}")
     if isinstance(user_ids, RequestSource):
         raise ValidationError("broadcast sends one message to all users: use send_each for a personalized audience")
-    encoded, fields = wire.encode_content(message, custom_fields)
-    if placeholder_names(message).difference(custom_fields or ()) & {*getattr(user_ids, "columns", ())}:
-        advice = "use client.send_each(audience.personalize(message))"
-        wire.warn_caller(f"the message has placeholders, and a broadcast sends no columns of the audience: {advice}")
+    encoded, fields = broadcast_content(user_ids, message, custom_fields)
     header = _header(
         engine,
         kind="broadcast",
@@ -69,6 +66,15 @@ async def broadcast(
         dedupe=check_setting(bool, "dedupe", dedupe, True),
     )
     return await _run(engine, settings, header, lambda planner: planner.broadcast(user_ids), user_ids)
+
+
+def broadcast_content(users: object, message: Any, fields: Mapping[str, Any] | None) -> tuple[bytes, bytes | None]:
+    """Encode the content of a broadcast. Warns if the message names columns of the audience, which are not sent."""
+    content = wire.encode_content(message, fields)
+    if placeholder_names(message).difference(fields or ()) & {*getattr(users, "columns", ())}:
+        advice = "use client.send_each(audience.personalize(message))"
+        wire.warn_caller(f"the message has placeholders, and a broadcast sends no columns of the audience: {advice}")
+    return content
 
 
 async def send_each(engine: Engine, settings: RunSettings, requests: object) -> BroadcastReport:

@@ -5,10 +5,12 @@ import inspect
 import io
 import itertools
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 
+from pushsdk._core.words import near_word
 from pushsdk.cli.exit import CommandError, Exit, command_error, for_shell, usage_error
 from pushsdk.cli.terminal import warn
 
@@ -25,7 +27,7 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
     ``before_command`` is called when the command's modules have been imported.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    warnings.formatwarning = lambda message, *_: f"advice: {message}\n"
+    warnings.formatwarning = lambda message, *_: f"advice: {for_shell(str(message))}\n"
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the caller: the next file opened would get its number
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until the process ends
@@ -51,7 +53,7 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
             raise usage_error(f"{' '.join(error.command_chain or ())}: unexpected argument {unused!r}") from None
         except CycloptsError as error:
             advice = " Write -- before the command to run." if words[:2] == ["emulator", "exec"] else ""
-            raise usage_error(f"{error}{advice}") from None
+            raise usage_error(f"{_without_far_hint(str(error))}{advice}") from None
         except Exception as error:
             if (known := command_error(error)) is None:
                 raise
@@ -82,6 +84,12 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
     return code
 
 
+def _without_far_hint(text: str) -> str:
+    """Return the error without the option that it suggests, if that is not nearly the one that was given."""
+    hint = re.search(r"Unknown option: (--[\w-]+)\.( Did you mean (--[\w-]+)\?)", text)
+    return text if hint is None or near_word(hint[1], [hint[3]], 0.7) else text.replace(hint[2], "")
+
+
 def _discard_output() -> None:
     """Redirect stdout to the null device, or Python fails once more when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -95,6 +103,8 @@ def _checked(words: Sequence[str]) -> list[str]:
     """
     options = list(itertools.takewhile(lambda word: word != "--", words))
     for previous, word, following in zip(["", *options], options, [*options[1:], "-"], strict=False):
+        if previous in ("--title", "--body") and re.fullmatch("--[a-z][a-z-]+", word):
+            raise usage_error(f"{previous} has no text before {word}: is a variable of the shell not set?")
         if not word and previous[:2] == "--" and previous not in ("--title", "--body"):
             raise usage_error(f"{previous} is empty: is a variable of the shell not set?")
         if word[:1] in _TYPOGRAPHIC and previous[:1] != "-":

@@ -31,7 +31,7 @@ from pushsdk.cli.options import Flag
 from pushsdk.cli.terminal import escaped, print_json, say, warn
 
 _MAX_BYTES = 16 * 1024 * 1024
-_REFUSED = frozenset({"near-name", "no-platform", "no-text"})
+_REFUSED = frozenset({"near-name", "no-platform", "no-text", "malformed-placeholder"})
 KIND_NAMES: dict[type[Model], str] = {MobilePush: "message", CampaignRequest: "campaign", PushRequest: "push request"}
 DryRun = Annotated[Flag, Parameter(help="Print the request as a curl command, or with --json as JSON; send nothing.")]
 
@@ -52,7 +52,7 @@ class MessageOptions:
     custom_fields: str | None = None
     """Set the custom fields: a JSON object, or @FILE."""
     force: Flag = False
-    """Send despite a misspelled field, or without a platform or a text."""
+    """Send despite a misspelled field or a malformed placeholder, or without a platform or a text."""
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the message, with the JSON names of its fields, and the custom fields. Raises a usage error."""
@@ -146,7 +146,7 @@ def print_advice(resource: Mapping[str, Any], *, force: bool) -> None:
     problems = lint(resource)
     for problem in problems:
         warn(f"advice: {problem.path}: {problem.message} ({problem.code})")
-    warnings.simplefilter("ignore", MessageWarning)  # printed above
+    warnings.filterwarnings("ignore", r"\$", MessageWarning)  # those with a path are printed above
     if not force and any(problem.code in _REFUSED for problem in problems):
         raise usage_error("nothing was sent: fix the message, or pass --force")
 
@@ -159,7 +159,11 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
     ids: list[str] = []
     for word in words:
         if word.startswith("@") and not word.startswith("@@"):
-            batches = open_users(word, "user_id").ids()
+            try:
+                batches = open_users(word, "user_id").ids()
+            except ValidationError as error:
+                advice = "; rename the column, or use broadcast --primary-key; for a message, --message FILE"
+                raise usage_error(str(error).replace("; name one with primary_key=", advice)) from None
             ids += islice((user for batch in batches for user in batch), most + 1)
         elif Path(word).suffix in (*FORMATS, ".parquet") and Path(word).is_file():
             raise usage_error(
@@ -167,6 +171,8 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
                 "for the id itself"
             )
         else:
+            if not word:
+                raise usage_error("a user id is empty: is a variable of the shell not set?")
             ids.append(word.removeprefix("@"))
             if re.search(r"[,;\s]", word):
                 raise usage_error(

@@ -367,16 +367,36 @@ def test_a_missing_setting_is_reported_before_the_source_is_read(broadcast, monk
 
 @pytest.mark.parametrize(
     ("words", "users", "title"),
-    [((), USERS, "Hi {{ name | 'you' }}"), (("--personalize", "text"), ["ann"], "Hi Ann")],
+    [((), USERS, "Hi {{ city | 'you' }}"), (("--personalize", "text"), ["ann"], "Hi Bonn")],
 )
 def test_a_dry_run_prints_the_first_request_and_sends_nothing(broadcast, service, folder, words, users, title):
-    (folder / "message.json").write_text(json.dumps({**MESSAGE, "title": {"en": "Hi {{ name | 'you' }}"}}))
-    (folder / "users.csv").write_text("user_id,name\nann,Ann\nbob,Bob\ncid,Cid\n")
+    (folder / "message.json").write_text(json.dumps({**MESSAGE, "title": {"en": "Hi {{ city | 'you' }}"}}))
+    column = "city" if words else "name"
+    (folder / "users.csv").write_text(f"user_id,{column}\nann,Bonn\nbob,Ulm\ncid,Kiel\n")
     result = broadcast("--dry-run", *words, source="users.csv")
     assert (result.code, result.err) == (0, "this is the first request; pushsdk plan counts all\n")
     body = json.loads(shlex.split(result.out)[-1])
     assert (sorted(body["userIds"]), body["message"]["title"]) == (users, {"en": title})
     assert (service.requests, (folder / "spring.run").exists()) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "source", "advice"),
+    [
+        ((), "users.csv", "a broadcast sends no columns of the audience: give --personalize"),
+        (("--personalize", "text"), "near.csv", "the audience has no 'name' for the placeholder, did you mean 'nam'?"),
+        ((), "ids.txt", "ids.txt begins with a header or a row of a table"),
+    ],
+)
+def test_a_likely_mistake_in_the_source_is_told_once_before_anything_is_sent(folder, service, words, source, advice):
+    (folder / "message.json").write_text(json.dumps({**MESSAGE, "title": {"en": "Hi {{ name | 'you' }}"}}))
+    for file, content in (("users.csv", "user_id,name\nann,Ann\n"), ("near.csv", "user_id,nam\nann,Ann\n")):
+        (folder / file).write_text(content)
+    (folder / "ids.txt").write_text("ann,Ann\n")
+    result = run_apart("broadcast", source, "--message", "message.json", "--run", "spring.run", "--yes", *words)
+    assert (result.code, service.requests) == (0, 1)
+    assert result.err.startswith("advice: ")
+    assert result.err.count(advice) == 1
 
 
 def test_a_dry_run_as_json_is_the_first_request(broadcast, service, folder):

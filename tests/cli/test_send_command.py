@@ -318,6 +318,25 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
         (("send", "ann,bob", "--title", "Hi"), "'ann,bob' is one id: write ids apart, without quotation marks"),
         (("send", "ann bob", "--title", "Hi"), "'ann bob' is one id: write ids apart, without quotation marks"),
         (("--verbose", "send"), "--version is its name"),
+        (("send", "ann", "--title", "--body", "x"), "--title has no text before --body: is a variable of the shell"),
+        (("send", "ann", "--title", "Hi {{ name }}"), "nothing was sent: fix the message, or pass --force"),
+        (("send", "ann", "--text", "Hi"), "Unknown option: --text. Did you mean --body?"),
+        (("send", "ann", "--data", "{}"), "Unknown option: --data. Did you mean --custom-fields?"),
+        (("send", "ann", "--priority", "HIGH"), "--priority: it is a field of the message: pass --message FILE"),
+        (("send", "ann", "-y"), "Did you mean --yes?"),
+        (("broadcast", "--file", "ids.txt"), "--file: write the file without an option"),
+        (("broadcast", "u", "--title", "x", "--run", "a.run", "--retry", "none"), "--retry: only send has it"),
+        (
+            ("broadcast", "u", "--title", "x", "--run", "a.run", "--limit", "2.7"),
+            "--limit: give a whole number; got 2.7",
+        ),
+        (
+            ("emulator", "exec", "pushsdk", "send", "ann", "--title", "Hi"),
+            "--title. Write -- before the command to run.",
+        ),
+        (("docs", "search", "retries"), "for words use --search"),
+        (("message", "a.json"), "pushsdk message lint a.json"),
+        (("campaign", "a.json"), "pushsdk campaign create a.json"),
         (("resend",), "see pushsdk --help"),
         (("docs", "--title"), "Unknown option: --title"),
         (("status",), "pushsdk status needs a RUN: see pushsdk help status"),
@@ -328,7 +347,7 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
         ((*SEND, "-t", "x"), "only -h and -v have one letter"),
         (("-v", *SEND), "options follow the command"),
         (("-V",), "Did you mean --version?"),
-        (("status", "--run", "a.run"), "--run: write the path without an option"),
+        (("status", "--run", "a.run"), "--run: resume, status and report take the path without an option"),
         (("report", "a.run", "--csv"), "Did you mean --format csv"),
         (("lint", "a.json"), 'Did you mean "message lint"?'),
         (("config", "show"), "it only shows the settings"),
@@ -350,7 +369,7 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
         ((*SEND, "--custom-fields", "[1]"), "--custom-fields: must be a JSON object"),
         ((*SEND, "--custom-fields", "{"), "--custom-fields: must be JSON: its end is missing, line 1, column 2"),
         ((*SEND, "--custom-fields", "@none"), "none: No such file"),
-        (("send", "", "--title", "Hi"), "user_ids[0]: the user id is empty"),
+        (("send", "", "--title", "Hi"), "a user id is empty: is a variable of the shell not set?"),
         (("send", *map(str, range(1001)), "--title", "Hi"), "at most 1,000 ids"),
         ((*SEND, "--api-key", "s3cret"), "--api-key is not an option"),
         ((*SEND, "--api-key=s3cret"), "--api-key is not an option"),
@@ -368,6 +387,19 @@ def test_a_wrong_command_line_is_a_usage_error_and_sends_nothing(command, servic
     assert message in " ".join(result.err.split())
     assert "s3cret" not in result.err
     assert service.requests == 0
+
+
+def test_an_unknown_option_suggests_no_other_than_a_near_one(command):
+    assert command(*SEND, "--cohort", "x").err == "pushsdk: Unknown option: --cohort.\n"
+    assert command(*SEND, "--titel", "x").err == "pushsdk: Unknown option: --titel. Did you mean --title?\n"
+
+
+def test_a_table_without_the_column_of_the_ids_is_for_a_broadcast(command, service, tmp_path):
+    (tmp_path / "users.csv").write_text("id,name\nann,Ann\n")
+    result = command("send", f"@{tmp_path / 'users.csv'}", "--title", "Hi", "--body", "x")
+    assert (result.code, service.requests) == (2, 0)
+    advice = "rename the column, or use broadcast --primary-key; for a message, --message FILE"
+    assert result.err.endswith(f"no column 'user_id', only id, name; {advice}\n")
 
 
 @pytest.mark.parametrize(
@@ -462,7 +494,7 @@ def test_a_file_without_its_at_sign_is_no_user(command, service, tmp_path, monke
 
 
 def test_a_warning_is_advice_without_a_line_of_python():
-    program = [*COMMAND, "send", "ann", "--title", "Hi {{name}}", "--dry-run"]
+    program = [*COMMAND, "send", "ann", "--title", "Hi {{name}}", "--dry-run", "--force"]
     environment = {**os.environ, "PUSHSDK_BASE_URL": AWAY, "PUSHSDK_API_KEY": "k"}
     ended = subprocess.run(program, capture_output=True, text=True, env=environment, check=True, timeout=60)
     assert ended.stderr.startswith("advice: $.message.title.en: a placeholder is not of the form {{ field_name |")

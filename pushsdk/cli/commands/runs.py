@@ -20,6 +20,7 @@ from pushsdk._audience.audience import Audience
 from pushsdk._core import wire
 from pushsdk._core.operations import PUSH
 from pushsdk._core.words import count
+from pushsdk._runs.api import broadcast_content
 from pushsdk._runs.plan import Chunk, chunks_of
 from pushsdk.cli.exit import CommandError, Exit, for_shell, usage_error
 from pushsdk.cli.files import DryRun, MessageOptions, open_users, print_request
@@ -76,7 +77,10 @@ class ResumeOptions:
 
     on_unknown: Literal["skip", "resend"] = "skip"
     """Skip or resend users with an unknown outcome; resend may push to them twice."""
-    limit: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
+    # Whole: cyclopts would round 2.7.
+    limit: Annotated[int | None, Parameter(converter=lambda _, given: int(given[0].value), validator=Number(gte=1))] = (
+        None
+    )
     """Stop after this many users; resume continues there. [default: no limit]"""
     max_rejected: Share = 0.5
     """Stop if more than this share of the last settled users was rejected."""
@@ -195,6 +199,11 @@ def broadcast(
     message, fields = content.read()
     audience, distinct = content.users(source), not content.no_dedupe
     into: Any = personalize and personalize.replace("-", "_")
+    # Warnings come before the question.
+    if into:
+        audience.personalize(message, into=into, custom_fields=fields)
+    else:
+        broadcast_content(audience, message, fields)
     if dry_run:
         body = _first_body(audience, message, fields, into=into, distinct=distinct)
         if body is None:
@@ -274,7 +283,8 @@ def _send_run(
 
     ``users`` is the number of users left, None if it is unknown; ``action`` begins the question.
     """
-    warnings.simplefilter("ignore", pushsdk.MessageWarning)  # a complete run is named below
+    # The first is named below, and the others were told before the question.
+    warnings.filterwarnings("ignore", "nothing was sent|the (message|audience) has", pushsdk.MessageWarning)
     command = command_line(["resume", run], given)
     if users != 0:
         confirm(action, settings, yes=options.yes)

@@ -94,7 +94,7 @@ def create(
 
     Args:
         file: The JSON file of the campaign; - is standard input.
-        force: Send despite a misspelled field, or without a platform or a text.
+        force: Send despite a misspelled field or a malformed placeholder, or without a platform or a text.
     """
     settings = options.settings(dry_run=dry_run)
     name, campaign, kind = read_resource(file)
