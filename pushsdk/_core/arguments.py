@@ -25,8 +25,11 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
         encoded = wire.encode_user_id(user_ids)
         if user_ids.strip() != user_ids:
             wire.warn_caller(wire.SPACE)
-        if "," in user_ids or user_ids.endswith((".csv", ".txt", ".parquet")):
-            wire.warn_caller("user_ids is one id, and looks like several or like a file: pass a list, or use broadcast")
+        if "," in user_ids or user_ids[0] in "{$" or user_ids.endswith((".csv", ".txt", ".parquet")):
+            wire.warn_caller(
+                "user_ids is one id, and looks like several, a file, or a variable without its value: "
+                "pass a list, use broadcast, or check for a missing f before the quotes"
+            )
         return (user_ids,), encoded, 0
     if not isinstance(user_ids, Iterable) or isinstance(user_ids, (Mapping, bytes, bytearray, memoryview)):
         got = kind_of(user_ids, "" if user_ids is None else "a str")

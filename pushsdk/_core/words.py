@@ -45,6 +45,11 @@ ALIASES = {
     **dict.fromkeys(("concurrency", "maxconnections"), ("limits", "in_flight")),
     "timetolive": ("ttl",),
     "sound": ("sound_file_name",),
+    "ios": ("ios_enabled",),
+    "android": ("android_enabled",),
+    **dict.fromkeys(("image", "picture"), ("big_image_url",)),
+    "icon": ("large_icon_url",),
+    "silent": ("content_available",),
 }
 
 

@@ -113,6 +113,7 @@ def not_json(error: Exception, content: bytes) -> str:
     text = (
         str(error)
         .replace("must be strings", "must be in double quotes")
+        .replace("invalid character", "not a value (a text needs double quotes; true, false and null have no capital)")
         .replace("Input data was truncated", "its end is missing")
         .removeprefix("JSON is malformed: ")
     )

@@ -177,7 +177,7 @@ def _read_settings(file: Path, source: str) -> dict[str | None, dict[str, Settin
     except (ValueError, RecursionError) as error:
         # Only the position: the parser's text may quote the file.
         place = str(error).rpartition("(")[2].rstrip(")") if isinstance(error, tomllib.TOMLDecodeError) else "not UTF-8"
-        raise ConfigurationError(f"{file}: not a TOML file ({place})") from None
+        raise ConfigurationError(f"{file}: not a TOML file ({place}); a setting is written name = 'value'") from None
     # The file says where the Api-Key goes, and may name a command to run.
     if why := objection(status):
         raise ConfigurationError(f"{file}: {why}")

@@ -196,6 +196,10 @@ def test_a_limit_leaves_users_and_exits_with_1(broadcast, service):
         (("broadcast", "-", "--message", "-", "--run", "a.run"), "can't be both the users and the message"),
         (("broadcast", "none.txt", "--message", "message.json", "--run", "a.run"), "none.txt"),
         (("broadcast", "ids.doc", "--message", "message.json", "--run", "a.run"), "there is no file"),
+        (
+            ("broadcast", "user-1", "--message", "message.json", "--run", "a.run"),
+            "/user-1: a broadcast reads its users from a file; send takes ids",
+        ),
         (("broadcast", "--query", "DROP TABLE x", "--message", "message.json", "--run", "a.run"), "SELECT"),
         (("broadcast", "--qery", "x", "--message", "message.json", "--run", "a.run"), "Did you mean --query?"),
         (("resume", "none.run"), "none.run"),

@@ -304,8 +304,9 @@ def test_help_shows_the_help_of_a_command(command):
     assert command("help", "claims", "list") == command("claims", "list", "--help")
     assert "Usage: pushsdk COMMAND" in command("help").out
     assert command("help", "claims", "lsit").err == (
-        "pushsdk: no command has the name 'claims lsit'; pushsdk --help lists the commands\n"
+        "pushsdk: no command has the name 'claims lsit'. Did you mean 'list'?\n"
     )
+    assert command("help", "xyz").err == ("pushsdk: no command has the name 'xyz'. pushsdk --help lists the commands\n")
 
 
 def test_the_function_for_zsh_has_the_name_of_the_file_that_the_help_names(command):

@@ -203,8 +203,8 @@ async def test_a_message_to_a_platform_has_no_warning(caught: Caught, send: Call
         (
             {"title": {"en": "Hello { name | 'you' }"}},
             (
-                "$.message.title.en: a placeholder has two braces, {{ field_name | 'fallback' }}: in an f-string write "
-                "{placeholder('field_name', 'fallback')}."
+                "$.message.title.en: a placeholder has two braces, {{ name | 'fallback' }}: in an f-string write "
+                "{placeholder('name', 'fallback')}."
             ),
         ),
     ],
@@ -283,9 +283,12 @@ async def test_a_broadcast_whose_own_fields_fill_the_placeholders_has_no_warning
     assert caught == []
 
 
-@pytest.mark.parametrize("user", ["ann,bob", "users.csv", "users.parquet"])
-async def test_one_id_that_looks_like_several_or_a_file_is_warned_of(caught: Caught, user: str) -> None:
-    text = "user_ids is one id, and looks like several or like a file: pass a list, or use broadcast"
+@pytest.mark.parametrize("user", ["ann,bob", "users.csv", "users.parquet", "{user_id}", "$USER_ID"])
+async def test_one_id_that_looks_like_several_a_file_or_a_variable_is_warned_of(caught: Caught, user: str) -> None:
+    text = (
+        "user_ids is one id, and looks like several, a file, or a variable without its value: "
+        "pass a list, use broadcast, or check for a missing f before the quotes"
+    )
     async with FakeService().client() as client:
         await client.send(user, GOOD)
     assert [told for told, _ in caught.seen()] == [text]

@@ -1,6 +1,5 @@
 """``pushsdk docs``, ``help`` and ``completion``: the user guide in the terminal, and the commands."""
 
-import difflib
 import os
 import re
 import sys
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from pushsdk import docs as guide
+from pushsdk._core.words import near_word
 from pushsdk.cli.app import app
 from pushsdk.cli.exit import Exit, usage_error
 from pushsdk.cli.terminal import say, warn
@@ -59,7 +59,7 @@ def docs(
         return Exit.DONE if results else Exit.INCOMPLETE
     name = topic.lower().removesuffix(".md")
     if name not in pages:
-        close = [page for page in pages if name in page] or difflib.get_close_matches(name, pages, n=1)
+        close = [page for page in pages if name in page or page == near_word(name, pages, 0.6)]
         if len(close) != 1 or name not in close[0]:
             advice = f"did you mean {' or '.join(close[:3])}?" if close else "pushsdk docs --list lists the pages"
             raise usage_error(f"no page has the name {topic!r}; {advice}")
@@ -87,8 +87,11 @@ def _show(page: str) -> None:
 
 
 def help(*command: str) -> int:  # noqa: A001 - the name of the command
-    if app.parse_commands(command)[2]:
-        raise usage_error(f"no command has the name {' '.join(command)!r}; pushsdk --help lists the commands")
+    _, apps, unknown = app.parse_commands(command)
+    if unknown:
+        near = near_word(unknown[0], apps[-1], 0.6)
+        advice = f"Did you mean {near!r}?" if near else "pushsdk --help lists the commands"
+        raise usage_error(f"no command has the name {' '.join(command)!r}. {advice}")
     app.help_print(command)
     return Exit.DONE
 
