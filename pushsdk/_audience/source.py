@@ -154,7 +154,7 @@ def list_files(path: str) -> FileListing:
     except OSError as error:
         raise ValidationError(f"{name} can't be read: {error.strerror}") from None
     if not paths:
-        advice = ": a broadcast reads its users from a file; send takes ids" if not re.search(r"[./]", path) else ""
+        advice = "" if re.search(r"[./]", path) else ": a broadcast reads its users from a file; send takes ids"
         advice = ": only local files are read, download it first" if "://" in path else advice
         raise ValidationError(f"{'no file matches' if glob.has_magic(pattern) else 'there is no file'} {name}{advice}")
     if os.path.isdir(paths[0]):

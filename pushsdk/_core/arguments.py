@@ -25,7 +25,9 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
         encoded = wire.encode_user_id(user_ids)
         if user_ids.strip() != user_ids:
             wire.warn_caller(wire.SPACE)
-        if "," in user_ids or user_ids[0] in "{$" or user_ids.endswith((".csv", ".txt", ".parquet")):
+        # "{user.id}" or "$USER_ID"; an id such as "{3F25-04E0}" is none.
+        unset = user_ids[0] in "{$" and user_ids.strip("${}").replace(".", "_").isidentifier()
+        if unset or "," in user_ids or user_ids.endswith((".csv", ".txt", ".parquet")):
             wire.warn_caller(
                 "user_ids is one id, and looks like several, a file, or a variable without its value: "
                 "pass a list, use broadcast, or check for a missing f before the quotes"

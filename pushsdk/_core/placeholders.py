@@ -19,7 +19,7 @@ TEXTS = ("title", "subtitle", "body")
 _PLACEHOLDER = re.compile(r"\{\{\s*+([^\s{}|'][^{}|'\r\n]*+)\|\s*+'((?:[^'{}]|\{(?!\{)|\}(?!\}))*+)'\s*+\}\}")
 
 # A name in single braces, as an f-string leaves of a placeholder.
-_SINGLE = re.compile(r"\{\s*([^\W\d]\w*)\s*(?:\||\})")
+_SINGLE = re.compile(r"\{\s*[^\W\d]\w*\s*(?:\||\})")
 
 
 class Placeholder(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,9 +103,5 @@ def malformed_placeholder(text: str) -> str | None:
     rest = _PLACEHOLDER.sub("\0", text)
     if "{{" in rest or "}}" in rest:
         return "a placeholder is not of the form {{ field_name | 'fallback' }}"
-    if (single := _SINGLE.search(rest)) is None:
-        return None
-    return (
-        f"a placeholder has two braces, {{{{ {single[1]} | 'fallback' }}}}: "
-        f"in an f-string write {{placeholder({single[1]!r}, 'fallback')}}"
-    )
+    single = _SINGLE.search(rest) and "a placeholder has two braces, {{ field_name | 'fallback' }}"
+    return f"{single}: in an f-string write {{placeholder('field_name', 'fallback')}}" if single else None

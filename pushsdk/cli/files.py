@@ -23,10 +23,10 @@ from pushsdk._audience.audience import Audience
 from pushsdk._audience.text_files import FORMATS
 from pushsdk._core import wire
 from pushsdk._core.errors import MessageWarning, ValidationError
-from pushsdk._core.lint import lint
+from pushsdk._core.lint import Problem, lint
 from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest
 from pushsdk._core.operations import Operation
-from pushsdk.cli.exit import usage_error
+from pushsdk.cli.exit import for_shell, usage_error
 from pushsdk.cli.options import Flag
 from pushsdk.cli.terminal import escaped, print_json, say, warn
 
@@ -113,7 +113,9 @@ def not_json(error: Exception, content: bytes) -> str:
     text = (
         str(error)
         .replace("must be strings", "must be in double quotes")
-        .replace("invalid character", "not a value (a text needs double quotes; true, false and null have no capital)")
+        .replace(
+            "invalid character", "invalid character (a text has double quotes and no line end, and true no capital)"
+        )
         .replace("Input data was truncated", "its end is missing")
         .removeprefix("JSON is malformed: ")
     )
@@ -142,11 +144,16 @@ def _read_bytes(file: str, name: str, option: str) -> bytes:
     return content
 
 
+def problem_text(problem: Problem) -> str:
+    """Return one line: where the problem is, what it is, and its code."""
+    return f"{problem.path}: {for_shell(problem.message)} ({problem.code})"
+
+
 def print_advice(resource: Mapping[str, Any], *, force: bool) -> None:
     """Print the problems that lint finds to stderr. Raises a usage error for a refused one, unless ``force`` is set."""
     problems = lint(resource)
     for problem in problems:
-        warn(f"advice: {problem.path}: {problem.message} ({problem.code})")
+        warn(f"advice: {problem_text(problem)}")
     warnings.filterwarnings("ignore", r"\$", MessageWarning)  # those with a path are printed above
     if not force and any(problem.code in _REFUSED for problem in problems):
         raise usage_error("nothing was sent: fix the message, or pass --force")

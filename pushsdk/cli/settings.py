@@ -176,8 +176,9 @@ def _read_settings(file: Path, source: str) -> dict[str | None, dict[str, Settin
         raise ConfigurationError(f"{source}{': ' if source else ''}{file}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         # Only the position: the parser's text may quote the file.
-        place = str(error).rpartition("(")[2].rstrip(")") if isinstance(error, tomllib.TOMLDecodeError) else "not UTF-8"
-        raise ConfigurationError(f"{file}: not a TOML file ({place}); a setting is written name = 'value'") from None
+        place = str(error).rpartition("(")[2] if isinstance(error, tomllib.TOMLDecodeError) else ""
+        reason = f"({place}; a setting is written name = 'value'" if place else "(not UTF-8, or nested too deeply)"
+        raise ConfigurationError(f"{file}: not a TOML file {reason}") from None
     # The file says where the Api-Key goes, and may name a command to run.
     if why := objection(status):
         raise ConfigurationError(f"{file}: {why}")

@@ -179,9 +179,13 @@ def test_advice_is_printed_and_the_message_is_sent(command, service, file):
             "$.message: neither iosEnabled nor androidEnabled is true, so it may reach no phone: set one (no-platform)",
         ),
         ({"title": {"en": ""}, "iosEnabled": True}, "$.message: title and body are both empty (no-text)"),
+        (
+            {**MESSAGE, "title": {"en": "Hi {name}"}},
+            "$.message.title.en: a placeholder has two braces, {{ field_name | 'fallback' }} (malformed-placeholder)",
+        ),
     ],
 )
-def test_a_misspelled_field_and_a_missing_platform_or_text_are_refused_unless_forced(
+def test_a_misspelled_field_a_malformed_placeholder_and_a_missing_platform_or_text_are_refused_unless_forced(
     command, service, file, content, advice
 ):
     words = ("send", "ann", "--message", file(content))
@@ -414,7 +418,10 @@ def test_a_table_without_the_column_of_the_ids_is_for_a_broadcast(command, servi
         ("", "file.json: must be JSON: it is empty"),
         ('{"ttl": 1,\n  "body": {}\n  "title": {}}', "must be JSON: expected ',' or '}', line 3, column 3"),
         ("[]", "file.json: must be a JSON object, {...}; got list"),
-        ('{"iosEnabled": True}', "must be JSON: not a value (a text needs double quotes; true, false and null have"),
+        (
+            '{"iosEnabled": True}',
+            "must be JSON: invalid character (a text has double quotes and no line end, and true no capital), line 1",
+        ),
         ("[" * 100_000, "file.json: must be JSON: it is nested too deeply"),
         ('{"title": {"en": 5}}', "file.json: $.message.title.en: expected a str, got int"),
         ('{"ttl": null}', "file.json: $.message.ttl: expected an int, got None"),

@@ -203,8 +203,8 @@ async def test_a_message_to_a_platform_has_no_warning(caught: Caught, send: Call
         (
             {"title": {"en": "Hello { name | 'you' }"}},
             (
-                "$.message.title.en: a placeholder has two braces, {{ name | 'fallback' }}: in an f-string write "
-                "{placeholder('name', 'fallback')}."
+                "$.message.title.en: a placeholder has two braces, {{ field_name | 'fallback' }}: in an f-string write "
+                "{placeholder('field_name', 'fallback')}."
             ),
         ),
     ],
@@ -283,7 +283,7 @@ async def test_a_broadcast_whose_own_fields_fill_the_placeholders_has_no_warning
     assert caught == []
 
 
-@pytest.mark.parametrize("user", ["ann,bob", "users.csv", "users.parquet", "{user_id}", "$USER_ID"])
+@pytest.mark.parametrize("user", ["ann,bob", "users.csv", "users.parquet", "{user.id}", "$USER_ID"])
 async def test_one_id_that_looks_like_several_a_file_or_a_variable_is_warned_of(caught: Caught, user: str) -> None:
     text = (
         "user_ids is one id, and looks like several, a file, or a variable without its value: "
@@ -292,6 +292,12 @@ async def test_one_id_that_looks_like_several_a_file_or_a_variable_is_warned_of(
     async with FakeService().client() as client:
         await client.send(user, GOOD)
     assert [told for told, _ in caught.seen()] == [text]
+
+
+async def test_a_guid_in_braces_is_an_id_without_a_warning(caught: Caught) -> None:
+    async with FakeService().client() as client:
+        await client.send("{3F2504E0-4F89-11D3-9A0C-0305E82C3301}", GOOD)
+    assert caught == []
 
 
 @pytest.mark.parametrize("content", ["user_id\nann\n", "ann,Bonn\nbob,Ulm\n", "ann\tBonn\n", "ann;Bonn\n"])

@@ -85,6 +85,8 @@ def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix(prefix: str, end: st
         (lambda: AsyncPushClient(URL, "key", concurrency=5), "'concurrency': did you mean 'limits'?"),
         (lambda: MobilePush(data={}), "'data': did you mean 'key_vals'?"),
         (lambda: MobilePush(text="Hi"), "'text': did you mean 'body'?"),
+        (lambda: MobilePush(ios=True), "'ios': did you mean 'ios_enabled'?"),
+        (lambda: MobilePush(image="https://x.example/a.png"), "'image': did you mean 'big_image_url'?"),
         (lambda: MobilePush(time_to_live=5), "'time_to_live': did you mean 'ttl'?"),
         (lambda: PushClient(URL, "key", retries=5), "'retries': did you mean 'retry'"),
         (lambda: AsyncPushClient(URL, key="key"), "'key': did you mean 'api_key'"),

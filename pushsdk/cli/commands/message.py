@@ -11,7 +11,7 @@ from pushsdk._core.lint import lint as lint_resource
 from pushsdk._core.models import MobilePush
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk.cli.exit import Exit, usage_error
-from pushsdk.cli.files import read_object, read_resource
+from pushsdk.cli.files import problem_text, read_object, read_resource
 from pushsdk.cli.options import JsonLines
 from pushsdk.cli.terminal import print_json, say, visible, warn
 
@@ -57,7 +57,7 @@ def lint(file: ResourceFile, /, *, json: JsonLines = False) -> int:
         if json:
             print_json(problem)
         else:
-            say(f"{problem.path}: {problem.message} ({problem.code})")
+            say(problem_text(problem))
     if not problems and not json:
         say("no advice")
     return Exit.INCOMPLETE if problems else Exit.DONE
