@@ -61,6 +61,7 @@ _ELSEWHERE = {
     "retry": "use client.with_options(retry=...)",
     "idempotency_key": "pass run=, the path of a file that keeps each user from a second push",
 }
+_FIXED = frozenset({"base_url", "api_key", "session", *ClientOptions.__optional_keys__})
 
 
 class AsyncPushClient:
@@ -110,10 +111,12 @@ class AsyncPushClient:
         options["proxy"] = proxy = redacted(options.get("proxy"))
         options["claims"] = claims = redact_texts(options.get("claims"))
         check_keywords(AsyncPushClient, options, ClientOptions.__optional_keys__)
+        allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
         if base_url is None or api_key is None:
+            if base_url is not None:  # which may be the key
+                check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
             required = {"base_url": base_url, "api_key": api_key}
             raise missing(tuple(name for name, value in required.items() if value is None), os.environ)
-        allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
         credentials = Credentials(api_key, key_name)
         checked_url = check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
         check_session(session)
@@ -149,6 +152,15 @@ class AsyncPushClient:
 
     if not TYPE_CHECKING:  # a checker would take any name for an attribute
         __getattr__ = missing_attribute
+
+        def __setattr__(self, name, value):
+            if name in _FIXED:
+                way = (
+                    f"use with_options({name}=...)" if name in ("timeout", "retry") else f"pass {name}= to a new client"
+                )
+                way += "; a callable may return another key for each attempt" if name == "api_key" else ""
+                raise AttributeError(f"{type(self).__name__}.{name} can't be set: {way}")
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         engine = getattr(self, "_engine", None)

@@ -14,7 +14,7 @@ import msgspec
 
 from pushsdk._audience.distinct import Row
 from pushsdk._audience.duckdb_reader import ParquetFiles, SqlQuery
-from pushsdk._audience.source import ReadCounts, deduplicated, list_files, printable
+from pushsdk._audience.source import ReadCounts, deduplicated, list_files, listed, printable
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError, check_choice
@@ -155,7 +155,9 @@ class Audience:
         check_choice("into", into, ("custom_fields", "text", "both"), ValidationError)
         wire.encode_content(message, custom_fields)
         columns = [*self._source.columns, *(custom_fields or ())]
-        wire.warn_of_placeholders(placeholder_names(message), columns, "the audience has")
+        # The service may have a value of its own for a name that only it fills.
+        others = "" if into == "custom_fields" else f", only {listed(columns)}"
+        wire.warn_of_placeholders(placeholder_names(message), columns, "the audience has", others)
         return Personalized(self, message, into, custom_fields, distinct)
 
     def _rows(self, distinct: bool, columns: Collection[str] | None) -> Iterator[list[Row]]:

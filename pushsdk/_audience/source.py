@@ -73,18 +73,23 @@ def printable(text: str, limit: int = 200) -> str:
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
-def missing_column(name: str, key: str, columns: Sequence[str], *, option: str = "primary_key=") -> ValidationError:
+def missing_column(
+    name: str, key: str, columns: Sequence[str], *, option: str = "primary_key=", row: str = ""
+) -> ValidationError:
     """Return the error for a missing column: the columns that exist, and the one that may be meant.
 
-    ``option`` is the argument that names the column.
+    ``option`` is the argument that names the column; ``row`` is advice for the case that the names are values of a row.
     """
-    shown = [column if _NAME.fullmatch(column) else "..." for column in columns[:_SHOWN]]
-    if len(columns) > _SHOWN:
-        shown.append(f"and {len(columns) - _SHOWN} more")
     near = near_word(key, filter(_NAME.fullmatch, columns))
-    hint = f"; did you mean {option}{near!r}?" if near else f"; name one with {option.rstrip()}"
-    listed = ", ".join(shown) or "none"
-    return ValidationError(f"{printable(name)}: no column {printable(key, 60)!r}, only {listed}{hint}")
+    hint = f"; did you mean {option}{near!r}?" if near else f"; name one with {option.rstrip()}{row}"
+    return ValidationError(f"{printable(name)}: no column {printable(key, 60)!r}, only {listed(columns)}{hint}")
+
+
+def listed(columns: Sequence[str]) -> str:
+    """Return the names of columns for an error, without those that may be ids."""
+    shown = [column if _NAME.fullmatch(column) else "..." for column in columns[:_SHOWN]]
+    more = [f"and {len(columns) - _SHOWN} more"] if len(columns) > _SHOWN else []
+    return ", ".join([*shown, *more]) or "none"
 
 
 def sendable(value: Any, depth: int = MAX_DEPTH) -> Any:

@@ -143,6 +143,8 @@ def read_text(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
         if not user:
             counts.blank += 1
             continue
+        if number == 1 and re.match(r'\{\s*"', user):
+            raise context.line_error(1, "JSON, and each line is read as one id: save it as a file that ends in .jsonl")
         if "\r" in user:
             raise context.line_error(number, "holds a carriage return: end the lines with LF or CRLF")
         counts.padded += line.removesuffix("\r") != user
@@ -174,10 +176,16 @@ def delimiter_of(header: str) -> str:
     return max(",;\t|", key=re.sub(r'"[^"]*"', "", header).count)
 
 
+_ROW = "; if line 1 is a row, write the names of the columns before it (a list of ids is a .txt)"
+
+
 def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[Any]:
     key = context.key
     if key not in header:
-        raise missing_column(context.name, key, header)
+        # Without a header the first line has ids: one that has a digit, or stands alone, is not shown.
+        is_shown = re.compile(r"\D+" if len(header) > 1 else r"\D*(id|key|user)\D*", re.IGNORECASE).fullmatch
+        shown = [name if is_shown(name) else "..." for name in header]
+        raise missing_column(context.name, key, shown, row=_ROW if "..." in shown else "")
     columns = [(name, index) for index, name in enumerate(header) if name and context.takes(name)]
     if context.header is not None:
         context.header.extend(name for name in header if name not in ("", key))
@@ -211,7 +219,8 @@ def read_json(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
             if line.strip():
                 is_array = number == 1 and line.lstrip().startswith("[")
                 advice = "an array: write one object a line instead (jq -c '.[]' does)"
-                problem = advice if is_array else "not a JSON object, or nested too deeply"
+                one = "not a JSON object on one line (jq -c . writes it so), or nested too deeply"
+                problem = advice if is_array else one
                 raise context.line_error(number, problem) from None
             context.counts.blank += 1
             continue

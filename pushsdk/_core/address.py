@@ -11,13 +11,17 @@ from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._core.words import WAYS, kind_of, near_word
 
 EXPOSED = "a proxy would read the Api-Key of plain http: use https, or pass allow_insecure=True"
-_KEY = re.compile(r"""(?!https?://|["'])[\x21-\x7e]{1,4096}""")
+_KEY = re.compile(r"""(?!https?://|["']|\$\{|\{\{|<.*>$|(?i:\w*api_?key=))[\x21-\x7e]{1,4096}""")
 # The first pattern that matches a key that is refused tells why.
 _KEY_HINTS = (
     ("", "it is empty"),
     ("https?://.*", "it is a URL: did you swap base_url and api_key?"),
     (r"""["'].*""", "leave out the quotation marks around it"),
-    ("(bearer|basic|token|api-?key)[ :].*", "leave out the word before it, such as Bearer or Api-Key:"),
+    (r"(\$\{|\{\{|<).*", "it is a placeholder: put the key in its place"),
+    (
+        r"(bearer|basic|token|(export )?\w*api[-_]?key)[ :=].*",
+        "leave out what is before it, such as Bearer or API_KEY=",
+    ),
     (r"\s.*|.*\s", "strip spaces and line ends around it, such as the newline of a key that is read from a file"),
     (r".*[^\0-\x7f].*", "it has a character that is not ASCII, as a copied dash or quotation mark may be"),
     (r".*[^\x21-\x7e].*", "it has a space, a line end or a control character inside"),
@@ -84,7 +88,7 @@ def missing(names: tuple[str, ...], environ: Iterable[str]) -> ConfigurationErro
 def check_key(key: object, name: str = "api_key") -> HeaderSecret:
     """Return the key as a header value. Raises ConfigurationError unless 1 to 4096 visible ASCII characters."""
     if not isinstance(key, str):
-        way = WAYS.get(("a str", type(key).__name__))
+        way = WAYS.get(("a key", type(key).__name__)) or WAYS.get(("a str", type(key).__name__))
         raise must_be("api_key", f"a str, or a callable that returns one{f': pass {way}' if way else ''}", key)
     if not _KEY.fullmatch(key):
         hints = (hint for pattern, hint in _KEY_HINTS if re.fullmatch(pattern, key, re.DOTALL | re.IGNORECASE))
@@ -198,7 +202,9 @@ def _url_error(name: str, url: object, *, userinfo: bool = False) -> str | None:
         return f"{rule}; did you mean {f'{scheme}://{host[0]}'!r}?"
     if not re.match("https?://", url, re.IGNORECASE):
         start = re.match("https?:?/*|[a-z]{2,8}:/+", url, re.IGNORECASE)
-        return f"{rule}; it must begin with {example.partition('//')[0]}//{f', not {start[0]!r}' if start else ''}"
+        is_key = name == "base_url" and not re.search("[.:/]", url)
+        hint = f", not {start[0]!r}" if start else "; if it is the key, pass it as api_key=" if is_key else ""
+        return f"{rule}; it must begin with {example.partition('//')[0]}//{hint}"
     if not parts.hostname or port == 0:
         return f"{rule}; it has no host, or the port 0"
     if "@" in parts.netloc and not userinfo:

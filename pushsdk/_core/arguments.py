@@ -1,6 +1,7 @@
 """Checks of what callers pass. Nothing is sent until all checks pass."""
 
 import itertools
+import math
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.words import count, kind_of
 
 T = TypeVar("T")
+# What str() makes of a missing value.
+_MISSING_VALUES = ("None", "nan", "NaN", "null", "undefined")
 
 
 def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
@@ -25,6 +28,8 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
         encoded = wire.encode_user_id(user_ids)
         if user_ids.strip() != user_ids:
             wire.warn_caller(wire.SPACE)
+        if user_ids in _MISSING_VALUES:
+            _warn_of_missing(user_ids)
         # "{user.id}" or "$USER_ID"; an id such as "{3F25-04E0}" is none.
         unset = user_ids[0] in "{$" and user_ids.strip("${}").replace(".", "_").isidentifier()
         if unset or "," in user_ids or user_ids.endswith((".csv", ".txt", ".parquet")):
@@ -50,10 +55,17 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
     encoded = wire.encode_user_ids(ids)
     if wire.has_space(ids, encoded):
         wire.warn_caller(wire.SPACE)
-    distinct = tuple(dict.fromkeys(ids))
+    distinct = tuple(once := dict.fromkeys(ids))
+    for text in _MISSING_VALUES:
+        if text in once:
+            _warn_of_missing(text)
     if len(distinct) < len(ids):
         encoded = wire.encode_user_ids(distinct)
     return distinct, encoded[1:-1], len(ids) - len(distinct)
+
+
+def _warn_of_missing(text: str) -> None:
+    wire.warn_caller(f"a user id is {text!r}, the text of a missing value: leave such users out. It is sent as it is")
 
 
 _RULES = {
@@ -61,7 +73,7 @@ _RULES = {
     Batching: "a Batching, for example Batching(linger=0.005)",
     Limits: "a Limits, for example Limits(in_flight=8)",
     Rate: "a Rate, for example Rate(users_per_second=100)",
-    RetryPolicy: "a RetryPolicy, for example RetryPolicy.safe() or RetryPolicy.none()",
+    RetryPolicy: "a RetryPolicy, for example RetryPolicy.safe(max_attempts=3) or RetryPolicy.none()",
     StopPolicy: "a StopPolicy, for example StopPolicy(rejected=0.1)",
 }
 
@@ -89,5 +101,13 @@ def check_timeout(timeout: object, default: Timeout) -> Timeout:
     if isinstance(timeout, Timeout):
         return timeout
     if not isinstance(timeout, (int, float, timedelta)) or isinstance(timeout, bool):
-        raise must_be("timeout", "a Timeout, or the total in seconds", timeout)
-    return default.within(timeout.total_seconds() if isinstance(timeout, timedelta) else timeout)
+        raise must_be(
+            "timeout", "the total in seconds, or a Timeout, for example Timeout(total=30, connect=5)", timeout
+        )
+    if isinstance(timeout, timedelta):
+        return default.within(timeout.total_seconds())
+    if 2000 <= timeout < math.inf and timeout % 1000 == 0:
+        wire.warn_caller(
+            f"timeout={timeout:g} is in seconds, and looks like milliseconds; pass a timedelta if it is meant"
+        )
+    return default.within(timeout)

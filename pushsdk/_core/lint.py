@@ -165,6 +165,13 @@ def _near_value(node: LintNode) -> _Found:
             yield (name,), f"unknown value, did you mean {shown}?"
 
 
+def _not_a_code(node: LintNode) -> _Found:
+    for name in TEXTS:
+        for language in _fields(node.fields.get(name)):
+            if listed((language,)) == "...":
+                yield (name, language), "a language is a code, such as en or pt-BR"
+
+
 def _relative_url(node: LintNode) -> _Found:
     for name in node.model.__struct_encode_fields__:
         value = node.fields.get(name) if name.lower().endswith("url") else None
@@ -228,6 +235,7 @@ RULES: tuple[LintRule, ...] = (
     LintRule("negative-number", Model, _negative),
     LintRule("no-platform", models.MobilePush, _no_platform),
     LintRule("platform-off", models.MobilePush, _platform_off),
+    LintRule("language-code", models.MobilePush, _not_a_code),
     LintRule("no-text", models.MobilePush, _no_text),
     LintRule("languages-differ", models.MobilePush, _languages_differ),
     LintRule("subtitle-language", models.MobilePush, _subtitle_language),

@@ -51,10 +51,22 @@ else:
     RelevanceScoreName = ClickActionName = ActionCategoryTypeName = ScheduleTypeName = str
 
 
+def _refuse_change(struct: msgspec.Struct, name: str, value: object) -> None:
+    __tracebackhide__ = True  # by pytest
+    if name not in struct.__struct_fields__:
+        raise no_attribute(type(struct), name)
+    way = ".replace" if isinstance(struct, Model) else type(struct).__name__
+    raise AttributeError(f"{type(struct).__name__}.{name} can't be changed: make another by {way}({name}=...)")
+
+
 class HintingType(msgspec.StructMeta):
     """Class of the structs whose TypeError has the nearest known field, or an example with a keyword."""
 
     if not TYPE_CHECKING:  # checkers look at the fields only if they see no call of our own
+
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            type.__setattr__(self, "__setattr__", _refuse_change)  # msgspec ignores one in the body of a class
 
         def __call__(self, *args, **kwargs):
             __tracebackhide__ = True  # by pytest

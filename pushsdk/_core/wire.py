@@ -250,11 +250,15 @@ def _warn(subject: object, model: type[Model], path: Path, given: type) -> None:
     for problem in found:
         if problem.code == "no-text" and has_near_name:
             continue  # the text may be in the other field
-        stop = "" if problem.message.endswith("?") else "."
-        text = f"{problem.path}: {problem.message}{stop}"
-        if issubclass(given, Model):  # whose fields have the names of Python
-            text = re.sub(r"(?<=[a-z])([A-Z])", lambda match: f"_{match[1].lower()}", text)
-        warn_caller(f"{text} It is sent as it is")
+        where, text = problem.path, problem.message
+        if issubclass(given, Model):  # whose fields have the names of Python, but not those of a dict in it
+            where, text = _in_python(where), text if problem.code == "near-name" else _in_python(text)
+        stop = "" if text.endswith("?") else "."
+        warn_caller(f"{where}: {text}{stop} It is sent as it is")
+
+
+def _in_python(text: str) -> str:
+    return re.sub(r"(?<=[a-z])([A-Z])", lambda match: f"_{match[1].lower()}", text)
 
 
 SPACE = "a user id begins or ends with a space or a line end: strip it. It is sent as it is"
@@ -266,11 +270,16 @@ def has_space(user_ids: Sequence[str], encoded: bytes) -> bool:
     return is_possible and any(user_id != user_id.strip() for user_id in user_ids)
 
 
-def warn_of_placeholders(names: Iterable[str], fields: Collection[str], what: str) -> None:
-    """Warn of the placeholders that none of the fields fills, but one nearly does. ``what`` names the fields' place."""
+def warn_of_placeholders(names: Iterable[str], fields: Collection[str], what: str, others: str = "") -> None:
+    """Warn of the placeholders that none of the fields fills, but one nearly does. ``what`` names the fields' place.
+
+    With ``others``, the text that lists the fields, warn also of a placeholder that is near to none.
+    """
     for name in sorted({*names}.difference(fields)):
-        if near := near_word(name, fields):
-            warn_caller(f"{what} no {name!r} for the placeholder, did you mean {near!r}? It is sent with the fallback")
+        near = near_word(name, fields)
+        if near or others:
+            advice = f", did you mean {near!r}?" if near else f"{others}."
+            warn_caller(f"{what} no {name!r} for the placeholder{advice} It is sent with the fallback")
 
 
 def warn_caller(text: str) -> None:

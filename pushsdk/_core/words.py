@@ -3,7 +3,7 @@
 import functools
 import re
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import PurePath
 from typing import NoReturn
 
@@ -23,7 +23,8 @@ def _near_word(word: str, words: tuple[str, ...], cutoff: float) -> str | None:
     import difflib  # slow to import
 
     folded = {fold(known): known for known in words}
-    close = difflib.get_close_matches(fold(word), folded, n=1, cutoff=cutoff)
+    swapped = [known for known in folded if sorted(known) == sorted(fold(word))]
+    close = swapped or difflib.get_close_matches(fold(word), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else None
 
 
@@ -50,6 +51,8 @@ ALIASES = {
     **dict.fromkeys(("image", "picture"), ("big_image_url",)),
     "icon": ("large_icon_url",),
     "silent": ("content_available",),
+    **dict.fromkeys(("push", "notify", "sendpush"), ("send",)),
+    **dict.fromkeys(("close", "shutdown", "stop"), ("aclose", "close")),
 }
 
 
@@ -90,7 +93,8 @@ WAYS = {
     **dict.fromkeys((("a str", name) for name in ("UUID", "HttpUrl", "AnyHttpUrl", "AnyUrl", "URL")), "str(value)"),
     ("a str", "SecretStr"): "value.get_secret_value()",
     ("a str", "bytes"): "value.decode()",
-    ("a str", "coroutine"): "the function, not its call",
+    **dict.fromkeys((("a str", name) for name in ("tuple", "Row", "Record")), "the id in it, such as row[0]"),
+    ("a key", "coroutine"): "the function, not its call",
     ("an int", "timedelta"): "int(value.total_seconds())",
     ("an int", "datetime"): "int(value.timestamp())",
     **dict.fromkeys((("JSON", name) for name in ("datetime", "date", "time")), "value.isoformat()"),
@@ -107,7 +111,11 @@ def kind_of(value: object, rule: str = "") -> str:
         return "None: leave it out" if rule else "None"
     if isinstance(value, type):
         return f"the class {value.__name__}: call it"
-    way = WAYS.get((rule, name := type(value).__name__))
+    if isinstance(value, Awaitable):
+        return f"a {type(value).__name__}: await it first"
+    way = WAYS.get((rule, name := type(value).__name__)) or (
+        "value.model_dump()" if hasattr(value, "model_dump") else ""
+    )
     return f"{name}: pass {way}" if way else name
 
 
@@ -127,8 +135,9 @@ def no_attribute(cls: type, name: str) -> AttributeError:
     """Return the error for an attribute that the class lacks, with the nearest one, or with all methods."""
     known = [word for word in dir(cls) if word[0] != "_" and name[0] != "_"]
     methods = ", ".join(word for word in known if callable(getattr(cls, word)))
-    near = near_word(name, known, 0.6)
+    near = next((word for word in ALIASES.get(fold(name), ()) if word in known), None) or near_word(name, known, 0.65)
     advice = f": did you mean {near!r}?" if near else f": the methods are {methods}" if methods else ""
+    advice = f": use msgspec.convert(mapping, {cls.__name__})" if fold(name) == "fromdict" else advice
     return AttributeError(f"{cls.__name__} has no attribute {name!r}{advice}", name=name)  # no second hint by Python
 
 

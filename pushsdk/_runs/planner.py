@@ -13,7 +13,7 @@ from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, MobilePush, PushRequest, show_path
-from pushsdk._core.words import near_word
+from pushsdk._core.words import kind_of, near_word
 from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
 from pushsdk._runs.run_file.journal import Journal
@@ -203,9 +203,7 @@ async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
             advice = ": use its personalize(message), or broadcast" if hasattr(items, "personalize") else ""
             advice += ": the users come first, then the message" if isinstance(items, MobilePush) else ""
             advice += ": put it into a list" if isinstance(items, (PushRequest, Mapping)) and name == "requests" else ""
-            raise ValidationError(
-                f"{name} must be an iterable or an async iterable; got {type(items).__name__}{advice}"
-            )
+            raise ValidationError(f"{name} must be an iterable or an async iterable; got {kind_of(items)}{advice}")
         iterator = iter(items)
         while block := next_block(iterator):
             yield block

@@ -87,7 +87,9 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
 def _without_far_hint(text: str) -> str:
     """Return the error without the option that it suggests, if that is not nearly the one that was given."""
     hint = re.search(r"Unknown option: (--[\w-]+)\.( Did you mean (--[\w-]+)\?)", text)
-    return text if hint is None or near_word(hint[1], [hint[3]], 0.7) else text.replace(hint[2], "")
+    # An option that sends despite a problem, or without a question, is never a guess.
+    near = hint and hint[3] not in ("--force", "--yes") and near_word(hint[1], [hint[3]], 0.7)
+    return text if hint is None or near else text.replace(hint[2], "")
 
 
 def _discard_output() -> None:

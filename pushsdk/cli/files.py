@@ -110,6 +110,8 @@ def not_json(error: Exception, content: bytes) -> str:
         return f"must be JSON: it is {'not UTF-8' if isinstance(error, UnicodeDecodeError) else 'nested too deeply'}"
     if not content.strip():
         return "must be JSON: it is empty"
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "must be JSON: it is UTF-16, save it as UTF-8"
     text = (
         str(error)
         .replace("must be strings", "must be in double quotes")
@@ -170,8 +172,8 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
             try:
                 batches = open_users(word, "user_id").ids()
             except ValidationError as error:
-                advice = "; rename the column, or use broadcast --primary-key; for a message, --message FILE"
-                raise usage_error(str(error).replace("; name one with primary_key=", advice)) from None
+                advice = "rename the column, or use broadcast --primary-key; for a message, --message FILE"
+                raise usage_error(str(error).replace("name one with primary_key=", advice)) from None
             ids += islice((user for batch in batches for user in batch), most + 1)
         elif Path(word).suffix in (*FORMATS, ".parquet") and Path(word).is_file():
             raise usage_error(

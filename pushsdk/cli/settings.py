@@ -141,13 +141,15 @@ def in_force(
 
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> Iterator[tuple[str, str]]:
-    """Yield the name of each variable that looks like a setting and is none, with advice."""
+    """Yield the name of each variable that looks like a setting of pushsdk and is none, with advice."""
     for variable in sorted(environ):
         prefix, name = variable[:8], variable[8:]
         if prefix.upper() == "PUSHSDK_" and (prefix != "PUSHSDK_" or name not in map(str.upper, _VARIABLES)):
             near = near_word(name, _VARIABLES)
             advice = f"did you mean PUSHSDK_{near.upper()}?" if near else "for the variables see: pushsdk docs cli"
             yield variable, f"no variable of pushsdk, so it is ignored: {advice}"
+        elif variable.upper() == "HTTPS_PROXY" and "PUSHSDK_PROXY" not in environ:
+            yield variable, "not read by pushsdk: to send through a proxy, set PUSHSDK_PROXY or pass --proxy"
 
 
 def no_file(environ: Mapping[str, str] = os.environ) -> str:
@@ -190,6 +192,8 @@ def _read_settings(file: Path, source: str) -> dict[str | None, dict[str, Settin
         if name not in SETTINGS and name not in KEYS:
             near = near_word(name, (*SETTINGS, *KEYS, "profiles"))
             advice = f": did you mean {near}?" if near else f"; use {', '.join((*SETTINGS, *KEYS))}"
+            if isinstance(table.get(name), dict) and near != "profiles":
+                advice = f": a profile is written [profiles.{name}]"
             raise ConfigurationError(f"{file}: unknown setting {name!r}{advice}")
     if os.name == "posix" and status.st_mode & 0o077 and any("api_key" in values for values in tables.values()):
         raise ConfigurationError(

@@ -180,6 +180,7 @@ class PushClient:
 
     if not TYPE_CHECKING:  # a checker would take any name for an attribute
         __getattr__ = missing_attribute
+        __setattr__ = AsyncPushClient.__setattr__
 
     def __repr__(self) -> str:
         portal = getattr(self, "_portal", None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -16,11 +17,12 @@ from msgspec import Struct
 from pushsdk._core.checks import NumberOfSeconds, check_calls
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk._core.words import count as counted
+from pushsdk._core.words import near_word
 from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
 from pushsdk.emulator.faults import Count, Ordinal, preset
 from pushsdk.emulator.server import Accepted, Shift
 from pushsdk.emulator.store.records import Delivered, RequestSummary
-from pushsdk.emulator.store.search import parse
+from pushsdk.emulator.store.search import PREFIXES, parse
 
 T = TypeVar("T")
 __tracebackhide__ = True  # by pytest: a failure shows the line of the test
@@ -391,6 +393,9 @@ async def _within(seconds: float, work: Any) -> None:
 
 def _line(user_id: str | None, search: str) -> str:
     """Return the search line that finds these requests."""
+    for prefix in re.findall(r"(?<!\S)([A-Za-z]+):", search):
+        if prefix.lower() not in PREFIXES and (near := near_word(prefix, PREFIXES)):
+            raise ValueError(f"search: there is no {prefix}:, did you mean {near}:?")
     terms = [search] if search else []
     if user_id is not None:
         escaped = user_id.replace("\\", "\\\\").replace('"', '\\"')

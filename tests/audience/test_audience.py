@@ -251,6 +251,13 @@ def test_a_column_named_twice_is_an_error_only_if_it_is_read(folder: Path) -> No
         ("name,usr_id", "user_id", "did you mean primary_key='usr_id'?"),
         ("x,y", "user_id", "only x, y; name one with primary_key="),
         ("user-1234,a@b.c,5f1c", "user_id", "only ..., ..., ...; name one with primary_key="),
+        (
+            "user-1",
+            "user_id",
+            "only ...; name one with primary_key=; if line 1 is a row, write the names of the columns",
+        ),
+        ("ann", "user_id", "only ...; name one with"),
+        ("id", "user_id", "only id; name one with"),
         (",".join(f"c{chr(97 + i)}" for i in range(23)), "user_id", "cs, ct, and 3 more;"),
         ("user_id,x", "x\x1by", "no column 'x?y', only user_id, x"),
     ],
@@ -296,6 +303,12 @@ def test_the_other_fields_of_json_keep_their_values(folder: Path) -> None:
     assert rows_of(Audience.read(path)) == [("a", expected)]
 
 
+def test_lines_of_json_are_no_list_of_ids(folder: Path) -> None:
+    path = made(folder, "ids.txt", '{"user_id": "secret"}\n')
+    with pytest.raises(ValidationError, match=r"ids.txt, line 1: JSON, and each line is read as one id: save it as"):
+        Audience.read(path)
+
+
 @pytest.mark.parametrize(
     ("content", "line", "text"),
     [
@@ -336,7 +349,7 @@ def test_a_bad_line_of_json_is_refused_by_its_number(folder: Path, content: byte
 def test_fields_nested_deeper_than_can_be_sent_are_refused(folder: Path, depth: int) -> None:
     path = made(folder, "u.jsonl", '{"user_id": "a", "x": ' + "[" * depth + "]" * depth + "}")
     assert ids_of(Audience.read(path)) == ["a"]
-    with pytest.raises(ValidationError, match="line 1: not a JSON object, or nested too deeply"):
+    with pytest.raises(ValidationError, match=r"line 1: not a JSON object on one line .*, or nested too deeply"):
         rows_of(Audience.read(path))
 
 

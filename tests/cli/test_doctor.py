@@ -320,6 +320,7 @@ def test_a_variable_that_is_none_of_ours_is_a_warning(command, service, monkeypa
         "pushsdk_timeout": "PUSHSDK_TIMEOUT",
         "PUSHSDK_LOGS": "PUSHSDK_LOG",
     }
+    monkeypatch.setenv("HTTPS_PROXY", "http://s3cret@proxy.example:3128")
     for name in (*misspelled, "PUSHSDK_ZZZ\x1b[2J", "PUSHSDK_CLAIMS", "PUSHSDK_SHOW_ANSWERS", "PUSHSDKX"):
         monkeypatch.setenv(name, "s3cret")
     result = command(words)
@@ -329,6 +330,7 @@ def test_a_variable_that_is_none_of_ours_is_a_warning(command, service, monkeypa
     assert re.search(
         "PUSHSDK_ZZZ\ufffd.2J:? no variable of pushsdk, so it is ignored: for the variables see: ", printed
     )
+    assert re.search("HTTPS_PROXY:? not read by pushsdk: to send through a proxy, set PUSHSDK_PROXY", printed)
     assert not re.search("(PUSHSDK_CLAIMS|PUSHSDK_SHOW_ANSWERS|PUSHSDKX):? no variable", printed)
     assert "s3cret" not in printed
     assert "\x1b" not in printed

@@ -325,11 +325,15 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
         (("send", "ann", "--title", "--body", "x"), "--title has no text before --body: is a variable of the shell"),
         (("send", "ann", "--title", "Hi {{ name }}"), "nothing was sent: fix the message, or pass --force"),
         (("send", "ann", "--text", "Hi"), "Unknown option: --text. Did you mean --body?"),
+        (("send", "ann", "--quiet"), "Unknown option: --quiet: runs have --progress none"),
         (("send", "ann", "--data", "{}"), "Unknown option: --data. Did you mean --custom-fields?"),
         (("send", "ann", "--priority", "HIGH"), "--priority: it is a field of the message: pass --message FILE"),
         (("send", "ann", "-y"), "Did you mean --yes?"),
         (("broadcast", "--file", "ids.txt"), "--file: write the file without an option"),
-        (("broadcast", "u", "--title", "x", "--run", "a.run", "--retry", "none"), "--retry: only send has it"),
+        (
+            ("broadcast", "u", "--title", "x", "--run", "a.run", "--retry", "none"),
+            "--retry: only send and campaign create have it",
+        ),
         (
             ("broadcast", "u", "--title", "x", "--run", "a.run", "--limit", "2.7"),
             "--limit: give a whole number; got 2.7",
@@ -399,6 +403,7 @@ def test_a_wrong_command_line_is_a_usage_error_and_sends_nothing(command, servic
 
 
 def test_an_unknown_option_suggests_no_other_than_a_near_one(command):
+    assert command(*SEND, "--forse").err == "pushsdk: Unknown option: --forse.\n"
     assert command(*SEND, "--cohort", "x").err == "pushsdk: Unknown option: --cohort.\n"
     assert command(*SEND, "--titel", "x").err == "pushsdk: Unknown option: --titel. Did you mean --title?\n"
 
@@ -434,6 +439,12 @@ def test_a_bad_message_file_is_an_error_with_the_json_path(command, service, fil
     assert (result.code, result.out) == (2, "")
     assert message in result.err
     assert service.requests == 0
+
+
+def test_a_message_in_utf_16_is_told(command, service, file):
+    path = file("")
+    Path(path).write_text(json.dumps(MESSAGE), encoding="utf-16")
+    assert "must be JSON: it is UTF-16, save it as UTF-8" in command("send", "ann", "--message", path).err
 
 
 def test_an_error_of_a_file_that_is_not_utf_8_does_not_quote_it(command, service, file):

@@ -298,6 +298,7 @@ def test_an_error_names_the_source(options, variables, text):
         ("timeout = \n", r"not a TOML file \(at line 1"),
         ("timeut = 1", r"unknown setting 'timeut': did you mean timeout\?"),
         ("[profile.staging]", r"unknown setting 'profile': did you mean profiles\?"),
+        ("[staging]\nretry = 'none'", r"unknown setting 'staging': a profile is written \[profiles\.staging\]"),
         ("xyz = 1", "unknown setting 'xyz'; use base_url, timeout"),
         ("\xff", "not a TOML file"),
         ("a = " + "[" * 5000, "not a TOML file"),

@@ -9,6 +9,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,45 @@ def caught() -> Iterator[Caught]:
 def unique() -> MobilePush:
     """Return a message without a platform that no other test has: a message that was sent before is not checked."""
     return MobilePush(title={"en": inspect.stack()[1].function})
+
+
+async def test_a_dict_in_a_message_has_the_names_of_the_interface(caught: Caught) -> None:
+    buttons: Any = [{"label": "Open", "click_action": "DEEP_LINKING"}]
+    message = MobilePush(title={"en": "Hi"}, android_enabled=True, android_action_buttons=buttons)
+    async with FakeService().client() as client:
+        await client.send("u", message)
+    place = "$.message.android_action_buttons[0].click_action"
+    assert [text for text, _ in caught.seen()] == [
+        f"{place}: unknown field, did you mean clickAction? It is sent as it is"
+    ]
+
+
+@pytest.mark.parametrize("users", ["None", ["ann", "nan"], ["undefined"]])
+async def test_the_text_of_a_missing_value_is_a_doubtful_id(caught: Caught, users: str | list[str]) -> None:
+    async with FakeService().client() as client:
+        await client.send(users, GOOD)
+    ((text, _),) = caught.seen()
+    assert text.endswith("the text of a missing value: leave such users out. It is sent as it is")
+
+
+async def test_a_timeout_in_milliseconds_is_told(caught: Caught) -> None:
+    async with FakeService().client() as client:
+        await client.send("u", GOOD, timeout=30_000)
+        await client.send("u", GOOD, timeout=timedelta(hours=9))
+    assert [text for text, _ in caught.seen()] == [
+        "timeout=30000 is in seconds, and looks like milliseconds; pass a timedelta if it is meant"
+    ]
+
+
+async def test_a_placeholder_that_no_column_fills_is_told_if_we_fill_it(caught: Caught, tmp_path: Path) -> None:
+    (tmp_path / "users.csv").write_text("user_id,city\na,Rome\n")
+    audience = Audience.read(tmp_path / "users.csv")
+    audience.personalize(NAMED)  # which the service may fill
+    audience.personalize(NAMED, into="text")
+    fallback = "It is sent with the fallback"
+    assert [text for text, _ in caught.seen()] == [
+        f"the audience has no 'first_name' for the placeholder, only city. {fallback}"
+    ]
 
 
 async def test_a_send_names_the_line_that_awaits_it(caught: Caught) -> None:

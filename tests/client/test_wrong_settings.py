@@ -52,6 +52,70 @@ def test_both_missing_settings_are_named_at_once(client, monkeypatch: pytest.Mon
         client(URL)
 
 
+@pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
+def test_a_key_in_the_place_of_the_url_is_told_and_not_shown(client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PUSHSDK_API_KEY", raising=False)
+    with pytest.raises(ConfigurationError, match="if it is the key, pass it as api_key=") as caught:
+        client("sk_live_secret")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("${API_KEY}", "it is a placeholder"),
+        ("{{ api_key }}", "it is a placeholder"),
+        ("<YOUR_KEY>", "it is a placeholder"),
+        ("PUSHSDK_API_KEY=secret", "leave out what is before it"),
+        ("export API_KEY=secret", "leave out what is before it"),
+        ("Bearer secret", "leave out what is before it"),
+    ],
+)
+def test_a_key_that_is_none_is_refused_with_the_fix(key: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=hint) as caught:
+        AsyncPushClient(URL, key)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
+def test_an_option_of_a_client_can_not_be_set_later(client) -> None:
+    made = client(URL, "key")
+    with pytest.raises(AttributeError, match=r"Client.timeout can't be set: use with_options\(timeout=...\)$"):
+        made.timeout = 5
+    with pytest.raises(AttributeError, match=r"Client.api_key can't be set: pass api_key= to a new client; a callable"):
+        made.api_key = "other"
+    made.own_name = 5
+    assert made.own_name == 5
+
+
+@pytest.mark.parametrize(
+    ("struct", "name", "text"),
+    [
+        (MESSAGE, "title", r"MobilePush.title can't be changed: make another by .replace\(title=...\)$"),
+        (Limits(), "in_flight", r"Limits.in_flight can't be changed: make another by Limits\(in_flight=...\)$"),
+        (FakeResponse.accept(), "code", "FakeResponse.code can't be changed"),
+    ],
+)
+def test_a_frozen_value_says_how_to_make_another(struct: Any, name: str, text: str) -> None:
+    with pytest.raises(AttributeError, match=text):
+        setattr(struct, name, 5)
+    with pytest.raises(AttributeError, match=f"did you mean '{name}'"):
+        setattr(struct, f"{name}s", 5)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "text"),
+    [
+        (AsyncPushClient(URL, "k"), "push", "did you mean 'send'?"),
+        (PushClient(URL, "k"), "aclose", "did you mean 'close'?"),
+        (MobilePush, "from_dict", r"use msgspec.convert\(mapping, MobilePush\)$"),
+    ],
+)
+def test_a_name_of_other_libraries_suggests_ours(owner: object, name: str, text: str) -> None:
+    with pytest.raises(AttributeError, match=text):
+        getattr(owner, name)
+
+
 @pytest.mark.parametrize("end", ["/v1", "/v1/", "/v1/push", "/v1/push/", "/v1/campaigns", "/v1//"])
 @pytest.mark.parametrize("prefix", ["", "/external/api"])
 def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix(prefix: str, end: str) -> None:
@@ -158,6 +222,8 @@ class AsyncCallback:
         (lambda: Batching(split_on={200}), r"statuses from 400 to 599, for example \{413, 422\}; got \{200\}$"),
         (lambda: Timeout(total="5"), "Timeout.total must be a number of seconds greater than 0; got '5'$"),
         (lambda: Timeout(total="abcdefghijklmnopqrstuvwxyz-0123456789"), "greater than 0; got str$"),
+        (lambda: AsyncPushClient(URL, "key", retry=3), r"for example RetryPolicy.safe\(max_attempts=3\) or .*; got 3$"),
+        (lambda: AsyncPushClient(URL, "key", timeout=(5, 30)), r"for example Timeout\(total=30, connect=5\); got \("),
         (lambda: AsyncPushClient(URL, "key", headers="x"), "headers must be a mapping .*; got str$"),
         (lambda: AsyncPushClient(URL, "key", retry=RetryPolicy), "got the class RetryPolicy$"),
         (lambda: AsyncPushClient(URL, "key", retry=RetryPolicy.none), "got the method none: call it$"),
@@ -220,6 +286,11 @@ def test_a_wrong_switch_for_answers_is_refused(monkeypatch: pytest.MonkeyPatch) 
             "request number 1: $.user_ids: unknown field, did you mean userIds?",
         ),
         (
+            lambda c: c.send(["u", ("u", "Ann")], MESSAGE),
+            ValidationError,
+            "user_ids[1]: expected a str, got tuple: pass the id in it, such as row[0]",
+        ),
+        (
             lambda c: c.send_each([{"x": ["u"]}]),
             ValidationError,
             "request number 1: $.x: unknown field: a push request has userIds, message, customFields",
@@ -230,6 +301,17 @@ async def test_a_wrong_argument_of_a_call_is_refused(call, error: type[PushError
     async with FakeService().client() as client:
         with pytest.raises(error, match=f"^{re.escape(text)}$"):
             await call(client)
+
+
+async def test_ids_that_are_not_awaited_are_refused_with_the_fix() -> None:
+    async def ids() -> list[str]:
+        return ["u"]
+
+    async with FakeService().client() as client:
+        for call in (client.send, client.broadcast):
+            with pytest.raises(ValidationError, match=r"got a coroutine: await it first$"):
+                await call(given := ids(), MESSAGE)  # type: ignore[arg-type]
+            given.close()
 
 
 async def test_the_rows_of_a_misspelled_outcome_are_refused() -> None:

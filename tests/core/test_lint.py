@@ -68,6 +68,7 @@ CASES = [
     ({"iosEnabled": False, "iosActionUrl": "a:b"}, "platform-off", "$.message.iosActionUrl"),
     ({"title": {}, "body": {"en": "  "}}, "no-text", "$.message"),
     ({"title": {"en": "Hi"}}, "languages-differ", "$.message.body"),
+    ({"title": {"english": "Hi"}, "body": {"english": "Hi"}}, "language-code", "$.message.title.english"),
     ({"subtitle": {"fr": "Ici"}}, "subtitle-language", "$.message.subtitle"),
     ({"title": {"en": "{{ x }}", "de": ""}}, "malformed-placeholder", "$.message.title.en"),
     ({"title": {"en": "Hi {first_name}", "de": ""}}, "malformed-placeholder", "$.message.title.en"),
@@ -149,8 +150,9 @@ def test_a_mapping_is_known_for_a_campaign_or_a_push_by_its_names():
 
 
 def test_a_language_that_is_no_code_is_not_shown():
-    (problem,) = lint(GOOD | {"subtitle": {"Jane Roe": "x", "fr": "y"}})
-    assert problem == Problem(
+    problem, other = lint(GOOD | {"subtitle": {"Jane Roe": "x", "fr": "y"}})
+    assert (problem.path, problem.code) == ("$.message.subtitle[...]", "language-code")
+    assert other == Problem(
         path="$.message.subtitle",
         code="subtitle-language",
         message="the subtitle is in languages that the title is not in: ..., fr",

@@ -179,7 +179,7 @@ def test_a_client_whose_constructor_failed_has_a_repr() -> None:
     ("key", "hint"),
     [
         ("", "it is empty"),
-        *((f"{word} abc", "leave out the word before it") for word in ("Bearer", "basic", "Api-Key:", "api-key:")),
+        *((f"{word} abc", "leave out what is before it") for word in ("Bearer", "basic", "Api-Key:", "api-key:")),
         *((key, "strip spaces and line ends around it, such as the newline of") for key in ("abc\n", " abc", " ")),
         ("k\u00e9y", "it has a character that is not ASCII"),
         ("a\tb", "it has a space, a line end or a control character inside"),

@@ -210,6 +210,11 @@ def test_wait_for_finds_a_user_id_with_any_characters(inbox, send):
     assert inbox.wait_for(user)
 
 
+def test_wait_for_refuses_a_misspelled_term(inbox):
+    with pytest.raises(ValueError, match=r"^search: there is no staus:, did you mean status:\?$"):
+        inbox.wait_for(search="title:hello staus:429")
+
+
 def test_wait_for_counts_refused_requests_if_the_search_says_so(inbox, send):
     inbox.limits = ServiceLimits(max_users=1)
     send("ann", "bob")

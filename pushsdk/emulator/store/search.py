@@ -17,7 +17,7 @@ _MAX_TERMS = 50  # SQLite bounds the depth of an expression
 # Possessive quantifiers: a hostile line can't cause backtracking.
 _TERM = re.compile(r'(?:([A-Za-z]++):)?+(?:"((?:[^"\\]|\\.?+)*+)"?+|(\S*+))', re.DOTALL)
 _STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
-_PREFIXES = {"user", "title", "body", "lang", "group", "campaign", "status", "is"}
+PREFIXES = {"user", "title", "body", "lang", "group", "campaign", "status", "is"}
 
 # A delay is a fault too, but the client gets the true response: such a request has not failed.
 # The texts are stored case-folded, the languages like " de en ".
@@ -55,7 +55,7 @@ def parse(line: str) -> Search:
         prefix, value = (match[1] or "").lower(), match[3]
         if match[2] is not None:
             value = re.sub(r'\\(["\\])', r"\1", match[2])
-        if not value and (prefix == "" or prefix in _PREFIXES):
+        if not value and (prefix == "" or prefix in PREFIXES):
             partial = True
         elif prefix == "user":
             users.append(value)
