@@ -30,8 +30,8 @@ from pushsdk._runs.sender import ChunkSender
 
 logger = logging.getLogger("pushsdk")
 OnUnknown = Literal["skip", "resend"]
-# Most users in flight: so many, and this share of the accepted ones. A process that is killed leaves them in doubt.
-FIRST_USERS, SHARE = 5_000, 0.1
+# Most users in flight: this share of the run, but at least so many. A process that is killed leaves them in doubt.
+SHARE, FEWEST_USERS = 0.05, 5_000
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -182,8 +182,7 @@ class Pipeline:
 
     def _add_workers(self, workers: asyncio.TaskGroup) -> None:
         journal = self._journal
-        users = FIRST_USERS + SHARE * journal.states.count(UserState.ACCEPTED)
-        most = max(1, users * journal.chunks // max(1, journal.users))
+        most = max(1, int(max(SHARE, FEWEST_USERS / max(1, journal.users)) * journal.chunks))
         while self._workers < min(self._engine.limiter.limit, journal.chunks, most):
             self._workers += 1
             workers.create_task(self._worker(workers))
