@@ -16,7 +16,7 @@ from pushsdk._core.words import count, kind_of
 
 T = TypeVar("T")
 # What str() makes of a missing value.
-_MISSING_VALUES = ("None", "nan", "NaN", "null", "undefined")
+_MISSING_VALUES = frozenset({"None", "nan", "NaN", "null", "undefined"})
 
 
 def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
@@ -30,13 +30,8 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
             wire.warn_caller(wire.SPACE)
         if user_ids in _MISSING_VALUES:
             _warn_of_missing(user_ids)
-        # "{user.id}" or "$USER_ID"; an id such as "{3F25-04E0}" is none.
-        unset = user_ids[0] in "{$" and user_ids.strip("${}").replace(".", "_").isidentifier()
-        if unset or "," in user_ids or user_ids.endswith((".csv", ".txt", ".parquet")):
-            wire.warn_caller(
-                "user_ids is one id, and looks like several, a file, or a variable without its value: "
-                "pass a list, use broadcast, or check for a missing f before the quotes"
-            )
+        if "," in user_ids or "." in user_ids or user_ids[0] in "{$":
+            _warn_of_several(user_ids)
         return (user_ids,), encoded, 0
     if not isinstance(user_ids, Iterable) or isinstance(user_ids, (Mapping, bytes, bytearray, memoryview)):
         got = kind_of(user_ids, "" if user_ids is None else "a str")
@@ -56,12 +51,21 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
     if wire.has_space(ids, encoded):
         wire.warn_caller(wire.SPACE)
     distinct = tuple(once := dict.fromkeys(ids))
-    for text in _MISSING_VALUES:
-        if text in once:
-            _warn_of_missing(text)
+    for text in sorted(_MISSING_VALUES & once.keys()):
+        _warn_of_missing(text)
     if len(distinct) < len(ids):
         encoded = wire.encode_user_ids(distinct)
     return distinct, encoded[1:-1], len(ids) - len(distinct)
+
+
+def _warn_of_several(text: str) -> None:
+    # "{user.id}" or "$USER_ID"; an id such as "{3F25-04E0}" is none.
+    unset = text[0] in "{$" and text.strip("${}").replace(".", "_").isidentifier()
+    if unset or "," in text or text.endswith((".csv", ".txt", ".parquet")):
+        wire.warn_caller(
+            "user_ids is one id, and looks like several, a file, or a variable without its value: "
+            "pass a list, use broadcast, or check for a missing f before the quotes"
+        )
 
 
 def _warn_of_missing(text: str) -> None:

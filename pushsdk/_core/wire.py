@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -81,9 +80,7 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
         # The check in Python finds the path of an error, and accepts a tuple for a list.
         return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
     if data is not latest:
-        if warn and data not in _known and _is_doubtful(meant, data):
-            _warn(meant, MobilePush, _MESSAGE, MobilePush)
-        _remember(data, meant)
+        _remember(data, meant, warn=warn)
     return data
 
 
@@ -94,18 +91,21 @@ def _encode_dict(message: object) -> bytes | None:
     try:
         data = _encode(message)
         # As above: only JSON's own types equal what a decoder reads. The check warns of a doubtful message.
-        return None if _is_doubtful(_decode_message(data), data) or _decode(data) != message else data
+        return None if _is_doubtful(_decode_message(data)) or _decode(data) != message else data
     except _ENCODING_FAILED:
         return None
 
 
-def _remember(data: bytes, meant: MobilePush) -> None:
+def _remember(data: bytes, meant: MobilePush, *, warn: bool) -> None:
     global _latest
+    if data not in _known:
+        if warn and _is_doubtful(meant):
+            _warn(meant, MobilePush, _MESSAGE, MobilePush)
+        if len(data) <= _MAX_KNOWN_BYTES:
+            if len(_known) >= _MAX_KNOWN:
+                _known.clear()
+            _known[data] = meant
     _latest = (data, meant)
-    if len(data) <= _MAX_KNOWN_BYTES and data not in _known:
-        if len(_known) >= _MAX_KNOWN:
-            _known.clear()
-        _known[data] = meant
 
 
 def encode_content(
@@ -220,21 +220,35 @@ def _encode_checked(value: object, model: type[Model], path: Path, *, warn: bool
     known, data = typed(plain, model, path), _encode(plain)
     # 0.3 us for most messages; the comparison takes 1 to 3 us, and finds unknown fields of nested objects.
     has_unknown = not plain.keys() <= _FLAT_FIELDS and msgspec.to_builtins(known) != plain
-    if warn and (has_unknown or not isinstance(known, MobilePush) or _is_doubtful(known, data)):
+    if warn and (has_unknown or not isinstance(known, MobilePush) or _is_doubtful(known)):
         _warn(plain, model, path, type(value))
     return data
 
 
-def _is_doubtful(message: MobilePush, data: bytes) -> bool:
+def _is_doubtful(message: MobilePush) -> bool:
     """Return True if a rule of ``_WARNED_RULES`` may find something. Quick: each message of a run may be another."""
-    is_off = message.ios_enabled is not True and message.android_enabled is not True
-    has_no_text = not (message.title or message.body) or b'":""' in data
-    has_brace = data.count(b"{") > data.count(b'{"')  # one that begins no object is in a text
-    return is_off or has_no_text or has_brace or _has_near_value(_enumerated(message))
+    if message.ios_enabled is not True and message.android_enabled is not True:
+        return True
+    title, body = message.title, message.body
+    if not (title or body):
+        return True
+    for texts in (title, body, message.subtitle):
+        if texts:
+            for text in texts.values():
+                if "{" in text or not text.strip():
+                    return True
+    values = (  # that "near-value" checks, in the order of SHOWN
+        message.type,
+        message.action,
+        message.priority,
+        message.media_type,
+        message.interruption_level,
+        message.relevance_score,
+    )
+    return values != _USUAL and _has_near_value(values)
 
 
-# The values that "near-value" checks, in the order of SHOWN. Cached, as few different ones occur: 0.4 us a message.
-_enumerated = attrgetter("type", "action", "priority", "media_type", "interruption_level", "relevance_score")
+_USUAL = ("MOBILE_PUSH", UNSET, UNSET, UNSET, UNSET, UNSET)
 
 
 @lru_cache(maxsize=256)
