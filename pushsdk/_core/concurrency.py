@@ -20,9 +20,9 @@ PERIOD, SOON = 10.0, 1.0
 HALF = 0.5  # of the wire during a measurement; of the limit at least between two
 LOOK_LATENCIES, LOOK_SECONDS = 1.25, 0.1  # a measurement lasts so many latencies, and at least so long
 FELL, ROSE = 0.75, 2.0  # a base beyond these is measured again soon; it rises by no more at once
-# A refusal leaves 95 %, a Retry-After 92 %, or 75 % if it refuses many, and stops the climb for 10 s or 20 s. Until a
+# A refusal leaves 95 %, a Retry-After 92 %, or down to half soon after a pause. They stop the climb for 10 s or 20 s. Until a
 # minute has passed, the climb is slow: in 20 s to the limit before.
-AFTER_REFUSAL, AFTER_PAUSE, AFTER_PAUSES, REST, WARY, RETURN = 0.95, 0.92, 0.75, 10.0, 50.0, 20.0
+AFTER_REFUSAL, AFTER_PAUSE, REST, WARY, RETURN = 0.95, 0.92, 10.0, 50.0, 20.0
 # If its delay adds more than the first to latency, our own event loop is the bound: more than so many in flight save
 # nothing then, while fewer make each turn of the loop, and each commit of a run, serve fewer requests.
 OWN, ENOUGH = 0.1, 64
@@ -44,19 +44,20 @@ class AdaptiveLimit:
         self._cap, self._wall = cap, wall - now
         #: Slots in use, and the most that may be.
         self.in_flight, self.limit = 0, min(START, cap)
-        #: Seconds between two starts; 0 unless the service refuses what so few slots send.
+        #: Seconds between two starts; 0 unless the service refuses what so few slots send, or asked for a pause.
         self.gap = 0.0
         # The value that ``limit`` climbs to, and the least value before the next measurement of the base.
         self._goal, self._floor, self._step = float(self.limit), self.limit * HALF, FASTEST
         # Seconds, 0 if unknown: of an empty wire, and of the last window. How much answers differ (CV squared).
         self._base = self._latency = self._spread = 0.0
-        # While the base is measured: the limit before, and the earliest end.
+        # While the base is measured: the limit before, and the earliest end. The slots that the base was measured with.
         self._look: tuple[float, float] | None = None
+        self._measured_with = self.limit
         self._look_at, self._queued, self._congested = math.inf, False, False
         # The last cut after a refusal, and since then: answers, refusals, and seconds of accepted requests.
         self._cut, self._answers, self._refusals, self._accepted = -math.inf, 4 * FEWEST, 0, 0.0
-        # The end of the time without a climb; the limit before the last cut that was no outage, 0 if there was none.
-        self._rest_until, self._before_refusal = -math.inf, 0.0
+        # The ends of the last pause and of the time without a climb; the limit before the last cut that was no outage, or 0.
+        self._resumed, self._rest_until, self._before_refusal = -math.inf, -math.inf, 0.0
         # The limit from which cuts have avoided no refusals, and the time until which stray refusals are ignored.
         self._stray_from, self._stray_until = 0.0, -math.inf
         # Latency of each size of request (powers of two of its users) relative to the others.
@@ -148,8 +149,8 @@ class AdaptiveLimit:
         share = self._refusals / max(self._answers, self._refusals)
         sure = share > MANY or self._answers >= 4 * FEWEST or now > self._cut + 4.0 * SOON
         few = not pause and (self._answers < FEWEST or not sure)
-        same = began <= self._cut or now < self._cut + 2.0 * self._latency  # a fast refusal precedes slow answers
         stray = share < STRAY and not pause
+        same = began <= self._cut or now < self._cut + 2.0 * self._latency  # a fast refusal precedes slow answers
         if same or few or self._look is not None or (stray and now < self._stray_until):
             return
         limit = self._exact()
@@ -159,7 +160,9 @@ class AdaptiveLimit:
             self._before_refusal = limit
         goal, rest = limit * AFTER_REFUSAL, REST
         if pause:  # costs more than a refusal
-            goal, rest = limit * (AFTER_PAUSE if share < STRAY else AFTER_PAUSES), 2.0 * REST
+            since = max(0.0, now - self._resumed) / pause  # a limit that is far too high is refused soon
+            goal, rest = limit * min(AFTER_PAUSE, 1.0 - HALF / (1.0 + 3.0 * since)), 2.0 * REST
+            self._resumed = now + pause
         elif share >= STRAY and now <= self._cut + 2.0 * REST:
             # Little's law: the mean number of accepted requests in flight is what the service takes.
             goal = min(goal, max(limit * HALF, self._accepted / (now - self._cut)))
@@ -169,14 +172,15 @@ class AdaptiveLimit:
         if stray and goal < STRAY_FLOOR * self._stray_from:
             goal, self._rest_until, self._stray_until = self._stray_from, -math.inf, now + REST
         self._floor = min(self._floor, goal)
-        self._set(goal, least=0.0 if paced else LEAST)
+        # After a pause the wire is empty: filling it at once would be a burst.
+        self._set(goal, least=0.0 if paced else LEAST, paced=pause > 0)
 
-    def _set(self, goal: float, *, least: float = LEAST) -> None:
+    def _set(self, goal: float, *, least: float = LEAST, paced: bool = False) -> None:
         latency = self._latency or LOOK_SECONDS
         self._goal = max(min(least, self._goal, self._cap), min(goal, self._cap), min(1.0, SLOWEST * latency))
         # Down at once, up by one slot per answer: nothing leaves in a burst.
         self.limit = max(1, min(self.limit, int(self._goal)))
-        self.gap = min(1.0 / SLOWEST, latency / self._goal) if self._is_paced() else 0.0
+        self.gap = min(1.0 / SLOWEST, latency / self._goal) if paced or self._is_paced() else 0.0
         if self._look is None:
             self._floor = max(self._floor, min(self.limit, self._goal) * HALF)
         self._begin()
@@ -249,15 +253,16 @@ class AdaptiveLimit:
             self._queued, self._look_at = False, math.inf
             limit = self._exact()
             self._look = limit, now + max(LOOK_SECONDS, LOOK_LATENCIES * self._latency)
-            self._set(limit * self._base / self._latency * HALF)
+            self._set(min(limit * self._base / self._latency, self._measured_with) * HALF)
 
     def _end_look(self, now: float, before: float, latency: float, unseen: float) -> None:
         base = self._base
         if not self._congested or unseen > latency:
             latency = min(latency, base)  # other clients do not measure now, or most requests wait somewhere
         self._congested = latency >= FELL * base
+        self._queued = not self._congested  # fewer slots made it faster, so there was a queue
         self._look_at = self._tick(now, PERIOD if FELL * base <= latency <= ROSE * base else SOON)
-        self._look, self._base = None, min(latency, ROSE * base)
+        self._look, self._base, self._measured_with = None, min(latency, ROSE * base), self._cap
         limit = max(self.limit, before * min(1.0, self._base / self._latency), self._floor * HALF)
         self._step, self._floor = STEADY, limit * HALF
         self.limit = max(1, int(min(limit, before)))

@@ -63,8 +63,8 @@ def test_a_client_whose_own_speed_is_the_bound_keeps_its_limit_while_the_service
 @pytest.mark.parametrize("workers", [4, 32, 300])
 def test_the_workers_of_a_service_are_busy_and_few_requests_queue(workers):
     client = run(lambda simulation: Pool(simulation, workers, about(0.05)), until=30)
-    assert client.rate(10, 30) > 0.92 * workers / 0.05
-    assert client.in_flight(10, 30) < 2.5 * workers
+    assert client.rate(5, 30) > 0.92 * workers / 0.05
+    assert client.in_flight(5, 30) < 2 * workers
 
 
 def test_a_service_that_loses_its_workers_and_has_them_again_is_followed():
@@ -193,6 +193,16 @@ def test_a_rate_limit_of_500_is_used_to_90_percent(service):
     client = throttled(service(), until=90)
     assert client.rate(30, 90) > 0.9 * 500
     assert client.refused(30, 90) < 0.05
+
+
+def test_a_rate_limit_with_retry_after_is_found_after_few_pauses():
+    client = throttled(Bucket(500, 50, 1.0), until=24)
+    assert client.rate(6, 24) > 0.9 * 500
+
+
+def test_the_wire_is_not_filled_at_once_after_a_pause():
+    client = throttled(Bucket(500, 50, 1.0), until=90, latency=0.2)
+    assert client.rate(30, 90) > 0.85 * 500
 
 
 @pytest.mark.parametrize("latency", [0.02, 0.2])
