@@ -20,8 +20,8 @@ PERIOD, SOON = 10.0, 1.0
 HALF = 0.5  # of the wire during a measurement; of the limit at least between two
 LOOK_LATENCIES, LOOK_SECONDS = 1.25, 0.1  # a measurement lasts so many latencies, and at least so long
 FELL, ROSE = 0.75, 2.0  # a base beyond these is measured again soon; it rises by no more at once
-# A refusal leaves 95 %, a Retry-After 92 %, or down to half soon after a pause. They stop the climb for 10 s or 20 s. Until a
-# minute has passed, the climb is slow: in 20 s to the limit before.
+# A refusal leaves 95 %, a Retry-After 92 %, or down to half soon after a pause. They stop the climb for 10 s or 20 s.
+# Until a minute has passed, the climb is slow: in 20 s to the limit before.
 AFTER_REFUSAL, AFTER_PAUSE, REST, WARY, RETURN = 0.95, 0.92, 10.0, 50.0, 20.0
 # If its delay adds more than the first to latency, our own event loop is the bound: more than so many in flight save
 # nothing then, while fewer make each turn of the loop, and each commit of a run, serve fewer requests.
@@ -56,7 +56,7 @@ class AdaptiveLimit:
         self._look_at, self._queued, self._congested = math.inf, False, False
         # The last cut after a refusal, and since then: answers, refusals, and seconds of accepted requests.
         self._cut, self._answers, self._refusals, self._accepted = -math.inf, 4 * FEWEST, 0, 0.0
-        # The ends of the last pause and of the time without a climb; the limit before the last cut that was no outage, or 0.
+        # The ends of the last pause and of the time without a climb; the limit before the last cut (0 after an outage).
         self._resumed, self._rest_until, self._before_refusal = -math.inf, -math.inf, 0.0
         # The limit from which cuts have avoided no refusals, and the time until which stray refusals are ignored.
         self._stray_from, self._stray_until = 0.0, -math.inf

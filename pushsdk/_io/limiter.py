@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import math
-import sys
 import time
 from collections import OrderedDict, deque
 from itertools import islice
@@ -15,22 +14,11 @@ from pushsdk._core.policy import Limits
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 
-if sys.platform == "linux":  # pragma: no branch - the tests run there
-    import resource
-
 logger = logging.getLogger("pushsdk")
 # Seconds of lateness that paced starts make up for: timers have a resolution of a millisecond.
 SLACK = 0.01
-# Seconds between two looks at the CPU time of the loop's thread, and the share from which the loop counts as busy.
-CPU_PERIOD, BUSY = 0.0002, 0.9
-
-
-def _thread_usage() -> tuple[float, float, float]:
-    """Return the time, the CPU seconds of this thread, and how often it waited: to lose its core is not to wait."""
-    if sys.platform != "linux":  # pragma: no cover
-        return time.monotonic(), time.thread_time(), time.monotonic()
-    usage = resource.getrusage(resource.RUSAGE_THREAD)
-    return time.monotonic(), usage.ru_utime + usage.ru_stime, usage.ru_nvcsw
+# Seconds between two beats while requests wait for slots, and the lateness from which the event loop counts as busy.
+BEAT, LATE = 0.002, 0.0015
 
 
 class SlotWaiter(Protocol):
@@ -61,9 +49,9 @@ class ConcurrencyLimiter:
         #: The requests that runs have in work: as many as the limit only while they have more. Set by runs.
         self.run_requests = 0
         self._adaptive = AdaptiveLimit(loop.time(), cap=cap, wall=time.time())
-        # The time since which the loop has had no idle moment. The last look at its CPU time, and what it was.
-        self._busy_since = self._cpu_at = loop.time()
-        self._clock, self._cpu, self._waits = _thread_usage()
+        # The times of the last two beats, and the timer of the next. One is late if the loop was busy or blocked.
+        self._beats = (loop.time(), loop.time())
+        self._pulse: asyncio.TimerHandle | None = None
         # The limits beyond which the next change is logged. Set by ``_log_limit``.
         self._low, self._high = self.limit / 2, self.limit * 1.5
         # The earliest start of the next request while starts are paced.
@@ -122,18 +110,16 @@ class ConcurrencyLimiter:
         work. ``began``: the time from which the slot was in use.
         """
         now, queue, adaptive = self._loop.time(), self._queue, self._adaptive
-        if now - self._cpu_at >= CPU_PERIOD:
-            seconds_since = now - self._cpu_at
-            clock, cpu, thread_waits = _thread_usage()
-            # Virtual time, of a test, jumps instead of waiting: then the loop was idle, too.
-            has_waited = thread_waits != self._waits or seconds_since > 10.0 * (clock - self._clock)
-            if has_waited and cpu - self._cpu < BUSY * seconds_since:
-                self._busy_since = now  # what arrived before the idle moment was read then
-            self._cpu_at, self._clock, self._cpu, self._waits = now, clock, cpu, thread_waits
         waits = 0.0 if began is None else now - began - (seconds or 0.0)
         starved = len(queue) > 1 or bool(queue and not queue[0].is_merged) or self.run_requests >= adaptive.limit
         starved = starved and self.rate_limiter.not_before <= now
-        late = now - self._busy_since
+        before, last = self._beats
+        # What arrived while the loop was busy is read by the turn of the late beat, and comes here in that or the next.
+        busy_since = before if last - before > BEAT + LATE else last if now - last > BEAT + LATE else now
+        late = now - busy_since if self._pulse else 0.0
+        if starved and self._pulse is None:
+            self._beats = (now, now)
+            self._pulse = self._loop.call_later(BEAT, self._beat)
         adaptive.ended(now, seconds, users, ok=ok, waits=waits, late=late, starved=starved)
         if not self._low < adaptive.limit < self._high:
             self._log_limit()
@@ -156,9 +142,15 @@ class ConcurrencyLimiter:
             waiting.fail(reason, before=before)
 
     def close(self) -> None:
-        """Stop the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Stop the timers."""
+        for timer in (self._timer, self._pulse):
+            if timer is not None:
+                timer.cancel()
+
+    def _beat(self) -> None:
+        self._beats = (self._beats[1], self._loop.time())
+        is_starved = self._queue or self.run_requests >= self._adaptive.limit
+        self._pulse = self._loop.call_later(BEAT, self._beat) if is_starved else None
 
     def _assign_slots(self) -> None:
         """Restore the invariant: nothing waits while a slot is free and the rates allow a start."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +14,6 @@ from support.virtual_time import virtual
 
 from pushsdk import Batching, Limits, Progress, Rate
 from pushsdk._core.rate_limit import RateLimiter
-from pushsdk._io import limiter as limiter_module
 from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.transport import DESCRIPTORS, most_in_flight
 
@@ -64,38 +63,44 @@ async def test_sends_with_one_message_merge_and_need_no_more_slots() -> None:
         assert client.stats().limit == 16
 
 
-class Core:
-    """A core that another process takes from the loop for most of the time, and the clock of the loop."""
+class Loop:
+    """An event loop with one timer, which may be blocked."""
 
-    def __init__(self, *, thread_waits: bool, is_virtual: bool) -> None:
-        self.now, self._waits, self._thread_waits, self._is_virtual = 0.0, 0.0, thread_waits, is_virtual
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._timers = list[tuple[float, Callable[[], None]]]()
 
     def time(self) -> float:
         return self.now
 
-    def usage(self) -> tuple[float, float, float]:
-        self._waits += self._thread_waits
-        return 0.0 if self._is_virtual else self.now, 0.1 * self.now, self._waits
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> object:
+        self._timers.append((self.now + seconds, callback))
+        return callback
+
+    def wait(self, seconds: float, *, blocked: bool) -> None:
+        until = self.now + seconds
+        while self._timers and self._timers[0][0] <= until:
+            when, callback = self._timers.pop(0)
+            self.now = max(self.now, until if blocked else when)
+            callback()
+        self.now = until
 
 
-@pytest.mark.parametrize(("thread_waits", "is_virtual"), [(False, False), (True, False), (False, True)])
-def test_late_answers_lower_the_limit_if_the_loop_has_waited_for_them_and_not_if_it_lost_its_core(
-    thread_waits: bool, is_virtual: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    core, dice = Core(thread_waits=thread_waits, is_virtual=is_virtual), random.Random(1)
-    monkeypatch.setattr(limiter_module, "_thread_usage", core.usage)
-    limiter = ConcurrencyLimiter(cast("asyncio.AbstractEventLoop", core), 1000, RateLimiter(Rate()))
+@pytest.mark.parametrize("blocked", [False, True])
+def test_late_answers_lower_the_limit_unless_the_loop_was_blocked(blocked: bool) -> None:
+    loop = Loop()
+    limiter = ConcurrencyLimiter(cast("asyncio.AbstractEventLoop", loop), 1000, RateLimiter(Rate()))
     limiter.run_requests = 1000
     limits = list[int]()
-    for number in range(5000):
+    for number in range(100):
         while limiter.try_acquire(1):
             pass
-        # Nothing is slow at first; later, the answers of a turn of the loop are read after all requests of that turn.
-        seconds = 0.001 if number < 500 else 0.02 * dice.random()
-        core.now += seconds / limiter.in_flight
-        limiter.release(1, seconds, ok=True, began=core.now - seconds)
+        seconds = 0.001 if number < 20 else 0.02
+        loop.wait(seconds, blocked=blocked)
+        for _ in range(limiter.in_flight):
+            limiter.release(1, seconds, ok=True, began=loop.now - seconds)
         limits.append(limiter.limit)
-    assert (limits[-1] < max(limits)) is (thread_waits or is_virtual)
+    assert (limits[-1] < max(limits) / 4) is not blocked
 
 
 async def test_without_a_cap_descriptors_and_the_pool_are_the_bound() -> None:
