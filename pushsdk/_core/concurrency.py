@@ -53,7 +53,7 @@ class AdaptiveLimit:
         # While the base is measured: the limit before, and the earliest end. The slots that the base was measured with.
         self._look: tuple[float, float] | None = None
         self._measured_with = self.limit
-        self._look_at, self._queued, self._congested = math.inf, False, False
+        self._look_at, self._queued, self._congested = math.inf, False, True
         # The last cut after a refusal, and since then: answers, refusals, and seconds of accepted requests.
         self._cut, self._answers, self._refusals, self._accepted = -math.inf, 4 * FEWEST, 0, 0.0
         # The ends of the last pause and of the time without a climb; the limit before the last cut (0 after an outage).
@@ -204,13 +204,14 @@ class AdaptiveLimit:
             return
         self._spread, self._is_own = spread, self._own > OWN * self._sum
         self._weigh(mean)
-        unseen = self._area / count / UNSEEN
+        flight = self._area / count  # seconds; above the mean while the limit rises, as fast answers come first
+        unseen = flight / UNSEEN
         if look is not None:
             self._end_look(now, look[0], mean, unseen)
             return
         if not self._base:
-            self._base, self._look_at = mean, self._tick(now, SOON)
-        self._base = min(self._base, mean + 2.0 * error)
+            self._base, self._look_at = max(mean, flight), self._tick(now, SOON)
+        self._base = min(self._base, max(mean, flight) + 2.0 * error)
         self._latency = max(mean, unseen)
         ratio = min(1.0, (self._base + error) / self._latency)
         if ratio < QUEUED:
@@ -248,7 +249,7 @@ class AdaptiveLimit:
 
     def _begin_look(self, now: float) -> None:
         """Measure the base by a half-empty wire, if there was a queue since the last time."""
-        self._look_at = self._tick(now, PERIOD)
+        self._look_at = self._tick(now, PERIOD if self._measured_with == self._cap else SOON)
         if self._queued and not self._is_own:
             self._queued, self._look_at = False, math.inf
             limit = self._exact()

@@ -17,8 +17,9 @@ from pushsdk._io.timers import DeadlineScope, TimerWheel
 logger = logging.getLogger("pushsdk")
 # Seconds of lateness that paced starts make up for: timers have a resolution of a millisecond.
 SLACK = 0.01
-# Seconds between two beats while requests wait for slots, and the lateness from which the event loop counts as busy.
-BEAT, LATE = 0.002, 0.0015
+# Seconds between two beats while requests wait for slots. The event loop was busy before a beat that is so late, or if
+# its thread computed for this share of the time.
+BEAT, LATE, BUSY = 0.005, 0.0015, 0.75
 
 
 class SlotWaiter(Protocol):
@@ -49,8 +50,8 @@ class ConcurrencyLimiter:
         #: The requests that runs have in work: as many as the limit only while they have more. Set by runs.
         self.run_requests = 0
         self._adaptive = AdaptiveLimit(loop.time(), cap=cap, wall=time.time())
-        # The times of the last two beats, and the timer of the next. One is late if the loop was busy or blocked.
-        self._beats = (loop.time(), loop.time())
+        # The time and the thread's CPU time at the last beat, the last beat of an idle loop, and the timer of the next.
+        self._beat_at, self._cpu, self._idle_at = -math.inf, 0.0, -math.inf
         self._pulse: asyncio.TimerHandle | None = None
         # The limits beyond which the next change is logged. Set by ``_log_limit``.
         self._low, self._high = self.limit / 2, self.limit * 1.5
@@ -113,13 +114,12 @@ class ConcurrencyLimiter:
         waits = 0.0 if began is None else now - began - (seconds or 0.0)
         starved = len(queue) > 1 or bool(queue and not queue[0].is_merged) or self.run_requests >= adaptive.limit
         starved = starved and self.rate_limiter.not_before <= now
-        before, last = self._beats
-        # What arrived while the loop was busy is read by the turn of the late beat, and comes here in that or the next.
-        busy_since = before if last - before > BEAT + LATE else last if now - last > BEAT + LATE else now
-        late = now - busy_since if self._pulse else 0.0
         if starved and self._pulse is None:
-            self._beats = (now, now)
-            self._pulse = self._loop.call_later(BEAT, self._beat)
+            self._beat()
+        # What arrived while the loop was busy is read by the turn of the late beat, and comes here in that or the next.
+        late = now - self._idle_at
+        if late <= BEAT + LATE or self._pulse is None:
+            late = 0.0
         adaptive.ended(now, seconds, users, ok=ok, waits=waits, late=late, starved=starved)
         if not self._low < adaptive.limit < self._high:
             self._log_limit()
@@ -148,7 +148,11 @@ class ConcurrencyLimiter:
                 timer.cancel()
 
     def _beat(self) -> None:
-        self._beats = (self._beats[1], self._loop.time())
+        now, cpu = self._loop.time(), time.thread_time()
+        seconds = now - self._beat_at
+        if self._pulse is None or (seconds <= BEAT + LATE and cpu - self._cpu <= BUSY * seconds):
+            self._idle_at = now
+        self._beat_at, self._cpu = now, cpu
         is_starved = self._queue or self.run_requests >= self._adaptive.limit
         self._pulse = self._loop.call_later(BEAT, self._beat) if is_starved else None
 

@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ def with_outliers(seconds: float) -> Duration:
     return lambda draw, users: seconds * (10 if draw.random() < 0.01 else 1)
 
 
-def run(make: Callable[[Simulation], Pool], *, until: float, cpu: float = 0.0, **options: int) -> BusyClient:
+def run(make: Callable[[Simulation], Pool], *, until: float, cpu: float = 0.0, **options: Any) -> BusyClient:
     simulation = Simulation()
     client = BusyClient(simulation, make(simulation), cpu=cpu, **options)
     simulation.run(until)
@@ -95,6 +96,21 @@ def test_latencies_that_vary_cost_little(seconds):
     client = run(lambda simulation: Pool(simulation, 64, seconds), until=40)
     assert client.rate(10, 40) > 0.85 * 64 / 0.05
     assert client.in_flight(10, 40) < 2.5 * 64
+
+
+@pytest.mark.parametrize("seed", [7, 13, 17, 23])  # that once took the first fast answers for the latency
+@pytest.mark.parametrize("workers", [64, 300])
+def test_a_few_fast_answers_at_first_mislead_only_for_a_second(workers, seed):
+    simulation = Simulation(seed)
+    client = BusyClient(simulation, Pool(simulation, workers, lognormal(0.05, 1.0)))
+    simulation.run(9)
+    assert client.rate(5, 9) > 0.85 * workers / 0.05
+
+
+@pytest.mark.parametrize("begin", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_a_base_that_was_measured_in_a_queue_is_measured_again_soon(begin):
+    client = run(lambda simulation: Pool(simulation, 4, about(0.05)), until=9, begin=begin)
+    assert client.in_flight(5, 9) < 2.5 * 4
 
 
 def test_pauses_of_the_service_cost_no_more_than_they_last():

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -64,10 +65,10 @@ async def test_sends_with_one_message_merge_and_need_no_more_slots() -> None:
 
 
 class Loop:
-    """An event loop with one timer, which may be blocked."""
+    """An event loop with one timer that is idle, blocked between its turns, or busy in each turn."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, kind: str) -> None:
+        self.now, self._kind = 0.0, kind
         self._timers = list[tuple[float, Callable[[], None]]]()
 
     def time(self) -> float:
@@ -77,18 +78,22 @@ class Loop:
         self._timers.append((self.now + seconds, callback))
         return callback
 
-    def wait(self, seconds: float, *, blocked: bool) -> None:
+    def thread_time(self) -> float:
+        return self.now if self._kind == "busy" else 0.0
+
+    def wait(self, seconds: float) -> None:
         until = self.now + seconds
         while self._timers and self._timers[0][0] <= until:
             when, callback = self._timers.pop(0)
-            self.now = max(self.now, until if blocked else when)
+            self.now = max(self.now, until if self._kind == "blocked" else when)
             callback()
         self.now = until
 
 
-@pytest.mark.parametrize("blocked", [False, True])
-def test_late_answers_lower_the_limit_unless_the_loop_was_blocked(blocked: bool) -> None:
-    loop = Loop()
+@pytest.mark.parametrize("kind", ["idle", "blocked", "busy"])
+def test_late_answers_lower_the_limit_of_an_idle_loop_only(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(kind)
+    monkeypatch.setattr(time, "thread_time", loop.thread_time)
     limiter = ConcurrencyLimiter(cast("asyncio.AbstractEventLoop", loop), 1000, RateLimiter(Rate()))
     limiter.run_requests = 1000
     limits = list[int]()
@@ -96,11 +101,11 @@ def test_late_answers_lower_the_limit_unless_the_loop_was_blocked(blocked: bool)
         while limiter.try_acquire(1):
             pass
         seconds = 0.001 if number < 20 else 0.02
-        loop.wait(seconds, blocked=blocked)
+        loop.wait(seconds)
         for _ in range(limiter.in_flight):
             limiter.release(1, seconds, ok=True, began=loop.now - seconds)
         limits.append(limiter.limit)
-    assert (limits[-1] < max(limits) / 4) is not blocked
+    assert (limits[-1] < max(limits) / 4) is (kind == "idle")
 
 
 async def test_without_a_cap_descriptors_and_the_pool_are_the_bound() -> None:
