@@ -27,7 +27,7 @@ from pushsdk._core.address import (
 from pushsdk._core.arguments import check_callback, check_setting, check_timeout, check_users
 from pushsdk._core.batching import Call, Content, Key
 from pushsdk._core.error_mapping import error_for, set_answer
-from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError, check_choice
+from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError, check_choice, warn_caller
 from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
@@ -40,9 +40,19 @@ from pushsdk._core.models import (
 )
 from pushsdk._core.operations import CREATE_CAMPAIGN
 from pushsdk._core.outcome import Failure, Outcome
-from pushsdk._core.policy import Batching, Limits, Options, Rate, RetryPolicy, Seconds, Timeout, check_seconds
+from pushsdk._core.policy import (
+    Batching,
+    Limits,
+    Options,
+    Rate,
+    RetryPolicy,
+    Seconds,
+    Timeout,
+    check_seconds,
+    warn_of_milliseconds,
+)
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._core.words import check_keywords, count, missing_attribute
+from pushsdk._core.words import alias, check_keywords, count, missing_attribute, near_word, refusal
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.queue import SubmittedSend
@@ -153,12 +163,18 @@ class AsyncPushClient:
     if not TYPE_CHECKING:  # a checker would take any name for an attribute
         __getattr__ = missing_attribute
 
+        __enter__ = __exit__ = refusal("use `async with`, or PushClient in code without an event loop")
+
         def __setattr__(self, name, value):
-            if name in _FIXED:
-                way = (
-                    f"use with_options({name}=...)" if name in ("timeout", "retry") else f"pass {name}= to a new client"
-                )
-                way += "; a callable may return another key for each attempt" if name == "api_key" else ""
+            meant = name
+            if not hasattr(type(self), name) and type(self).__module__.startswith(
+                "pushsdk"
+            ):  # a subclass may have more
+                meant = alias(name, _FIXED) or near_word(name, _FIXED)
+            if meant in _FIXED:
+                way = f"pass {meant}= to a new client"
+                way = f"use with_options({meant}=...)" if meant in ("timeout", "retry") else way
+                way += "; a callable may return another key for each attempt" if meant == "api_key" else ""
                 raise AttributeError(f"{type(self).__name__}.{name} can't be set: {way}")
             object.__setattr__(self, name, value)
 
@@ -184,6 +200,7 @@ class AsyncPushClient:
             The users of the calls that ended meanwhile. Cancelled calls have their true outcome, NOT_SENT or UNKNOWN.
         """
         seconds = check_seconds("drain", drain, or_zero=True)
+        warn_of_milliseconds("drain", drain)
         engine = self._engine
         if engine.loop is not None and not engine.closed:
             engine.enter()
@@ -236,6 +253,8 @@ class AsyncPushClient:
             await engine.queue.wait_for_room(call)
         try:
             encoded, fields = wire.encode_content(message, custom_fields)
+            if custom_fields and not custom_fields.keys().isdisjoint(call.users):
+                warn_caller("custom_fields has a user id as its key, but is one object for all users: see send_each")
         except BaseException:
             engine.pending.end(call)
             raise
@@ -245,8 +264,8 @@ class AsyncPushClient:
         try:
             # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
             receipt = await engine.queue.submit(call, (encoded, fields, options))
-        except asyncio.CancelledError:
-            engine.queue.cancel(call)
+        except asyncio.CancelledError as error:
+            engine.queue.cancel(call, error)
             raise
         return receipt or engine.pending.conclude(call)
 
@@ -442,6 +461,11 @@ class AsyncPushClient:
         client._options = self._options_of(timeout, retry)
         return client
 
+    @property
+    def closed(self) -> bool:
+        """True once the client, or one of ``with_options``, was closed."""
+        return self._engine.closed
+
     async def flush(self) -> None:
         """Send lingering calls at once, and wait until every call made so far is complete."""
         if self._engine.loop is not None:
@@ -502,6 +526,10 @@ class SendBatch:
         self._users: list[str] = []
         self._is_open = self._is_used = False
         self._receipt: Receipt | None = None  # set at the end of the block
+
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = refusal("use `async with client.batch(message) as batch:`")
+        __getattr__ = missing_attribute
 
     async def __aenter__(self) -> Self:
         self._client._engine.enter()

@@ -15,8 +15,7 @@ import msgspec
 
 from pushsdk._audience.distinct import BATCH, ROWS, Row
 from pushsdk._audience.source import ReadCounts, deduplicated, list_files, missing_column, printable, sendable
-from pushsdk._core import wire
-from pushsdk._core.errors import ValidationError
+from pushsdk._core.errors import ValidationError, warn_caller
 from pushsdk._core.words import count
 
 # Bytes of a line.
@@ -66,7 +65,7 @@ class TextFiles:
             for user in next(self._read(1, counts=ReadCounts(), rows=False, columns=(), header=self.columns), []):
                 if form is read_text and (user == key or re.search(r"[,;\t]", user)):
                     advice = "each line is read as one id; the file of a table ends in .csv"
-                    wire.warn_caller(f"{printable(path)} begins with a header or a row of a table: {advice}")
+                    warn_caller(f"{printable(path)} begins with a header or a row of a table: {advice}")
 
     def description(self) -> str:
         return list_files(self._path).description() if isinstance(self._path, str) else printable(self._name)

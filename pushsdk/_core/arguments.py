@@ -1,14 +1,15 @@
 """Checks of what callers pass. Nothing is sent until all checks pass."""
 
+import io
 import itertools
-import math
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+import re
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from pushsdk._core import wire
 from pushsdk._core.checks import fits, is_async
-from pushsdk._core.errors import ValidationError, must_be
+from pushsdk._core.errors import ValidationError, must_be, warn_caller
 from pushsdk._core.models import MobilePush
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.stop_policy import StopPolicy
@@ -16,7 +17,11 @@ from pushsdk._core.words import count, kind_of
 
 T = TypeVar("T")
 # What str() makes of a missing value.
-_MISSING_VALUES = frozenset({"None", "nan", "NaN", "null", "undefined"})
+_MISSING_VALUES = ("None", "nan", "NaN", "null", "undefined")
+_VARIABLE = re.compile(r"\$?\{[A-Za-z_][\w.]*\}|^\$\w+$")
+# An id that is no doubt one; and what the JSON of others has.
+_is_plain = re.compile(rf"(?!(?:{'|'.join(_MISSING_VALUES)})$)[\w.@:+/=-]+(?<!\.csv)(?<!\.txt)(?<!\.parquet)").fullmatch
+_MARKS = (b";", b"{", b"$", b"\\n", b' "', b'" ', *(f'"{text}"'.encode() for text in _MISSING_VALUES))
 
 
 def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
@@ -26,19 +31,20 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
     """
     if isinstance(user_ids, str):
         encoded = wire.encode_user_id(user_ids)
-        if user_ids.strip() != user_ids:
-            wire.warn_caller(wire.SPACE)
-        if user_ids in _MISSING_VALUES:
-            _warn_of_missing(user_ids)
-        if "," in user_ids or "." in user_ids or user_ids[0] in "{$":
-            _warn_of_several(user_ids)
+        if not _is_plain(user_ids) and (doubt := _doubt(user_ids)):
+            warn_caller(doubt)
         return (user_ids,), encoded, 0
     if not isinstance(user_ids, Iterable) or isinstance(user_ids, (Mapping, bytes, bytearray, memoryview)):
         got = kind_of(user_ids, "" if user_ids is None else "a str")
         got = "an async iterable: collect it first" if isinstance(user_ids, AsyncIterable) else got
         got += ": use broadcast" if hasattr(user_ids, "personalize") else ""
-        got += ": the users come first, then the message" if isinstance(user_ids, (Mapping, MobilePush)) else ""
+        is_message = isinstance(user_ids, MobilePush) or (
+            isinstance(user_ids, Mapping) and not user_ids.keys().isdisjoint(MobilePush.__struct_encode_fields__)
+        )
+        got += ": the users come first, then the message" if is_message else ""
+        got += ": pass its ids, for example list(value)" if isinstance(user_ids, Mapping) and not is_message else ""
         raise ValidationError(f"user_ids must be a str or an iterable of str; got {got}")
+    refuse_containers("user_ids", user_ids)
     ids = tuple(itertools.islice(user_ids, max_users + 1))
     if not ids:
         raise ValidationError("user_ids must not be empty: name at least one user")
@@ -48,28 +54,48 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
             "send them in parts, or as a broadcast"
         )
     encoded = wire.encode_user_ids(ids)
-    if wire.has_space(ids, encoded):
-        wire.warn_caller(wire.SPACE)
-    distinct = tuple(once := dict.fromkeys(ids))
-    for text in sorted(_MISSING_VALUES & once.keys()):
-        _warn_of_missing(text)
+    if doubt := doubt_of(ids, encoded):
+        warn_caller(doubt)
+    distinct = tuple(dict.fromkeys(ids))
     if len(distinct) < len(ids):
         encoded = wire.encode_user_ids(distinct)
     return distinct, encoded[1:-1], len(ids) - len(distinct)
 
 
-def _warn_of_several(text: str) -> None:
-    # "{user.id}" or "$USER_ID"; an id such as "{3F25-04E0}" is none.
-    unset = text[0] in "{$" and text.strip("${}").replace(".", "_").isidentifier()
-    if unset or "," in text or text.endswith((".csv", ".txt", ".parquet")):
-        wire.warn_caller(
-            "user_ids is one id, and looks like several, a file, or a variable without its value: "
-            "pass a list, use broadcast, or check for a missing f before the quotes"
-        )
+def refuse_containers(name: str, items: object) -> None:
+    """Raise ValidationError for an iterable whose items are not what its user means: a table, or a file."""
+    if hasattr(items, "__dataframe__"):
+        advice = "which iterates over its columns: pass one, for example df['user_id'].tolist()"
+        raise ValidationError(f"{name}: got a {type(items).__name__}, {advice}")
+    if isinstance(items, io.IOBase):
+        raise ValidationError(f"{name}: got an open file: use broadcast(Audience.read('users.csv'), ...)")
 
 
-def _warn_of_missing(text: str) -> None:
-    wire.warn_caller(f"a user id is {text!r}, the text of a missing value: leave such users out. It is sent as it is")
+def doubt_of(ids: Sequence[str], encoded: bytes) -> str | None:
+    """Return the warning of the first id that is probably none. ``encoded`` is their JSON: its look is quick."""
+    if encoded.count(b",") < len(ids) and not any(mark in encoded for mark in _MARKS):
+        return None
+    return next((doubt for text in ids if not _is_plain(text) and (doubt := _doubt(text))), None)
+
+
+def _doubt(text: str) -> str | None:
+    sent = "It is sent as it is"
+    if text != text.strip():
+        return f"a user id begins or ends with a space or a line end: strip it. {sent}"
+    if text in _MISSING_VALUES:
+        return f"a user id is {text!r}, the text of a missing value: leave such users out. {sent}"
+    if lacks_value(text):
+        return f"a user id has the name of a variable for its value: check for a missing f before the quotes. {sent}"
+    if text.endswith((".csv", ".txt", ".parquet")):
+        return f"a user id is the name of a file: for the ids in it, use broadcast(Audience.read(...), ...). {sent}"
+    if any(separator in text for separator in ",;\n"):
+        return f"a user id looks like several: pass a list. {sent}"
+    return None
+
+
+def lacks_value(text: str) -> bool:
+    """Return True for a text such as ``user-{i}`` or ``$USER_ID``, whose value was not filled in."""
+    return _VARIABLE.search(text) is not None
 
 
 _RULES = {
@@ -107,11 +133,5 @@ def check_timeout(timeout: object, default: Timeout) -> Timeout:
     if not isinstance(timeout, (int, float, timedelta)) or isinstance(timeout, bool):
         raise must_be(
             "timeout", "the total in seconds, or a Timeout, for example Timeout(total=30, connect=5)", timeout
-        )
-    if isinstance(timeout, timedelta):
-        return default.within(timeout.total_seconds())
-    if 2000 <= timeout < math.inf and timeout % 1000 == 0:
-        wire.warn_caller(
-            f"timeout={timeout:g} is in seconds, and looks like milliseconds; pass a timedelta if it is meant"
         )
     return default.within(timeout)

@@ -4,8 +4,12 @@ Plain data: picklable, without payload or key; user ids only in ``user_ids`` and
 """
 
 import reprlib
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from types import MethodType
+from typing import Any
 
 from pushsdk._core.outcome import NO_HEADERS, Answered, Attempt, Outcome
 from pushsdk._core.words import near_word
@@ -98,6 +102,20 @@ def check_choice(
 
 class MessageWarning(UserWarning):
     """A call is probably a mistake: a misspelled name or value, no platform, or a complete run. Names its line."""
+
+
+# The frame that waits for this call, if another thread performs the call. ``sys._current_frames`` may deadlock on 3.11.
+caller: ContextVar[Sequence[Any]] = ContextVar("caller", default=())
+
+
+def warn_caller(text: str) -> None:
+    """Warn at the line that called this package, awaited it or runs the event loop: shown once per line and text."""
+    frame = (*caller.get(), sys._getframe())[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("pushsdk", "asyncio"):
+        frame = frame.f_back
+    file, names = frame.f_code.co_filename, frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, MessageWarning, file, frame.f_lineno, names.get("__name__"), registry)
 
 
 class NotSentError(PushError):

@@ -14,7 +14,7 @@ from pushsdk._core import models
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, Model, Path, show_path
 from pushsdk._core.placeholders import TEXTS, malformed_placeholder
-from pushsdk._core.words import fold, kind_of, near_word
+from pushsdk._core.words import alias, fold, kind_of, near_word
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,13 @@ def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
         raise ValidationError(f"lint takes a message, a campaign or a mapping; got {kind_of(subject)}")
     model = _model_of(subject)
     # Same path as in a ValidationError: a message alone is shown as part of its request.
-    return list(problems(subject, model, ("message",) if issubclass(model, models.MobilePush) else (), RULES))
+    path = ("message",) if issubclass(model, models.MobilePush) else ()
+    try:
+        models.typed(_fields(subject), model, path)
+    except ValidationError as error:
+        where, _, text = str(error).partition(": ")
+        return [Problem(path=where, code="wrong-type", message=text)]
+    return list(problems(subject, model, path, RULES))
 
 
 def problems(subject: object, model: type[Model], path: Path, rules: Sequence[LintRule]) -> Iterator[Problem]:
@@ -151,11 +157,32 @@ def listed(languages: Iterable[str]) -> str:
     return ", ".join(sorted(codes))
 
 
+# Where fields of other resources, and of other services, belong.
+_ELSEWHERE = {
+    (models.MobilePush, "customFields"): "it belongs beside the message: send(..., custom_fields=...)",
+    (models.MobilePush, "notification"): "its title and body are fields of the message, by language",
+    (models.MobilePush, "aps"): "its alert is the title and body of the message, by language",
+    (models.CampaignRequest, "userIds"): "a campaign has no users: its segment chooses them",
+    (models.CampaignRequest, "customFields"): "a campaign has none",
+}
+
+
 def _near_name(node: LintNode) -> _Found:
-    known = node.model.__struct_encode_fields__
     for name in node.fields:
-        if name not in known and (near := near_word(name, known)):
-            yield (name,), f"unknown field, did you mean {near}?"
+        if advice := _advice(node.model, name):
+            yield (name,), f"unknown field{advice}"
+
+
+def _advice(model: type[Model], name: str) -> str:
+    """Return what an unknown field may be meant for; "" if it is known, or unlike any."""
+    names = dict(zip(model.__struct_fields__, model.__struct_encode_fields__, strict=True))
+    if name in names.values():
+        return ""
+    near = near_word(name, names.values()) or names.get(alias(name, names) or "")
+    elsewhere = next(
+        (f", {text}" for (kind, own), text in _ELSEWHERE.items() if own == name and issubclass(model, kind)), ""
+    )
+    return elsewhere or (f", did you mean {near}?" if near else "")
 
 
 def _near_value(node: LintNode) -> _Found:

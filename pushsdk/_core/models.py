@@ -14,11 +14,12 @@ from msgspec import UNSET as UNSET
 from msgspec import UnsetType as UnsetType
 
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.words import check_keywords, kind_of, no_attribute, plain_error
+from pushsdk._core.words import check_keywords, kind_of, missing_attribute, no_attribute, plain_error
 
 # The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
 INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
 T = TypeVar("T")
+M = TypeVar("M", bound=msgspec.Struct)
 
 Path = tuple[str | int, ...]
 """A path in a resource: keys and indexes from the root."""
@@ -51,7 +52,7 @@ else:
     RelevanceScoreName = ClickActionName = ActionCategoryTypeName = ScheduleTypeName = str
 
 
-def _refuse_change(struct: msgspec.Struct, name: str, value: object) -> None:
+def _refuse_change(struct: msgspec.Struct, name: str, value: object = None) -> None:
     __tracebackhide__ = True  # by pytest
     if name not in struct.__struct_fields__:
         raise no_attribute(type(struct), name)
@@ -66,7 +67,8 @@ class HintingType(msgspec.StructMeta):
 
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
-            type.__setattr__(self, "__setattr__", _refuse_change)  # msgspec ignores one in the body of a class
+            for name in ("__setattr__", "__delattr__"):
+                type.__setattr__(self, name, _refuse_change)  # msgspec ignores one in the body of a class
 
         def __call__(self, *args, **kwargs):
             __tracebackhide__ = True  # by pytest
@@ -134,11 +136,30 @@ def _type_error(model: ModelType, fields: Mapping[str, Any], error: msgspec.Vali
     return ValidationError(f"{where}{below} must be {rule}; got {got}")
 
 
+def typed(plain: dict[str, Any], model: type[M], path: Path) -> M:
+    """Return the model of plain types, without unknown fields. Raises ValidationError for other types."""
+    try:
+        return msgspec.convert(plain, model)
+    except msgspec.ValidationError as error:
+        where, _, text = plain_error(error).partition(":")
+        if where.endswith("[...]"):  # msgspec hides the key
+            mapping: Any = plain
+            for name in re.findall(r"\w+", where):
+                mapping = mapping[int(name) if name.isdigit() else name]
+            key = next(key for key, item in mapping.items() if not isinstance(item, str))
+            where = f"{where[:-5]}{show_path((key,))[1:]}"
+        hint = ', for example {"en": "Hello"}' if where.endswith((".title", ".subtitle", ".body")) else ""
+        raise ValidationError(f"{show_path(path)}{where[1:]}:{text}{hint}") from None
+
+
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass=ModelType):
     """Base class of all models: camelCase on the wire, unset fields left out.
 
     The repr shows only the names of fields that are set, so that user ids and texts don't reach a log.
     """
+
+    if not TYPE_CHECKING:  # a checker would take any name for an attribute
+        __getattr__ = missing_attribute
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(name for name, _ in self.__rich_repr__())})"
@@ -149,6 +170,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other values of these fields; ``UNSET`` leaves a field out."""
         check_keywords(self.replace, changes, self.__struct_fields__)
+        if name := next((name for name, value in changes.items() if value is None), None):
+            raise ValidationError(f"{type(self).__name__}.{name} must not be None: UNSET leaves the field out")
         type(self).check_types(changes)
         return msgspec.structs.replace(self, **changes)
 

@@ -4,14 +4,14 @@ Values and arithmetic only; the clock and the random draw are arguments. tenacit
 interpreted.
 """
 
-import warnings
+import math
 from collections.abc import Callable, Mapping, Set
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
-from pushsdk._core.errors import ConfigurationError, check_choice, must_be
+from pushsdk._core.errors import ConfigurationError, check_choice, must_be, warn_caller
 from pushsdk._core.models import HintingType
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
 from pushsdk._core.words import check_keywords
@@ -29,7 +29,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, metaclass=HintingType)
         for name in names:
             value: object = getattr(self, name)
             if value is not None or not or_none:
-                seconds = check_seconds(f"{type(self).__name__}.{name}", value, or_zero=or_zero)
+                seconds = check_seconds(where := f"{type(self).__name__}.{name}", value, or_zero=or_zero)
+                warn_of_milliseconds(where, value)
                 if isinstance(value, timedelta):
                     msgspec.structs.force_setattr(self, name, seconds)
 
@@ -199,15 +200,15 @@ class Timeout(Settings, frozen=True, kw_only=True):
         self._check_seconds("total", "attempt", "connect", or_none=True)
         total, attempt = self.total, self.attempt
         if total is not None and _is_needless(attempt, total):
-            warnings.warn(
+            warn_caller(
                 f"Timeout(attempt={attempt:g}, total={total:g}): the attempt timeout never applies, because the call "
-                "ends first; raise total, or leave attempt out",
-                stacklevel=3,
+                "ends first; raise total, or leave attempt out"
             )
 
-    def within(self, total: float) -> Self:
+    def within(self, total: Seconds) -> Self:
         """Return these timeouts with another total, without an attempt timeout that would never apply."""
-        attempt = None if _is_needless(self.attempt, total) else self.attempt
+        seconds = total.total_seconds() if isinstance(total, timedelta) else total
+        attempt = None if _is_needless(self.attempt, seconds) else self.attempt
         return type(self)(total=total, attempt=attempt, connect=self.connect)
 
     def named(self, name: str) -> str:
@@ -245,6 +246,8 @@ class Batching(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         self._check_seconds("linger", or_zero=True)
+        if self.linger >= 10:
+            warn_caller(f"Batching.linger={self.linger:g} is in seconds: a call may wait that long for others")
         check_count("Batching.max_users", self.max_users)
         check_count("Batching.max_bytes", self.max_bytes)
         _check_statuses("Batching.split_on", self.split_on, range(400, 600), "{413, 422}")
@@ -320,6 +323,12 @@ def _check_statuses(name: str, value: object, allowed: range, example: str) -> N
     if not isinstance(value, Set) or not all(type(status) is int and status in allowed for status in value):
         rule = f"a set of HTTP statuses from {allowed[0]} to {allowed[-1]}, for example {example}"
         raise must_be(name, rule, value)
+
+
+def warn_of_milliseconds(name: str, value: object) -> None:
+    """Warn of a number of seconds that is probably one of milliseconds."""
+    if isinstance(value, (int, float)) and 2000 <= value < math.inf and value % 1000 == 0:
+        warn_caller(f"{name}={value:g} is in seconds, and looks like milliseconds; pass a timedelta if it is meant")
 
 
 def check_seconds(name: str, value: object, *, or_zero: bool = False) -> float:

@@ -6,21 +6,18 @@ value: values are user ids and texts.
 
 import math
 import re
-import sys
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from pushsdk._core.errors import MessageWarning, ValidationError
+from pushsdk._core.errors import ValidationError, warn_caller
 from pushsdk._core.lint import CHILDREN, RULES, SHOWN, problems
-from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model, Path, show_path
+from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model, Path, show_path, typed
 from pushsdk._core.placeholders import TEXTS, placeholder_names
-from pushsdk._core.words import WAYS, kind_of, near_word, plain_error
+from pushsdk._core.words import WAYS, kind_of, near_word
 
 _MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
 _SHOWN_DEPTH = 5  # levels shown of a path that is too deep
@@ -32,11 +29,17 @@ _USER_IDS: Path = ("user_ids",)
 _CUSTOM_FIELDS: Path = ("custom_fields",)
 _FLAT_FIELDS = frozenset(MobilePush.__struct_encode_fields__) - CHILDREN[MobilePush].keys()
 # The mistakes that cause a warning. The other rules are for ``lint``: what they find may be meant.
-_WARNED = ("near-name", "near-value", "no-platform", "no-text", "malformed-placeholder", "no-segment", "no-message")
+_WARNED = (
+    "near-name",
+    "near-value",
+    "no-platform",
+    "no-text",
+    "malformed-placeholder",
+    "no-segment",
+    "no-message",
+    "language-code",
+)
 _WARNED_RULES = tuple(rule for rule in RULES if rule.code in _WARNED)
-
-# The frame that waits for this call, if another thread performs the call. ``sys._current_frames`` may deadlock on 3.11.
-caller: ContextVar[Sequence[Any]] = ContextVar("caller", default=())
 
 _encode = msgspec.json.Encoder().encode
 _decode_message = msgspec.json.Decoder(MobilePush).decode
@@ -210,8 +213,7 @@ def _encode_checked(value: object, model: type[Model], path: Path, *, warn: bool
         name = "message" if model is MobilePush else "request"
         example = ', for example MobilePush(title={"en": "Hello"}, ios_enabled=True)' if model is MobilePush else ""
         rule = f"must be a {model.__name__} or a mapping{example}"
-        swapped = ": the users come first, then the message" if isinstance(value, (list, tuple, set)) else ""
-        raise ValidationError(f"{name} {rule}; got {kind_of(value)}{swapped}")
+        raise ValidationError(f"{name} {rule}; got {kind_of(value)}{_instead(value)}")
     plain: dict[str, Any] = _plain(value, path)
     if path == _MESSAGE and isinstance(plain.get("message"), dict):
         raise _error(path, 'expected a message, got a request around one: pass only the value of "message"')
@@ -225,6 +227,18 @@ def _encode_checked(value: object, model: type[Model], path: Path, *, warn: bool
     return data
 
 
+def _instead(value: object) -> str:
+    """Return what to pass instead of a message or a campaign, from the kind of value that was passed."""
+    if isinstance(value, (list, tuple, set)):
+        one = any(isinstance(item, (Model, Mapping)) for item in value)
+        return ": pass one message; for several use send_each" if one else ": the users come first, then the message"
+    if isinstance(value, (str, bytes)) and value.strip()[:1] in ("{", b"{"):
+        return ": pass json.loads(value)"
+    uses = {"MobilePush": "put it into a CampaignRequest(message=...)", "CampaignRequest": "use create_campaign"}
+    use = uses.get(type(value).__name__, "use send_each([request])" if type(value).__name__ == "PushRequest" else "")
+    return use and f": {use}"
+
+
 def _is_doubtful(message: MobilePush) -> bool:
     """Return True if a rule of ``_WARNED_RULES`` may find something. Quick: each message of a run may be another."""
     if message.ios_enabled is not True and message.android_enabled is not True:
@@ -234,8 +248,8 @@ def _is_doubtful(message: MobilePush) -> bool:
         return True
     for texts in (title, body, message.subtitle):
         if texts:
-            for text in texts.values():
-                if "{" in text or not text.strip():
+            for language, text in texts.items():
+                if "{" in text or not text.strip() or (len(language) > 3 and language[2] not in "-_"):
                     return True
     values = (  # that "near-value" checks, in the order of SHOWN
         message.type,
@@ -275,15 +289,6 @@ def _in_python(text: str) -> str:
     return re.sub(r"(?<=[a-z])([A-Z])", lambda match: f"_{match[1].lower()}", text)
 
 
-SPACE = "a user id begins or ends with a space or a line end: strip it. It is sent as it is"
-
-
-def has_space(user_ids: Sequence[str], encoded: bytes) -> bool:
-    """Return True if an id begins or ends with white space, as a line of a file does. ``encoded`` is their JSON."""
-    is_possible = b'\\n"' in encoded or b' "' in encoded or b'" ' in encoded
-    return is_possible and any(user_id != user_id.strip() for user_id in user_ids)
-
-
 def warn_of_placeholders(names: Iterable[str], fields: Collection[str], what: str, others: str = "") -> None:
     """Warn of the placeholders that none of the fields fills, but one nearly does. ``what`` names the fields' place.
 
@@ -294,32 +299,6 @@ def warn_of_placeholders(names: Iterable[str], fields: Collection[str], what: st
         if near or others:
             advice = f", did you mean {near!r}?" if near else f"{others}."
             warn_caller(f"{what} no {name!r} for the placeholder{advice} It is sent with the fallback")
-
-
-def warn_caller(text: str) -> None:
-    """Warn at the line that called this package, awaited it or runs the event loop: shown once per line and text."""
-    frame = (*caller.get(), sys._getframe())[0]
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("pushsdk", "asyncio"):
-        frame = frame.f_back
-    file, names = frame.f_code.co_filename, frame.f_globals
-    registry = names.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(text, MessageWarning, file, frame.f_lineno, names.get("__name__"), registry)
-
-
-def typed(plain: dict[str, Any], model: type[Model], path: Path) -> Model:
-    """Return the model of plain types, without unknown fields. Raises ValidationError for other types."""
-    try:
-        return msgspec.convert(plain, model)
-    except msgspec.ValidationError as error:
-        where, _, text = plain_error(error).partition(":")
-        if where.endswith("[...]"):  # msgspec hides the key
-            mapping: Any = plain
-            for name in re.findall(r"\w+", where):
-                mapping = mapping[int(name) if name.isdigit() else name]
-            key = next(key for key, item in mapping.items() if not isinstance(item, str))
-            where = f"{where[:-5]}{show_path((key,))[1:]}"
-        hint = ', for example {"en": "Hello"}' if where.endswith((".title", ".subtitle", ".body")) else ""
-        raise ValidationError(f"{show_path(path)}{where[1:]}:{text}{hint}") from None
 
 
 def _plain(value: object, path: Path) -> Any:

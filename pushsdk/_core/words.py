@@ -5,7 +5,7 @@ import re
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import PurePath
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 def count(number: int, noun: str = "user") -> str:
@@ -38,13 +38,16 @@ ALIASES = {
     **dict.fromkeys(("maxretries", "retries", "attempts"), ("max_attempts", "retry")),
     "maxattempts": ("retry",),
     **dict.fromkeys(("data", "payload", "extra"), ("key_vals", "custom_fields")),
-    **dict.fromkeys(("text", "message", "content", "contents", "alert"), ("body",)),
+    **dict.fromkeys(("text", "message", "content", "contents", "alert"), ("body", "label")),
     **dict.fromkeys(("heading", "headings", "subject"), ("title",)),
     **dict.fromkeys(("url", "link", "deeplink"), ("base_url", "android_action_url", "url")),
-    **dict.fromkeys(("token", "key", "secret"), ("api_key",)),
+    **dict.fromkeys(("host", "endpoint"), ("base_url",)),
+    **dict.fromkeys(("token", "key", "secret", "apitoken"), ("api_key",)),
     **dict.fromkeys(("verify", "cert"), ("ssl",)),
     **dict.fromkeys(("concurrency", "maxconnections"), ("limits", "in_flight")),
     "timetolive": ("ttl",),
+    "badge": ("badge_count",),
+    **dict.fromkeys(("channel", "channelid"), ("android_channel",)),
     "sound": ("sound_file_name",),
     "ios": ("ios_enabled",),
     "android": ("android_enabled",),
@@ -53,6 +56,18 @@ ALIASES = {
     "silent": ("content_available",),
     **dict.fromkeys(("push", "notify", "sendpush"), ("send",)),
     **dict.fromkeys(("close", "shutdown", "stop"), ("aclose", "close")),
+    **dict.fromkeys(("dict", "asdict", "json", "tojson", "modeldump"), ("to_dict",)),
+    **dict.fromkeys(("fromcsv", "fromfile", "fromparquet", "readcsv"), ("read",)),
+    **dict.fromkeys(("assertnotsent", "assertnotcalled"), ("assert_nothing_sent",)),
+    **dict.fromkeys(("assertcalled", "assertcalledonce", "assertsentonce"), ("assert_sent",)),
+    **dict.fromkeys(("calls", "requests", "sent"), ("pushes", "requests")),
+    **dict.fromkeys(("count", "calledcount"), ("hits", "users")),
+    **dict.fromkeys(("append", "extend"), ("add",)),
+    **dict.fromkeys(("failed", "failures", "failurecount"), ("rejected",)),
+    **dict.fromkeys(("successcount", "success", "delivered"), ("accepted", "users")),
+    **dict.fromkeys(("statuscode", "ok", "outcome"), ("status",)),
+    **dict.fromkeys(("times", "once"), ("first",)),
+    **dict.fromkeys(("id", "messageid"), ("user_id", "uuid")),
 }
 
 
@@ -64,7 +79,7 @@ def check_keywords(function: Callable[..., object], names: Iterable[str], known:
         parameters = inspect.signature(function).parameters.values()
         own_names = {own.name for own in parameters if own.kind is not own.VAR_KEYWORD}
         words = sorted(own_names.union(known) - {"self", "return"})
-        near = next((word for word in ALIASES.get(fold(name), ()) if word in words), None)
+        near = alias(name, words)
         same = [word for word in words if len(part := fold(name)) > 2 and (part in fold(word) or fold(word) in part)]
         near = near or near_word(name, words) or near_word(name, same or words, 0.0 if len(same) == 1 else 0.65)
         text = f"{function.__qualname__.removesuffix('.__init__')}() got an unexpected keyword argument {name!r}"
@@ -131,16 +146,35 @@ def trace_of(error: Exception) -> str:
     return f"{type(error).__name__} at {places}" if places else type(error).__name__
 
 
+def alias(name: str, known: Iterable[str]) -> str | None:
+    """Return our name for one that another library has, if it is known."""
+    return next((word for word in ALIASES.get(fold(name), ()) if word in known), None)
+
+
 def no_attribute(cls: type, name: str) -> AttributeError:
-    """Return the error for an attribute that the class lacks, with the nearest one, or with all methods."""
+    """Return the error for an attribute that the class lacks, with the nearest one, or with all."""
     known = [word for word in dir(cls) if word[0] != "_" and name[0] != "_"]
-    methods = ", ".join(word for word in known if callable(getattr(cls, word)))
-    near = next((word for word in ALIASES.get(fold(name), ()) if word in known), None) or near_word(name, known, 0.65)
-    advice = f": did you mean {near!r}?" if near else f": the methods are {methods}" if methods else ""
-    advice = f": use msgspec.convert(mapping, {cls.__name__})" if fold(name) == "fromdict" else advice
+    near = alias(name, known) or near_word(name, known, 0.65)
+    # The fields of a Struct are no names of its class, such as those of Fault.
+    shown = [word for word in known if word not in getattr(cls, "__struct_fields__", ())] or known
+    advice = f": did you mean {near!r}?" if near else f": the names are {', '.join(shown)}" if shown else ""
+    if fold(name) in ("fromdict", "fromjson", "modelvalidate"):
+        use = "pass the mapping itself, whose names are checked" if "to_dict" in known else "call it with **mapping"
+        advice = f": {use}"
     return AttributeError(f"{cls.__name__} has no attribute {name!r}{advice}", name=name)  # no second hint by Python
 
 
 def missing_attribute(instance: object, name: str) -> NoReturn:
     """Raise AttributeError with the nearest attribute, as the ``__getattr__`` of a class."""
+    if name in ("_engine", "_portal"):
+        raise AttributeError(f"{type(instance).__name__}.__init__ must call super().__init__(base_url, api_key)")
     raise no_attribute(type(instance), name)
+
+
+def refusal(text: str) -> Any:
+    """Return a method that raises TypeError: for a protocol that a class does not have, and its neighbor has."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise TypeError(text)
+
+    return refuse

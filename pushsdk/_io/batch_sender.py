@@ -112,9 +112,20 @@ class PendingCalls:
         """Log the end of an abandoned send, keep it for the DrainReport, and pass it to ``on_event``."""
         self.abandoned.append(event)
         users = count(len(event.user_ids))
-        logger.info("a send to %s ended as %s after its caller had stopped waiting", users, event.outcome.value)
+        level = logging.WARNING if event.outcome is Outcome.UNKNOWN and self._emit is None else logging.INFO
+        logger.log(level, "a send to %s ended as %s after its caller had stopped waiting", users, event.outcome.value)
         if self._emit is not None:
             self._emit(event)
+
+    def note(self, call: Call) -> str:
+        """Return what is known of a cancelled call, for whoever sees only the cancellation."""
+        users = count(len(call.users))
+        if not call.unsettled and all(verdict.outcome is Outcome.NOT_SENT for _, verdict in call.parts):
+            return f"pushsdk sent nothing to the {users} of the cancelled call"
+        return (
+            f"pushsdk: the {users} of the cancelled call may have been pushed, so another send may push twice. "
+            "To learn the outcome, use send(timeout=...) instead of asyncio.timeout, or on_event"
+        )
 
     def warn(self, error: PushError) -> None:
         """Log the error of a submitted send as a warning, unless ``on_event`` gets it: perhaps nobody awaits it."""

@@ -82,8 +82,8 @@ class SendQueue:
             await self.wait_for_room(call)
         try:
             receipt = await self.submit(call, content)
-        except asyncio.CancelledError:
-            self.cancel(call)
+        except asyncio.CancelledError as error:
+            self.cancel(call, error)
             raise
         return receipt or self.pending.conclude(call)
 
@@ -122,8 +122,11 @@ class SendQueue:
         future: Awaitable[Receipt | None] | None = call.future
         return asyncio.sleep(0) if future is None else future
 
-    def cancel(self, call: Call) -> None:
-        """Remove a call whose caller was cancelled. If the call shares a request in flight, report its end later."""
+    def cancel(self, call: Call, error: asyncio.CancelledError | None = None) -> None:
+        """Remove a call whose caller was cancelled. If the call shares a request in flight, report its end later.
+
+        The error gets a note on the outcome.
+        """
         batch, was_settled, call.abandoned = call.batch, not call.unsettled, True
         if batch is not None and batch.is_sent_by(call):
             self._finish(batch)
@@ -140,6 +143,8 @@ class SendQueue:
         elif len(batch.calls) == 1:
             # Later, as a task that is cancelled before its first step would settle nothing.
             self._loop.call_soon(self._tasks[batch].cancel)
+        if error is not None:
+            error.add_note(self.pending.note(call))
 
     def flush(self) -> None:
         """Send the lingering batches now."""

@@ -17,7 +17,7 @@ import msgspec
 from pushsdk._audience.source import RequestSource, UserSource, printable
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_setting
-from pushsdk._core.errors import ConfigurationError, ValidationError
+from pushsdk._core.errors import ConfigurationError, ValidationError, warn_caller
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.words import count
@@ -73,7 +73,7 @@ def broadcast_content(users: object, message: Any, fields: Mapping[str, Any] | N
     content = wire.encode_content(message, fields)
     if placeholder_names(message).difference(fields or ()) & {*getattr(users, "columns", ())}:
         advice = "use client.send_each(audience.personalize(message))"
-        wire.warn_caller(f"the message has placeholders, and a broadcast sends no columns of the audience: {advice}")
+        warn_caller(f"the message has placeholders, and a broadcast sends no columns of the audience: {advice}")
     return content
 
 
@@ -106,7 +106,7 @@ async def _run(
     with closing(await _opened(engine, lambda: _open_or_create(engine, path, header, settings.durable))) as journal:
         if journal.sealed and isinstance(users, Sized) and len(users) != journal.users + journal.duplicates:
             given = f"the {count(len(users))} of this call are not read"
-            wire.warn_caller(f"the run is resumed with the {count(journal.users)} of its plan; {given}")
+            warn_caller(f"the run is resumed with the {count(journal.users)} of its plan; {given}")
         return await _plan_and_send(engine, settings, journal, plan)
 
 
@@ -161,8 +161,8 @@ async def _plan_and_send(engine: Engine, settings: RunSettings, journal: Journal
         finally:
             engine.plans.discard(planner)
     if not journal.users:
-        wire.warn_caller("nothing was sent: the source has no users")
-    return await _send(engine, settings, journal, wire.warn_caller)
+        warn_caller("nothing was sent: the source has no users")
+    return await _send(engine, settings, journal, warn_caller)
 
 
 def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -> Journal:

@@ -11,9 +11,17 @@ from typing import TypeVar
 import msgspec
 
 from pushsdk._core import idempotency, wire
+from pushsdk._core.arguments import lacks_value
 from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import conclude
-from pushsdk._core.errors import NotSentError, OutcomeUnknownError, PartialError, PushError, ValidationError
+from pushsdk._core.errors import (
+    NotSentError,
+    OutcomeUnknownError,
+    PartialError,
+    PushError,
+    ValidationError,
+    warn_caller,
+)
 from pushsdk._core.outcome import Evidence, Failure, Verdict, verdict_of
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import BatchPart, CallPart, call_of
@@ -51,6 +59,8 @@ class KeyedSends:
         engine, log, users = self._engine, self._log, tuple(sorted(call.users))
         try:
             digest = idempotency.digest_of(key)
+            if lacks_value(str(key)):
+                warn_caller("idempotency_key has the name of a variable for its value: is an f missing?")
             ids = call.ids if users == call.users else wire.encode_user_ids(users)[1:-1]
             payloads = [(ids, content.message, content.custom_fields)]
             fingerprint = idempotency.fingerprint_of(str(key), engine.settings.base_url, payloads)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from pushsdk._audience.distinct import Distinct
 from pushsdk._audience.source import RequestSource, UserSource
 from pushsdk._core import wire
-from pushsdk._core.arguments import check_users
-from pushsdk._core.errors import ValidationError
+from pushsdk._core.arguments import check_users, doubt_of, refuse_containers
+from pushsdk._core.errors import ValidationError, warn_caller
 from pushsdk._core.models import UNSET, MobilePush, PushRequest, show_path
 from pushsdk._core.words import kind_of, near_word
 from pushsdk._io.threads import Offload, settled
@@ -56,7 +56,7 @@ class Planner:
         self._waiting: list[Chunk] = []
         self._ids: list[str] = []
         self._taken = 0
-        self._has_space = False  # True if an id begins or ends with white space
+        self._doubt: str | None = None  # about an id that is probably none
         self._duplicates = 0
 
     async def broadcast(self, user_ids: object) -> None:
@@ -105,8 +105,8 @@ class Planner:
     async def _seal(self) -> None:
         await self._write(lambda: self._store(1))
         await self._write(lambda: self._journal.seal(duplicates=self._duplicates))
-        if self._has_space:  # told here, as a thread has no line of the caller
-            wire.warn_caller(wire.SPACE)
+        if self._doubt:  # told here, as a thread has no line of the caller
+            warn_caller(self._doubt)
 
     def _add_all(self, add: Callable[[Any], None], batches: Iterable[Sequence[Any]]) -> None:
         for batch in batches:
@@ -142,7 +142,10 @@ class Planner:
         fixed = len(header.message or b"") + len(header.custom_fields or b"")
         ids = self._ids[:end]
         chunks = [*chunks_of(ids, fixed=fixed, max_users=header.max_users, max_bytes=header.max_bytes)]
-        self._has_space = self._has_space or any(wire.has_space(ids, chunk.ids) for chunk in chunks)
+        at = 0
+        for chunk in chunks if self._doubt is None else ():
+            self._doubt = self._doubt or doubt_of(ids[at : at + chunk.users], chunk.ids)
+            at += chunk.users
         self._waiting += chunks
         del self._ids[:end]
 
@@ -204,6 +207,7 @@ async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
             advice += ": the users come first, then the message" if isinstance(items, MobilePush) else ""
             advice += ": put it into a list" if isinstance(items, (PushRequest, Mapping)) and name == "requests" else ""
             raise ValidationError(f"{name} must be an iterable or an async iterable; got {kind_of(items)}{advice}")
+        refuse_containers(name, items)
         iterator = iter(items)
         while block := next_block(iterator):
             yield block

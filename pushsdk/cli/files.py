@@ -21,10 +21,9 @@ from cyclopts import Parameter
 
 from pushsdk._audience.audience import Audience
 from pushsdk._audience.text_files import FORMATS
-from pushsdk._core import wire
 from pushsdk._core.errors import MessageWarning, ValidationError
 from pushsdk._core.lint import Problem, lint
-from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest
+from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest, typed
 from pushsdk._core.operations import Operation
 from pushsdk.cli.exit import for_shell, usage_error
 from pushsdk.cli.options import Flag
@@ -83,7 +82,7 @@ def read_resource(text: str, option: str = "FILE") -> tuple[str, dict[str, Any],
     if resource.keys() & {"message", "segment", "schedule", "userIds"}:
         kind = PushRequest if "userIds" in resource else CampaignRequest
     try:
-        wire.typed(resource, kind, ("message",) if kind is MobilePush else ())
+        typed(resource, kind, ("message",) if kind is MobilePush else ())
     except ValidationError as error:
         raise usage_error(f"{name}: {error}") from None
     return name, resource, kind

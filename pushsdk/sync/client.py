@@ -30,9 +30,9 @@ from pushsdk._core.models import (
     UntypedMapping,
 )
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.policy import RetryPolicy, Seconds, Timeout, check_seconds
+from pushsdk._core.policy import RetryPolicy, Seconds, Timeout, check_seconds, warn_of_milliseconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._core.words import check_keywords, missing_attribute
+from pushsdk._core.words import check_keywords, missing_attribute, refusal
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
@@ -181,6 +181,7 @@ class PushClient:
     if not TYPE_CHECKING:  # a checker would take any name for an attribute
         __getattr__ = missing_attribute
         __setattr__ = AsyncPushClient.__setattr__
+        __aenter__ = __aexit__ = refusal("PushClient is the sync client: use `with`, or AsyncPushClient")
 
     def __repr__(self) -> str:
         portal = getattr(self, "_portal", None)
@@ -203,7 +204,14 @@ class PushClient:
         Returns:
             The users of the calls that ended meanwhile. Cancelled calls have their true outcome, NOT_SENT or UNKNOWN.
         """
-        return self._portal.close(check_seconds("drain", drain, or_zero=True))
+        seconds = check_seconds("drain", drain, or_zero=True)
+        warn_of_milliseconds("drain", drain)
+        return self._portal.close(seconds)
+
+    @property
+    def closed(self) -> bool:
+        """True once the client, or one of ``with_options``, was closed."""
+        return self._portal.closed
 
     def send(
         self,

@@ -22,9 +22,15 @@ from typing import Any, Generic, TypeVar, cast
 
 from pushsdk._audience.source import RequestSource, UserSource
 from pushsdk._core.error_mapping import closed_error
-from pushsdk._core.errors import ClientClosedError, ConfigurationError, OutcomeUnknownError, ValidationError
+from pushsdk._core.errors import (
+    ClientClosedError,
+    ConfigurationError,
+    OutcomeUnknownError,
+    ValidationError,
+    caller,
+    warn_caller,
+)
 from pushsdk._core.results import DrainReport
-from pushsdk._core.wire import caller, warn_caller
 from pushsdk._io.forks import in_child
 from pushsdk._io.threads import DaemonThreads
 from pushsdk._runs.planner import next_block

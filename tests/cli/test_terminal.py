@@ -59,6 +59,7 @@ def folder(tmp_path, monkeypatch, service):
 BROADCAST = ("broadcast", "ids.jsonl", "--message", "message.json", "--run")
 
 
+@pytest.mark.filterwarnings("ignore:a user id looks like several")
 @pytest.mark.parametrize(
     "words",
     [
@@ -100,6 +101,7 @@ def test_no_command_prints_hostile_text(command, folder, words):
         assert "\nforged" not in output
 
 
+@pytest.mark.filterwarnings("ignore:a user id looks like several")
 @pytest.mark.parametrize(
     ("words", "name"),
     [

@@ -16,8 +16,19 @@ from typing import Any
 import pytest
 from support.service_thread import served
 
-from pushsdk import AsyncPushClient, Audience, MessageWarning, MobilePush, PushClient, ValidationError
+from pushsdk import (
+    AsyncPushClient,
+    Audience,
+    Batching,
+    MessageWarning,
+    MobilePush,
+    PushClient,
+    RetryPolicy,
+    Timeout,
+    ValidationError,
+)
 from pushsdk._core import wire
+from pushsdk.claims import MemoryClaims
 from pushsdk.testing import FakeService
 
 MISSPELLED: Any = {"titel": {"en": "Hi"}, "iosEnabled": True}
@@ -88,7 +99,7 @@ async def test_a_timeout_in_milliseconds_is_told(caught: Caught) -> None:
         await client.send("u", GOOD, timeout=30_000)
         await client.send("u", GOOD, timeout=timedelta(hours=9))
     assert [text for text, _ in caught.seen()] == [
-        "timeout=30000 is in seconds, and looks like milliseconds; pass a timedelta if it is meant"
+        "Timeout.total=30000 is in seconds, and looks like milliseconds; pass a timedelta if it is meant"
     ]
 
 
@@ -323,21 +334,82 @@ async def test_a_broadcast_whose_own_fields_fill_the_placeholders_has_no_warning
     assert caught == []
 
 
-@pytest.mark.parametrize("user", ["ann,bob", "users.csv", "users.parquet", "{user.id}", "$USER_ID"])
-async def test_one_id_that_looks_like_several_a_file_or_a_variable_is_warned_of(caught: Caught, user: str) -> None:
-    text = (
-        "user_ids is one id, and looks like several, a file, or a variable without its value: "
-        "pass a list, use broadcast, or check for a missing f before the quotes"
-    )
+SEVERAL, VARIABLE = "looks like several", "has the name of a variable for its value"
+
+
+@pytest.mark.parametrize(
+    ("user", "text"),
+    [
+        *[(user, SEVERAL) for user in ("ann,bob", "ann;bob", "ann\nbob")],
+        *[(user, VARIABLE) for user in ("{user.id}", "${USER_ID}", "$USER_ID", "user-{i}")],
+    ],
+)
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda client, user: client.send(user, GOOD),
+        lambda client, user: client.send(["ann", user], GOOD),
+        lambda client, user: client.broadcast(iter([*map(str, range(1500)), user]), GOOD),
+    ],
+)
+async def test_an_id_that_is_probably_none_is_warned_of(
+    caught: Caught, send: Callable[[AsyncPushClient, str], Any], user: str, text: str
+) -> None:
+    async with FakeService().client() as client:
+        await send(client, user)
+    ((told, _),) = caught.seen()
+    assert told.startswith(f"a user id {text}")
+
+
+@pytest.mark.parametrize("user", ["users.csv", "users.parquet"])
+async def test_one_id_that_is_the_name_of_a_file_is_warned_of(caught: Caught, user: str) -> None:
     async with FakeService().client() as client:
         await client.send(user, GOOD)
-    assert [told for told, _ in caught.seen()] == [text]
+    assert [told.partition(":")[0] for told, _ in caught.seen()] == ["a user id is the name of a file"]
 
 
-async def test_a_guid_in_braces_is_an_id_without_a_warning(caught: Caught) -> None:
+@pytest.mark.parametrize(
+    "user", ["ann@example.com", "user-1", "{3F2504E0-4F89-11D3-9A0C-0305E82C3301}", "a b", "ünï", "n"]
+)
+async def test_an_id_of_another_form_has_no_warning(caught: Caught, user: str) -> None:
     async with FakeService().client() as client:
-        await client.send("{3F2504E0-4F89-11D3-9A0C-0305E82C3301}", GOOD)
+        await client.send(user, GOOD)
+        await client.send([user, "nancy", "None-1"], GOOD)
     assert caught == []
+
+
+async def test_an_idempotency_key_without_its_value_is_warned_of(caught: Caught) -> None:
+    async with FakeService().client(claims=MemoryClaims()) as client:
+        await client.send("ann", GOOD, idempotency_key="shipped:{order}")
+    ((told, _),) = caught.seen()
+    assert told == "idempotency_key has the name of a variable for its value: is an f missing?"
+
+
+async def test_custom_fields_by_user_are_warned_of(caught: Caught) -> None:
+    async with FakeService().client() as client:
+        await client.send(["ann", "bob"], GOOD, custom_fields={"ann": {"name": "Ann"}, "bob": {"name": "Bob"}})
+        await client.send("ann", GOOD, custom_fields={"name": "Ann"})
+    ((told, _),) = caught.seen()
+    assert told == "custom_fields has a user id as its key, but is one object for all users: see send_each"
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: Timeout(total=30_000), "Timeout.total=30000"),
+        (lambda: RetryPolicy.safe(max_delay=5_000), "RetryPolicy.max_delay=5000"),
+        (lambda: Batching(linger=50), "Batching.linger=50"),
+    ],
+)
+def test_a_setting_in_milliseconds_is_warned_of(caught: Caught, make: Callable[[], object], name: str) -> None:
+    make()
+    ((told, _),) = caught.seen()
+    assert told.startswith(f"{name} is in seconds")
+
+
+async def test_a_drain_in_milliseconds_is_warned_of(caught: Caught) -> None:
+    await FakeService().client().aclose(drain=30_000)
+    assert [told.partition(",")[0] for told, _ in caught.seen()] == ["drain=30000 is in seconds"]
 
 
 @pytest.mark.parametrize("content", ["user_id\nann\n", "ann,Bonn\nbob,Ulm\n", "ann\tBonn\n", "ann;Bonn\n"])
@@ -374,7 +446,7 @@ def test_a_client_without_asyncio_in_an_event_loop_is_warned_of(
 async def test_an_id_with_space_around_it_is_warned_of(caught: Caught, send: Callable[[AsyncPushClient], Any]) -> None:
     text = "a user id begins or ends with a space or a line end: strip it. It is sent as it is"
     async with FakeService().client() as client:
-        await client.send(['quo"te', '" "', "in side", "new\nline", "\\n"], GOOD)
+        await client.send(['quo"te', '" "', "in side", "\\n"], GOOD)
         assert caught == []
         await send(client)
     assert [told for told, _ in caught.seen()] == [text]

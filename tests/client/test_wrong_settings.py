@@ -2,9 +2,10 @@
 
 import asyncio
 import gc
+import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ from pushsdk import (
     AsyncPushClient,
     Audience,
     Batching,
+    CampaignRequest,
     ConfigurationError,
     Limits,
     MessageWarning,
     MobilePush,
     PushClient,
     PushError,
+    PushRequest,
     Rate,
     RetryPolicy,
     StopPolicy,
@@ -84,8 +87,93 @@ def test_an_option_of_a_client_can_not_be_set_later(client) -> None:
         made.timeout = 5
     with pytest.raises(AttributeError, match=r"Client.api_key can't be set: pass api_key= to a new client; a callable"):
         made.api_key = "other"
+    with pytest.raises(AttributeError, match=r"Client.url can't be set: pass base_url= to a new client$"):
+        made.url = "https://other.example"
+    with pytest.raises(AttributeError, match=r"Client.max_retries can't be set: use with_options\(retry=...\)$"):
+        made.max_retries = 5
     made.own_name = 5
     assert made.own_name == 5
+
+
+@pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
+def test_a_subclass_that_does_not_call_our_constructor_is_told_so(client) -> None:
+    class Own(client):
+        def __init__(self) -> None:
+            self.token = "own"
+
+    with pytest.raises(AttributeError, match=r"^Own.__init__ must call super\(\).__init__\(base_url, api_key\)$"):
+        Own().stats()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: AsyncPushClient(URL, "k"), "use `async with`, or PushClient in code without an event loop"),
+        (lambda: AsyncPushClient(URL, "k").batch(MESSAGE), "use `async with client.batch(message) as batch:`"),
+    ],
+)
+def test_a_plain_with_names_the_async_one(make: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}$"), make():
+        pass
+
+
+async def test_an_async_with_around_a_sync_client_names_the_plain_one() -> None:
+    made: Any = PushClient(URL, "k")
+    with pytest.raises(TypeError, match=re.escape("is the sync client: use `with`")):
+        async with made:
+            pass
+
+
+class Table:
+    """Iterates over the names of its columns, as those of pandas and polars do."""
+
+    def __dataframe__(self) -> None: ...
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["user_id", "name"])
+
+
+@pytest.mark.parametrize("method", ["send", "broadcast", "send_each"])
+async def test_a_table_and_a_file_are_no_ids(method: str) -> None:
+    async with FakeService().client() as client:
+        arguments = () if method == "send_each" else (MESSAGE,)
+        with pytest.raises(ValidationError, match="got a Table, which iterates over its columns: pass one"):
+            await getattr(client, method)(Table(), *arguments)
+        with pytest.raises(ValidationError, match=r"got an open file: use broadcast\(Audience.read"):
+            await getattr(client, method)(io.StringIO("user_id\nann\n"), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("users", "message", "text"),
+    [
+        ({"id": "ann"}, MESSAGE, r"got dict: pass its ids, for example list\(value\)$"),
+        ({"title": {"en": "x"}}, ["ann"], "got dict: the users come first, then the message$"),
+        ("ann", ["bob"], "got list: the users come first, then the message$"),
+        ("ann", [MESSAGE], "got list: pass one message; for several use send_each$"),
+        ("ann", '{"title": {"en": "x"}}', r"got str: pass json.loads\(value\)$"),
+        ("ann", PushRequest(user_ids=["ann"], message=MESSAGE), r"got PushRequest: use send_each\(\[request\]\)$"),
+        ("ann", CampaignRequest(message=MESSAGE), "got CampaignRequest: use create_campaign$"),
+    ],
+)
+async def test_an_argument_in_the_wrong_place_has_the_fix(users: Any, message: Any, text: str) -> None:
+    async with FakeService().client() as client:
+        with pytest.raises(ValidationError, match=text):
+            await client.send(users, message)
+
+
+async def test_a_message_alone_is_no_campaign() -> None:
+    async with FakeService().client() as client:
+        with pytest.raises(ValidationError, match=r"got MobilePush: put it into a CampaignRequest\(message=...\)$"):
+            await client.create_campaign(MESSAGE)  # type: ignore[arg-type]
+
+
+def test_a_field_of_a_message_is_neither_none_nor_deleted() -> None:
+    with pytest.raises(ValidationError, match=r"^MobilePush.ttl must not be None: UNSET leaves the field out$"):
+        MESSAGE.replace(ttl=None)
+    with pytest.raises(AttributeError, match=r"MobilePush.title can't be changed: make another by .replace"):
+        del MESSAGE.title
+    with pytest.raises(AttributeError, match=r"MobilePush has no attribute 'model_dump': did you mean 'to_dict'\?"):
+        MESSAGE.model_dump()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +196,7 @@ def test_a_frozen_value_says_how_to_make_another(struct: Any, name: str, text: s
     [
         (AsyncPushClient(URL, "k"), "push", "did you mean 'send'?"),
         (PushClient(URL, "k"), "aclose", "did you mean 'close'?"),
-        (MobilePush, "from_dict", r"use msgspec.convert\(mapping, MobilePush\)$"),
+        (MobilePush, "from_dict", "pass the mapping itself, whose names are checked$"),
     ],
 )
 def test_a_name_of_other_libraries_suggests_ours(owner: object, name: str, text: str) -> None:

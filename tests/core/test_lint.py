@@ -167,7 +167,7 @@ def test_a_list_that_holds_its_message_ends():
     buttons = []
     message = MobilePush(android_action_buttons=buttons)
     buttons.append(message)
-    assert ("no-label", "$.message.androidActionButtons[0]") in told(message)
+    assert told(message) == {("wrong-type", "$.message.androidActionButtons[0]")}
 
 
 class Ambiguous:
@@ -200,3 +200,30 @@ def test_no_struct_makes_it_raise(model, data):
 def test_what_is_no_resource_at_all_is_refused(subject):
     with pytest.raises(ValidationError, match=r"^lint takes a message, a campaign or a mapping; got "):
         lint(subject)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("badge", "unknown field, did you mean badgeCount?"),
+        ("data", "unknown field, did you mean keyVals?"),
+        ("notification", "unknown field, its title and body are fields of the message, by language"),
+        ("customFields", "unknown field, it belongs beside the message: send(..., custom_fields=...)"),
+    ],
+)
+def test_a_name_of_other_services_has_ours(name, text):
+    ((found),) = lint(GOOD | {name: 1})
+    assert (found.code, found.message) == ("near-name", text)
+
+
+def test_a_campaign_has_no_users():
+    found = lint({"name": "a", "externalId": "b", "segment": {"query": "c"}, "message": GOOD, "userIds": ["ann"]})
+    text = "unknown field, a campaign has no users: its segment chooses them"
+    assert [problem.message for problem in found] == [text]
+
+
+def test_a_wrong_type_is_the_only_advice():
+    text = 'expected a mapping, got str, for example {"en": "Hello"}'
+    assert lint({"title": "Hello", "iosEnabled": True}) == [
+        Problem(path="$.message.title", code="wrong-type", message=text)
+    ]

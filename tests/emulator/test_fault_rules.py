@@ -181,7 +181,7 @@ def test_an_invalid_rule_is_refused_at_once(make, text):
     ("make", "text"),
     [
         (lambda: Fault.status(503, frist=1), "Fault.status() got an unexpected .* 'frist': did you mean 'first'?"),
-        (lambda: Fault.delay(1, times=1), "Fault.delay() got an unexpected .* 'times': the names are endpoint, every"),
+        (lambda: Fault.delay(1, times=1), "Fault.delay() got an unexpected .* 'times': did you mean 'first'"),
         (
             lambda: Fault.status(503, 1),
             "Fault.status(): too many .*; pass headers, body, retry_after, accepted by keyword",
@@ -197,7 +197,7 @@ def test_an_argument_that_a_fault_does_not_take_is_an_error_with_the_names(make,
     ("name", "hint"),
     [
         ("reset", "did you mean 'reset_after'?"),
-        ("timeout", "the methods are delay, hang, reset_after, reset_before, status, truncated"),
+        ("timeout", "the names are accepts, delay, hang, reset_after, reset_before, status, truncated"),
     ],
 )
 def test_an_action_that_is_none_is_an_error_with_the_actions(name, hint):

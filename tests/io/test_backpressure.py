@@ -235,7 +235,7 @@ async def test_a_call_that_waits_for_room_is_ended_by_the_close() -> None:
 
 @virtual
 async def test_a_call_that_was_let_in_while_the_client_closes_and_lingers_is_ended_by_the_close() -> None:
-    client = client_of(FakeService(), limits=Limits(queued_users=1), batching=Batching(linger=60.0))
+    client = client_of(FakeService(), limits=Limits(queued_users=1), batching=Batching(linger=9.0))
     tasks = [start(client.send("a", MESSAGE, timeout=90.0)), start(client.send("b", OTHER, timeout=90.0))]
     await turns()
     report = await client.aclose(drain=5.0)

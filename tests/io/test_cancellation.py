@@ -63,6 +63,32 @@ def at_most_ten(request: Request) -> object:
 
 
 @virtual
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "pushsdk sent nothing to the 1 user of the cancelled call"), (0.3, "may have been pushed")],
+)
+async def test_a_call_that_a_timeout_of_asyncio_cancels_has_a_note(seconds: float, text: str) -> None:
+    async with client_of(FakeService(then=answer(after=5.0))) as client:
+        with pytest.raises(TimeoutError) as caught:
+            async with asyncio.timeout(seconds):
+                await client.send("ann", MESSAGE)
+        (note,) = caught.value.__cause__.__notes__  # type: ignore[union-attr]
+        assert text in note
+
+
+@virtual
+async def test_an_unknown_end_of_a_cancelled_call_is_logged_as_a_warning_unless_it_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for options in ({}, {"on_event": [].append}):
+        async with client_of(FakeService(then=answer(after=5.0)), **options) as client:
+            task = start(client.send("ann", MESSAGE))
+            await asyncio.sleep(1.0)
+            await cancel(task)
+    assert [record.levelname for record in caplog.records if "stopped waiting" in record.getMessage()] == ["WARNING"]
+
+
+@virtual
 async def test_a_cancelled_call_that_was_split_tells_the_truth_about_the_half_that_was_accepted() -> None:
     service, events = FakeService(answer(413), answer(), hang()), list[Event]()
     async with client_of(service, on_event=events.append) as client:

@@ -120,7 +120,7 @@ async def test_linger_widens_the_window() -> None:
 @virtual
 async def test_a_full_batch_does_not_linger() -> None:
     service = FakeService()
-    async with client_of(service, batching=Batching(linger=10.0, max_users=2)) as client:
+    async with client_of(service, batching=Batching(linger=9.0, max_users=2)) as client:
         sent = now()
         await asyncio.gather(client.send("a", MESSAGE), client.send("b", MESSAGE), client.send(["c", "d"], MESSAGE))
         assert now() < sent + 1.0

@@ -134,7 +134,7 @@ async def test_what_ends_within_the_drain_is_reported_as_it_ended() -> None:
 @virtual
 async def test_the_close_sends_what_lingers_within_the_drain() -> None:
     service = FakeService()
-    client = client_of(service, batching=Batching(linger=60.0))
+    client = client_of(service, batching=Batching(linger=9.0))
     tasks = [start(client.send(user, MESSAGE)) for user in ("a", "b")]
     await turns()
     before = asyncio.get_running_loop().time()

@@ -271,7 +271,7 @@ async def test_wrong_input_is_raised_by_submit_itself() -> None:
 @virtual
 async def test_submitted_sends_linger_until_they_are_flushed_or_fill_their_batch() -> None:
     service = FakeService()
-    async with client_of(service, batching=Batching(linger=10.0, max_users=2)) as client:
+    async with client_of(service, batching=Batching(linger=9.0, max_users=2)) as client:
         full = [client.submit(user, MESSAGE) for user in "ab"]
         await asyncio.gather(*full)
         assert now() < 1.0 + 1000.0

@@ -80,7 +80,7 @@ async def test_thousands_of_different_options_are_forgotten_and_sends_stay_apart
 @virtual
 async def test_flush_sends_what_lingers_and_waits_for_its_end() -> None:
     service = FakeService()
-    async with client_of(service, batching=Batching(linger=20.0)) as client:
+    async with client_of(service, batching=Batching(linger=9.0)) as client:
         before = now()
         tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
         await turns()

@@ -18,7 +18,7 @@ from support.virtual_time import virtual
 from pushsdk import Batching, BroadcastError, BroadcastReport, Limits, Outcome, RunFileError, StopPolicy, read_report
 from pushsdk._runs.run_file.journal import Journal
 
-pytestmark = pytest.mark.filterwarnings("ignore:a user id begins or ends with a space")
+pytestmark = pytest.mark.filterwarnings("ignore:a user id")
 
 FORMULAS = ["=1+1", "+4912345", "-5", "@SUM(A1)", "\tx", "\rx", "\nx"]
 PLAIN = ["user-1", 'quo"te', "com,ma", "new\nline", "'x", "ünï", " padded "]

@@ -76,7 +76,7 @@ def test_an_interrupted_send_in_flight_is_unknown_and_reported(service: ThreadSe
 
 def test_an_interrupted_lingering_send_is_not_sent_and_reported(service: ThreadService) -> None:
     events: list[object] = []
-    with PushClient(on_event=events.append, batching=Batching(linger=10.0)) as client:
+    with PushClient(on_event=events.append, batching=Batching(linger=9.0)) as client:
 
         def lingers() -> None:
             wait_until(lambda: client.stats().queued_users)

@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from pushsdk import AsyncPushClient, Batching, CampaignCreated, CampaignRequest, PartialError, PushError, Receipt
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    CampaignCreated,
+    CampaignRequest,
+    Event,
+    PartialError,
+    PushError,
+    Receipt,
+    SendAbandoned,
+)
 from pushsdk._core import wire
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.words import count
@@ -45,7 +55,7 @@ def send(
         return Exit.DONE
     confirm(lambda: f"Push{quoted(title_of(message))} to {count(len(set(ids)))}", settings, yes=yes)
     try:
-        receipt = asyncio.run(_send(AsyncPushClient(**settings), ids, message, fields))
+        receipt = asyncio.run(_send(settings, ids, message, fields))
     except PushError as error:
         if json and error.attempts:
             print_json(_failure(error))
@@ -60,16 +70,17 @@ def send(
 
 
 async def _send(
-    client: AsyncPushClient, users: Sequence[str], message: Mapping[str, Any], fields: Mapping[str, Any] | None
+    settings: Mapping[str, Any], users: Sequence[str], message: Mapping[str, Any], fields: Mapping[str, Any] | None
 ) -> Receipt:
+    def tell(event: Event) -> None:
+        if isinstance(event, SendAbandoned):
+            warn(f"interrupted: {count(len(event.user_ids))} {event.outcome}")
+
+    client = AsyncPushClient(**settings, on_event=tell)
     try:
         return await client.send(users, message, custom_fields=fields)
-    except asyncio.CancelledError:
-        for abandoned in (await client.aclose(drain=0)).abandoned:
-            warn(f"interrupted: {count(len(abandoned.user_ids))} {abandoned.outcome}")
-        raise
     finally:
-        await client.aclose()
+        await client.aclose(drain=0)
 
 
 def _failure(error: PushError) -> dict[str, Any]:
