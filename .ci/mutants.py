@@ -699,7 +699,7 @@ COALESCING = [
     Mutant(
         "a cancelled call in a batch is sent",
         "pushsdk/client.py",
-        "engine.queue.cancel(call)",
+        "engine.queue.cancel(call, error)",
         "pass",
         T_CALLS,
     ),
@@ -1085,10 +1085,17 @@ TRANSPORT = [
         "tests/core/test_models.py tests/core/test_wire.py",
     ),
     Mutant(
+        "the ids of a table are the names of its columns",
+        CORE + "arguments.py",
+        'if hasattr(items, "__dataframe__"):',
+        "if False:",
+        "tests/client/test_wrong_settings.py",
+    ),
+    Mutant(
         "an id with a line end is not warned of",
-        CORE + "wire.py",
-        "user_id != user_id.strip()",
-        "not user_id.strip()",
+        CORE + "arguments.py",
+        "text != text.strip()",
+        "not text.strip()",
         "tests/client/test_warnings.py",
     ),
     Mutant(

@@ -121,6 +121,8 @@ class AsyncPushClient:
         options["proxy"] = proxy = redacted(options.get("proxy"))
         options["claims"] = claims = redact_texts(options.get("claims"))
         check_keywords(AsyncPushClient, options, ClientOptions.__optional_keys__)
+        if url_name == "PUSHSDK_BASE_URL" and os.environ.get("PUSHSDK_PROFILE"):
+            warn_caller("PUSHSDK_PROFILE is for commands only: this client uses PUSHSDK_BASE_URL")
         allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
         if base_url is None or api_key is None:
             if base_url is not None:  # which may be the key

@@ -11,13 +11,16 @@ from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._core.words import WAYS, kind_of, near_word
 
 EXPOSED = "a proxy would read the Api-Key of plain http: use https, or pass allow_insecure=True"
-_KEY = re.compile(r"""(?!https?://|["']|\$\{|\{\{|<.*>$|(?i:\w*api_?key=))[\x21-\x7e]{1,4096}""")
+_KEY = re.compile(
+    r"""(?!https?://|["']|\$\{|\$\w+$|\{\{|<.*>$|(?i:\w*api_?key=|(?:your[-_]?api[-_]?key|changeme|none|null|undefined)$))[\x21-\x7e]{1,4096}"""
+)
 # The first pattern that matches a key that is refused tells why.
 _KEY_HINTS = (
     ("", "it is empty"),
     ("https?://.*", "it is a URL: did you swap base_url and api_key?"),
     (r"""["'].*""", "leave out the quotation marks around it"),
-    (r"(\$\{|\{\{|<).*", "it is a placeholder: put the key in its place"),
+    (r"(\$|\{\{|<).*|your[-_]?api[-_]?key|changeme", "it is a placeholder: put the key in its place"),
+    ("none|null|undefined", "it is the text of a missing value: is a variable not set?"),
     (
         r"(bearer|basic|token|(export )?\w*api[-_]?key)[ :=].*",
         "leave out what is before it, such as Bearer or API_KEY=",
@@ -88,7 +91,7 @@ def missing(names: tuple[str, ...], environ: Iterable[str]) -> ConfigurationErro
 def check_key(key: object, name: str = "api_key") -> HeaderSecret:
     """Return the key as a header value. Raises ConfigurationError unless 1 to 4096 visible ASCII characters."""
     if not isinstance(key, str):
-        way = WAYS.get(("a key", type(key).__name__)) or WAYS.get(("a str", type(key).__name__))
+        way = WAYS.get(("a key", kind := type(key).__name__)) or WAYS.get(("a str", kind))
         raise must_be("api_key", f"a str, or a callable that returns one{f': pass {way}' if way else ''}", key)
     if not _KEY.fullmatch(key):
         hints = (hint for pattern, hint in _KEY_HINTS if re.fullmatch(pattern, key, re.DOTALL | re.IGNORECASE))

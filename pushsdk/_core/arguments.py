@@ -21,7 +21,7 @@ _MISSING_VALUES = ("None", "nan", "NaN", "null", "undefined")
 _VARIABLE = re.compile(r"\$?\{[A-Za-z_][\w.]*\}|^\$\w+$")
 # An id that is no doubt one; and what the JSON of others has.
 _is_plain = re.compile(rf"(?!(?:{'|'.join(_MISSING_VALUES)})$)[\w.@:+/=-]+(?<!\.csv)(?<!\.txt)(?<!\.parquet)").fullmatch
-_MARKS = (b";", b"{", b"$", b"\\n", b' "', b'" ', *(f'"{text}"'.encode() for text in _MISSING_VALUES))
+_MARKS = (b'\\"', b";", b"{", b"$", b"\\n", b' "', b'" ', *(f'"{text}"'.encode() for text in _MISSING_VALUES))
 
 
 def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
@@ -84,6 +84,8 @@ def _doubt(text: str) -> str | None:
         return f"a user id begins or ends with a space or a line end: strip it. {sent}"
     if text in _MISSING_VALUES:
         return f"a user id is {text!r}, the text of a missing value: leave such users out. {sent}"
+    if text[0] == '"' == text[-1]:
+        return f"a user id has quotation marks around it: leave them out. {sent}"
     if lacks_value(text):
         return f"a user id has the name of a variable for its value: check for a missing f before the quotes. {sent}"
     if text.endswith((".csv", ".txt", ".parquet")):

@@ -9,10 +9,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pushsdk._core.outcome import NO_HEADERS, Answered, Attempt, Outcome
-from pushsdk._core.words import near_word
+from pushsdk._core.words import missing_attribute, near_word
 from pushsdk._public import set_public_module
 
 _SECRETS = frozenset({"api_key", "claims", "headers", "session"})
@@ -40,6 +40,9 @@ class PushError(Answered, Exception):
     """Headers of that answer, with case-insensitive names."""
     body: bytes = b""
     """First 4 KiB of that answer's body, without the Api-Key."""
+
+    if not TYPE_CHECKING:
+        __getattr__ = missing_attribute
 
     def __init__(
         self,

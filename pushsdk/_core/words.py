@@ -3,7 +3,7 @@
 import functools
 import re
 import traceback
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import PurePath
 from typing import Any, NoReturn
 
@@ -38,7 +38,7 @@ ALIASES = {
     **dict.fromkeys(("maxretries", "retries", "attempts"), ("max_attempts", "retry")),
     "maxattempts": ("retry",),
     **dict.fromkeys(("data", "payload", "extra"), ("key_vals", "custom_fields")),
-    **dict.fromkeys(("text", "message", "content", "contents", "alert"), ("body", "label")),
+    **dict.fromkeys(("text", "message", "content", "contents", "alert"), ("answer", "body", "label", "MobilePush")),
     **dict.fromkeys(("heading", "headings", "subject"), ("title",)),
     **dict.fromkeys(("url", "link", "deeplink"), ("base_url", "android_action_url", "url")),
     **dict.fromkeys(("host", "endpoint"), ("base_url",)),
@@ -64,7 +64,13 @@ ALIASES = {
     **dict.fromkeys(("count", "calledcount"), ("hits", "users")),
     **dict.fromkeys(("append", "extend"), ("add",)),
     **dict.fromkeys(("failed", "failures", "failurecount"), ("rejected",)),
-    **dict.fromkeys(("successcount", "success", "delivered"), ("accepted", "users")),
+    **dict.fromkeys(("successcount", "success", "delivered", "accepted"), ("accepted", "users")),
+    **dict.fromkeys(("client", "syncclient", "syncpushclient"), ("PushClient",)),
+    "asyncclient": ("AsyncPushClient",),
+    "response": ("answer",),
+    "notification": ("MobilePush",),
+    "campaign": ("CampaignRequest",),
+    "button": ("ActionButton",),
     **dict.fromkeys(("statuscode", "ok", "outcome"), ("status",)),
     **dict.fromkeys(("times", "once"), ("first",)),
     **dict.fromkeys(("id", "messageid"), ("user_id", "uuid")),
@@ -110,6 +116,8 @@ WAYS = {
     ("a str", "bytes"): "value.decode()",
     **dict.fromkeys((("a str", name) for name in ("tuple", "Row", "Record")), "the id in it, such as row[0]"),
     ("a key", "coroutine"): "the function, not its call",
+    ("a key", "tuple"): "the str in it, perhaps without a comma after it",
+    ("a key", "PosixPath"): "path.read_text().strip()",
     ("an int", "timedelta"): "int(value.total_seconds())",
     ("an int", "datetime"): "int(value.timestamp())",
     **dict.fromkeys((("JSON", name) for name in ("datetime", "date", "time")), "value.isoformat()"),
@@ -151,12 +159,11 @@ def alias(name: str, known: Iterable[str]) -> str | None:
     return next((word for word in ALIASES.get(fold(name), ()) if word in known), None)
 
 
-def no_attribute(cls: type, name: str) -> AttributeError:
-    """Return the error for an attribute that the class lacks, with the nearest one, or with all."""
+def no_attribute(cls: type, name: str, hidden: Collection[str] = ()) -> AttributeError:
+    """Return the error for an attribute that the class lacks, with the nearest one, or with all that are not hidden."""
     known = [word for word in dir(cls) if word[0] != "_" and name[0] != "_"]
     near = alias(name, known) or near_word(name, known, 0.65)
-    # The fields of a Struct are no names of its class, such as those of Fault.
-    shown = [word for word in known if word not in getattr(cls, "__struct_fields__", ())] or known
+    shown = [word for word in known if word not in hidden]
     advice = f": did you mean {near!r}?" if near else f": the names are {', '.join(shown)}" if shown else ""
     if fold(name) in ("fromdict", "fromjson", "modelvalidate"):
         use = "pass the mapping itself, whose names are checked" if "to_dict" in known else "call it with **mapping"

@@ -169,15 +169,14 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
     for word in words:
         if word.startswith("@") and not word.startswith("@@"):
             try:
-                batches = open_users(word, "user_id").ids()
+                ids += islice((user for batch in open_users(word, "user_id").ids() for user in batch), most + 1)
             except ValidationError as error:
                 advice = "rename the column, or use broadcast --primary-key; for a message, --message FILE"
                 raise usage_error(str(error).replace("name one with primary_key=", advice)) from None
-            ids += islice((user for batch in batches for user in batch), most + 1)
         elif Path(word).suffix in (*FORMATS, ".parquet") and Path(word).is_file():
             raise usage_error(
-                f"{word} is a file: write @{word} for the ids in it, --message {word} for a message, or -- @@{word} "
-                "for the id itself"
+                f"{word} is a file: write @{word} for the ids in it, or --message {word} for a message; an id of this "
+                "name is only taken from a file of ids"
             )
         else:
             if not word:

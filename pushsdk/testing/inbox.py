@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,12 +17,12 @@ from msgspec import Struct
 from pushsdk._core.checks import NumberOfSeconds, check_calls
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk._core.words import count as counted
-from pushsdk._core.words import near_word
+from pushsdk._core.words import missing_attribute, near_word, refusal
 from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
 from pushsdk.emulator.faults import Count, Ordinal, preset
 from pushsdk.emulator.server import Accepted, Shift
 from pushsdk.emulator.store.records import Delivered, RequestSummary
-from pushsdk.emulator.store.search import PREFIXES, parse
+from pushsdk.emulator.store.search import IS, PREFIXES, STATUS, parse
 
 T = TypeVar("T")
 __tracebackhide__ = True  # by pytest: a failure shows the line of the test
@@ -92,6 +92,9 @@ class SentPush(Struct, frozen=True, kw_only=True):
     subtitle: dict[str, str]
     body: dict[str, str]
 
+    if not TYPE_CHECKING:
+        __getattr__ = missing_attribute
+
 
 def _sent_push(
     source: Push | Campaign | Delivered, campaign: str | None = None, fields: Mapping[str, Any] | None = None
@@ -134,6 +137,11 @@ class FaultContext:
         #: Message of a failure that no error has raised yet; set by __enter__ and __exit__.
         self.pending_failure: str | None = never_used if required else None
 
+    if not TYPE_CHECKING:
+        __getattr__ = missing_attribute
+        __aenter__ = __aexit__ = refusal("write `with push.fault(...):`, in async tests, too")
+        __call__ = refusal("write `with push.fault(...):`")
+
     @property
     def hits(self) -> int:
         """The number of requests that the faults have changed so far."""
@@ -167,6 +175,8 @@ class FaultContext:
             why = "no request was received in its `with`"
         elif all(fault.probability for fault in idle):
             why = f"none won its draw (seed={self._seed})"
+        elif len(idle) < len(self._faults):
+            why = "no request met the conditions, or an earlier fault took it: give that one first=1"
         else:
             why = "no request met the conditions"
         return f"{which} never fired: {why}. {_OPTIONAL}\n{_calls(idle)}\n\n{self._push._summarize(requests)}"
@@ -286,9 +296,9 @@ class PushInbox(Accepted):
     ) -> list[SentPush]:
         """Block until ``count`` requests match: to this user, and to this search line of the inbox page.
 
-        Only accepted requests match, unless the search says ``is:refused`` or ``is:failed``. A ``condition`` replaces
-        the count: it is called after every change of the inbox until it returns true. Returns the accepted matches;
-        fails after ``timeout`` seconds. In an event loop use `until`, as this method blocks the loop.
+        Only accepted requests match, unless the search has ``is:refused``, ``is:failed`` or a status. A ``condition``
+        replaces the count: it is called after every change of the inbox until it returns true. Returns the accepted
+        matches; fails after ``timeout`` seconds. In an event loop use `until`, as this method blocks the loop.
         """
         line = _line(user_id, search)
         try:
@@ -393,9 +403,15 @@ async def _within(seconds: float, work: Any) -> None:
 
 def _line(user_id: str | None, search: str) -> str:
     """Return the search line that finds these requests."""
-    for prefix in re.findall(r"(?<!\S)([A-Za-z]+):", search):
-        if prefix.lower() not in PREFIXES and (near := near_word(prefix, PREFIXES)):
+    for prefix, value in re.findall(r"(?<!\S)([A-Za-z]+):(\S*)", search.lower()):
+        if prefix not in PREFIXES and (near := near_word(prefix, PREFIXES)):
             raise ValueError(f"search: there is no {prefix}:, did you mean {near}:?")
+        if prefix == "is" and value not in IS:
+            raise ValueError(f"search: there is no is:{value}: use {', '.join(IS)}")
+        if prefix == "status" and value != "none" and not STATUS.fullmatch(value):
+            raise ValueError(f"search: there is no status:{value}: use 429, 4xx or none")
+    if search.replace(r"\\", "").replace(r"\"", "").count('"') % 2:
+        raise ValueError("search: a quotation mark is not closed")
     terms = [search] if search else []
     if user_id is not None:
         escaped = user_id.replace("\\", "\\\\").replace('"', '\\"')

@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Annotated, Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
 
 import msgspec
 from msgspec import Meta, Struct
@@ -19,6 +19,7 @@ from pushsdk._core.checks import NumberOfSeconds, check, check_calls, check_fiel
 from pushsdk._core.models import HintingType
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
+from pushsdk._core.words import missing_attribute
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.transport import ApiRequest
 from pushsdk.client import AsyncPushClient
@@ -139,6 +140,9 @@ class FakeRequest:
     def content(self) -> bytes:
         """The message and the custom fields as canonical JSON."""
         return msgspec.json.encode((self.message, self.custom_fields), order="deterministic")
+
+    if not TYPE_CHECKING:
+        __getattr__ = missing_attribute
 
     def __repr__(self) -> str:
         return f"FakeRequest({self.path!r}, users={len(self.user_ids)}, accepted={self.accepted})"

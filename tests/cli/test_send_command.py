@@ -512,9 +512,16 @@ def test_a_file_without_its_at_sign_is_no_user(command, service, tmp_path, monke
     (tmp_path / "ids.txt").write_text("ann\n")
     result = command("send", "ids.txt", "--title", "Hi", "--yes")
     assert result.code == 2
-    assert "ids.txt is a file: write @ids.txt for the ids in it, --message ids.txt for a message, or" in result.err
-    assert command("send", "--title", "Hi", "--yes", "--", "@@ids.txt").code == 0
-    assert service.users() == {"@ids.txt": 1}
+    assert "ids.txt is a file: write @ids.txt for the ids in it, or --message ids.txt for a message;" in result.err
+    assert service.users() == {}
+
+
+def test_a_column_that_a_later_line_lacks_has_the_advice_of_this_command(command, service, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ids.jsonl").write_text('{"user_id": "ann"}\n{"id": "bob"}\n')
+    result = command("send", "@ids.jsonl", "--title", "Hi", "--yes")
+    assert result.code == 2
+    assert "rename the column, or use broadcast --primary-key" in result.err
 
 
 def test_a_warning_is_advice_without_a_line_of_python():

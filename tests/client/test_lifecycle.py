@@ -12,8 +12,10 @@ from support.virtual_time import turns
 from support.wire_faults import always, hold, step, take, when
 from support.wire_server import WireServer
 
+import pushsdk
 from pushsdk import (
     AsyncPushClient,
+    BroadcastReport,
     CampaignRequest,
     ClientClosedError,
     ConfigurationError,
@@ -21,6 +23,8 @@ from pushsdk import (
     Outcome,
     OutcomeUnknownError,
     PushClient,
+    Receipt,
+    RejectedError,
     Timeout,
 )
 
@@ -211,3 +215,18 @@ async def test_a_client_leaves_no_task_behind() -> None:
         serving = server._tasks
         assert {type(error) for error in outcomes} == {OutcomeUnknownError}
         assert asyncio.all_tasks() - before - serving == set()
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "hint"),
+    [
+        (Receipt(users=1), "status_code", "did you mean 'status'?"),
+        (RejectedError("x"), "response", "did you mean 'answer'?"),
+        (BroadcastReport(), "failed", "did you mean 'rejected'?"),
+        (pushsdk, "Client", "did you mean 'PushClient'?"),
+        (pushsdk, "Message", "did you mean 'MobilePush'?"),
+    ],
+)
+def test_a_name_that_a_result_lacks_has_the_near_one(value: object, name: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=f"{re.escape(hint)}$"):
+        getattr(value, name)

@@ -340,6 +340,7 @@ SEVERAL, VARIABLE = "looks like several", "has the name of a variable for its va
 @pytest.mark.parametrize(
     ("user", "text"),
     [
+        ('"ann"', "has quotation marks around it"),
         *[(user, SEVERAL) for user in ("ann,bob", "ann;bob", "ann\nbob")],
         *[(user, VARIABLE) for user in ("{user.id}", "${USER_ID}", "$USER_ID", "user-{i}")],
     ],
@@ -446,7 +447,7 @@ def test_a_client_without_asyncio_in_an_event_loop_is_warned_of(
 async def test_an_id_with_space_around_it_is_warned_of(caught: Caught, send: Callable[[AsyncPushClient], Any]) -> None:
     text = "a user id begins or ends with a space or a line end: strip it. It is sent as it is"
     async with FakeService().client() as client:
-        await client.send(['quo"te', '" "', "in side", "\\n"], GOOD)
+        await client.send(['quo"te', "in side", "\\n"], GOOD)
         assert caught == []
         await send(client)
     assert [told for told, _ in caught.seen()] == [text]
@@ -481,4 +482,14 @@ async def test_a_campaign_without_segment_or_message_warns(caught: Caught) -> No
     assert caught == [
         ("$: no segment: the campaign has no audience. It is sent as it is", line),
         ("$: no message: the campaign has nothing to send. It is sent as it is", line),
+    ]
+
+
+def test_a_profile_does_not_choose_the_service_of_a_client(caught: Caught, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"BASE_URL": "https://push.example", "API_KEY": "key", "PROFILE": "staging"}.items():
+        monkeypatch.setenv(f"PUSHSDK_{name}", value)
+    AsyncPushClient()
+    AsyncPushClient("https://push.example")
+    assert [told for told, _ in caught.seen()] == [
+        "PUSHSDK_PROFILE is for commands only: this client uses PUSHSDK_BASE_URL"
     ]

@@ -67,6 +67,9 @@ def test_a_key_in_the_place_of_the_url_is_told_and_not_shown(client, monkeypatch
     ("key", "hint"),
     [
         ("${API_KEY}", "it is a placeholder"),
+        ("$API_KEY", "it is a placeholder"),
+        ("YOUR_API_KEY", "it is a placeholder"),
+        ("None", "it is the text of a missing value"),
         ("{{ api_key }}", "it is a placeholder"),
         ("<YOUR_KEY>", "it is a placeholder"),
         ("PUSHSDK_API_KEY=secret", "leave out what is before it"),

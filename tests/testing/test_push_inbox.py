@@ -1,6 +1,7 @@
 """The object of the ``push`` fixture: what it reports of the service, faults and limits, and its failures."""
 
 import asyncio
+import re
 import threading
 import time
 
@@ -213,6 +214,33 @@ def test_wait_for_finds_a_user_id_with_any_characters(inbox, send):
 def test_wait_for_refuses_a_misspelled_term(inbox):
     with pytest.raises(ValueError, match=r"^search: there is no staus:, did you mean status:\?$"):
         inbox.wait_for(search="title:hello staus:429")
+
+
+@pytest.mark.parametrize(
+    ("search", "text"),
+    [
+        ("is:sent", "search: there is no is:sent: use accepted, refused, failed, push, campaign"),
+        ("status:ok", "search: there is no status:ok: use 429, 4xx or none"),
+        ('title:"black', "search: a quotation mark is not closed"),
+    ],
+)
+def test_wait_for_refuses_a_value_that_finds_nothing(inbox, search, text):
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+        inbox.wait_for(search=search, timeout=0)
+
+
+def test_wait_for_finds_the_users_of_a_refused_request(inbox, send):
+    with inbox.fault(Fault.status(422)):
+        send("ann", "bob")
+    for search in ("is:failed", "status:422"):
+        inbox.wait_for("bob", search=search, timeout=0)
+        assert "got none" in text_of(inbox.wait_for, "cid", search=search, timeout=0)
+
+
+def test_a_fault_behind_another_one_says_why_it_never_fired(inbox, send):
+    text = "or an earlier fault took it: give that one first=1"
+    with pytest.raises(AssertionError, match=text), inbox.fault(Fault.status(422), Fault.reset_before()):
+        send("ann")
 
 
 def test_wait_for_counts_refused_requests_if_the_search_says_so(inbox, send):

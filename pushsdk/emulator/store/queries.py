@@ -342,8 +342,9 @@ def _where(inbox: InboxRef, search: Search, after: int, before: int, key: str = 
     values: list[Any] = [*own, after, before, *search.values]
     for user in search.users:
         where += (
-            f" AND id IN (SELECT request FROM received WHERE inbox {'= ?' if own else 'IN (SELECT id FROM inboxes)'}"
-            " AND user = ? UNION ALL SELECT request FROM campaigns JOIN recipients USING (request) WHERE user = ?)"
+            f" AND (id IN (SELECT request FROM received WHERE inbox {'= ?' if own else 'IN (SELECT id FROM inboxes)'}"
+            " AND user = ? UNION ALL SELECT request FROM campaigns JOIN recipients USING (request) WHERE user = ?"
+            f") OR {_SQL['refused_to']})"
         )
-        values += [*own, user, user]
+        values += [*own, user, user, user]
     return where, values

@@ -16,13 +16,13 @@ _MAX_TERMS = 50  # SQLite bounds the depth of an expression
 
 # Possessive quantifiers: a hostile line can't cause backtracking.
 _TERM = re.compile(r'(?:([A-Za-z]++):)?+(?:"((?:[^"\\]|\\.?+)*+)"?+|(\S*+))', re.DOTALL)
-_STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
+STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
 PREFIXES = {"user", "title", "body", "lang", "group", "campaign", "status", "is"}
 
 # A delay is a fault too, but the client gets the true response: such a request has not failed.
 # The texts are stored case-folded, the languages like " de en ".
 _SQL: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("search.json").read_text())
-_IS, _TEXTS, _TERMS = _SQL["is"], _SQL["texts"], _SQL["terms"]
+IS, _TEXTS, _TERMS = _SQL["is"], _SQL["texts"], _SQL["terms"]
 
 
 class Search(Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Search(Struct, frozen=True, kw_only=True):
 
     ``users`` are looked up in the store's index. ``partial`` is True if a part of the line was ignored (a term without
     a value, or more than the bounds allow), so the search finds too much: never delete by such a search.
-    ``names_fate`` is True if the line has an ``is:accepted``, ``is:refused`` or ``is:failed``.
+    ``names_fate`` is True if the line has an ``is:accepted``, ``is:refused``, ``is:failed`` or a status.
     """
 
     condition: str = ""
@@ -67,7 +67,7 @@ def parse(line: str) -> Search:
         values=tuple(value for group in groups.values() for _, values in group for value in values),
         users=tuple(users),
         partial=partial,
-        names_fate="fate" in groups,
+        names_fate=not groups.keys().isdisjoint(("fate", "status")),
     )
 
 
@@ -82,11 +82,11 @@ def _condition(prefix: str, value: str, term: re.Match[str]) -> tuple[object, st
         return term, 'requests."group" = CAST(? AS INTEGER)', [value]
     if prefix == "campaign":
         return term, _TERMS["campaign"], [low, value]
-    if prefix == "is" and low in _IS:
-        return "kind" if low in ("push", "campaign") else "fate", _IS[low], []
+    if prefix == "is" and low in IS:
+        return "kind" if low in ("push", "campaign") else "fate", IS[low], []
     if prefix == "status" and low == "none":
         return "status", "requests.status IS NULL", []
-    if prefix == "status" and (status := _STATUS.fullmatch(low)):
+    if prefix == "status" and (status := STATUS.fullmatch(low)):
         first = int(status[1] or f"{status[2]}00")
         return "status", "requests.status BETWEEN ? AND ?", [first, first if status[1] else first + 99]
     word = folded if term[1] is None else f"{term[1]}:{value}".casefold()
