@@ -3,7 +3,7 @@
 import io
 import itertools
 import re
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ _MISSING_VALUES = ("None", "nan", "NaN", "null", "undefined")
 _VARIABLE = re.compile(r"\$?\{[A-Za-z_][\w.]*\}|^\$\w+$")
 # An id that is no doubt one; and what the JSON of others has.
 _is_plain = re.compile(rf"(?!(?:{'|'.join(_MISSING_VALUES)})$)[\w.@:+/=-]+(?<!\.csv)(?<!\.txt)(?<!\.parquet)").fullmatch
-_MARKS = (b'\\"', b";", b"{", b"$", b"\\n", b' "', b'" ', *(f'"{text}"'.encode() for text in _MISSING_VALUES))
+_MARKS = (b"\\", b";", b"{", b"$", b" ")  # single bytes, which are found much faster than two
 
 
 def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
@@ -54,11 +54,11 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
             "send them in parts, or as a broadcast"
         )
     encoded = wire.encode_user_ids(ids)
-    if doubt := doubt_of(ids, encoded):
-        warn_caller(doubt)
-    distinct = tuple(dict.fromkeys(ids))
+    distinct = tuple(once := dict.fromkeys(ids))
     if len(distinct) < len(ids):
         encoded = wire.encode_user_ids(distinct)
+    if doubt := doubt_of(once, encoded):
+        warn_caller(doubt)
     return distinct, encoded[1:-1], len(ids) - len(distinct)
 
 
@@ -71,9 +71,10 @@ def refuse_containers(name: str, items: object) -> None:
         raise ValidationError(f"{name}: got an open file: use broadcast(Audience.read('users.csv'), ...)")
 
 
-def doubt_of(ids: Sequence[str], encoded: bytes) -> str | None:
+def doubt_of(ids: Mapping[str, object], encoded: bytes) -> str | None:
     """Return the warning of the first id that is probably none. ``encoded`` is their JSON: its look is quick."""
-    if encoded.count(b",") < len(ids) and not any(mark in encoded for mark in _MARKS):
+    is_plain = encoded.count(b",") < len(ids) and not any(mark in encoded for mark in _MARKS)
+    if is_plain and not any(text in ids for text in _MISSING_VALUES):
         return None
     return next((doubt for text in ids if not _is_plain(text) and (doubt := _doubt(text))), None)
 

@@ -53,7 +53,7 @@ class AdaptiveLimit:
         # While the base is measured: the limit before, and the earliest end. The slots that the base was measured with.
         self._look: tuple[float, float] | None = None
         self._measured_with = self.limit
-        self._look_at, self._queued, self._congested = math.inf, False, True
+        self._look_at, self._queued, self._congested = math.inf, False, False
         # The last cut after a refusal, and since then: answers, refusals, and seconds of accepted requests.
         self._cut, self._answers, self._refusals, self._accepted = -math.inf, 4 * FEWEST, 0, 0.0
         # The ends of the last pause and of the time without a climb; the limit before the last cut (0 after an outage).

@@ -110,9 +110,10 @@ class PendingCalls:
 
     def report(self, event: SendAbandoned) -> None:
         """Log the end of an abandoned send, keep it for the DrainReport, and pass it to ``on_event``."""
+        is_news = event.outcome is Outcome.UNKNOWN and self._emit is None and not self.abandoned  # once for a client
+        level = logging.WARNING if is_news else logging.INFO
         self.abandoned.append(event)
         users = count(len(event.user_ids))
-        level = logging.WARNING if event.outcome is Outcome.UNKNOWN and self._emit is None else logging.INFO
         logger.log(level, "a send to %s ended as %s after its caller had stopped waiting", users, event.outcome.value)
         if self._emit is not None:
             self._emit(event)

@@ -144,7 +144,7 @@ class Planner:
         chunks = [*chunks_of(ids, fixed=fixed, max_users=header.max_users, max_bytes=header.max_bytes)]
         at = 0
         for chunk in chunks if self._doubt is None else ():
-            self._doubt = self._doubt or doubt_of(ids[at : at + chunk.users], chunk.ids)
+            self._doubt = self._doubt or doubt_of(dict.fromkeys(ids[at : at + chunk.users]), chunk.ids)
             at += chunk.users
         self._waiting += chunks
         del self._ids[:end]

@@ -280,6 +280,7 @@ async def use() -> None:
         assert_type(view, AsyncPushClient)
         assert_type(await view.send("u", message), Receipt)
         assert_type(view.stats(), ClientStats)
+        assert_type(view.closed, bool)
         assert_type(client.stats().retry_tokens, int)
         await client.flush()
         report = await client.aclose(drain=5)
@@ -359,6 +360,7 @@ def without_a_loop(message: MobilePush, campaign: CampaignRequest) -> None:
         assert_type(view, PushClient)
         assert_type(view.send("u", message), Receipt)
         assert_type(client.stats(), ClientStats)
+        assert_type(client.closed, bool)
         client.flush()
         assert_type(client.close(drain=5), DrainReport)
         client.send(7, message)  # type: ignore[arg-type]
