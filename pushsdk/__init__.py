@@ -41,7 +41,18 @@ if TYPE_CHECKING:
 else:  # hidden from type checkers: with a module __getattr__ they would accept any name
     # The clients need half of the modules.
     _CLIENTS = {"AsyncPushClient": "pushsdk.client", "PushClient": "pushsdk.sync.client"}
-    __getattr__, __dir__ = pushsdk._public.lazy_names(__name__, _MODULES, **_CLIENTS)
+    _get, __dir__ = pushsdk._public.lazy_names(__name__, _MODULES, **_CLIENTS)
+
+    def __getattr__(name):
+        if name in __all__:
+            return _get(name)
+        from pushsdk._core.words import alias, near_word  # slow to import
+
+        near = alias(name, __all__) or near_word(name, __all__, 0.7)
+        advice = f": did you mean {near!r}?" if near else ""
+        # With its name, so that Python suggests no other.
+        raise AttributeError(f"module 'pushsdk' has no attribute {name!r}{advice}", name=name)
+
 
 # The clients; settings; messages and their values; advice and texts; results and events; runs; errors.
 __all__ = ["AsyncPushClient", "PushClient", "SendBatch", "__version__"]

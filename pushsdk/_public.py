@@ -17,12 +17,7 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name not in namespace["__all__"]:
-            from pushsdk._core.words import alias, near_word  # slow to import
-
-            near = alias(name, known := namespace["__all__"]) or near_word(name, known, 0.7)
-            advice = f": did you mean {near!r}?" if near else ""
-            # With its name, so that Python suggests no other.
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{advice}", name=name)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
         for module in map(import_module, [alone[name]] if name in alone else modules):
             if hasattr(module, name):
                 break

@@ -21,6 +21,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
 from pushsdk._audience.source import RequestSource, UserSource
+from pushsdk._core.arguments import refuse_containers
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import (
     ClientClosedError,
@@ -322,6 +323,7 @@ def read_ids(user_ids: object, max_users: int) -> Any:
     """Read the ids of one send: at most one more than ``max_users``, enough for the client to reject them."""
     if isinstance(user_ids, IN_MEMORY) or not isinstance(user_ids, Iterable):
         return user_ids
+    refuse_containers("user_ids", user_ids)
     return tuple(itertools.islice(user_ids, max_users + 1))
 
 
@@ -336,6 +338,7 @@ def async_readable(name: str, items: object, request: Request) -> Any:
         )
     if isinstance(items, (*IN_MEMORY, UserSource, RequestSource)) or not isinstance(items, Iterable):
         return items
+    refuse_containers(name, items)
     # Calls iter() at the first item, in the waiting thread.
     source = itertools.chain.from_iterable((items,))
     return in_blocks(iter(lambda: next_block(source), []), request)

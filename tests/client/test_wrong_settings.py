@@ -146,6 +146,15 @@ async def test_a_table_and_a_file_are_no_ids(method: str) -> None:
             await getattr(client, method)(io.StringIO("user_id\nann\n"), *arguments)
 
 
+@pytest.mark.parametrize("method", ["send", "broadcast", "send_each"])
+def test_a_table_and_a_file_are_no_ids_of_the_sync_client(method: str) -> None:
+    with PushClient(URL, "k") as client:
+        arguments = () if method == "send_each" else (MESSAGE,)
+        for items in (Table(), io.StringIO("user_id\nann\n")):
+            with pytest.raises(ValidationError, match=r"got (a Table|an open file)"):
+                getattr(client, method)(items, *arguments)
+
+
 @pytest.mark.parametrize(
     ("users", "message", "text"),
     [
