@@ -146,6 +146,12 @@ async def test_a_table_and_a_file_are_no_ids(method: str) -> None:
             await getattr(client, method)(io.StringIO("user_id\nann\n"), *arguments)
 
 
+def test_ids_in_the_place_of_a_path_are_not_shown() -> None:
+    with pytest.raises(ConfigurationError, match=r"got a list: pass ids to broadcast as they are$") as caught:
+        Audience.read(["ann@example.com"])  # type: ignore[arg-type]
+    assert "ann" not in str(caught.value)
+
+
 @pytest.mark.parametrize("method", ["send", "broadcast", "send_each"])
 def test_a_table_and_a_file_are_no_ids_of_the_sync_client(method: str) -> None:
     with PushClient(URL, "k") as client:
