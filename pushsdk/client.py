@@ -256,7 +256,7 @@ class AsyncPushClient:
         try:
             encoded, fields = wire.encode_content(message, custom_fields)
             if custom_fields and not custom_fields.keys().isdisjoint(call.users):
-                warn_caller("custom_fields has a user id as its key, but is one object for all users: see send_each")
+                warn_caller("custom_fields has a user id as its key, but is one object for all users: use send_each")
         except BaseException:
             engine.pending.end(call)
             raise

@@ -17,7 +17,7 @@ from pushsdk._core.words import count, kind_of
 
 T = TypeVar("T")
 # What str() makes of a missing value.
-_MISSING_VALUES = ("None", "nan", "NaN", "null", "undefined")
+_MISSING_VALUES = ("None", "nan", "NaN", "null", "NULL", "undefined")
 _VARIABLE = re.compile(r"\$?\{[A-Za-z_][\w.]*\}|^\$\w+$")
 # An id that is no doubt one; and what the JSON of others has.
 _is_plain = re.compile(rf"(?!(?:{'|'.join(_MISSING_VALUES)})$)[\w.@:+/=-]+(?<!\.csv)(?<!\.txt)(?<!\.parquet)").fullmatch
@@ -42,7 +42,7 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
             isinstance(user_ids, Mapping) and not user_ids.keys().isdisjoint(MobilePush.__struct_encode_fields__)
         )
         got += ": the users come first, then the message" if is_message else ""
-        got += ": pass its ids, for example list(value)" if isinstance(user_ids, Mapping) and not is_message else ""
+        got += ": pass the ids in it as a list" if isinstance(user_ids, Mapping) and not is_message else ""
         raise ValidationError(f"user_ids must be a str or an iterable of str; got {got}")
     refuse_containers("user_ids", user_ids)
     ids = tuple(itertools.islice(user_ids, max_users + 1))
@@ -88,17 +88,17 @@ def _doubt(text: str) -> str | None:
     if text[0] == '"' == text[-1]:
         return f"a user id has quotation marks around it: leave them out. {sent}"
     if lacks_value(text):
-        return f"a user id has the name of a variable for its value: check for a missing f before the quotes. {sent}"
+        return f"a user id has the name of a variable for its value: is it unset, or an f missing? {sent}"
     if text.endswith((".csv", ".txt", ".parquet")):
         return f"a user id is the name of a file: for the ids in it, use broadcast(Audience.read(...), ...). {sent}"
     if any(separator in text for separator in ",;\n"):
-        return f"a user id looks like several: pass a list. {sent}"
+        return f"a user id looks like several: pass each as an id of its own. {sent}"
     return None
 
 
 def lacks_value(text: str) -> bool:
-    """Return True for a text such as ``user-{i}`` or ``$USER_ID``, whose value was not filled in."""
-    return _VARIABLE.search(text) is not None
+    """Return True for a text such as ``user-{i}`` or ``None``, whose value was not filled in."""
+    return text in _MISSING_VALUES or _VARIABLE.search(text) is not None
 
 
 _RULES = {

@@ -60,7 +60,7 @@ class KeyedSends:
         try:
             digest = idempotency.digest_of(key)
             if lacks_value(str(key)):
-                warn_caller("idempotency_key has the name of a variable for its value: is an f missing?")
+                warn_caller("idempotency_key lacks its value, so jobs share it: is a variable unset, or an f missing?")
             ids = call.ids if users == call.users else wire.encode_user_ids(users)[1:-1]
             payloads = [(ids, content.message, content.custom_fields)]
             fingerprint = idempotency.fingerprint_of(str(key), engine.settings.base_url, payloads)

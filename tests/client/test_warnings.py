@@ -379,11 +379,13 @@ async def test_an_id_of_another_form_has_no_warning(caught: Caught, user: str) -
     assert caught == []
 
 
-async def test_an_idempotency_key_without_its_value_is_warned_of(caught: Caught) -> None:
+@pytest.mark.parametrize("key", ["shipped:{order}", "None"])
+async def test_an_idempotency_key_without_its_value_is_warned_of(caught: Caught, key: str) -> None:
     async with FakeService().client(claims=MemoryClaims()) as client:
-        await client.send("ann", GOOD, idempotency_key="shipped:{order}")
+        await client.send("ann", GOOD, idempotency_key="shipped:42")
+        await client.send("ann", GOOD, idempotency_key=key)
     ((told, _),) = caught.seen()
-    assert told == "idempotency_key has the name of a variable for its value: is an f missing?"
+    assert told == "idempotency_key lacks its value, so jobs share it: is a variable unset, or an f missing?"
 
 
 async def test_custom_fields_by_user_are_warned_of(caught: Caught) -> None:
@@ -391,7 +393,7 @@ async def test_custom_fields_by_user_are_warned_of(caught: Caught) -> None:
         await client.send(["ann", "bob"], GOOD, custom_fields={"ann": {"name": "Ann"}, "bob": {"name": "Bob"}})
         await client.send("ann", GOOD, custom_fields={"name": "Ann"})
     ((told, _),) = caught.seen()
-    assert told == "custom_fields has a user id as its key, but is one object for all users: see send_each"
+    assert told == "custom_fields has a user id as its key, but is one object for all users: use send_each"
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_a_table_and_a_file_are_no_ids_of_the_sync_client(method: str) -> None:
 @pytest.mark.parametrize(
     ("users", "message", "text"),
     [
-        ({"id": "ann"}, MESSAGE, r"got dict: pass its ids, for example list\(value\)$"),
+        ({"id": "ann"}, MESSAGE, "got dict: pass the ids in it as a list$"),
         ({"title": {"en": "x"}}, ["ann"], "got dict: the users come first, then the message$"),
         ("ann", ["bob"], "got list: the users come first, then the message$"),
         ("ann", [MESSAGE], "got list: pass one message; for several use send_each$"),

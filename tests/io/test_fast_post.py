@@ -501,13 +501,16 @@ def test_small_and_large_requests_and_all_answers_share_a_connection(loop: str, 
 
 
 async def test_the_connection_that_was_used_last_is_the_next_and_the_others_end(server: WireServer) -> None:
-    settings = TransportSettings(base_url=server.base_url, keepalive=0.05)
+    settings = TransportSettings(base_url=server.base_url, keepalive=0.2)
     transport = AiohttpTransport(settings, key=KEY, limit=4)
     await asyncio.gather(*(post(transport) for _ in range(3)))
-    ending = asyncio.get_running_loop().time() + 0.3
-    while asyncio.get_running_loop().time() < ending:
+    now, longest = asyncio.get_running_loop().time(), 0.0
+    while len(server.open_wires) > 1:
         await post(transport)
-    assert (server.connections, len(server.open_wires)) == (3, 1)
+        before, now = now, asyncio.get_running_loop().time()
+        longest = max(longest, now - before)
+    # On a machine that stood still, the last connection has been idle for too long, too.
+    assert server.connections == 3 or longest > 0.2
     await server.quiet()
     assert server.open_wires == []
     await transport.close()
