@@ -159,9 +159,11 @@ def alias(name: str, known: Iterable[str]) -> str | None:
     return next((word for word in ALIASES.get(fold(name), ()) if word in known), None)
 
 
-def no_attribute(cls: type, name: str, hidden: Collection[str] = ()) -> AttributeError:
-    """Return the error for an attribute that the class lacks, with the nearest one, or with all that are not hidden."""
-    known = [word for word in dir(cls) if word[0] != "_" and name[0] != "_"]
+def no_attribute(owner: object, name: str, hidden: Collection[str] = ()) -> AttributeError:
+    """Return the error for an attribute that an object lacks, with the nearest one, or with all that are not hidden."""
+    cls = owner if isinstance(owner, type) else type(owner)
+    # ``dir`` itself asks for ``__dict__``, which an object with slots lacks.
+    known = [] if name[0] == "_" else [word for word in dir(owner) if word[0] != "_"]
     near = alias(name, known) or near_word(name, known, 0.65)
     shown = [word for word in known if word not in hidden]
     advice = f": did you mean {near!r}?" if near else f": the names are {', '.join(shown)}" if shown else ""
@@ -175,7 +177,7 @@ def missing_attribute(instance: object, name: str) -> NoReturn:
     """Raise AttributeError with the nearest attribute, as the ``__getattr__`` of a class."""
     if name in ("_engine", "_portal"):
         raise AttributeError(f"{type(instance).__name__}.__init__ must call super().__init__(base_url, api_key)")
-    raise no_attribute(type(instance), name)
+    raise no_attribute(instance, name)
 
 
 def refusal(text: str) -> Any:

@@ -222,6 +222,7 @@ async def test_a_client_leaves_no_task_behind() -> None:
     [
         (Receipt(users=1), "status_code", "did you mean 'status'?"),
         (RejectedError("x"), "response", "did you mean 'answer'?"),
+        (RejectedError("x"), "users", "did you mean 'user_ids'?"),
         (BroadcastReport(), "failed", "did you mean 'rejected'?"),
         (pushsdk, "Client", "did you mean 'PushClient'?"),
         (pushsdk, "Message", "did you mean 'MobilePush'?"),
