@@ -83,6 +83,21 @@ async def test_a_method_that_a_client_lacks_is_an_error_that_names_those_it_has(
         getattr(client(NOWHERE, "key"), name)
 
 
+async def test_a_client_and_its_view_are_closed_together() -> None:
+    client = AsyncPushClient(NOWHERE, "key")
+    view = client.with_options(timeout=1.0)
+    assert not client.closed
+    await view.aclose()
+    assert client.closed
+    assert view.closed
+
+
+def test_a_sync_client_is_closed_after_its_block() -> None:
+    with PushClient(NOWHERE, "key") as client:
+        assert not client.closed
+    assert client.closed
+
+
 async def test_closing_twice_does_nothing() -> None:
     async with WireServer() as server:
         client = AsyncPushClient(server.base_url, "key")
