@@ -168,12 +168,11 @@ class AsyncPushClient:
         __enter__ = __exit__ = refusal("use `async with`, or PushClient in code without an event loop")
 
         def __setattr__(self, name, value):
-            meant = name
-            if not hasattr(type(self), name) and type(self).__module__.startswith(
-                "pushsdk"
-            ):  # a subclass may have more
-                meant = alias(name, _FIXED) or near_word(name, _FIXED)
-            if meant in _FIXED:
+            meant = name if name in _FIXED else None
+            # A subclass may have attributes of its own, and a test may replace a method.
+            if name[0] != "_" and type(self).__module__.startswith("pushsdk") and not hasattr(type(self), name):
+                meant = meant or alias(name, _FIXED) or near_word(name, _FIXED)
+            if meant:
                 way = f"pass {meant}= to a new client"
                 way = f"use with_options({meant}=...)" if meant in ("timeout", "retry") else way
                 way += "; a callable may return another key for each attempt" if meant == "api_key" else ""

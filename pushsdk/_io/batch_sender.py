@@ -54,6 +54,8 @@ class PendingCalls:
         self.abandoned: deque[SendAbandoned] = deque(maxlen=1000)
         #: The calls that ended since the client is being closed; None before. Set by the engine.
         self.drained: list[Call] | None = None
+        # True once an abandoned send that may have been pushed was logged as a warning: the others are not.
+        self._has_warned = False
         # What each waiter still waits for, and its future.
         self._waiters: list[tuple[set[object], asyncio.Future[None]]] = []
 
@@ -110,7 +112,8 @@ class PendingCalls:
 
     def report(self, event: SendAbandoned) -> None:
         """Log the end of an abandoned send, keep it for the DrainReport, and pass it to ``on_event``."""
-        is_news = event.outcome is Outcome.UNKNOWN and self._emit is None and not self.abandoned  # once for a client
+        is_news = event.outcome is Outcome.UNKNOWN and self._emit is None and not self._has_warned
+        self._has_warned = self._has_warned or is_news
         level = logging.WARNING if is_news else logging.INFO
         self.abandoned.append(event)
         users = count(len(event.user_ids))
@@ -119,14 +122,14 @@ class PendingCalls:
             self._emit(event)
 
     def note(self, call: Call) -> str:
-        """Return what is known of a cancelled call, for whoever sees only the cancellation."""
-        users = count(len(call.users))
-        if not call.unsettled and all(verdict.outcome is Outcome.NOT_SENT for _, verdict in call.parts):
-            return f"pushsdk sent nothing to the {users} of the cancelled call"
-        return (
-            f"pushsdk: the {users} of the cancelled call may have been pushed, so another send may push twice. "
-            "To learn the outcome, use send(timeout=...) instead of asyncio.timeout, or on_event"
-        )
+        """Return the outcomes of a cancelled call so far, for whoever sees only the cancellation."""
+        found = {verdict.outcome for _, verdict in call.parts} | ({Outcome.UNKNOWN} if call.unsettled else set())
+        text = f"pushsdk: the outcome of the cancelled call to {count(len(call.users))} is {', '.join(sorted(found))}"
+        if Outcome.UNKNOWN in found:
+            text += (
+                ": another send may push twice. To learn the outcome, use send(timeout=...) instead of asyncio.timeout"
+            )
+        return text
 
     def warn(self, error: PushError) -> None:
         """Log the error of a submitted send as a warning, unless ``on_event`` gets it: perhaps nobody awaits it."""

@@ -143,7 +143,7 @@ class Planner:
         ids = self._ids[:end]
         chunks = [*chunks_of(ids, fixed=fixed, max_users=header.max_users, max_bytes=header.max_bytes)]
         at = 0
-        for chunk in chunks if self._doubt is None else ():
+        for chunk in chunks:
             self._doubt = self._doubt or doubt_of(dict.fromkeys(ids[at : at + chunk.users]), chunk.ids)
             at += chunk.users
         self._waiting += chunks
