@@ -87,7 +87,8 @@ class HintingType(msgspec.StructMeta):
             return struct
 
         def __getattr__(self, name):
-            raise no_attribute(self, name, hidden=self.__struct_fields__)
+            # msgspec asks for `__struct_fields__` before the class has it.
+            raise no_attribute(self, name, hidden=() if name[0] == "_" else self.__struct_fields__)
 
     def check_types(self, fields: Mapping[str, Any]) -> None:
         """Do nothing: the Struct checks its values by itself."""

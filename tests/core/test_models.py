@@ -3,6 +3,8 @@
 import ast
 import datetime
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -257,3 +259,17 @@ def test_every_field_is_documented():
         if [base.id for base in kind.bases if isinstance(base, ast.Name)] == ["Model"]:
             fields = [number for number, node in enumerate(kind.body) if isinstance(node, ast.AnnAssign)]
             assert all(isinstance(kind.body[number + 1], ast.Expr) for number in fields), kind.name
+
+
+def test_the_definition_of_a_model_keeps_the_trace_function_of_a_debugger() -> None:
+    """A search for a missing attribute without an end would reach the limit of recursion, where Python removes it."""
+    code = """
+import sys
+from pushsdk._core.models import Model
+def trace(frame, event, argument): return trace
+sys.settrace(trace)
+class Sample(Model, frozen=True):
+    name: str = ""
+assert sys.gettrace() is trace
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env={})  # without the trace function of coverage
