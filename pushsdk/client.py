@@ -41,6 +41,7 @@ from pushsdk._core.models import (
 from pushsdk._core.operations import CREATE_CAMPAIGN
 from pushsdk._core.outcome import Failure, Outcome
 from pushsdk._core.policy import (
+    WITHIN,
     Batching,
     Limits,
     Options,
@@ -70,6 +71,19 @@ _ELSEWHERE = {
     "timeout": "use client.with_options(timeout=...)",
     "retry": "use client.with_options(retry=...)",
     "idempotency_key": "pass run=, the path of a file that keeps each user from a second push",
+}
+NO_OPTIONS = {
+    **WITHIN,
+    **dict.fromkeys(RunOptions.__optional_keys__, "pass it to broadcast, send_each or resume"),
+    **dict.fromkeys(("profile", "config"), "settings files are for commands only; pass base_url= and api_key="),
+}
+# Variables of commands that a program which reads PUSHSDK_BASE_URL may expect to be read.
+_FOR_COMMANDS = {
+    "PUSHSDK_PROFILE": "this client uses PUSHSDK_BASE_URL",
+    "PUSHSDK_TIMEOUT": "pass timeout=",
+    "PUSHSDK_RETRY": "pass retry=",
+    "PUSHSDK_RATE": "pass rate=",
+    "PUSHSDK_PROXY": "pass proxy=",
 }
 _FIXED = frozenset({"base_url", "api_key", "session", *ClientOptions.__optional_keys__})
 
@@ -120,9 +134,10 @@ class AsyncPushClient:
         base_url = redacted(os.environ.get(url_name) if base_url is None else base_url)
         options["proxy"] = proxy = redacted(options.get("proxy"))
         options["claims"] = claims = redact_texts(options.get("claims"))
-        check_keywords(AsyncPushClient, options, ClientOptions.__optional_keys__)
-        if url_name == "PUSHSDK_BASE_URL" and os.environ.get("PUSHSDK_PROFILE"):
-            warn_caller("PUSHSDK_PROFILE is for commands only: this client uses PUSHSDK_BASE_URL")
+        check_keywords(AsyncPushClient, options, ClientOptions.__optional_keys__, NO_OPTIONS)
+        for variable, way in _FOR_COMMANDS.items():
+            if url_name == "PUSHSDK_BASE_URL" and os.environ.get(variable):
+                warn_caller(f"{variable} is for commands only: {way}")
         allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
         if base_url is None or api_key is None:
             if base_url is not None:  # which may be the key
@@ -501,9 +516,7 @@ class AsyncPushClient:
     ) -> BroadcastReport:
         """Call the function of ``_runs.api`` that has the method's name."""
         self._engine.enter()
-        for name in options.keys() & _ELSEWHERE.keys():
-            raise TypeError(f"{method.__qualname__}() takes no {name}: {_ELSEWHERE[name]}")
-        check_keywords(method, options, RunOptions.__optional_keys__)
+        check_keywords(method, options, RunOptions.__optional_keys__, _ELSEWHERE)
         # Not above: runs are a third of the import time, and most processes only send.
         from pushsdk._runs import api, pipeline
 

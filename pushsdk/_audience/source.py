@@ -160,6 +160,7 @@ def list_files(path: str) -> FileListing:
         raise ValidationError(f"{name} can't be read: {error.strerror}") from None
     if not paths:
         advice = "" if re.search(r"[./]", path) else ": a broadcast reads its users from a file; send takes ids"
+        advice = ": it looks like SQL, which query= takes" if re.match(r"(?i)(select|from|with)\s", path) else advice
         advice = ": only local files are read, download it first" if "://" in path else advice
         raise ValidationError(f"{'no file matches' if glob.has_magic(pattern) else 'there is no file'} {name}{advice}")
     if os.path.isdir(paths[0]):

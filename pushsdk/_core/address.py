@@ -12,14 +12,15 @@ from pushsdk._core.words import WAYS, kind_of, near_word
 
 EXPOSED = "a proxy would read the Api-Key of plain http: use https, or pass allow_insecure=True"
 _KEY = re.compile(
-    r"""(?!https?://|["']|\$\{|\$\w+$|\{\{|<.*>$|(?i:\w*api_?key=|(?:your[-_]?api[-_]?key|changeme|none|null|undefined)$))[\x21-\x7e]{1,4096}"""
+    r"""(?!https?://|["']|\$\{|\$\w+$|\{\{|<.*>$|\*+$|/(?:run|etc|var|home)/|(?i:\w*api_?key=|(?:your[-_]?api[-_]?key|changeme|none|null|undefined)$))[\x21-\x7e]{1,4096}"""
 )
 # The first pattern that matches a key that is refused tells why.
 _KEY_HINTS = (
     ("", "it is empty"),
     ("https?://.*", "it is a URL: did you swap base_url and api_key?"),
     (r"""["'].*""", "leave out the quotation marks around it"),
-    (r"(\$|\{\{|<).*|your[-_]?api[-_]?key|changeme", "it is a placeholder: put the key in its place"),
+    ("/(run|etc|var|home)/.*", "it is a path: pass what the file contains"),
+    (r"(\$|\{\{|<|\*).*|your[-_]?api[-_]?key|changeme", "it is a placeholder: put the key in its place"),
     ("none|null|undefined", "it is the text of a missing value: is a variable not set?"),
     (
         r"(bearer|basic|token|(export )?\w*api[-_]?key)[ :=].*",
@@ -84,8 +85,8 @@ def missing(names: tuple[str, ...], environ: Iterable[str]) -> ConfigurationErro
     """Return the error for missing settings, with the first variable that nearly has the right name."""
     text = _MISSING[names]
     variables = re.findall(r"PUSHSDK_\w+", text)
-    near = next((own for own in sorted(environ) if near_word(own, variables)), None)
-    return ConfigurationError(f"{text}; the environment has {near}, which is not read here" if near else text)
+    near = " and ".join(own for own in sorted(environ) if near_word(own, variables))
+    return ConfigurationError(f"{text}; the environment has {near}: not read here" if near else text)
 
 
 def check_key(key: object, name: str = "api_key") -> HeaderSecret:
@@ -174,6 +175,8 @@ def _base_url_error(name: str, url: str, allow_insecure: bool) -> str | None:
     if re.search(r"/v1(/push|/campaigns)?$", parts.path.rstrip("/")):
         return f"{name} must end before /v1: the client adds /v1/push and /v1/campaigns"
     if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname or ""):
+        if parts.hostname in ("0.0.0.0", "::"):  # noqa: S104 - refused
+            return f"{name} must not be plain http to an address to listen on: this machine is http://127.0.0.1"
         return (
             f"{name} must not be plain http, which would expose the Api-Key: use https, or pass allow_insecure=True "
             "(localhost, 127.0.0.0/8 and ::1 need neither)"
@@ -190,6 +193,10 @@ def _url_error(name: str, url: object, *, userinfo: bool = False) -> str | None:
         return f"{rule}; it is empty"
     if url[0] in "\"'":
         return f"{rule}; leave out the quotation marks around it"
+    if re.search(r"[{}<>]|\$\w|YOUR[-_]", url):
+        return f"{rule}; it has a placeholder: put the address in its place"
+    if url.strip() != url:
+        return f"{name} must not begin or end with a space or a line end: strip it"
     if re.search(r"[^\x21-\x7e]|\\", url):
         return f"{name} must not contain a space, a line end, a backslash or another character that no URL has"
     try:

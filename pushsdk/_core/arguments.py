@@ -20,8 +20,10 @@ T = TypeVar("T")
 _MISSING_VALUES = ("None", "nan", "NaN", "null", "NULL", "undefined")
 _VARIABLE = re.compile(r"\$?\{[A-Za-z_][\w.]*\}|^\$\w+$")
 # An id that is no doubt one; and what the JSON of others has.
-_is_plain = re.compile(rf"(?!(?:{'|'.join(_MISSING_VALUES)})$)[\w.@:+/=-]+(?<!\.csv)(?<!\.txt)(?<!\.parquet)").fullmatch
-_MARKS = (b"\\", b";", b"{", b"$", b" ")  # single bytes, which are found much faster than two
+_is_plain = re.compile(
+    rf"(?!(?:{'|'.join(_MISSING_VALUES)})$)[\w.@:+/=-]+(?<!\.csv)(?<!\.txt)(?<!\.parquet)(?<!\.0)"
+).fullmatch
+_MARKS = (b"\\", b";", b"{", b"$", b" ", b'.0"')  # mostly single bytes, which are found much faster
 
 
 def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
@@ -91,7 +93,9 @@ def _doubt(text: str) -> str | None:
         return f"a user id has the name of a variable for its value: is it unset, or an f missing? {sent}"
     if text.endswith((".csv", ".txt", ".parquet")):
         return f"a user id is the name of a file: for the ids in it, use broadcast(Audience.read(...), ...). {sent}"
-    if any(separator in text for separator in ",;\n"):
+    if re.fullmatch(r"\d+\.0", text):
+        return f"a user id is a number with .0 at its end, as pandas makes of an int: read the column as str. {sent}"
+    if any(separator in text for separator in ",;\t\n"):
         return f"a user id looks like several: pass each as an id of its own. {sent}"
     return None
 

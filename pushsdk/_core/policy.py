@@ -338,3 +338,18 @@ def check_seconds(name: str, value: object, *, or_zero: bool = False) -> float:
     rule = "a number of seconds, 0 or more" if or_zero else "a number of seconds greater than 0"
     _check_positive(name, value, rule, or_zero=or_zero)
     return float(value)  # type: ignore[arg-type]
+
+
+_GROUPS: Mapping[str, type[Settings]] = {
+    "retry": RetryPolicy,
+    "timeout": Timeout,
+    "batching": Batching,
+    "limits": Limits,
+    "rate": Rate,
+}
+WITHIN = {
+    field: f"pass {option}={group.__name__}({field}=...)"
+    for option, group in _GROUPS.items()
+    for field in group.__struct_fields__
+}
+"""Advice for the name of a field that is given to a client."""

@@ -3,7 +3,7 @@
 import functools
 import re
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, NoReturn
 
@@ -36,7 +36,9 @@ def fold(word: str) -> str:
 # Names that other libraries have, folded, and ours: the first that the function takes counts.
 ALIASES = {
     **dict.fromkeys(("maxretries", "retries", "attempts"), ("max_attempts", "retry")),
-    "maxattempts": ("retry",),
+    **dict.fromkeys(("maxattempts", "total"), ("max_attempts", "retry")),
+    **dict.fromkeys(("backoff", "backofffactor"), ("initial_delay",)),
+    "statusforcelist": ("retry_on",),
     **dict.fromkeys(("data", "payload", "extra"), ("key_vals", "custom_fields")),
     **dict.fromkeys(("text", "message", "content", "contents", "alert"), ("answer", "body", "label", "MobilePush")),
     **dict.fromkeys(("heading", "headings", "subject"), ("title",)),
@@ -77,19 +79,26 @@ ALIASES = {
 }
 
 
-def check_keywords(function: Callable[..., object], names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TypeError for the first name in the alphabet that is not known. The text has the nearest parameter."""
+def check_keywords(
+    function: Callable[..., object], names: Iterable[str], known: Iterable[str], elsewhere: Mapping[str, str] = {}
+) -> None:
+    """Raise TypeError for the first name in the alphabet that is not known.
+
+    The text has its advice in ``elsewhere``, or the nearest parameter.
+    """
     if (name := min({*names}.difference(known), default=None)) is not None:
         import inspect  # slow to import
 
         parameters = inspect.signature(function).parameters.values()
         own_names = {own.name for own in parameters if own.kind is not own.VAR_KEYWORD}
         words = sorted(own_names.union(known) - {"self", "return"})
+        moved = name if name in elsewhere else alias(name, elsewhere)
         near = alias(name, words)
         same = [word for word in words if len(part := fold(name)) > 2 and (part in fold(word) or fold(word) in part)]
         near = near or near_word(name, words) or near_word(name, same or words, 0.0 if len(same) == 1 else 0.65)
         text = f"{function.__qualname__.removesuffix('.__init__')}() got an unexpected keyword argument {name!r}"
         advice = f"did you mean {near!r}?" if near else f"the names are {', '.join(words)}"
+        advice = elsewhere[moved] if moved else advice
         raise TypeError(f"{text}: {advice}") from None
 
 

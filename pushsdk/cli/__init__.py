@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
             raise
         _discard_output()
         warn("pushsdk: can't write the output: the disk is full (a run file keeps its results)")
-        return Exit.CANNOT_RUN
+        return Exit.UNKNOWN if words[:1] in (["send"], ["broadcast"], ["resume"], ["campaign"]) else Exit.CANNOT_RUN
     return code
 
 
@@ -117,6 +117,12 @@ def _checked(words: Sequence[str]) -> list[str]:
                 f"{following} follows the text of {previous}: put a text with spaces in quotation marks, and all users "
                 "before the options"
             )
+    if words[:1] == ["send"] and (
+        after := [word for word in words[len(options) :] if re.fullmatch("--(title|body|lang|message)", word)]
+    ):
+        raise usage_error(f"{after[0]} stands after --, where all words are users: write options before it")
+    if options.count("-") > 1:
+        raise usage_error("standard input can't be both the users and the message: read one of them from a file")
     if any(word.partition("=")[0] == "--api-key" for word in options):
         raise usage_error("--api-key is not an option, others can read it: set PUSHSDK_API_KEY or pass --api-key-file")
     return ["@-" if word == "-" else word for word in options] + list(words[len(options) :])

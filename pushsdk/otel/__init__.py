@@ -1,22 +1,20 @@
 """OpenTelemetry for a client: ``instrument(client)``. Needs opentelemetry-api; the exporter is your choice."""
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._io.engine import Engine
 
 try:
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.propagators.textmap import TextMapPropagator
+    from opentelemetry.trace import TracerProvider
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ModuleNotFoundError:
     raise ImportError("pushsdk.otel needs opentelemetry (the extra 'otel'): pip install opentelemetry-api") from None
 
 from pushsdk.otel._metrics import instruments_of
 from pushsdk.otel._spans import ClientObserver
-
-if TYPE_CHECKING:
-    from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import TracerProvider
 
 __all__ = ["instrument"]
 
@@ -26,8 +24,8 @@ Client = TypeVar("Client")
 def instrument(
     client: Client,
     *,
-    tracer_provider: "TracerProvider | None" = None,
-    meter_provider: "MeterProvider | None" = None,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
     propagate: bool | TextMapPropagator = False,
     sample_accepted: float = 1.0,
 ) -> Client:
@@ -52,6 +50,10 @@ def instrument(
     engine: Any = getattr(getattr(client, "_client", client), "_engine", None)
     if not isinstance(engine, Engine):
         raise must_be("client", "an AsyncPushClient or a PushClient", client)
+    if not isinstance(tracer_provider, TracerProvider | None):
+        raise must_be("tracer_provider", "a TracerProvider", tracer_provider)
+    if not isinstance(meter_provider, MeterProvider | None):
+        raise must_be("meter_provider", "a MeterProvider", meter_provider)
     if not isinstance(propagate, bool | TextMapPropagator):
         raise must_be("propagate", "True, False or a TextMapPropagator", propagate)
     if not (type(sample_accepted) in (int, float) and 0 <= sample_accepted <= 1):

@@ -39,7 +39,7 @@ from pushsdk._io.forks import in_child
 from pushsdk._io.sender import guarded
 from pushsdk._runs.keyed import KeyedSends
 from pushsdk.claims.store import ClaimStore
-from pushsdk.client import AsyncPushClient
+from pushsdk.client import NO_OPTIONS, AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
 from pushsdk.sync.loop_thread import EXIT_DRAIN, LoopThread, ThreadCall, async_readable, read_ids
 
@@ -172,7 +172,7 @@ class PushClient:
         """
         base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
         options["claims"] = claims = redact_texts(options.get("claims"))
-        check_keywords(PushClient, options, ClientOptions.__optional_keys__)
+        check_keywords(PushClient, options, ClientOptions.__optional_keys__, NO_OPTIONS)
         # A session would belong to another loop.
         # Replaced by ``_enter`` in a forked child.
         self._client = AsyncPushClient(base_url, api_key, session=None, **options)

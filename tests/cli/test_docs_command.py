@@ -158,7 +158,7 @@ def test_the_path_of_a_page_is_printed(command, tmp_path):
     ("topic", "advice"),
     [
         ("retry", "did you mean retries?"),
-        ("kafka", "pushsdk docs --list lists the pages"),
+        ("kafka", "--list lists the pages, --search WORD finds words"),
         ("../index", "did you mean index?"),
         ("i", "did you mean sending or retries or cli?"),
     ],

@@ -171,7 +171,7 @@ WRONG = {
     "invalid fault": (["--faults", "{}/bad"], "$[0].probability"),
     "faults with the same name": (["--faults", "{}/same"], "must be unique"),
     "missing file of limits": (["--limits", "{}/none"], "--limits {}/none: No such file"),
-    "invalid limits": (["--limits", "{}/bad"], "--limits {}/bad: $: expected a mapping, got list"),
+    "invalid limits": (["--limits", "{}/bad"], "--limits {}/bad: $: expected a JSON object, got a JSON array"),
     "limit out of range": (["--limits", "{}/limit"], "--limits {}/limit: $.max_users: expected an int >= 1"),
     "misspelled limit": (
         ["--limits", "{}/typo"],

@@ -25,6 +25,7 @@ MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True
 SEGMENT = {"query": "SELECT id FROM users", "primaryKey": "id"}
 CAMPAIGN = {"name": "Spring", "externalId": "spring-1", "segment": SEGMENT, "message": MESSAGE}
 SEND = ("send", "ann", "--title", "Hi", "--body", "There")
+RUN = ("broadcast", "u", "--title", "x", "--run", "a.run")
 AWAY = "https://push.invalid/api"
 
 
@@ -327,6 +328,27 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
         (("send", "ann", "--text", "Hi"), "Unknown option: --text. Did you mean --body?"),
         (("send", "ann", "--quiet"), "Unknown option: --quiet: runs have --progress none"),
         (("send", "ann", "--data", "{}"), "Unknown option: --data. Did you mean --custom-fields?"),
+        (("send", "ann", "--retries", "3"), "--retries: --retry says what is retried: safe, collapsible"),
+        (("send", "ann", "-title", "Hi"), "Unknown option: -title. Did you mean --title?"),
+        (("send", "-", "--message", "-"), "can't be both the users and the message"),
+        (("send", "ann", "--hlep"), "Did you mean --help?"),
+        ((*SEND, "-n"), "Unknown option: -n. Did you mean --dry-run?"),
+        ((*SEND, "--format", "json"), "Unknown option: --format. Did you mean --json?"),
+        ((*SEND, "--primary-key", "id"), "send reads the column user_id; for another column use broadcast"),
+        (("send", "--", "ann", "--title", "Hi"), "--title stands after --, where all words are users"),
+        (("campaign", "create", "--message", "c.json"), "campaign create takes the file without an option"),
+        (("resume", "a.run", "ids.txt"), "resume: unexpected argument 'ids.txt': the run holds its users and its"),
+        (("report", "a.run", "--status", "x"), "report has --outcome, for example --outcome UNKNOWN"),
+        (("completion",), "pushsdk completion needs a shell: bash, zsh or fish"),
+        (("completion", "--shell", "bash"), "write the shell without an option: pushsdk completion bash"),
+        (("emulator", "start"), "leave out 'start': the command itself starts it, and Ctrl-C stops it"),
+        (("emulator", "8080"), "emulator: did you mean --port 8080?"),
+        (("emulator", "--daemon"), "for one command: pushsdk emulator exec -- COMMAND"),
+        (("server",), 'Did you mean "emulator"?'),
+        ((*RUN, "--no-header"), "write the names of the columns in line 1, or name a file of ids .txt"),
+        (("broadcast", "SELECT id FROM x", *RUN[2:]), "it looks like SQL, which --query takes"),
+        (("send", "ann", "--message", '{"title": "Hi"}'), "expected a JSON object, got a string, for example"),
+        (("send", "ann", "--message", '{"iosEnabled": "yes"}'), "expected true or false, got a string"),
         (("send", "ann", "--priority", "HIGH"), "--priority: it is a field of the message: pass --message FILE"),
         (("send", "ann", "-y"), "Did you mean --yes?"),
         (("broadcast", "--file", "ids.txt"), "--file: write the file without an option"),
@@ -428,7 +450,7 @@ def test_a_table_without_the_column_of_the_ids_is_for_a_broadcast(command, servi
             "must be JSON: invalid character (a text has double quotes and no line end, and true no capital), line 1",
         ),
         ("[" * 100_000, "file.json: must be JSON: it is nested too deeply"),
-        ('{"title": {"en": 5}}', "file.json: $.message.title.en: expected a str, got int"),
+        ('{"title": {"en": 5}}', "file.json: $.message.title.en: expected a string, got a number"),
         ('{"ttl": null}', "file.json: $.message.ttl: expected an int, got None"),
         (json.dumps(CAMPAIGN), 'must be a message, not a campaign; pass only the value of "message"'),
         ('{"userIds": ["ann"]}', "must be a message, not a push request"),
@@ -603,7 +625,13 @@ def test_a_full_disk_of_the_output_is_an_error_without_a_traceback(service):
     with open("/dev/full", "w") as full:
         result = subprocess.run([*COMMAND, *SEND], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
     message = b"pushsdk: can't write the output: the disk is full (a run file keeps its results)\n"
-    assert (result.returncode, result.stderr) == (4, message)
+    assert (result.returncode, result.stderr) == (3, message)  # the push was sent: no script may take it for unsent
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_of_the_output_of_a_command_that_sends_nothing_exits_with_4():
+    with open("/dev/full", "w") as full:
+        assert subprocess.run([*COMMAND, "config"], stdout=full, timeout=60, check=False).returncode == 4
 
 
 def test_other_os_errors_are_raised(monkeypatch):

@@ -341,7 +341,8 @@ SEVERAL, VARIABLE = "looks like several", "has the name of a variable for its va
     ("user", "text"),
     [
         ('"ann"', "has quotation marks around it"),
-        *[(user, SEVERAL) for user in ("ann,bob", "ann;bob", "ann\nbob")],
+        *[(user, SEVERAL) for user in ("ann,bob", "ann;bob", "ann\tbob", "ann\nbob")],
+        ("17.0", "is a number with .0 at its end"),
         *[(user, VARIABLE) for user in ("{user.id}", "${USER_ID}", "$USER_ID", "user-{i}")],
     ],
 )
@@ -370,7 +371,7 @@ async def test_one_id_that_is_the_name_of_a_file_is_warned_of(caught: Caught, us
 
 
 @pytest.mark.parametrize(
-    "user", ["ann@example.com", "user-1", "{3F2504E0-4F89-11D3-9A0C-0305E82C3301}", "a b", "ünï", "n"]
+    "user", ["ann@example.com", "user-1", "v1.0", "{3F2504E0-4F89-11D3-9A0C-0305E82C3301}", "a b", "ünï", "n"]
 )
 async def test_an_id_of_another_form_has_no_warning(caught: Caught, user: str) -> None:
     async with FakeService().client() as client:
@@ -487,11 +488,13 @@ async def test_a_campaign_without_segment_or_message_warns(caught: Caught) -> No
     ]
 
 
-def test_a_profile_does_not_choose_the_service_of_a_client(caught: Caught, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_tells_of_variables_that_only_commands_read(caught: Caught, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"BASE_URL": "https://push.example", "API_KEY": "key", "PROFILE": "staging"}.items():
         monkeypatch.setenv(f"PUSHSDK_{name}", value)
+    monkeypatch.setenv("PUSHSDK_TIMEOUT", "5")
     AsyncPushClient()
     AsyncPushClient("https://push.example")
     assert [told for told, _ in caught.seen()] == [
-        "PUSHSDK_PROFILE is for commands only: this client uses PUSHSDK_BASE_URL"
+        "PUSHSDK_PROFILE is for commands only: this client uses PUSHSDK_BASE_URL",
+        "PUSHSDK_TIMEOUT is for commands only: pass timeout=",
     ]

@@ -50,7 +50,7 @@ def test_both_missing_settings_are_named_at_once(client, monkeypatch: pytest.Mon
         client(URL)
     monkeypatch.setenv("PUSHSDK_APIKEY", "secret-key")
     with pytest.raises(
-        ConfigurationError, match=r"PUSHSDK_API_KEY; the environment has PUSHSDK_APIKEY, which is not read here$"
+        ConfigurationError, match=r"PUSHSDK_API_KEY; the environment has PUSHSDK_APIKEY: not read here$"
     ):
         client(URL)
 
@@ -69,6 +69,8 @@ def test_a_key_in_the_place_of_the_url_is_told_and_not_shown(client, monkeypatch
         ("${API_KEY}", "it is a placeholder"),
         ("$API_KEY", "it is a placeholder"),
         ("YOUR_API_KEY", "it is a placeholder"),
+        ("********", "it is a placeholder"),
+        ("/run/secrets/push_key", "it is a path: pass what the file contains"),
         ("None", "it is the text of a missing value"),
         ("{{ api_key }}", "it is a placeholder"),
         ("<YOUR_KEY>", "it is a placeholder"),
@@ -81,6 +83,21 @@ def test_a_key_that_is_none_is_refused_with_the_fix(key: str, hint: str) -> None
     with pytest.raises(ConfigurationError, match=hint) as caught:
         AsyncPushClient(URL, key)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("https://{host}/api", "it has a placeholder: put the address in its place"),
+        ("https://YOUR_HOST/api", "it has a placeholder"),
+        ("<base_url>", "it has a placeholder"),
+        ("https://push.example\n", "must not begin or end with a space or a line end: strip it"),
+        ("http://0.0.0.0:8080", "to an address to listen on: this machine is http://127.0.0.1"),
+    ],
+)
+def test_a_base_url_that_is_none_is_refused_with_the_fix(url: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=hint):
+        AsyncPushClient(url, "key")
 
 
 @pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
@@ -250,15 +267,18 @@ def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix(prefix: str, end: st
         (lambda: PushClient(URL, apikey="key"), "'apikey': did you mean 'api_key'"),
         (lambda: PushClient(URL, "key", option=1), "'option': the names are a"),
         (lambda: RetryPolicy(max_retries=3), "'max_retries': did you mean 'max_attempts'?"),
-        (lambda: AsyncPushClient(URL, "key", maxRetries=3), "'maxRetries': did you mean 'retry'?"),
+        (lambda: AsyncPushClient(URL, "key", maxRetries=3), "'maxRetries': pass retry=RetryPolicy.max_attempts=..."),
+        (lambda: AsyncPushClient(URL, "key", linger=3), "'linger': pass batching=Batching.linger=..."),
+        (lambda: AsyncPushClient(URL, "key", on_unknown="skip"), "pass it to broadcast, send_each or resume"),
+        (lambda: AsyncPushClient(URL, "key", profile="test"), "settings files are for commands only"),
         (lambda: AsyncPushClient(URL, "key", verify=False), "'verify': did you mean 'ssl'?"),
-        (lambda: AsyncPushClient(URL, "key", concurrency=5), "'concurrency': did you mean 'limits'?"),
+        (lambda: AsyncPushClient(URL, "key", concurrency=5), "'concurrency': pass limits=Limits.in_flight=..."),
         (lambda: MobilePush(data={}), "'data': did you mean 'key_vals'?"),
         (lambda: MobilePush(text="Hi"), "'text': did you mean 'body'?"),
         (lambda: MobilePush(ios=True), "'ios': did you mean 'ios_enabled'?"),
         (lambda: MobilePush(image="https://x.example/a.png"), "'image': did you mean 'big_image_url'?"),
         (lambda: MobilePush(time_to_live=5), "'time_to_live': did you mean 'ttl'?"),
-        (lambda: PushClient(URL, "key", retries=5), "'retries': did you mean 'retry'"),
+        (lambda: PushClient(URL, "key", retries=5), "'retries': pass retry=RetryPolicy.max_attempts=..."),
         (lambda: AsyncPushClient(URL, key="key"), "'key': did you mean 'api_key'"),
         (lambda: AsyncPushClient(url=URL), "'url': did you mean 'base_url'"),
         (lambda: PushClient(URL, "key", rate_limit=5), "'rate_limit': did you mean 'rate'"),
@@ -561,14 +581,14 @@ def test_a_preset_names_itself_and_what_it_takes(call: Callable[[], object], tex
 @pytest.mark.parametrize(
     ("option", "advice"),
     [
-        ({"timeout": 5}, "takes no timeout: use client.with_options"),
-        ({"retry": RetryPolicy.none()}, "takes no retry: use client.with_options"),
-        ({"idempotency_key": "job-1"}, "takes no idempotency_key: pass run="),
+        ({"timeout": 5}, "argument 'timeout': use client.with_options"),
+        ({"retry": RetryPolicy.none()}, "argument 'retry': use client.with_options"),
+        ({"idempotency_key": "job-1"}, "argument 'idempotency_key': pass run="),
     ],
 )
 async def test_a_run_says_where_the_options_of_a_send_are(option: dict, advice: str) -> None:
     async with FakeService().client() as client:
-        with pytest.raises(TypeError, match=rf"AsyncPushClient.broadcast\(\) {advice}"):
+        with pytest.raises(TypeError, match=rf"AsyncPushClient.broadcast\(\) got an unexpected keyword {advice}"):
             await client.broadcast(["u"], MESSAGE, **option)
 
 

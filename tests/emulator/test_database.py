@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pushsdk._runs.run_file.file import APPLICATION
 from pushsdk.emulator.store import database
 from pushsdk.emulator.store.database import Database, StoreError
 
@@ -110,9 +111,15 @@ def newer(path):
     db.close()
 
 
+def run_file(path):
+    db = sqlite3.connect(path)
+    db.executescript(f"PRAGMA application_id = {APPLICATION}; CREATE TABLE theirs(x)")
+    db.close()
+
+
 def headed(path):
     db = sqlite3.connect(path)
-    db.executescript("PRAGMA application_id = 1886745448; PRAGMA user_version = 5; PRAGMA journal_mode = WAL;")
+    db.executescript("PRAGMA application_id = 1885695349; PRAGMA user_version = 5; PRAGMA journal_mode = WAL;")
     db.execute("CREATE TABLE theirs(x)")
     db.close()
 
@@ -130,6 +137,7 @@ def damaged(path):
         (lambda path: path.write_bytes(b"x" * 5000), "it is no emulator store, or it is damaged; name another file"),
         (lambda path: path.write_bytes(b"SQLite format 3\0"), "no emulator store, or it is damaged"),
         (foreign, "no emulator store but another program's database; name another file"),
+        (run_file, "no emulator store but another program's database; name another file"),
         (newer, "it has version 6 of an emulator store, this pushsdk has version 5; name another file"),
         (headed, "can't be used as a store: no such table: store; name another file"),
         (damaged, "can't be used as a store: .*; name another file"),

@@ -61,6 +61,12 @@ def test_propagate_is_a_switch_or_a_propagator(wrong: Any) -> None:
         instrument(client_of(), propagate=wrong)
 
 
+@pytest.mark.parametrize("name", ["tracer_provider", "meter_provider"])
+def test_a_provider_of_another_type_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} must be a (Tracer|Meter)Provider; got object"):
+        instrument(client_of(), **{name: object()})
+
+
 def test_a_client_is_instrumented_once() -> None:
     client = instrument(client_of())
     with pytest.raises(ConfigurationError, match="instrumented already"):

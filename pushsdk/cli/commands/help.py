@@ -61,7 +61,11 @@ def docs(
     if name not in pages:
         close = [page for page in pages if name in page or page == near_word(name, pages, 0.6)]
         if len(close) != 1 or name not in close[0]:
-            advice = f"did you mean {' or '.join(close[:3])}?" if close else "pushsdk docs --list lists the pages"
+            advice = (
+                f"did you mean {' or '.join(close[:3])}?"
+                if close
+                else "--list lists the pages, --search WORD finds words"
+            )
             raise usage_error(f"no page has the name {topic!r}; {advice}")
         name = close[0]
     if path:

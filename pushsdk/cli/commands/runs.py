@@ -18,6 +18,7 @@ from cyclopts.validators import Number
 import pushsdk
 from pushsdk._audience.audience import Audience
 from pushsdk._core import wire
+from pushsdk._core.arguments import check_users
 from pushsdk._core.operations import PUSH
 from pushsdk._core.words import count
 from pushsdk._runs.api import broadcast_content
@@ -65,8 +66,6 @@ class BroadcastOptions(MessageOptions):
             raise usage_error("pass exactly one source of users: a file, - for standard input, or --query SQL")
         if self.query is not None:
             return Audience.query(self.query, primary_key=self.primary_key)
-        if source == self.message == "@-":
-            raise usage_error("standard input can't be both the users and the message: read one of them from a file")
         return open_users(str(source), self.primary_key)
 
 
@@ -249,7 +248,8 @@ def _first_body(
     if (first := next(parts, None)) is None:
         return None
     ids, message, fields = first
-    return wire.push_body(wire.encode_user_ids(ids), wire.encode_message(message), wire.encode_custom_fields(fields))
+    _, encoded, _ = check_users(ids, len(ids))
+    return wire.push_body(b"[%b]" % encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
 
 
 def _in_requests(users: int, *, each: bool = False) -> str:

@@ -19,6 +19,7 @@ from pushsdk import (
     SendAbandoned,
 )
 from pushsdk._core import wire
+from pushsdk._core.arguments import check_users
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.words import count
 from pushsdk.cli.exit import Exit, usage_error
@@ -49,8 +50,8 @@ def send(
     message, fields = content.read()
     ids = read_ids(users, Batching().max_users)
     if dry_run:
-        encoded = wire.encode_user_ids(list(dict.fromkeys(ids)))
-        body = wire.push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
+        _, encoded, _ = check_users(ids, Batching().max_users)
+        body = wire.push_body(b"[%b]" % encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
         print_request(settings["base_url"], PUSH, body, json=json)
         return Exit.DONE
     confirm(lambda: f"Push{quoted(title_of(message))} to {count(len(set(ids)))}", settings, yes=yes)

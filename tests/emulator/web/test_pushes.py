@@ -212,10 +212,12 @@ async def test_the_search_finds(desk: Any, search: str, titles: list[str]) -> No
 
 async def test_a_search_shows_new_matches(desk: Any) -> None:
     await desk.push("Coffee one")
-    page = await desk.page()
-    await page.locator(".push-row").wait_for()
-    await page.get_by_role("searchbox", name="Search pushes").fill("coffee")
     await desk.push("Tea")
+    page = await desk.page()
+    await page.get_by_role("option", name="Tea").wait_for()
+    await page.get_by_role("searchbox", name="Search pushes").fill("coffee")
+    await page.get_by_role("option", name="Tea").wait_for(state="detached")
+    await desk.push("Green tea")
     await desk.push("Coffee two")
     await page.get_by_role("option", name="Coffee two").wait_for()
     assert await page.locator(".push-row").count() == 2
