@@ -6,20 +6,24 @@ Units are requests, or users if a request carries many.
 
 import asyncio
 import gc
+import multiprocessing
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
 from typing import Any, Literal, NamedTuple
 
-from benchmarks.sink import Counts, Sink, checksum
+from benchmarks.sink import Counts, Sink, checksum, pin
 
 WORKERS = 64
 WARM_UP = 2 * WORKERS
 
 Posts = Literal["each", "merged", "none"]
-Run = Callable[[range], Awaitable[None]]
+# Sends to a range of numbers. Returns the seconds of CPU and of wall time if it has measured them in another process.
+Run = Callable[[range], Awaitable[tuple[float, float] | None]]
+Opener = Callable[[str], AbstractAsyncContextManager[Callable[[int], Awaitable[None]]]]
 
 
 class Plan(NamedTuple):
@@ -122,6 +126,51 @@ async def with_workers(send: Callable[[int], Awaitable[None]], numbers: range) -
             group.create_task(worker())
 
 
+@asynccontextmanager
+async def apart(opener: Opener, base_url: str) -> AsyncIterator[Run]:
+    """Open a contender in a process of its own, as an application has one client.
+
+    In one process with the others its heap would have room that it lacks alone: asyncio reads into 256 KiB, for which
+    malloc maps memory at each read, or not, by the state of the heap.
+    """
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    is_uvloop = type(asyncio.get_running_loop()).__module__.startswith("uvloop")
+    process = context.Process(target=_take_turns, args=(theirs, opener, base_url, is_uvloop), daemon=True)
+    process.start()
+    theirs.close()
+
+    async def run(numbers: range) -> tuple[float, float]:
+        ours.send(numbers)  # blocks this loop, which has nothing else to do
+        seconds: tuple[float, float] = ours.recv()
+        return seconds
+
+    yield run
+    ours.send(range(0))
+    process.join(10)
+    if process.is_alive():
+        process.kill()
+
+
+def _take_turns(pipe: Connection, opener: Opener, base_url: str, is_uvloop: bool) -> None:
+    pin(0)
+    factory = None
+    if is_uvloop:
+        import uvloop
+
+        factory = uvloop.new_event_loop
+
+    async def turns() -> None:
+        async with opener(base_url) as send:
+            while numbers := pipe.recv():
+                wall, cpu = time.perf_counter(), time.process_time()
+                await with_workers(send, numbers)
+                pipe.send((time.process_time() - cpu, time.perf_counter() - wall))
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(turns())
+
+
 class Numbers:
     """User numbers, of which each is taken once in a process."""
 
@@ -150,8 +199,8 @@ async def turn(contender: Contender, run: Run, numbers: range, sink: Sink) -> Ro
     gc.collect()
     before = sink.counts()
     wall, cpu = time.perf_counter(), time.process_time()
-    await run(numbers)
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    measured = await run(numbers)
+    cpu, wall = measured or (time.process_time() - cpu, time.perf_counter() - wall)
     counts = sink.counts().since(before)
     verify(contender, numbers, counts)
     return Round(len(numbers), cpu, wall, counts.requests, counts.cpu / wall, counts.body_bytes)

@@ -1,6 +1,6 @@
 """Single sends with distinct messages, which can't be merged; 64 in flight. Each call encodes its message.
 
-Over plain HTTP, and over TLS as the scenario `single_tls`.
+Over plain HTTP, and over TLS as the scenario `single_tls`. Each contender has its own process; one works at a time.
 """
 
 from functools import partial
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from benchmarks import contenders as c
-from benchmarks.harness import Contender, Plan, compare, ratio
+from benchmarks.harness import Contender, Plan, apart, compare, ratio
 from benchmarks.report import Goal, result
 from benchmarks.sink import sink
 
@@ -29,7 +29,7 @@ def field(ca: str) -> list[Contender]:
     }
     if find_spec("pyreqwest") is None:
         del openers[c.PYREQWEST]
-    return [c.singly(name, partial(opener, ca=ca)) for name, opener in openers.items()]
+    return [Contender(name, partial(apart, partial(opener, ca=ca))) for name, opener in openers.items()]
 
 
 async def run(*, quick: bool, tls: bool = False) -> dict[str, Any]:
