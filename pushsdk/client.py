@@ -53,7 +53,7 @@ from pushsdk._core.policy import (
     warn_of_milliseconds,
 )
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._core.words import alias, check_keywords, count, missing_attribute, near_word, refusal
+from pushsdk._core.words import alias, check_keywords, count, kind_of, missing_attribute, near_word, refusal
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.queue import SubmittedSend
@@ -75,6 +75,8 @@ _ELSEWHERE = {
 NO_OPTIONS = {
     **WITHIN,
     **dict.fromkeys(RunOptions.__optional_keys__, "pass it to broadcast, send_each or resume"),
+    "verify": "pass ssl=, a context that trusts your CA: certificates are always verified",
+    "trust_env": "pass proxy=: the variables of proxies are not read",
     **dict.fromkeys(("profile", "config"), "settings files are for commands only; pass base_url= and api_key="),
 }
 # Variables of commands that a program which reads PUSHSDK_BASE_URL may expect to be read.
@@ -149,6 +151,8 @@ class AsyncPushClient:
         check_session(session)
         if session is not None and "keepalive" in options:
             raise ConfigurationError("keepalive can't change your own session: set the keepalive of its connector")
+        keepalive = check_seconds("keepalive", options.get("keepalive", 4.0))
+        warn_of_milliseconds("keepalive", keepalive)
         check_ssl(ssl := options.get("ssl"))
         check_callback("on_event", on_event := options.get("on_event"), "event")
         check_choice("PUSHSDK_SHOW_ANSWERS", shown := os.environ.get("PUSHSDK_SHOW_ANSWERS", ""), ("1", "0", ""))
@@ -169,7 +173,7 @@ class AsyncPushClient:
                 allow_insecure=allow_insecure,
                 ssl=True if ssl is None else ssl,
                 headers=check_headers(options.get("headers")),
-                keepalive=check_seconds("keepalive", options.get("keepalive", 4.0)),
+                keepalive=keepalive,
                 on_event=on_event,
                 show_answers=check_setting(bool, "show_answers", options.get("show_answers"), shows),
             )
@@ -304,7 +308,8 @@ class AsyncPushClient:
             QueueFullError: The queue is full, whatever ``Limits.when_full`` is: await ``flush`` before the next call.
         """
         if not isinstance(user_id, str):
-            raise ValidationError(f"user_id must be a str, as send takes several ids; got {type(user_id).__name__}")
+            several = ", as send takes several ids" if isinstance(user_id, Iterable) else ""
+            raise ValidationError(f"user_id must be a str{several}; got {kind_of(user_id)}")
         call, options = self._call_of(user_id, timeout, retry)
         content = (*wire.encode_content(message, custom_fields), options)
         queue = self._engine.queue

@@ -156,7 +156,7 @@ class Audience:
         wire.encode_content(message, custom_fields)
         columns = [*self._source.columns, *(custom_fields or ())]
         # The service may have a value of its own for a name that only it fills.
-        others = "" if into == "custom_fields" else f", only {listed(columns)}"
+        others = "" if into == "custom_fields" else f", only {listed(columns)}" if columns else ", as it has no columns"
         wire.warn_of_placeholders(placeholder_names(message), columns, "the audience has", others)
         return Personalized(self, message, into, custom_fields, distinct)
 

@@ -80,6 +80,8 @@ def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
         kind = type(error).__name__
         if kind == "OutOfMemoryException":
             raise ValidationError(f"{printable(name)}: DuckDB needs more than the {MEMORY} it may use") from None
+        if "extension httpfs" in str(error):
+            raise ValidationError(f"{printable(name)}: only local files are read, download it first") from None
         if kind in _SHOWABLE:
             text = printable(str(error).partition("\n")[0])
         else:

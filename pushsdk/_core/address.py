@@ -137,7 +137,8 @@ def check_headers(headers: object) -> dict[str, str]:
         if name.lower() in _OURS:
             raise ConfigurationError(f"headers must not set {name}: the client sets it")
         if not isinstance(value, str) or not _FIELD_VALUE.fullmatch(value):
-            raise ConfigurationError(f"headers: the value of {name} must be printable ASCII text")
+            got = "" if isinstance(value, str) else f"; got {kind_of(value, 'a str')}"
+            raise ConfigurationError(f"headers: the value of {name} must be printable ASCII text{got}")
         copy[name] = value
     return copy
 

@@ -3,6 +3,7 @@
 Plain data: picklable, without payload or key; user ids only in ``user_ids`` and ``outcomes``, never in a text or repr.
 """
 
+import re
 import reprlib
 import sys
 import warnings
@@ -79,6 +80,8 @@ def must_be(name: str, rule: str, value: object) -> ConfigurationError:
     Shows a short plain value, and only the type of any other: a long text may be a key, an id or a URL.
     """
     shown = "None" if value is None else type(value).__name__
+    if (library := type(value).__module__.partition(".")[0]) != "builtins" and re.search(rf"\b{shown}\b", rule):
+        shown = f"{library}.{shown}"  # it has the name of ours
     if type(value) in _SHOWN and name not in _SECRETS and "..." not in (short := reprlib.repr(value)):
         shown = short
     elif isinstance(value, type):

@@ -199,11 +199,16 @@ def _not_a_code(node: LintNode) -> _Found:
                 yield (name, language), "a language is a code, such as en or pt-BR"
 
 
-def _relative_url(node: LintNode) -> _Found:
-    for name in node.model.__struct_encode_fields__:
-        value = node.fields.get(name) if name.lower().endswith("url") else None
-        if isinstance(value, str) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|\{\{", value):
-            yield (name,), "the URL is relative: a device has nothing to resolve it against"
+def _relative(names: str) -> Callable[[LintNode], _Found]:
+    """Return the check that the URLs in fields whose names match are absolute."""
+
+    def check(node: LintNode) -> _Found:
+        for name in filter(re.compile(names, re.IGNORECASE).search, node.model.__struct_encode_fields__):
+            value = node.fields.get(name)
+            if isinstance(value, str) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|\{\{", value):
+                yield (name,), "the URL is relative: a device has nothing to resolve it against"
+
+    return check
 
 
 def _negative(node: LintNode) -> _Found:
@@ -258,7 +263,8 @@ def _missing(name: str, advice: str) -> Callable[[LintNode], _Found]:
 RULES: tuple[LintRule, ...] = (
     LintRule("near-name", Model, _near_name),
     LintRule("near-value", Model, _near_value),
-    LintRule("relative-url", Model, _relative_url),
+    LintRule("relative-url", Model, _relative("(action|^)url$")),  # the app may resolve it
+    LintRule("relative-image", models.MobilePush, _relative("(image|icon|media)url$")),
     LintRule("negative-number", Model, _negative),
     LintRule("no-platform", models.MobilePush, _no_platform),
     LintRule("platform-off", models.MobilePush, _platform_off),

@@ -42,6 +42,8 @@ def placeholder(name: str, fallback: str) -> str:
     text = f"{{{{ {name} | '{fallback}' }}}}"
     match = _PLACEHOLDER.fullmatch(text)
     if not match or (match[1].rstrip(), match[2]) != (name, fallback):
+        if "'" in fallback:
+            raise ValidationError("the fallback of a placeholder can't hold a ': use \u2019, the typographic one")
         raise ValidationError(
             "a placeholder can't be made of this: no ', {{ or }} in either part, and a name that is not empty and "
             "holds no |, brace, line break or space around it"

@@ -65,6 +65,13 @@ _STRATEGIES = {
 }
 
 
+# What a preset does not take.
+_OTHER_WAYS = {
+    "unknown": "use RetryPolicy.collapsible() or RetryPolicy.at_least_once()",
+    **dict.fromkeys(("stop", "wait", "retry"), "use RetryPolicy.from_tenacity(...)"),
+}
+
+
 class RetryPolicy(Settings, frozen=True, kw_only=True):
     """Rules for retrying a failed attempt. Use a preset: ``RetryPolicy.safe(max_attempts=3)``.
 
@@ -102,6 +109,11 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_count("RetryPolicy.max_attempts", self.max_attempts)
         self._check_seconds("initial_delay", "max_delay", "throttle_delay", "max_retry_after")
+        if self.initial_delay > self.max_delay and self.initial_delay >= 1:
+            warn_caller(
+                f"RetryPolicy.initial_delay={self.initial_delay:g} is above max_delay={self.max_delay:g}, which bounds "
+                "every delay; both are in seconds"
+            )
         check_choice("RetryPolicy.unknown", self.unknown, ("raise", "retry_if_collapsible", "retry"))
         for name, example in _STRATEGIES.items():
             if (strategy := getattr(self, name)) is None:
@@ -128,7 +140,7 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
 
     @classmethod
     def _preset(cls, preset: Callable[..., Self], options: RetryOptions, **fixed: Any) -> Self:
-        check_keywords(preset, options, RetryOptions.__optional_keys__ - fixed.keys())
+        check_keywords(preset, options, RetryOptions.__optional_keys__ - fixed.keys(), _OTHER_WAYS)
         return cls(**fixed, **options)
 
     @classmethod
@@ -204,6 +216,11 @@ class Timeout(Settings, frozen=True, kw_only=True):
                 f"Timeout(attempt={attempt:g}, total={total:g}): the attempt timeout never applies, because the call "
                 "ends first; raise total, or leave attempt out"
             )
+        if attempt is not None and self.connect is not None and 5.0 != self.connect > attempt:
+            warn_caller(
+                f"Timeout(connect={self.connect:g}, attempt={attempt:g}): the connect timeout never applies, because "
+                "the attempt ends first; raise attempt, or leave connect out"
+            )
 
     def within(self, total: Seconds) -> Self:
         """Return these timeouts with another total, without an attempt timeout that would never apply."""
@@ -234,10 +251,10 @@ class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
 class Batching(Settings, frozen=True, kw_only=True):
     """Rules for merging concurrent sends into one request, and for splitting a rejected one."""
 
-    linger: float = 0.0
-    """Seconds that a batch collects calls. With 0, a single call is sent immediately."""
     max_users: int = 1000
     """Most users of a request, and of a call."""
+    linger: float = 0.0
+    """Seconds that a batch collects calls. With 0, a single call is sent immediately."""
     max_bytes: int = 1024 * 1024
     """Most bytes of a merged request's body. A larger call gets a request of its own."""
     split_on: Set[int] = frozenset({413, 400, 422})
@@ -327,7 +344,7 @@ def _check_statuses(name: str, value: object, allowed: range, example: str) -> N
 
 def warn_of_milliseconds(name: str, value: object) -> None:
     """Warn of a number of seconds that is probably one of milliseconds."""
-    if isinstance(value, (int, float)) and 2000 <= value < math.inf and value % 1000 == 0:
+    if isinstance(value, (int, float)) and 1000 <= value < math.inf and value % 1000 == 0:
         warn_caller(f"{name}={value:g} is in seconds, and looks like milliseconds; pass a timedelta if it is meant")
 
 

@@ -32,6 +32,8 @@ _FLAT_FIELDS = frozenset(MobilePush.__struct_encode_fields__) - CHILDREN[MobileP
 _WARNED = (
     "near-name",
     "near-value",
+    "relative-image",
+    "negative-number",
     "no-platform",
     "no-text",
     "malformed-placeholder",
@@ -251,6 +253,11 @@ def _is_doubtful(message: MobilePush) -> bool:
             for language, text in texts.items():
                 if "{" in text or not text.strip() or (len(language) > 3 and language[2] not in "-_"):
                     return True
+    if (message.ttl or 0) < 0 or (message.badge_count or 0) < 0:
+        return True
+    for url in (message.big_image_url, message.large_icon_url, message.rich_media_url):
+        if url and ":" not in url:
+            return True
     values = (  # that "near-value" checks, in the order of SHOWN
         message.type,
         message.action,

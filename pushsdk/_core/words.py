@@ -36,7 +36,8 @@ def fold(word: str) -> str:
 # Names that other libraries have, folded, and ours: the first that the function takes counts.
 ALIASES = {
     **dict.fromkeys(("maxretries", "retries", "attempts"), ("max_attempts", "retry")),
-    **dict.fromkeys(("maxattempts", "total"), ("max_attempts", "retry")),
+    **dict.fromkeys(("maxattempts", "total"), ("max_attempts", "retry", "planned")),
+    **dict.fromkeys(("copy", "modelcopy", "evolve"), ("replace",)),
     **dict.fromkeys(("backoff", "backofffactor"), ("initial_delay",)),
     "statusforcelist": ("retry_on",),
     **dict.fromkeys(("data", "payload", "extra"), ("key_vals", "custom_fields")),
@@ -62,7 +63,8 @@ ALIASES = {
     **dict.fromkeys(("fromcsv", "fromfile", "fromparquet", "readcsv"), ("read",)),
     **dict.fromkeys(("assertnotsent", "assertnotcalled"), ("assert_nothing_sent",)),
     **dict.fromkeys(("assertcalled", "assertcalledonce", "assertsentonce"), ("assert_sent",)),
-    **dict.fromkeys(("calls", "requests", "sent"), ("pushes", "requests")),
+    **dict.fromkeys(("calls", "requests", "sent"), ("pushes", "accepted", "requests")),
+    "users": ("planned",),
     **dict.fromkeys(("count", "calledcount"), ("hits", "users")),
     **dict.fromkeys(("append", "extend"), ("add",)),
     **dict.fromkeys(("failed", "failures", "failurecount"), ("rejected",)),
@@ -121,6 +123,8 @@ def plain_error(error: Exception, names: tuple[str, ...] = ()) -> str:
 WAYS = {
     ("a str", "int"): "str(value)",
     **dict.fromkeys((("a str", name) for name in ("UUID", "HttpUrl", "AnyHttpUrl", "AnyUrl", "URL")), "str(value)"),
+    ("a str", "list"): "one id, or as users an Audience itself",
+    ("a str", "PushRequest"): "the requests to send_each",
     ("a str", "SecretStr"): "value.get_secret_value()",
     ("a str", "bytes"): "value.decode()",
     **dict.fromkeys((("a str", name) for name in ("tuple", "Row", "Record")), "the id in it, such as row[0]"),
@@ -174,6 +178,8 @@ def no_attribute(owner: object, name: str, hidden: Collection[str] = ()) -> Attr
     # ``dir`` itself asks for ``__dict__``, which an object with slots lacks.
     known = [] if name[0] == "_" else [word for word in dir(owner) if word[0] != "_"]
     near = alias(name, known) or near_word(name, known, 0.65)
+    if name == "message" and isinstance(owner, BaseException):
+        return AttributeError(f"{cls.__name__} has no attribute 'message': its text is str(error)", name=name)
     shown = [word for word in known if word not in hidden]
     advice = f": did you mean {near!r}?" if near else f": the names are {', '.join(shown)}" if shown else ""
     if fold(name) in ("fromdict", "fromjson", "modelvalidate"):

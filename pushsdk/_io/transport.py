@@ -450,7 +450,7 @@ def check_ssl(context: object) -> None:
         return
     # Never False: without verification any server could read the key.
     if not isinstance(context, ssl.SSLContext):
-        raise must_be("ssl", "a context, for a private CA: ssl.create_default_context(cafile=...)", context)
+        raise must_be("ssl", "a verifying context, for a private CA: ssl.create_default_context(cafile=...)", context)
     if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
         raise ConfigurationError(
             "ssl: the context does not verify the server's certificate and host name; load your own CA into it instead"

@@ -205,8 +205,11 @@ async def _send(
     try:
         await pipeline.run()
     except asyncio.CancelledError as error:
+        users = ", ".join(f"{users:,} {outcome}" for outcome, users in journal.outcomes().items() if users)
+        again = "a run can be continued if it has a file: pass run="
         if settings.path is not None:
-            error.add_note(f"to continue the run: await client.resume({str(settings.path)!r})")
+            again = f"to continue the run: await client.resume({str(settings.path)!r})"
+        error.add_note(f"pushsdk: the users of the cancelled run are {users}; {again}")
         raise
     finally:
         engine.runs.discard(pipeline)

@@ -205,7 +205,10 @@ async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
         if not isinstance(items, Iterable) or isinstance(items, (str, Mapping, bytes, bytearray, memoryview)):
             advice = ": use its personalize(message), or broadcast" if hasattr(items, "personalize") else ""
             advice += ": the users come first, then the message" if isinstance(items, MobilePush) else ""
-            advice += ": put it into a list" if isinstance(items, (PushRequest, Mapping)) and name == "requests" else ""
+            if name == "requests" and isinstance(items, (PushRequest, Mapping)):
+                is_one = isinstance(items, PushRequest) or "message" in items
+                several = "pass [PushRequest(user_ids=[user], message=message) for user, message in ....items()]"
+                advice += ": put it into a list" if is_one else f": {several}"
             raise ValidationError(f"{name} must be an iterable or an async iterable; got {kind_of(items)}{advice}")
         refuse_containers(name, items)
         iterator = iter(items)

@@ -1,6 +1,7 @@
 """The report of a broadcast: its counts, and the outcome of every user as read from the run file."""
 
 import csv
+import io
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -161,7 +162,7 @@ class BroadcastError(PushError):
 
 
 def _check_file(file: object) -> None:
-    if not hasattr(file, "write"):
+    if not hasattr(file, "write") or isinstance(file, (io.RawIOBase, io.BufferedIOBase)):
         rule = "file must be an open text file, for example open('report.csv', 'w', newline='')"
         raise ValidationError(f"{rule}; got {type(file).__name__}")
 

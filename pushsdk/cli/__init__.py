@@ -18,6 +18,7 @@ __all__ = ["main"]
 
 _EXTRA = frozenset({"cyclopts", "duckdb", "rich"})
 _TYPOGRAPHIC = frozenset("\u2013\u2014\u2018\u2019\u201c\u201d\u201e")  # dashes and quotation marks
+_FLAGS = frozenset({"--yes", "--json", "--force", "--dry-run"})
 _SIGPIPE = 141  # the exit code that a shell reports for SIGPIPE
 
 
@@ -107,6 +108,8 @@ def _checked(words: Sequence[str]) -> list[str]:
     for previous, word, following in zip(["", *options], options, [*options[1:], "-"], strict=False):
         if previous in ("--title", "--body") and re.fullmatch("--[a-z][a-z-]+", word):
             raise usage_error(f"{previous} has no text before {word}: is a variable of the shell not set?")
+        if previous in _FLAGS and word.lower() in ("yes", "no", "true", "false", "on", "off"):
+            raise usage_error(f"{word} follows {previous}, which takes no value: put all users before the options")
         if not word and previous[:2] == "--" and previous not in ("--title", "--body"):
             raise usage_error(f"{previous} is empty: is a variable of the shell not set?")
         if word[:1] in _TYPOGRAPHIC and previous[:1] != "-":

@@ -21,6 +21,7 @@ from cyclopts import Parameter
 
 from pushsdk._audience.audience import Audience
 from pushsdk._audience.text_files import FORMATS
+from pushsdk._core.arguments import doubt_of
 from pushsdk._core.errors import MessageWarning, ValidationError
 from pushsdk._core.lint import Problem, lint
 from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest, typed
@@ -30,7 +31,7 @@ from pushsdk.cli.options import Flag
 from pushsdk.cli.terminal import escaped, print_json, say, warn
 
 _MAX_BYTES = 16 * 1024 * 1024
-_REFUSED = frozenset({"near-name", "no-platform", "no-text", "malformed-placeholder"})
+_REFUSED = frozenset({"near-name", "near-value", "no-platform", "no-text", "no-segment", "malformed-placeholder"})
 KIND_NAMES: dict[type[Model], str] = {MobilePush: "message", CampaignRequest: "campaign", PushRequest: "push request"}
 DryRun = Annotated[Flag, Parameter(help="Print the request as a curl command, or with --json as JSON; send nothing.")]
 
@@ -167,6 +168,8 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
     """
     ids: list[str] = []
     for word in words:
+        if word == "@":
+            raise usage_error("@ needs the name of a file: @ids.txt")
         if word.startswith("@") and not word.startswith("@@"):
             try:
                 ids += islice((user for batch in open_users(word, "user_id").ids() for user in batch), most + 1)
@@ -186,6 +189,12 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
                 raise usage_error(
                     f"{word!r} is one id: write ids apart, without quotation marks; a file may hold such ids"
                 )
+            if option := re.match("(title|body|lang|message)=", word):
+                raise usage_error(f"{word} is no user id: write --{option[1]} and a space before the value")
+            if re.match("https?://", word):
+                raise usage_error(f"{word} is no user id: the address of the service is --base-url")
+            if doubt := doubt_of({word: None}, word.encode("utf-8", "surrogateescape")):
+                raise usage_error(doubt.replace("It is sent as it is", "A file may hold such ids"))
     if not ids:
         raise usage_error(f"no user ids in {', '.join(words).replace('@-', 'the standard input')}: write one per line")
     return ids

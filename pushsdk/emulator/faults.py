@@ -5,6 +5,7 @@ generator, seeded with the seed and the position of the rule. A disabled rule co
 """
 
 import random
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypedDict, Unpack
@@ -148,7 +149,9 @@ def load_faults(data: bytes | str) -> list[Fault]:
     except msgspec.ValidationError as error:
         raise ValueError(explain(error, Fault)) from None
     except (RecursionError, ValueError) as error:
-        raise ValueError(f"faults must be JSON, a list of objects: {error}") from None
+        is_path = bool(re.fullmatch(r"\s*[^\[{\n]*\.json\s*", data if isinstance(data, str) else ""))
+        why = "this is a path: pass what the file contains" if is_path else error
+        raise ValueError(f"faults must be JSON, a list of objects: {why}") from None
 
 
 class FaultDecision(Struct, frozen=True):

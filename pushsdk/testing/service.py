@@ -16,10 +16,12 @@ from multidict import CIMultiDict
 
 from pushsdk._core.address import HeaderSecret
 from pushsdk._core.checks import NumberOfSeconds, check, check_calls, check_fields
+from pushsdk._core.errors import warn_caller
 from pushsdk._core.models import HintingType
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
-from pushsdk._core.words import missing_attribute
+from pushsdk._core.words import count as counted
+from pushsdk._core.words import missing_attribute, refusal
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.transport import ApiRequest
 from pushsdk.client import AsyncPushClient
@@ -198,6 +200,9 @@ class FakeService:
         client._engine.serve(self, offload=_run_inline)
         return client
 
+    if not TYPE_CHECKING:
+        __aenter__ = __aexit__ = __enter__ = __exit__ = refusal("use `async with service.client() as client:`")
+
     def accepted(self, user_id: str) -> int:
         """Return the number of accepted pushes to this user."""
         return self._tally[user_id]
@@ -249,6 +254,8 @@ class FakeService:
         error, self._error = self._error, None
         if error is not None:
             raise error
+        if unused := len(self._responses):
+            warn_caller(f"the FakeService got no request for {counted(unused, 'response')}: leave out the last")
 
     async def _serve_request(self, request: FakeRequest, response: _Then, evidence: Evidence, *, read: bool) -> None:
         """Let the request meet its fate. Without ``read`` the client does not read the body of a 204."""

@@ -568,3 +568,9 @@ def test_a_large_parquet_file_is_planned_in_bounded_memory(tmp_path: Path) -> No
 def test_a_missing_column_of_a_query_is_an_error_before_anything_is_read() -> None:
     with pytest.raises(ValidationError, match="the query: no column 'user_id', only usr_id; did you mean"):
         Audience.query("SELECT 'a' AS usr_id")
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/users.parquet", "https://push.example/users.parquet"])
+def test_a_query_of_a_remote_file_says_to_download_it(url: str) -> None:
+    with pytest.raises(ValidationError, match=r"only local files are read, download it first$"):
+        Audience.query(f"SELECT user_id FROM '{url}'")

@@ -49,7 +49,9 @@ def folder(tmp_path, monkeypatch, service):
         "ttl": -1,
     }
     (tmp_path / "message.json").write_text(json.dumps(message))
-    (tmp_path / "campaign.json").write_text(json.dumps({"name": "x", "segment": {}, "message": message}))
+    (tmp_path / "campaign.json").write_text(
+        json.dumps({"name": "x", "segment": {"query": "SELECT 1"}, "message": message})
+    )
     (tmp_path / "ids.jsonl").write_text(json.dumps({"user_id": EVIL}))
     (tmp_path / "bad.csv").write_text(f"{EVIL},x\n", newline="")
     service.set_faults([Fault.status(200, endpoint="campaigns", body=json.dumps({"uuid": EVIL}), headers=JSON)])

@@ -319,7 +319,7 @@ async def test_a_call_that_is_not_retried_names_why_and_the_setting() -> None:
 )
 async def test_a_wait_longer_than_the_policy_allows_names_its_setting(status: int, phrase: str, rate: str) -> None:
     service = FakeService(then=FakeResponse.status(status, headers={"Retry-After": "90"}))
-    error = await error_of(service.client(timeout=1000.0))
+    error = await error_of(service.client(timeout=900.0))
     start = (
         f"rejected: HTTP {status} {phrase} ({PUSH_URL}); not retried: the service asked to wait longer than "
         f"max_retry_after: 90 s, RetryPolicy(max_retry_after=60). Call again after 90 s{rate}"

@@ -25,6 +25,7 @@ from pushsdk import (
     PushClient,
     Receipt,
     RejectedError,
+    Row,
     Timeout,
 )
 
@@ -239,6 +240,11 @@ async def test_a_client_leaves_no_task_behind() -> None:
         (RejectedError("x"), "response", "did you mean 'answer'?"),
         (RejectedError("x"), "users", "did you mean 'user_ids'?"),
         (BroadcastReport(), "failed", "did you mean 'rejected'?"),
+        (RejectedError("x"), "message", "its text is str(error)"),
+        (BroadcastReport(), "users", "did you mean 'planned'?"),
+        (BroadcastReport(), "sent", "did you mean 'accepted'?"),
+        (Row(user_id="u", outcome=Outcome.ACCEPTED), "id", "did you mean 'user_id'?"),
+        (HELLO, "model_copy", "did you mean 'replace'?"),
         (pushsdk, "Client", "did you mean 'PushClient'?"),
         (pushsdk, "Message", "did you mean 'MobilePush'?"),
     ],
@@ -246,3 +252,12 @@ async def test_a_client_leaves_no_task_behind() -> None:
 def test_a_name_that_a_result_lacks_has_the_near_one(value: object, name: str, hint: str) -> None:
     with pytest.raises(AttributeError, match=f"{re.escape(hint)}$"):
         getattr(value, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [("instrument", "otel"), ("FakeService", "testing"), ("Fault", "emulator"), ("SqliteClaims", "claims")],
+)
+def test_a_name_of_a_submodule_is_found_there(name: str, module: str) -> None:
+    with pytest.raises(ImportError, match=f"^{name} is in pushsdk.{module}: from pushsdk.{module} import {name}$"):
+        exec(f"from pushsdk import {name}")

@@ -498,3 +498,42 @@ def test_a_client_tells_of_variables_that_only_commands_read(caught: Caught, mon
         "PUSHSDK_PROFILE is for commands only: this client uses PUSHSDK_BASE_URL",
         "PUSHSDK_TIMEOUT is for commands only: pass timeout=",
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"big_image_url": "cdn.example/a.png"}, "$.message.big_image_url: the URL is relative"),
+        ({"ttl": -1}, "$.message.ttl: the number is negative"),
+        ({"badge_count": -1}, "$.message.badge_count: the number is negative"),
+    ],
+)
+@pytest.mark.parametrize("form", [lambda message: message, lambda message: message.to_dict()])
+async def test_a_value_that_no_device_takes_is_warned_of(
+    caught: Caught, changes: dict[str, Any], text: str, form: Callable[[MobilePush], Any]
+) -> None:
+    async with FakeService().client() as client:
+        await client.send("ann", form(GOOD.replace(**changes)))
+    ((told, _),) = caught.seen()
+    assert told.replace("bigImageUrl", "big_image_url").replace("badgeCount", "badge_count").startswith(text)
+
+
+async def test_the_name_of_a_file_as_the_only_id_of_a_broadcast_is_warned_of(caught: Caught) -> None:
+    async with FakeService().client() as client:
+        await client.broadcast(["users.csv"], GOOD)
+    assert [told.partition(":")[0] for told, _ in caught.seen()] == ["a user id is the name of a file"]
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Timeout(connect=20, attempt=15), "Timeout(connect=20, attempt=15): the connect timeout never applies"),
+        (lambda: RetryPolicy(initial_delay=10, max_delay=1), "RetryPolicy.initial_delay=10 is above max_delay=1"),
+        (lambda: AsyncPushClient("https://push.example", "key", keepalive=4000), "keepalive=4000 is in seconds"),
+        (lambda: AsyncPushClient("https://push.example", "key", timeout=1000), "Timeout.total=1000 is in seconds"),
+    ],
+)
+def test_a_setting_without_effect_or_in_milliseconds_is_warned_of(caught: Caught, make: Any, text: str) -> None:
+    make()
+    ((told, _),) = caught.seen()
+    assert told.startswith(text)

@@ -271,7 +271,7 @@ def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix(prefix: str, end: st
         (lambda: AsyncPushClient(URL, "key", linger=3), "'linger': pass batching=Batching.linger=..."),
         (lambda: AsyncPushClient(URL, "key", on_unknown="skip"), "pass it to broadcast, send_each or resume"),
         (lambda: AsyncPushClient(URL, "key", profile="test"), "settings files are for commands only"),
-        (lambda: AsyncPushClient(URL, "key", verify=False), "'verify': did you mean 'ssl'?"),
+        (lambda: AsyncPushClient(URL, "key", verify=False), "'verify': pass ssl=, a context that trusts your CA"),
         (lambda: AsyncPushClient(URL, "key", concurrency=5), "'concurrency': pass limits=Limits.in_flight=..."),
         (lambda: MobilePush(data={}), "'data': did you mean 'key_vals'?"),
         (lambda: MobilePush(text="Hi"), "'text': did you mean 'body'?"),
@@ -568,7 +568,10 @@ async def test_keepalive_and_a_session_of_ones_own_are_refused() -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: RetryPolicy.safe(unknown="retry"), r"RetryPolicy.safe\(\) got .* 'unknown': the names are "),
+        (
+            lambda: RetryPolicy.safe(unknown="retry"),
+            r"RetryPolicy.safe\(\) got .* 'unknown': use RetryPolicy.collapsible",
+        ),
         (lambda: RetryPolicy.none(max_attempts=3), r"RetryPolicy.none\(\) got an unexpected .* 'max_attempts'"),
         (lambda: RetryPolicy.safe(max_attempt=3), r"RetryPolicy.safe\(\) .*: did you mean 'max_attempts'\?"),
     ],
@@ -665,6 +668,8 @@ async def test_a_report_is_written_to_an_open_file() -> None:
     for write in report.write_csv, report.write_jsonl:
         with pytest.raises(ValidationError, match=r"file must be an open text file, for example .*; got str"):
             write("report.csv")
+        with pytest.raises(ValidationError, match=r"file must be an open text file, for example .*; got BytesIO"):
+            write(io.BytesIO())
 
 
 async def test_a_message_is_no_campaign() -> None:
@@ -702,3 +707,37 @@ def test_a_session_of_another_event_loop_is_refused() -> None:
         with pytest.raises(ConfigurationError, match="session is of another event loop: make it in"):
             asyncio.run(send(session))
         first.run(session.close())
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda client: client.send(PushRequest(user_ids=("u",), message=MESSAGE), MESSAGE),
+            "use send_each([request])",
+        ),
+        (lambda client: client.send([["u"]], MESSAGE), "got list: pass one id, or as users an Audience itself"),
+        (lambda client: client.send_each({"u": MESSAGE}), "pass [PushRequest(user_ids=[user], message=message) for"),
+        (lambda client: client.send_each({"message": {}}), "got dict: put it into a list"),
+    ],
+)
+async def test_users_or_requests_of_another_form_say_what_to_pass(call: Any, text: str) -> None:
+    async with FakeService().client() as client:
+        with pytest.raises(ValidationError, match=re.escape(text)):
+            await call(client)
+
+
+THEIR_TIMEOUT = type("Timeout", (), {"__module__": "httpx"})
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: AsyncPushClient(URL, "key", timeout=aiohttp.ClientTimeout()), "; got ClientTimeout"),
+        (lambda: AsyncPushClient(URL, "key", timeout=THEIR_TIMEOUT()), "; got httpx.Timeout"),
+        (lambda: AsyncPushClient(URL, "key", headers={"X-Id": 5}), "printable ASCII text; got int: pass str(value)"),
+    ],
+)
+def test_a_value_of_another_library_is_named_with_it(make: Any, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(text)):
+        make()

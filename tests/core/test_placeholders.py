@@ -64,6 +64,11 @@ def test_a_name_that_could_not_be_read_back_or_a_fallback_that_is_no_text_is_ref
     assert "Jane" not in str(excinfo.value)
 
 
+def test_a_fallback_with_an_apostrophe_is_told_the_typographic_one():
+    with pytest.raises(ValidationError, match=r"can't hold a ': use .*, the typographic one$"):
+        placeholder("name", "it's")
+
+
 @given(st.text(), st.text())
 def test_every_placeholder_that_can_be_made_is_found(name, fallback):
     try:

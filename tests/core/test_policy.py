@@ -291,6 +291,7 @@ def test_a_retry_after_is_a_minimum_with_jitter_on_top(status):
 
 
 @pytest.mark.filterwarnings("ignore:RetryPolicy.* looks like milliseconds")
+@pytest.mark.filterwarnings("ignore:RetryPolicy.initial_delay")
 @given(
     st.integers(1, 10_000),
     st.floats(0, 1),

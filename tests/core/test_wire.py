@@ -147,6 +147,7 @@ def test_nothing_goes_out_that_was_not_set_but_the_message_type(model):
     assert travel(model())[0] == ALWAYS.get(model, {})
 
 
+@pytest.mark.filterwarnings("ignore:.*the number is negative", "ignore:.*the URL is relative")
 @pytest.mark.parametrize(("model", "name", "kind"), ROWS)
 def test_a_field_goes_out_under_its_name_and_in_its_type(model, name, kind):
     for value, expected in SAMPLES[kind]:

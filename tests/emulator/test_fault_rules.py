@@ -250,3 +250,8 @@ def test_rules_are_read_from_json():
 def test_invalid_json_rules_are_refused_with_their_path(text, place):
     with pytest.raises(ValueError, match=place):
         load_faults(text)
+
+
+def test_the_path_of_a_file_of_faults_is_not_its_content():
+    with pytest.raises(ValueError, match=r"this is a path: pass what the file contains$"):
+        load_faults("faults.json")

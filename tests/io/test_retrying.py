@@ -189,7 +189,7 @@ async def test_a_call_between_two_attempts_ends_when_another_brings_a_pause_too_
 @virtual
 async def test_a_wait_that_would_end_after_the_deadline_is_refused_at_once() -> None:
     service = FakeService(then=refused())
-    async with client_of(service, retry=SAFE(initial_delay=1000.0, max_delay=1000.0)) as client:
+    async with client_of(service, retry=SAFE(initial_delay=900.0, max_delay=900.0)) as client:
         before = now()
         with pytest.raises(NotSentError):
             await client.send("a", MESSAGE, timeout=1.0)

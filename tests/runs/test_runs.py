@@ -538,7 +538,22 @@ async def test_a_cancellation_says_how_to_continue_the_run(tmp_path: Path) -> No
         await client.resume(tmp_path / "spring.run")
         with pytest.warns(MessageWarning, match="4 users UNKNOWN; on_unknown='resend' pushes to these again"):
             await client.broadcast(users(4), MESSAGE, run=tmp_path / "spring.run")
-    assert cancelled.value.__notes__ == [f"to continue the run: await client.resume({str(tmp_path / 'spring.run')!r})"]
+    again = f"to continue the run: await client.resume({str(tmp_path / 'spring.run')!r})"
+    assert cancelled.value.__notes__ == [f"pushsdk: the users of the cancelled run are 4 UNKNOWN; {again}"]
+
+
+@virtual
+async def test_a_cancelled_run_without_a_file_says_what_is_known() -> None:
+    service = FakeService(then=hang(processed=True))
+    async with client_of(service) as client:
+        running = start(client.broadcast(users(4), MESSAGE))
+        while not service.processed:
+            await turns(1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError) as cancelled:
+            await running
+    again = "a run can be continued if it has a file: pass run="
+    assert cancelled.value.__notes__ == [f"pushsdk: the users of the cancelled run are 4 UNKNOWN; {again}"]
 
 
 @virtual

@@ -11,6 +11,7 @@ from pushsdk import (
     Batching,
     ClaimStoreError,
     ConfigurationError,
+    MessageWarning,
     MobilePush,
     NotSentError,
     Outcome,
@@ -148,15 +149,25 @@ async def test_then_may_be_one_response_for_all_requests():
 
 @virtual_time
 async def test_a_response_may_have_latency():
-    service = FakeService(
-        FakeResponse.accept(after=2.0), FakeResponse.status(204, after=3.0), FakeResponse.refused(after=1.0)
-    )
+    service = FakeService(FakeResponse.accept(after=2.0), FakeResponse.status(204, after=3.0))
     async with service.client() as client:
         before = now()
         await client.send("ann", MESSAGE)
         await client.send("ann", MESSAGE)
         assert now() - before == pytest.approx(5.0)
     assert service.requests[1].ended - service.requests[1].started == pytest.approx(3.0)
+
+
+async def test_a_response_that_no_request_got_is_warned_of():
+    with pytest.warns(MessageWarning, match="^the FakeService got no request for 1 response: leave out the last$"):
+        async with FakeService(FakeResponse.accept(), FakeResponse.status(500)).client() as client:
+            await client.send("ann", MESSAGE)
+
+
+@pytest.mark.parametrize("enter", ["__enter__", "__aenter__"])
+def test_the_service_itself_is_not_entered(enter):
+    with pytest.raises(TypeError, match=r"use `async with service\.client\(\) as client:`"):
+        getattr(FakeService(), enter)()
 
 
 @virtual_time
