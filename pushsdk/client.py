@@ -206,6 +206,9 @@ class AsyncPushClient:
 
     async def __aenter__(self) -> Self:
         self._engine.enter()
+        if self._engine.is_entered:
+            raise ConfigurationError("the client is open already: `async with` would close it for its other users, too")
+        self._engine.is_entered = True
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -84,6 +84,8 @@ class Engine:
         self._retry = retry
         self.counters = Counters()
         self.closed = False
+        #: True once an ``async with`` block of a client began.
+        self.is_entered = False
         #: Returns one object for equal options, which is quick to compare.
         self.options_of = lru_cache(1024)(Options)
         #: Runs blocking work of runs. Set by ``serve`` if there are no threads.

@@ -61,6 +61,8 @@ class MessageOptions:
         if (self.message is None) is not bool(texts) or None not in (self.message, self.lang):
             raise usage_error("pass the message either with --message FILE, or with --title, --body and --lang")
         fields = None if self.custom_fields is None else read_object("--custom-fields", self.custom_fields)
+        if any("\\n" in text for by_language in texts.values() for text in by_language.values()):
+            warn(r"advice: a text has \n as two characters; in bash, $'first\nsecond' has a line end")
         message: dict[str, Any] = {"iosEnabled": True, "androidEnabled": True, **texts}
         if self.message is not None:
             name, message, kind = read_resource(self.message, "--message")

@@ -153,6 +153,8 @@ class Inbox(Accepted):
     Each call reads one consistent state. ``faults`` and ``limits`` are the emulator's until they are set here.
     """
 
+    __slots__ = ()
+
     def requests(self, search: str = "") -> Sequence[RequestSummary]:
         """Return the stored requests that a search line of the page finds, refused ones too, oldest first."""
         return self._store.requests(self._ref, parse(search), limit=-1, forward=True)
@@ -232,6 +234,8 @@ class Emulator(Accepted):
     which contains a title. ``async with`` raises OSError if the port is in use, and `StoreError` if the store can't be
     used.
     """
+
+    __slots__ = ("_ending", "_guard", "_host", "_log", "_port", "_seed", "_service", "_tables")
 
     def __init__(
         self,

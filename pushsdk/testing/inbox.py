@@ -410,6 +410,8 @@ def _line(user_id: str | None, search: str) -> str:
             raise ValueError(f"search: there is no is:{value}: use {', '.join(IS)}")
         if prefix == "status" and value != "none" and not STATUS.fullmatch(value):
             raise ValueError(f"search: there is no status:{value}: use 429, 4xx or none")
+        if prefix in PREFIXES and value in ("", '""'):
+            raise ValueError(f"search: {prefix}: needs a value")
     if search.replace(r"\\", "").replace(r"\"", "").count('"') % 2:
         raise ValueError("search: a quotation mark is not closed")
     terms = [search] if search else []

@@ -93,6 +93,11 @@ def test_ids_are_read_from_files_and_standard_input(command, service, tmp_path, 
     assert service.users() == dict.fromkeys(["ann", "bob", "cid", "dan"], 1)
 
 
+def test_a_line_end_as_two_characters_is_told(command, service):
+    told = "advice: a text has \\n as two characters; in bash, $'first\\nsecond' has a line end\n"
+    assert command("send", "ann", "--title", r"Hello\nWorld") == (0, "accepted: 1 user\n", told)
+
+
 def test_a_file_without_ids_is_a_usage_error_that_names_the_file(command, service, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("ids.txt").write_text("\n")

@@ -741,3 +741,11 @@ THEIR_TIMEOUT = type("Timeout", (), {"__module__": "httpx"})
 def test_a_value_of_another_library_is_named_with_it(make: Any, text: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(text)):
         make()
+
+
+async def test_a_client_is_entered_once() -> None:
+    async with FakeService().client() as client:
+        with pytest.raises(ConfigurationError, match=r"^the client is open already: `async with` would close it"):
+            async with client.with_options(timeout=5):
+                pass
+        await client.send("u", MESSAGE)

@@ -151,3 +151,14 @@ async def test_22_000_users_are_fast(wire, emulator):
     async with asyncio.timeout(60):
         await asyncio.gather(*(wire.push(*batch) for batch in batches))
     assert (len(emulator.users()), emulator.duplicates()) == (22_000, {})
+
+
+@pytest.mark.parametrize("view", [lambda emulator: emulator, lambda emulator: emulator.inbox()])
+def test_a_misspelled_attribute_can_not_be_set(view):
+    with pytest.raises(AttributeError, match="limts"):
+        view(Emulator()).limts = None
+
+
+def test_a_plain_with_names_the_async_one():
+    with pytest.raises(TypeError, match="use `async with Emulator"), Emulator():
+        pass

@@ -222,6 +222,7 @@ def test_wait_for_refuses_a_misspelled_term(inbox):
         ("is:sent", "search: there is no is:sent: use accepted, refused, failed, push, campaign"),
         ("status:ok", "search: there is no status:ok: use 429, 4xx or none"),
         ('title:"black', "search: a quotation mark is not closed"),
+        ("user: hello", "search: user: needs a value"),
     ],
 )
 def test_wait_for_refuses_a_value_that_finds_nothing(inbox, search, text):
