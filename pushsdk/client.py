@@ -53,7 +53,7 @@ from pushsdk._core.policy import (
     warn_of_milliseconds,
 )
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._core.words import alias, check_keywords, count, kind_of, missing_attribute, near_word, refusal
+from pushsdk._core.words import alias, check_keywords, count, hint_calls, kind_of, missing_attribute, near_word, refusal
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.queue import SubmittedSend
@@ -152,7 +152,7 @@ class AsyncPushClient:
         if session is not None and "keepalive" in options:
             raise ConfigurationError("keepalive can't change your own session: set the keepalive of its connector")
         keepalive = check_seconds("keepalive", options.get("keepalive", 4.0))
-        warn_of_milliseconds("keepalive", keepalive)
+        warn_of_milliseconds("keepalive", options.get("keepalive"))
         check_ssl(ssl := options.get("ssl"))
         check_callback("on_event", on_event := options.get("on_event"), "event")
         check_choice("PUSHSDK_SHOW_ANSWERS", shown := os.environ.get("PUSHSDK_SHOW_ANSWERS", ""), ("1", "0", ""))
@@ -214,6 +214,7 @@ class AsyncPushClient:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
+    @hint_calls
     async def aclose(self, drain: Seconds = 30.0) -> DrainReport:
         """Refuse new calls, wait up to ``drain`` seconds for the calls in flight, cancel the rest, and close.
 
@@ -323,6 +324,7 @@ class AsyncPushClient:
         queue.submit(call, content)
         return future
 
+    @hint_calls
     def batch(
         self,
         message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
@@ -341,6 +343,7 @@ class AsyncPushClient:
         """
         return SendBatch(self, (*wire.encode_content(message, custom_fields), self._options_of(timeout, retry)))
 
+    @hint_calls
     async def create_campaign(
         self,
         request: CampaignRequest | CampaignDict | UntypedMapping[CampaignDict],
@@ -400,6 +403,7 @@ class AsyncPushClient:
             raise error
         return created
 
+    @hint_calls
     async def broadcast(
         self,
         user_ids: Iterable[str] | AsyncIterable[str] | UserSource,
@@ -441,6 +445,7 @@ class AsyncPushClient:
         content = {"message": message, "custom_fields": custom_fields, "dedupe": dedupe}
         return await self._run(self.broadcast, run, stop, options, user_ids, **content)
 
+    @hint_calls
     async def send_each(
         self,
         requests: Iterable[PushRequest | PushRequestDict | UntypedMapping[PushRequestDict]]
@@ -463,6 +468,7 @@ class AsyncPushClient:
         """
         return await self._run(self.send_each, run, stop, options, requests)
 
+    @hint_calls
     async def resume(
         self, run: str | os.PathLike[str], *, stop: asyncio.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
@@ -478,6 +484,7 @@ class AsyncPushClient:
         """
         return await self._run(self.resume, run, stop, options)
 
+    @hint_calls
     def with_options(self, *, timeout: Timeout | Seconds | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a client with another timeout or policy. Both share everything else and are closed together."""
         client = object.__new__(type(self))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pushsdk._core import wire
 from pushsdk._core.checks import fits, is_async
 from pushsdk._core.errors import ValidationError, must_be, warn_caller
-from pushsdk._core.models import MobilePush, PushRequest
+from pushsdk._core.models import MobilePush
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.words import count, kind_of
@@ -40,7 +40,6 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
         got = kind_of(user_ids, "" if user_ids is None else "a str")
         got = "an async iterable: collect it first" if isinstance(user_ids, AsyncIterable) else got
         got += ": use broadcast" if hasattr(user_ids, "personalize") else ""
-        got += ": use send_each([request])" if isinstance(user_ids, PushRequest) else ""
         is_message = isinstance(user_ids, MobilePush) or (
             isinstance(user_ids, Mapping) and not user_ids.keys().isdisjoint(MobilePush.__struct_encode_fields__)
         )

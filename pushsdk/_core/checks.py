@@ -149,3 +149,13 @@ def explain(error: msgspec.ValidationError, *structs: type[Struct]) -> str:
     hints = {name: kind for struct in structs for name, kind in _hints(struct).items()}
     (field,) = re.findall(r"(\w*)`?$", str(error))[:1]
     return plain_error(error, _values_of(hints.get(field)) or tuple(hints))
+
+
+def with_retry_after(headers: Mapping[str, str] | None, seconds: int | None) -> dict[str, str]:
+    """Return the headers with Retry-After. Raises ValueError if it is given twice."""
+    merged = dict(headers or {})
+    if seconds is not None:
+        if "retry-after" in map(str.lower, merged):
+            raise ValueError("Retry-After is given twice, by retry_after= and in headers=: leave one out")
+        merged["Retry-After"] = str(seconds)
+    return merged

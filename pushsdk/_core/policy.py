@@ -216,10 +216,11 @@ class Timeout(Settings, frozen=True, kw_only=True):
                 f"Timeout(attempt={attempt:g}, total={total:g}): the attempt timeout never applies, because the call "
                 "ends first; raise total, or leave attempt out"
             )
-        if attempt is not None and self.connect is not None and 5.0 != self.connect > attempt:
+        bound = min((seconds for seconds in (attempt, total) if seconds is not None), default=math.inf)
+        if self.connect is not None and 5.0 != self.connect > bound:
             warn_caller(
-                f"Timeout(connect={self.connect:g}, attempt={attempt:g}): the connect timeout never applies, because "
-                "the attempt ends first; raise attempt, or leave connect out"
+                f"Timeout(connect={self.connect:g}): the connect timeout never applies, because the "
+                f"{'attempt' if bound == attempt else 'call'} ends after {bound:g} s; leave connect out"
             )
 
     def within(self, total: Seconds) -> Self:

@@ -6,7 +6,7 @@ import msgspec
 
 from pushsdk._core.events import SendAbandoned
 from pushsdk._core.outcome import Attempt, Guarded, Outcome
-from pushsdk._core.words import missing_attribute
+from pushsdk._core.words import missing_attribute, refusal
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -25,6 +25,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     if not TYPE_CHECKING:
         __getattr__ = missing_attribute
+        __getitem__ = refusal("a receipt has attributes: use receipt.users")
 
     def __repr__(self) -> str:
         unsent = [f", {name}={n}" for name in ("duplicates", "already_accepted") if (n := getattr(self, name))]

@@ -5,7 +5,11 @@ import re
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import PurePath
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+# Flags of code, as in the module ``inspect``, which is slow to import.
+VAR_KEYWORDS, COROUTINE = 0x08, 0x80
 
 
 def count(number: int, noun: str = "user") -> str:
@@ -93,7 +97,7 @@ def check_keywords(
 
         parameters = inspect.signature(function).parameters.values()
         own_names = {own.name for own in parameters if own.kind is not own.VAR_KEYWORD}
-        words = sorted(own_names.union(known) - {"self", "return"})
+        words = sorted(own_names.union(known) - {"self", "cls", "return"})
         moved = name if name in elsewhere else alias(name, elsewhere)
         near = alias(name, words)
         same = [word for word in words if len(part := fold(name)) > 2 and (part in fold(word) or fold(word) in part)]
@@ -102,6 +106,40 @@ def check_keywords(
         advice = f"did you mean {near!r}?" if near else f"the names are {', '.join(words)}"
         advice = elsewhere[moved] if moved else advice
         raise TypeError(f"{text}: {advice}") from None
+
+
+def hint_calls(function: F) -> F:
+    """Decorate a function: the TypeError of a wrong call names the nearest parameter, or those that need a keyword."""
+    code = function.__code__
+    count = code.co_argcount + code.co_kwonlyargcount
+    names, by_name = code.co_varnames[:count], ", ".join(code.co_varnames[code.co_argcount : count])
+
+    def hint(error: TypeError, keywords: Iterable[str]) -> NoReturn:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise error  # the function itself raised it
+        if not code.co_flags & VAR_KEYWORDS:
+            check_keywords(function, keywords, names)
+        advice = f": pass {by_name} by keyword" if by_name and "were given" in str(error) else ""
+        raise TypeError(f"{error}{advice}") from None
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # by pytest
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            hint(error, kwargs)
+
+    @functools.wraps(function)
+    async def call_async(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            coroutine = function(*args, **kwargs)
+        except TypeError as error:
+            hint(error, kwargs)
+        return await coroutine
+
+    return cast("F", call_async if code.co_flags & COROUTINE else call)
 
 
 def plain_error(error: Exception, names: tuple[str, ...] = ()) -> str:
@@ -123,8 +161,8 @@ def plain_error(error: Exception, names: tuple[str, ...] = ()) -> str:
 WAYS = {
     ("a str", "int"): "str(value)",
     **dict.fromkeys((("a str", name) for name in ("UUID", "HttpUrl", "AnyHttpUrl", "AnyUrl", "URL")), "str(value)"),
-    ("a str", "list"): "one id, or as users an Audience itself",
-    ("a str", "PushRequest"): "the requests to send_each",
+    ("a str", "list"): "one id at a time, or an Audience itself to broadcast",
+    ("a str", "PushRequest"): "requests to send_each, in a list",
     ("a str", "SecretStr"): "value.get_secret_value()",
     ("a str", "bytes"): "value.decode()",
     **dict.fromkeys((("a str", name) for name in ("tuple", "Row", "Record")), "the id in it, such as row[0]"),

@@ -207,7 +207,7 @@ async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
             advice += ": the users come first, then the message" if isinstance(items, MobilePush) else ""
             if name == "requests" and isinstance(items, (PushRequest, Mapping)):
                 is_one = isinstance(items, PushRequest) or "message" in items
-                several = "pass [PushRequest(user_ids=[user], message=message) for user, message in ....items()]"
+                several = "pass [PushRequest(user_ids=[user], message=message) for user, message in requests.items()]"
                 advice += ": put it into a list" if is_one else f": {several}"
             raise ValidationError(f"{name} must be an iterable or an async iterable; got {kind_of(items)}{advice}")
         refuse_containers(name, items)

@@ -21,6 +21,7 @@ from cyclopts import Parameter
 
 from pushsdk._audience.audience import Audience
 from pushsdk._audience.text_files import FORMATS
+from pushsdk._core import wire
 from pushsdk._core.arguments import doubt_of
 from pushsdk._core.errors import MessageWarning, ValidationError
 from pushsdk._core.lint import Problem, lint
@@ -195,7 +196,7 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
                 raise usage_error(f"{word} is no user id: write --{option[1]} and a space before the value")
             if re.match("https?://", word):
                 raise usage_error(f"{word} is no user id: the address of the service is --base-url")
-            if doubt := doubt_of({word: None}, word.encode("utf-8", "surrogateescape")):
+            if doubt := doubt_of({word: None}, wire.encode_user_id(word)):
                 raise usage_error(doubt.replace("It is sent as it is", "A file may hold such ids"))
     if not ids:
         raise usage_error(f"no user ids in {', '.join(words).replace('@-', 'the standard input')}: write one per line")

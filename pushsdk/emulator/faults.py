@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypedDict, Unpack
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk._core.checks import check, check_calls, check_fields, explain
+from pushsdk._core.checks import check, check_calls, check_fields, explain, with_retry_after
 from pushsdk._core.models import HintingType
 
 __tracebackhide__ = True  # by pytest: a failure shows the line of the test
@@ -109,7 +109,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
         ``retry_after``, in seconds, is sent as the header Retry-After.
         """
-        merged = dict(headers or {}) | ({} if retry_after is None else {"Retry-After": str(retry_after)})
+        merged = with_retry_after(headers, retry_after)
         return Fault(fault="status", code=code, headers=merged, body=body, accepted=accepted, **when)
 
     @staticmethod

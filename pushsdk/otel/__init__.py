@@ -3,6 +3,7 @@
 from typing import Any, TypeVar
 
 from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.words import hint_calls
 from pushsdk._io.engine import Engine
 
 try:
@@ -21,6 +22,7 @@ __all__ = ["instrument"]
 Client = TypeVar("Client")
 
 
+@hint_calls
 def instrument(
     client: Client,
     *,

@@ -32,7 +32,7 @@ from pushsdk._core.models import (
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout, check_seconds, warn_of_milliseconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._core.words import check_keywords, missing_attribute, refusal
+from pushsdk._core.words import check_keywords, hint_calls, missing_attribute, refusal
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
@@ -196,6 +196,7 @@ class PushClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @hint_calls
     def close(self, drain: Seconds = 30.0) -> DrainReport:
         """Refuse new calls, wait up to ``drain`` seconds for the calls in flight, cancel the rest, and end the thread.
 
@@ -213,6 +214,7 @@ class PushClient:
         """True once the client, or one of ``with_options``, was closed."""
         return self._portal.closed
 
+    @hint_calls
     def send(
         self,
         user_ids: str | Iterable[str],
@@ -250,6 +252,7 @@ class PushClient:
         call = ThreadCall(lambda: client.send(users, message, idempotency_key=idempotency_key, **options))
         return thread.perform(call, lambda call: report_abandoned(client, users, call))
 
+    @hint_calls
     def create_campaign(
         self,
         request: CampaignRequest | CampaignDict | UntypedMapping[CampaignDict],
@@ -274,6 +277,7 @@ class PushClient:
         thread, client = self._enter()
         return thread.perform(ThreadCall(lambda: client.create_campaign(request, timeout=timeout, retry=retry)))
 
+    @hint_calls
     def broadcast(
         self,
         user_ids: Iterable[str] | UserSource,
@@ -314,6 +318,7 @@ class PushClient:
             options,
         )
 
+    @hint_calls
     def send_each(
         self,
         requests: Iterable[PushRequest | PushRequestDict | UntypedMapping[PushRequestDict]],
@@ -337,6 +342,7 @@ class PushClient:
         items = async_readable("requests", requests, call.callbacks.put)
         return self._run(call, lambda inner, stop: inner.send_each(items, run=run, stop=stop, **options), stop, options)
 
+    @hint_calls
     def resume(
         self, run: str | os.PathLike[str], *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
@@ -352,6 +358,7 @@ class PushClient:
         """
         return self._run(ThreadCall(), lambda inner, stop: inner.resume(run, stop=stop, **options), stop, options)
 
+    @hint_calls
     def with_options(self, *, timeout: Timeout | Seconds | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a client with another timeout or policy. Both share everything else and are closed together."""
         client = object.__new__(type(self))

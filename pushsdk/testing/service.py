@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from multidict import CIMultiDict
 
 from pushsdk._core.address import HeaderSecret
-from pushsdk._core.checks import NumberOfSeconds, check, check_calls, check_fields
+from pushsdk._core.checks import NumberOfSeconds, check, check_calls, check_fields, with_retry_after
 from pushsdk._core.errors import warn_caller
 from pushsdk._core.models import HintingType
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
@@ -78,7 +78,7 @@ class FakeResponse(Struct, frozen=True, kw_only=True, metaclass=HintingType):
         """
         return FakeResponse(
             code=code,
-            headers=dict(headers or {}) | ({} if retry_after is None else {"Retry-After": str(retry_after)}),
+            headers=with_retry_after(headers, retry_after),
             body=body.encode() if isinstance(body, str) else body,
             accepted=200 <= code < 300 if accepted is None else accepted,
             after=after,
@@ -255,7 +255,8 @@ class FakeService:
         if error is not None:
             raise error
         if unused := len(self._responses):
-            warn_caller(f"the FakeService got no request for {counted(unused, 'response')}: leave out the last")
+            shown = ", ".join(str(response.code or "no status") for response in self._responses)
+            warn_caller(f"the FakeService got no request for its last {counted(unused, 'response')}: {shown}")
 
     async def _serve_request(self, request: FakeRequest, response: _Then, evidence: Evidence, *, read: bool) -> None:
         """Let the request meet its fate. Without ``read`` the client does not read the body of a 204."""

@@ -527,7 +527,14 @@ async def test_the_name_of_a_file_as_the_only_id_of_a_broadcast_is_warned_of(cau
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Timeout(connect=20, attempt=15), "Timeout(connect=20, attempt=15): the connect timeout never applies"),
+        (
+            lambda: Timeout(connect=20, attempt=15),
+            "Timeout(connect=20): the connect timeout never applies, because the att",
+        ),
+        (
+            lambda: Timeout(connect=20, total=5),
+            "Timeout(connect=20): the connect timeout never applies, because the call",
+        ),
         (lambda: RetryPolicy(initial_delay=10, max_delay=1), "RetryPolicy.initial_delay=10 is above max_delay=1"),
         (lambda: AsyncPushClient("https://push.example", "key", keepalive=4000), "keepalive=4000 is in seconds"),
         (lambda: AsyncPushClient("https://push.example", "key", timeout=1000), "Timeout.total=1000 is in seconds"),

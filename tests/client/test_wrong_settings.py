@@ -714,9 +714,12 @@ def test_a_session_of_another_event_loop_is_refused() -> None:
     [
         (
             lambda client: client.send(PushRequest(user_ids=("u",), message=MESSAGE), MESSAGE),
-            "use send_each([request])",
+            "pass requests to send_each, in a list",
         ),
-        (lambda client: client.send([["u"]], MESSAGE), "got list: pass one id, or as users an Audience itself"),
+        (
+            lambda client: client.send([["u"]], MESSAGE),
+            "got list: pass one id at a time, or an Audience itself to broadcast",
+        ),
         (lambda client: client.send_each({"u": MESSAGE}), "pass [PushRequest(user_ids=[user], message=message) for"),
         (lambda client: client.send_each({"message": {}}), "got dict: put it into a list"),
     ],
@@ -749,3 +752,28 @@ async def test_a_client_is_entered_once() -> None:
             async with client.with_options(timeout=5):
                 pass
         await client.send("u", MESSAGE)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda client: client.with_options(timout=5), "unexpected keyword argument 'timout': did you mean 'timeout'?"),
+        (lambda client: client.with_options(5), "but 2 were given: pass timeout, retry by keyword"),
+        (lambda client: client.batch(MESSAGE, custom_feilds={}), "did you mean 'custom_fields'?"),
+        (lambda client: client.aclose(timeout=5), "'timeout': the names are drain"),
+        (lambda client: client.create_campaign(campaign={}), "'campaign': the names are request, retry, timeout"),
+        (lambda client: client.send_each([], MESSAGE), "but 3 were given: pass run, stop by keyword"),
+        (lambda client: client.broadcast(), "missing 2 required positional arguments: 'user_ids' and 'message'"),
+        (lambda client: MESSAGE.replace({}), "takes 1 positional argument but 2 were given"),
+        (lambda client: Audience.read("u.csv", column="id"), "'column': the names are path, primary_key"),
+    ],
+)
+async def test_a_call_with_a_wrong_argument_names_those_that_exist(call: Any, text: str) -> None:
+    async with FakeService().client() as client:
+        with pytest.raises(TypeError, match=f"{re.escape(text)}$"):
+            await call(client)
+
+
+def test_an_error_of_the_function_itself_stays_as_it_is() -> None:
+    with pytest.raises(TypeError, match=r"^use `async with client\.batch"), AsyncPushClient(URL, "key").batch(MESSAGE):
+        pass

@@ -290,8 +290,7 @@ def test_a_retry_after_is_a_minimum_with_jitter_on_top(status):
     assert RetryPolicy().backoff(1, attempt, 1.0) == pytest.approx(7.1)
 
 
-@pytest.mark.filterwarnings("ignore:RetryPolicy.* looks like milliseconds")
-@pytest.mark.filterwarnings("ignore:RetryPolicy.initial_delay")
+@pytest.mark.filterwarnings("ignore::pushsdk.MessageWarning")
 @given(
     st.integers(1, 10_000),
     st.floats(0, 1),

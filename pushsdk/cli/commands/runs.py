@@ -98,6 +98,9 @@ class ResumeOptions:
 
     def run_options(self) -> dict[str, Any]:
         """Return the options of a run, for the client."""
+        bounds = ("max_rejected", "max_unknown", "max_outage")
+        if self.no_stop_policy and any(getattr(self, name) != getattr(type(self), name) for name in bounds):
+            raise usage_error("--no-stop-policy can't be used with --max-rejected, --max-unknown or --max-outage")
         stop_policy = pushsdk.StopPolicy(
             rejected=self.max_rejected, unknown=self.max_unknown, max_outage=self.max_outage
         )
