@@ -13,7 +13,7 @@ from pushsdk._core.errors import ValidationError, must_be, warn_caller
 from pushsdk._core.models import MobilePush
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.stop_policy import StopPolicy
-from pushsdk._core.words import count, kind_of
+from pushsdk._core.words import count, kind_of, kind_of_id
 
 T = TypeVar("T")
 # What str() makes of a missing value.
@@ -37,7 +37,7 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
             warn_caller(doubt)
         return (user_ids,), encoded, 0
     if not isinstance(user_ids, Iterable) or isinstance(user_ids, (Mapping, bytes, bytearray, memoryview)):
-        got = kind_of(user_ids, "" if user_ids is None else "a str")
+        got = kind_of(user_ids) if user_ids is None else kind_of_id(user_ids)
         got = "an async iterable: collect it first" if isinstance(user_ids, AsyncIterable) else got
         got += ": use broadcast" if hasattr(user_ids, "personalize") else ""
         is_message = isinstance(user_ids, MobilePush) or (

@@ -17,7 +17,7 @@ from pushsdk._core.errors import ValidationError, warn_caller
 from pushsdk._core.lint import CHILDREN, RULES, SHOWN, problems
 from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model, Path, show_path, typed
 from pushsdk._core.placeholders import TEXTS, placeholder_names
-from pushsdk._core.words import WAYS, kind_of, near_word
+from pushsdk._core.words import WAYS, kind_of, kind_of_id, near_word
 
 _MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
 _SHOWN_DEPTH = 5  # levels shown of a path that is too deep
@@ -168,7 +168,7 @@ def encode_user_ids(user_ids: Sequence[str]) -> bytes:
 
 def _user_id(user_id: object, path: Path) -> str:
     if not isinstance(user_id, str):
-        raise _error(path, f"expected a str, got {kind_of(user_id, 'a str')}")
+        raise _error(path, f"expected a str, got {kind_of_id(user_id)}")
     if not user_id:
         raise _error(path, "the user id is empty")
     return _text(user_id, path)

@@ -161,8 +161,8 @@ def plain_error(error: Exception, names: tuple[str, ...] = ()) -> str:
 WAYS = {
     ("a str", "int"): "str(value)",
     **dict.fromkeys((("a str", name) for name in ("UUID", "HttpUrl", "AnyHttpUrl", "AnyUrl", "URL")), "str(value)"),
-    ("a str", "list"): "one id at a time, or an Audience itself to broadcast",
-    ("a str", "PushRequest"): "requests to send_each, in a list",
+    ("an id", "list"): "one id at a time, or an Audience itself to broadcast",
+    ("an id", "PushRequest"): "requests to send_each, in a list",
     ("a str", "SecretStr"): "value.get_secret_value()",
     ("a str", "bytes"): "value.decode()",
     **dict.fromkeys((("a str", name) for name in ("tuple", "Row", "Record")), "the id in it, such as row[0]"),
@@ -191,6 +191,11 @@ def kind_of(value: object, rule: str = "") -> str:
         "value.model_dump()" if hasattr(value, "model_dump") else ""
     )
     return f"{name}: pass {way}" if way else name
+
+
+def kind_of_id(value: object) -> str:
+    """Return the type of a value that is no user id, with the way to one."""
+    return kind_of(value, "an id" if ("an id", type(value).__name__) in WAYS else "a str")
 
 
 _PACKAGE = str(PurePath(__file__).parents[1])

@@ -194,6 +194,10 @@ def test_a_limit_leaves_users_and_exits_with_1(broadcast, service):
         (("broadcast", "--message", "message.json", "--run", "a.run"), "pass exactly one source of users"),
         (("broadcast", "ids.txt", "--query", "x", "--message", "message.json", "--run", "a.run"), "pass exactly"),
         (("broadcast", "-", "--message", "-", "--run", "a.run"), "can't be both the users and the message"),
+        (
+            ("broadcast", "ids.txt", "--title", "x", "--run", "a.run", "--no-stop-policy", "--max-rejected", "0.1"),
+            "--no-stop-policy can't be used with --max-rejected",
+        ),
         (("broadcast", "none.txt", "--message", "message.json", "--run", "a.run"), "none.txt"),
         (("broadcast", "ids.doc", "--message", "message.json", "--run", "a.run"), "there is no file"),
         (

@@ -1,6 +1,7 @@
 """The lifetime of a client: its loop, its process, its end, and nothing left behind."""
 
 import asyncio
+import io
 import os
 import re
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,7 @@ from support.wire_server import WireServer
 import pushsdk
 from pushsdk import (
     AsyncPushClient,
+    Audience,
     BroadcastReport,
     CampaignRequest,
     ClientClosedError,
@@ -252,6 +254,19 @@ async def test_a_client_leaves_no_task_behind() -> None:
 def test_a_name_that_a_result_lacks_has_the_near_one(value: object, name: str, hint: str) -> None:
     with pytest.raises(AttributeError, match=f"{re.escape(hint)}$"):
         getattr(value, name)
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (lambda: Receipt(users=1)["users"], "a receipt has attributes: use receipt.users"),
+        (lambda: list(Audience.lines(io.BytesIO(b"u"))), "an audience is iterated by .ids() or .rows()"),
+        (lambda: MobilePush(collapse_id=["x"]), "must be a str; got list"),
+    ],
+)
+def test_the_wrong_use_of_an_object_says_the_right_one(use: Callable[[], object], text: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(text)):
+        use()
 
 
 @pytest.mark.parametrize(

@@ -283,3 +283,9 @@ async def test_a_client_in_use_cannot_be_served():
         await client.send("ann", MESSAGE)
         with pytest.raises(ConfigurationError, match="before its first call"):
             FakeService().serve(client)
+
+
+@pytest.mark.parametrize("kind", [FakeResponse, Fault])
+def test_retry_after_is_given_once(kind):
+    with pytest.raises(ValueError, match=r"^Retry-After is given twice, by retry_after= and in headers="):
+        kind.status(429, headers={"retry-after": "1"}, retry_after=2)
