@@ -211,23 +211,24 @@ class Timeout(Settings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         self._check_seconds("total", "attempt", "connect", or_none=True)
         total, attempt = self.total, self.attempt
-        if total is not None and _is_needless(attempt, total):
+        if total is not None and _is_needless(attempt, total, 10.0):
             warn_caller(
                 f"Timeout(attempt={attempt:g}, total={total:g}): the attempt timeout never applies, because the call "
                 "ends first; raise total, or leave attempt out"
             )
         bound = min((seconds for seconds in (attempt, total) if seconds is not None), default=math.inf)
-        if self.connect is not None and 5.0 != self.connect > bound:
+        if _is_needless(self.connect, bound, 5.0):
             warn_caller(
                 f"Timeout(connect={self.connect:g}): the connect timeout never applies, because the "
                 f"{'attempt' if bound == attempt else 'call'} ends after {bound:g} s; leave connect out"
             )
 
     def within(self, total: Seconds) -> Self:
-        """Return these timeouts with another total, without an attempt timeout that would never apply."""
+        """Return these timeouts with another total, without those that would never apply."""
         seconds = total.total_seconds() if isinstance(total, timedelta) else total
-        attempt = None if _is_needless(self.attempt, seconds) else self.attempt
-        return type(self)(total=total, attempt=attempt, connect=self.connect)
+        attempt = None if _is_needless(self.attempt, seconds, 10.0) else self.attempt
+        connect = None if _is_needless(self.connect, seconds, 5.0) else self.connect
+        return type(self)(total=total, attempt=attempt, connect=connect)
 
     def named(self, name: str) -> str:
         """Return the timeout of this name as errors show it, or ``""`` if there is none."""
@@ -235,9 +236,9 @@ class Timeout(Settings, frozen=True, kw_only=True):
         return "" if value is None else f"Timeout.{name}={value:g} s"
 
 
-def _is_needless(attempt: float | None, total: float) -> bool:
-    """Return True if an attempt timeout is longer than the call. The default is no mistake."""
-    return attempt is not None and 10.0 != attempt > total
+def _is_needless(seconds: float | None, bound: float, default: float) -> bool:
+    """Return True if a timeout is longer than what contains it. The default is no mistake."""
+    return seconds is not None and default != seconds > bound
 
 
 class Options(msgspec.Struct, frozen=True, eq=False, gc=False):

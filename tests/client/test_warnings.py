@@ -544,3 +544,9 @@ def test_a_setting_without_effect_or_in_milliseconds_is_warned_of(caught: Caught
     make()
     ((told, _),) = caught.seen()
     assert told.startswith(text)
+
+
+async def test_a_shorter_timeout_of_a_call_is_no_mistake(caught: Caught) -> None:
+    async with FakeService().client(timeout=Timeout(total=60, attempt=20, connect=9)) as client:
+        await client.send("ann", GOOD, timeout=3)
+    assert caught == []
