@@ -103,7 +103,7 @@ def check_keywords(
         same = [word for word in words if len(part := fold(name)) > 2 and (part in fold(word) or fold(word) in part)]
         near = near or near_word(name, words) or near_word(name, same or words, 0.0 if len(same) == 1 else 0.65)
         text = f"{function.__qualname__.removesuffix('.__init__')}() got an unexpected keyword argument {name!r}"
-        advice = f"did you mean {near!r}?" if near else f"the names are {', '.join(words)}"
+        advice = f"did you mean {near!r}?" if near else f"the name{'s are' if words[1:] else ' is'} {', '.join(words)}"
         advice = elsewhere[moved] if moved else advice
         raise TypeError(f"{text}: {advice}") from None
 
@@ -119,7 +119,7 @@ def hint_calls(function: F) -> F:
             raise error  # the function itself raised it
         if not code.co_flags & VAR_KEYWORDS:
             check_keywords(function, keywords, names)
-        advice = f": pass {by_name} by keyword" if by_name and "were given" in str(error) else ""
+        advice = f": the other arguments are by keyword: {by_name}" if by_name and "were given" in str(error) else ""
         raise TypeError(f"{error}{advice}") from None
 
     @functools.wraps(function)

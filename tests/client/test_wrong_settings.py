@@ -758,11 +758,14 @@ async def test_a_client_is_entered_once() -> None:
     ("call", "text"),
     [
         (lambda client: client.with_options(timout=5), "unexpected keyword argument 'timout': did you mean 'timeout'?"),
-        (lambda client: client.with_options(5), "but 2 were given: pass timeout, retry by keyword"),
+        (lambda client: client.with_options(5), "but 2 were given: the other arguments are by keyword: timeout, retry"),
         (lambda client: client.batch(MESSAGE, custom_feilds={}), "did you mean 'custom_fields'?"),
-        (lambda client: client.aclose(timeout=5), "'timeout': the names are drain"),
+        (lambda client: client.aclose(timeout=5), "'timeout': the name is drain"),
         (lambda client: client.create_campaign(campaign={}), "'campaign': the names are request, retry, timeout"),
-        (lambda client: client.send_each([], MESSAGE), "but 3 were given: pass run, stop by keyword"),
+        (
+            lambda client: client.send_each([], MESSAGE),
+            "3 were given: the other arguments are by keyword: run, stop",
+        ),
         (lambda client: client.broadcast(), "missing 2 required positional arguments: 'user_ids' and 'message'"),
         (lambda client: MESSAGE.replace({}), "takes 1 positional argument but 2 were given"),
         (lambda client: Audience.read("u.csv", column="id"), "'column': the names are path, primary_key"),
