@@ -145,10 +145,11 @@ async def apart(opener: Opener, base_url: str) -> AsyncIterator[Run]:
         seconds: tuple[float, float] = ours.recv()
         return seconds
 
-    yield run
-    ours.send(range(0))
-    process.join(10)
-    if process.is_alive():
+    try:
+        yield run
+        ours.send(range(0))
+        process.join(10)
+    finally:
         process.kill()
 
 

@@ -72,6 +72,7 @@ _ELSEWHERE = {
     "retry": "use client.with_options(retry=...)",
     "idempotency_key": "pass run=, the path of a file that keeps each user from a second push",
 }
+# Advice on names that are no options of a client.
 NO_OPTIONS = {
     **WITHIN,
     **dict.fromkeys(RunOptions.__optional_keys__, "pass it to broadcast, send_each or resume"),
@@ -137,8 +138,8 @@ class AsyncPushClient:
         options["proxy"] = proxy = redacted(options.get("proxy"))
         options["claims"] = claims = redact_texts(options.get("claims"))
         check_keywords(AsyncPushClient, options, ClientOptions.__optional_keys__, NO_OPTIONS)
-        for variable, way in _FOR_COMMANDS.items():
-            if url_name == "PUSHSDK_BASE_URL" and os.environ.get(variable):
+        for variable, way in _FOR_COMMANDS.items() if url_name == "PUSHSDK_BASE_URL" else ():
+            if os.environ.get(variable):
                 warn_caller(f"{variable} is for commands only: {way}")
         allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
         if base_url is None or api_key is None:
@@ -206,9 +207,7 @@ class AsyncPushClient:
 
     async def __aenter__(self) -> Self:
         self._engine.enter()
-        if self._engine.is_entered:
-            raise ConfigurationError("the client is open already: `async with` would close it for its other users, too")
-        self._engine.is_entered = True
+        self._engine.begin_block()
         return self
 
     async def __aexit__(self, *_: object) -> None:

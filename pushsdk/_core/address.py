@@ -82,7 +82,7 @@ for _name in ("__add__", "__getitem__", "__mod__", "__mul__", "__rmul__", *_PUBL
 
 
 def missing(names: tuple[str, ...], environ: Iterable[str]) -> ConfigurationError:
-    """Return the error for missing settings, with the first variable that nearly has the right name."""
+    """Return the error for missing settings, with the variables that nearly have the right name."""
     text = _MISSING[names]
     variables = re.findall(r"PUSHSDK_\w+", text)
     near = " and ".join(own for own in sorted(environ) if near_word(own, variables))
@@ -145,12 +145,15 @@ def check_headers(headers: object) -> dict[str, str]:
 
 def is_loopback(host: str) -> bool:
     """Return True if the host is literally localhost, 127.0.0.0/8 or ::1. No name is resolved."""
-    if host == "localhost":
-        return True
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _address(host: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host or "")
     except ValueError:
-        return False
+        return None
 
 
 def redacted(value: object) -> Any:
@@ -176,7 +179,7 @@ def _base_url_error(name: str, url: str, allow_insecure: bool) -> str | None:
     if re.search(r"/v1(/push|/campaigns)?$", parts.path.rstrip("/")):
         return f"{name} must end before /v1: the client adds /v1/push and /v1/campaigns"
     if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname or ""):
-        if parts.hostname in ("0.0.0.0", "::"):  # noqa: S104 - refused
+        if (address := _address(parts.hostname)) and address.is_unspecified:
             return f"{name} must not be plain http to an address to listen on: this machine is http://127.0.0.1"
         return (
             f"{name} must not be plain http, which would expose the Api-Key: use https, or pass allow_insecure=True "
@@ -194,7 +197,7 @@ def _url_error(name: str, url: object, *, userinfo: bool = False) -> str | None:
         return f"{rule}; it is empty"
     if url[0] in "\"'":
         return f"{rule}; leave out the quotation marks around it"
-    if re.search(r"[{}<>]|\$\w|YOUR[-_]", url):
+    if not userinfo and re.search(r"[{}<>]|\$[A-Z_]{2}|YOUR[-_]", url):
         return f"{rule}; it has a placeholder: put the address in its place"
     if url.strip() != url:
         return f"{name} must not begin or end with a space or a line end: strip it"

@@ -76,7 +76,7 @@ def refuse_containers(name: str, items: object) -> None:
 def doubt_of(ids: Mapping[str, object], encoded: bytes) -> str | None:
     """Return the warning of the first id that is probably none. ``encoded`` is their JSON: its look is quick."""
     is_plain = encoded.count(b",") < len(ids) and not any(mark in encoded for mark in _MARKS)
-    # A look for several bytes is slow, so that for the name of a file is left to few ids.
+    # A look for several bytes is slow: the name of a file is looked for only if it is the one id.
     is_plain = is_plain and not (b"." in encoded and (len(ids) == 1 or b'.0"' in encoded))
     if is_plain and not any(text in ids for text in _MISSING_VALUES):
         return None

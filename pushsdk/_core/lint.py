@@ -202,8 +202,10 @@ def _not_a_code(node: LintNode) -> _Found:
 def _relative(names: str) -> Callable[[LintNode], _Found]:
     """Return the check that the URLs in fields whose names match are absolute."""
 
+    matches = re.compile(names, re.IGNORECASE).search
+
     def check(node: LintNode) -> _Found:
-        for name in filter(re.compile(names, re.IGNORECASE).search, node.model.__struct_encode_fields__):
+        for name in filter(matches, node.model.__struct_encode_fields__):
             value = node.fields.get(name)
             if isinstance(value, str) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|\{\{", value):
                 yield (name,), "the URL is relative: a device has nothing to resolve it against"

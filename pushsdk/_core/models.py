@@ -14,7 +14,7 @@ from msgspec import UNSET as UNSET
 from msgspec import UnsetType as UnsetType
 
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.words import check_keywords, hint_calls, kind_of, missing_attribute, no_attribute, plain_error
+from pushsdk._core.words import check_keywords, kind_of, missing_attribute, no_attribute, plain_error
 
 # The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
 INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
@@ -168,7 +168,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [(name, ...) for name in self.__struct_fields__ if getattr(self, name) is not UNSET]
 
-    @hint_calls
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other values of these fields; ``UNSET`` leaves a field out."""
         check_keywords(self.replace, changes, self.__struct_fields__)

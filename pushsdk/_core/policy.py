@@ -359,13 +359,7 @@ def check_seconds(name: str, value: object, *, or_zero: bool = False) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-_GROUPS: Mapping[str, type[Settings]] = {
-    "retry": RetryPolicy,
-    "timeout": Timeout,
-    "batching": Batching,
-    "limits": Limits,
-    "rate": Rate,
-}
+_GROUPS = {"retry": RetryPolicy, "timeout": Timeout, "batching": Batching, "limits": Limits, "rate": Rate}
 WITHIN = {
     field: f"pass {option}={group.__name__}({field}=...)"
     for option, group in _GROUPS.items()

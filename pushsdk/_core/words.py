@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Flags of code, as in the module ``inspect``, which is slow to import.
-VAR_KEYWORDS, COROUTINE = 0x08, 0x80
+_VAR_KEYWORDS, _COROUTINE = 0x08, 0x80
 
 
 def count(number: int, noun: str = "user") -> str:
@@ -98,48 +98,39 @@ def check_keywords(
         parameters = inspect.signature(function).parameters.values()
         own_names = {own.name for own in parameters if own.kind is not own.VAR_KEYWORD}
         words = sorted(own_names.union(known) - {"self", "cls", "return"})
-        moved = name if name in elsewhere else alias(name, elsewhere)
         near = alias(name, words)
         same = [word for word in words if len(part := fold(name)) > 2 and (part in fold(word) or fold(word) in part)]
         near = near or near_word(name, words) or near_word(name, same or words, 0.0 if len(same) == 1 else 0.65)
         text = f"{function.__qualname__.removesuffix('.__init__')}() got an unexpected keyword argument {name!r}"
         advice = f"did you mean {near!r}?" if near else f"the name{'s are' if words[1:] else ' is'} {', '.join(words)}"
-        advice = elsewhere[moved] if moved else advice
+        if moved := name if name in elsewhere else alias(name, elsewhere):
+            advice = elsewhere[moved]
         raise TypeError(f"{text}: {advice}") from None
 
 
 def hint_calls(function: F) -> F:
     """Decorate a function: the TypeError of a wrong call names the nearest parameter, or those that need a keyword."""
     code = function.__code__
-    count = code.co_argcount + code.co_kwonlyargcount
-    names, by_name = code.co_varnames[:count], ", ".join(code.co_varnames[code.co_argcount : count])
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
-    def hint(error: TypeError, keywords: Iterable[str]) -> NoReturn:
-        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-            raise error  # the function itself raised it
-        if not code.co_flags & VAR_KEYWORDS:
-            check_keywords(function, keywords, names)
-        advice = f": the other arguments are by keyword: {by_name}" if by_name and "were given" in str(error) else ""
-        raise TypeError(f"{error}{advice}") from None
-
-    @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True  # by pytest
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            hint(error, kwargs)
+            if error.__traceback__ and error.__traceback__.tb_next:
+                raise  # the function itself raised it
+            if not code.co_flags & _VAR_KEYWORDS:
+                check_keywords(function, kwargs, parameters)
+            by_name = ", ".join(parameters[code.co_argcount :])
+            advice = f": the other arguments are by keyword: {by_name}" if "were given" in str(error) else ""
+            raise TypeError(f"{error}{advice}") from None
 
-    @functools.wraps(function)
     async def call_async(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        try:
-            coroutine = function(*args, **kwargs)
-        except TypeError as error:
-            hint(error, kwargs)
-        return await coroutine
+        return await call(*args, **kwargs)
 
-    return cast("F", call_async if code.co_flags & COROUTINE else call)
+    return cast("F", functools.wraps(function)(call_async if code.co_flags & _COROUTINE else call))
 
 
 def plain_error(error: Exception, names: tuple[str, ...] = ()) -> str:

@@ -84,8 +84,7 @@ class Engine:
         self._retry = retry
         self.counters = Counters()
         self.closed = False
-        #: True once an ``async with`` block of a client began.
-        self.is_entered = False
+        self._has_block = False
         #: Returns one object for equal options, which is quick to compare.
         self.options_of = lru_cache(1024)(Options)
         #: Runs blocking work of runs. Set by ``serve`` if there are no threads.
@@ -178,6 +177,12 @@ class Engine:
         self.loop = self.home = loop
         if self.observer is not None:
             self.observer.opened(self)
+
+    def begin_block(self) -> None:
+        """Begin the ``with`` block of a client. Raises ConfigurationError in or after another one."""
+        if self._has_block:
+            raise ConfigurationError("the client is open already: a second `with` would close it in the first")
+        self._has_block = True
 
     def enter(self) -> asyncio.AbstractEventLoop:
         """Return the running loop, if this client may be used in it. Raises ConfigurationError or ClientClosedError."""

@@ -205,7 +205,7 @@ async def _send(
     try:
         await pipeline.run()
     except asyncio.CancelledError as error:
-        users = ", ".join(f"{users:,} {outcome}" for outcome, users in journal.outcomes().items() if users)
+        users = ", ".join(f"{number:,} {outcome}" for outcome, number in journal.outcomes().items() if number)
         again = "a run can be continued if it has a file: pass run="
         if settings.path is not None:
             again = f"to continue the run: await client.resume({str(settings.path)!r})"

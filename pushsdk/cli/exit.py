@@ -19,7 +19,7 @@ class Exit(IntEnum):
     USAGE = 2
     """The command line, or a file named on it, is wrong, or there are no users. Nothing was sent."""
     UNKNOWN = 3
-    """Some users have an unknown outcome: they may have been pushed."""
+    """Some users may have been pushed: their outcome is unknown, or could not be printed."""
     CANNOT_RUN = 4
     """The Api-Key was refused, or a requirement is missing: a setting, an extra, a port."""
     STOPPED = 5

@@ -53,7 +53,7 @@ class MessageOptions:
     custom_fields: str | None = None
     """Set the custom fields: a JSON object, or @FILE."""
     force: Flag = False
-    """Send despite a misspelled field or a malformed placeholder, or without a platform or a text."""
+    """Send despite a misspelled field, value or placeholder, or without a platform, text or segment."""
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the message, with the JSON names of its fields, and the custom fields. Raises a usage error."""

@@ -191,6 +191,7 @@ class PushClient:
 
     def __enter__(self) -> Self:
         self._portal.enter()
+        self._client._engine.begin_block()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -256,7 +256,7 @@ class FakeService:
             raise error
         if unused := len(self._responses):
             shown = ", ".join(str(response.code or "no status") for response in self._responses)
-            warn_caller(f"the FakeService got no request for its last {counted(unused, 'response')}: {shown}")
+            warn_caller(f"{counted(unused, 'response')} of the FakeService got no request: {shown}")
 
     async def _serve_request(self, request: FakeRequest, response: _Then, evidence: Evidence, *, read: bool) -> None:
         """Let the request meet its fate. Without ``read`` the client does not read the body of a 204."""

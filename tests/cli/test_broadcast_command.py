@@ -714,3 +714,9 @@ def test_an_invalid_rate_is_a_usage_error_with_its_source(command, folder, monke
 
 def test_a_plan_without_duplicates_does_not_mention_them(command, folder):
     assert "duplicate" not in plan(command, "--no-dedupe").out
+
+
+def test_a_dry_run_keeps_the_duplicates_that_the_run_would_send(command, service, folder):
+    (folder / "twice.txt").write_text("ann\nann\n")
+    words = ("broadcast", "twice.txt", "--title", "x", "--run", "a.run", "--no-dedupe", "--dry-run", "--json")
+    assert json.loads(command(*words).out)["body"]["userIds"] == ["ann", "ann"]

@@ -159,7 +159,7 @@ async def test_a_response_may_have_latency():
 
 
 async def test_a_response_that_no_request_got_is_warned_of():
-    with pytest.warns(MessageWarning, match=r"^the FakeService got no request for its last 1 response: 500$"):
+    with pytest.warns(MessageWarning, match=r"^1 response of the FakeService got no request: 500$"):
         async with FakeService(FakeResponse.accept(), FakeResponse.status(500)).client() as client:
             await client.send("ann", MESSAGE)
 

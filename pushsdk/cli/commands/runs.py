@@ -18,7 +18,7 @@ from cyclopts.validators import Number
 import pushsdk
 from pushsdk._audience.audience import Audience
 from pushsdk._core import wire
-from pushsdk._core.arguments import check_users
+from pushsdk._core.arguments import doubt_of
 from pushsdk._core.operations import PUSH
 from pushsdk._core.words import count
 from pushsdk._runs.api import broadcast_content
@@ -251,8 +251,10 @@ def _first_body(
     if (first := next(parts, None)) is None:
         return None
     ids, message, fields = first
-    _, encoded, _ = check_users(ids, len(ids))
-    return wire.push_body(b"[%b]" % encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
+    encoded = wire.encode_user_ids(ids)
+    if doubt := doubt_of(dict.fromkeys(ids), encoded):
+        warn(f"advice: {doubt}")
+    return wire.push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
 
 
 def _in_requests(users: int, *, each: bool = False) -> str:

@@ -106,7 +106,7 @@ def create(
 
     Args:
         file: The JSON file of the campaign; - is standard input.
-        force: Send despite a misspelled field or a malformed placeholder, or without a platform or a text.
+        force: Send despite a misspelled field, value or placeholder, or without a platform, text or segment.
     """
     settings = options.settings(dry_run=dry_run)
     name, campaign, kind = read_resource(file)
