@@ -123,7 +123,9 @@ def hint_calls(function: F) -> F:
             if not code.co_flags & _VAR_KEYWORDS:
                 check_keywords(function, kwargs, parameters)
             by_name = ", ".join(parameters[code.co_argcount :])
-            advice = f": the other arguments are by keyword: {by_name}" if "were given" in str(error) else ""
+            advice = (
+                f": the other arguments are by keyword: {by_name}" if by_name and "were given" in str(error) else ""
+            )
             raise TypeError(f"{error}{advice}") from None
 
     async def call_async(*args: Any, **kwargs: Any) -> Any:

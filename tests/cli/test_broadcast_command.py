@@ -720,3 +720,9 @@ def test_a_dry_run_keeps_the_duplicates_that_the_run_would_send(command, service
     (folder / "twice.txt").write_text("ann\nann\n")
     words = ("broadcast", "twice.txt", "--title", "x", "--run", "a.run", "--no-dedupe", "--dry-run", "--json")
     assert json.loads(command(*words).out)["body"]["userIds"] == ["ann", "ann"]
+
+
+def test_a_dry_run_tells_of_an_id_that_is_probably_none(command, service, folder):
+    (folder / "missing.txt").write_text("ann\nNone\n")
+    result = command("broadcast", "missing.txt", "--title", "x", "--run", "a.run", "--dry-run")
+    assert "advice: a user id is 'None', the text of a missing value" in result.err

@@ -761,6 +761,7 @@ async def test_a_client_is_entered_once() -> None:
         (lambda client: client.with_options(5), "but 2 were given: the other arguments are by keyword: timeout, retry"),
         (lambda client: client.batch(MESSAGE, custom_feilds={}), "did you mean 'custom_fields'?"),
         (lambda client: client.aclose(timeout=5), "'timeout': the name is drain"),
+        (lambda client: client.aclose(5, 6), "takes from 1 to 2 positional arguments but 3 were given"),
         (lambda client: client.create_campaign(campaign={}), "'campaign': the names are request, retry, timeout"),
         (
             lambda client: client.send_each([], MESSAGE),
