@@ -30,6 +30,7 @@ export class Feed {
     this.newest = 0; // the highest id
     this.total = 0;
     this.busy = false;
+    this.waiting = null; // steps for after the reset that is under way: its response may be older than they are
     this.loaded = false; // true after the first response, even if there are no rows
     this.turn += 1;
   }
@@ -53,7 +54,10 @@ export class Feed {
   async reset(total = 0) {
     const turn = ++this.turn;
     this.busy = false;
-    const page = await this.load({ limit: PAGE });
+    const waiting = (this.waiting = []);
+    const page = await this.load({ limit: PAGE }).finally(() => {
+      if (turn === this.turn) this.waiting = null;
+    });
     if (turn !== this.turn) return;
     this.rows = page.requests;
     this.above = 0;
@@ -63,6 +67,13 @@ export class Feed {
     this.newest = Math.max(0, ...this.rows.map((row) => row.id));
     this.loaded = true;
     this.changed(0);
+    for (const step of waiting) step();
+  }
+
+  /** Run a step now, or after the reset that is under way. */
+  settled(step) {
+    if (this.waiting) this.waiting.push(step);
+    else step();
   }
 
   /** Load the rows from `first` to `last` if they are missing. */

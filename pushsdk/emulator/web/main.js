@@ -199,8 +199,9 @@ class App {
 
   deleted(data) {
     const { pushes } = this.views;
+    const { feed } = pushes;
     if (!Number.isInteger(data?.id)) pushes.freshen();
-    else if (pushes.feed.rows.some((row) => row.key <= data.id && data.id <= row.id)) pushes.gone(data.id);
+    else feed.settled(() => feed.rows.some((row) => row.key <= data.id && data.id <= row.id) && pushes.gone(data.id));
   }
 
   /** Ask for the token if the address had none. */

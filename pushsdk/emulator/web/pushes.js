@@ -223,7 +223,7 @@ export class Pushes {
   arrived(rows, count) {
     for (const row of rows) row.key = row.group;
     if (this.search) this.requery();
-    else this.feed.arrived(rows, count);
+    else this.feed.settled(() => this.feed.arrived(rows, count));
   }
 
   // Only the server knows the matches of a search and the requests that the stream left out.
@@ -235,7 +235,7 @@ export class Pushes {
     const fresh = page.requests.filter((row) => row.id > newest);
     const gap = fresh.length === page.requests.length && page.next !== null;
     if (gap && this.search) this.reload();
-    else this.feed.arrived(fresh, gap ? Math.max(fresh[0].id - newest, fresh.length) : fresh.length, true); // estimated by ids
+    else this.feed.settled(() => this.feed.arrived(fresh, gap ? Math.max(fresh[0].id - newest, fresh.length) : fresh.length, true)); // estimated by ids
   }
 
   say(trouble) {

@@ -32,7 +32,7 @@ export class Frames {
     /** @type {string[]} */
     this.rows = [];
     this.count = 0;
-    this.others = new Map(); // event -> its newest data
+    this.others = new Map(); // the other messages, each once
   }
 
   /** @param {import("./stream.js").Message[]} messages */
@@ -42,7 +42,7 @@ export class Frames {
         this.rows.push(data);
         this.count += 1;
       } else {
-        this.others.set(event, data);
+        this.others.set(event + data, [event, data]);
       }
     }
     if (this.rows.length > 4 * KEPT) this.rows.splice(0, this.rows.length - KEPT);
@@ -59,7 +59,7 @@ export class Frames {
     this.clear();
     const newest = rows.slice(-KEPT).reverse().map(parsed).filter((row) => row !== null);
     if (newest.length) this.to.requests(newest, Math.max(count, newest.length));
-    for (const [event, data] of others) this.to.other(event, parsed(data));
+    for (const [event, data] of others.values()) this.to.other(event, parsed(data));
   }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 
@@ -85,3 +86,34 @@ async def test_on_a_narrow_screen_a_group_opens_in_the_list(desk: Any) -> None:
     await page.get_by_role("option", name="user-1").wait_for()
     await page.get_by_role("button", name="All pushes").click()
     await page.get_by_role("option", name="Sale").get_by_text("3 pushes").wait_for()
+
+
+async def test_what_changes_while_the_list_loads_is_in_it(desk: Any) -> None:
+    await broadcast(desk, "Sale", 1, 3)
+    other = await desk.page()
+    page = await desk.page()
+    await page.get_by_label("Search pushes").fill("user:user-1")
+    await page.get_by_role("option", name="user-1").wait_for()
+
+    async def answer_late(route: Any) -> None:
+        before = await route.fetch()
+        await desk.control("DELETE", "/requests/2")
+        await broadcast(desk, "Later", 4, 4)
+        await other.get_by_role("option", name="Later").wait_for()
+        await route.fulfill(response=before)
+
+    await page.route("**/requests?*", answer_late, times=1)
+    await page.get_by_label("Search pushes").fill("")
+    await page.get_by_role("option", name="Later").wait_for()
+    await page.get_by_role("option", name="Sale").get_by_text("2 pushes").wait_for()
+
+
+async def test_two_pushes_deleted_at_once_leave_the_list(desk: Any) -> None:
+    for number in range(1, 5):
+        await desk.push(f"Push {number}")
+    page = await desk.page()
+    await page.locator(".push-row").nth(3).wait_for()
+    await page.evaluate("() => new Promise((done) => requestAnimationFrame(done))")
+    await asyncio.gather(*(desk.control("DELETE", f"/requests/{number}") for number in (2, 3)))
+    await page.locator(".list-count").get_by_text("2 pushes", exact=True).wait_for()
+    assert await page.locator(".push-row").count() == 2
