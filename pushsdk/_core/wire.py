@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -253,23 +254,19 @@ def _is_doubtful(message: MobilePush) -> bool:
             for language, text in texts.items():
                 if "{" in text or not text.strip() or (len(language) > 3 and language[2] not in "-_"):
                     return True
-    if (message.ttl or 0) < 0 or (message.badge_count or 0) < 0:
-        return True
-    for url in (message.big_image_url, message.large_icon_url, message.rich_media_url):
-        if url and ":" not in url:
-            return True
-    values = (  # that "near-value" checks, in the order of SHOWN
-        message.type,
-        message.action,
-        message.priority,
-        message.media_type,
-        message.interruption_level,
-        message.relevance_score,
-    )
-    return values != _USUAL and _has_near_value(values)
+    values = _values(message)
+    if values == _USUAL:
+        return False
+    *shown, ttl, badge, image, icon, media = values
+    is_relative = any(url and ":" not in url for url in (image, icon, media))
+    return is_relative or (ttl or 0) < 0 or (badge or 0) < 0 or _has_near_value(tuple(shown))
 
 
-_USUAL = ("MOBILE_PUSH", UNSET, UNSET, UNSET, UNSET, UNSET)
+_values = attrgetter(
+    *("type", "action", "priority", "media_type", "interruption_level", "relevance_score"),  # the order of SHOWN
+    *("ttl", "badge_count", "big_image_url", "large_icon_url", "rich_media_url"),
+)
+_USUAL = _values(MobilePush())
 
 
 @lru_cache(maxsize=256)
