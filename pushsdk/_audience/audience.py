@@ -17,7 +17,7 @@ from pushsdk._audience.duckdb_reader import ParquetFiles, SqlQuery
 from pushsdk._audience.source import ReadCounts, deduplicated, list_files, listed, printable
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
-from pushsdk._core.errors import ValidationError, check_choice
+from pushsdk._core.errors import ValidationError, check_choice, warn_caller
 from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count, hint_calls, refusal
@@ -164,7 +164,10 @@ class Audience:
         columns = [*self._source.columns, *(custom_fields or ())]
         # The service may have a value of its own for a name that only it fills.
         others = "" if into == "custom_fields" else f", only {listed(columns)}" if columns else ", as it has no columns"
-        wire.warn_of_placeholders(placeholder_names(message), columns, "the audience has", others)
+        names = placeholder_names(message)
+        wire.warn_of_placeholders(names, columns, "the audience has", others)
+        if into == "text" and not names:
+            warn_caller("the message has no placeholder for the columns: all users get the same text")
         return Personalized(self, message, into, custom_fields, distinct)
 
     def _rows(self, distinct: bool, columns: Collection[str] | None) -> Iterator[list[Row]]:

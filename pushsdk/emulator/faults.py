@@ -6,6 +6,7 @@ generator, seeded with the seed and the position of the rule. A disabled rule co
 
 import random
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypedDict, Unpack
@@ -82,6 +83,8 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
                 raise ValueError(f"{name} is no argument of {self.fault}: leave it out")
             if allowed and not given and name in ("code", "seconds"):
                 raise ValueError(f"{self.fault} needs {name}")
+        if self.first and self.every and self.first < self.every:
+            raise ValueError(f"first={self.first} and every={self.every} choose no request: leave out one of them")
         for name, value in self.headers.items():
             if name.lower() in _FRAMING:
                 raise ValueError(f"headers must not contain {name}, which the emulator sets: leave it out")
@@ -115,7 +118,10 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     @staticmethod
     def delay(seconds: float, **when: Unpack[Conditions]) -> "Fault":
         """Wait, then accept the request even if the client has disconnected. Later rules may act, too."""
-        return Fault(fault="delay", seconds=seconds, **when)
+        fault = Fault(fault="delay", seconds=seconds, **when)
+        if seconds >= 300:
+            warnings.warn(f"Fault.delay({seconds:g}) is in seconds, and longer than most timeouts", stacklevel=3)
+        return fault
 
     @staticmethod
     def reset_before(**when: Unpack[Conditions]) -> "Fault":

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -255,8 +256,8 @@ class Emulator(Accepted):
         token: str | None = None,
         log: Callable[[str], object] | None = None,
     ) -> None:
-        if api_key == "":
-            raise ValueError("api_key must not be empty; leave it out for a generated one")
+        if api_key is not None and not re.fullmatch("[!-~]{1,4096}", api_key):
+            raise ValueError("api_key must be 1 to 4096 visible ASCII characters; leave it out for a generated one")
         if host not in {HOST, "localhost", "::1"} and not token:
             raise ValueError("a host other than loopback needs a token")
         if not all(map(is_host, hosts)):

@@ -83,7 +83,9 @@ def test_a_mapping_is_filled_too_and_keeps_unknown_fields(audience: Audience) ->
 
 def test_a_message_without_placeholders_is_sent_as_it_is(audience: Audience) -> None:
     plain = MobilePush(title={"en": "100% {1} { odd"})
-    assert all(push.message == plain for push in audience.personalize(plain, into="text"))
+    with pytest.warns(UserWarning, match="^the message has no placeholder for the columns: all users get the same"):
+        personal = audience.personalize(plain, into="text")
+    assert all(push.message == plain for push in personal)
 
 
 def test_requests_come_in_batches_and_again_and_are_counted(audience: Audience) -> None:

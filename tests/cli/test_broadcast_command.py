@@ -449,7 +449,7 @@ def test_one_user_is_not_many(broadcast, service, folder):
         ((), "users.csv", "1,234 users in 2 requests"),
         (("--no-dedupe",), "users.csv", "1,235 users in 2 requests"),
         (("--limit", "1000"), "users.csv", "1,000 users in 1 request"),
-        (("--personalize", "text"), "users.csv", "1,234 users in 1,234 requests"),
+        (("--personalize", "both"), "users.csv", "1,234 users in 1,234 requests"),
         ((), "-", "the users on standard input"),
     ],
 )

@@ -157,7 +157,8 @@ def test_the_path_of_a_page_is_printed(command, tmp_path):
 @pytest.mark.parametrize(
     ("topic", "advice"),
     [
-        ("retry", "did you mean retries?"),
+        ("retrys", "did you mean retries?"),
+        ("token", "did you mean retries?"),
         ("kafka", "--list lists the pages, --search WORD finds words"),
         ("../index", "did you mean index?"),
         ("i", "did you mean sending or retries or cli?"),

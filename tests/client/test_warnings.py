@@ -187,10 +187,10 @@ def test_a_call_without_asyncio_keeps_nothing_of_its_caller(monkeypatch: pytest.
 
 async def test_personal_messages_are_warned_of_once_where_they_are_made(caught: Caught, tmp_path: Path) -> None:
     (tmp_path / "users.csv").write_text("user_id\na\nb\n")
-    requests = Audience.read(tmp_path / "users.csv").personalize(MISSPELLED, into="text")
+    requests = Audience.read(tmp_path / "users.csv").personalize(MISSPELLED, into="both")
     async with FakeService().client() as client:
         await client.send_each(requests)
-    assert caught == [(NEAR, 'requests = Audience.read(tmp_path / "users.csv").personalize(MISSPELLED, into="text")')]
+    assert caught == [(NEAR, 'requests = Audience.read(tmp_path / "users.csv").personalize(MISSPELLED, into="both")')]
 
 
 async def test_a_message_without_a_platform_is_warned_of_once(caught: Caught) -> None:
@@ -305,6 +305,12 @@ async def test_a_misspelled_name_in_a_part_of_a_message_is_warned_of(caught: Cau
                 "the audience has no 'first_name' for the placeholder, did you mean 'firstname'? It is sent with the "
                 "fallback"
             ),
+        ),
+        (
+            lambda client, users: client.send_each(
+                Audience.read(users / "first_name.csv").personalize(GOOD, into="text")
+            ),
+            "the message has no placeholder for the columns: all users get the same text",
         ),
         (
             lambda client, users: client.broadcast(Audience.read(users / "first_name.csv"), NAMED),

@@ -143,6 +143,11 @@ def test_each_fault_says_whether_the_request_is_accepted(fault, accepts):
     assert fault.accepts is accepts
 
 
+def test_a_delay_that_is_probably_in_milliseconds_is_warned_of():
+    with pytest.warns(UserWarning, match=r"^Fault.delay\(500\) is in seconds, and longer than most timeouts$"):
+        assert Fault.delay(500).seconds == 500
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
@@ -158,6 +163,7 @@ def test_each_fault_says_whether_the_request_is_accepted(fault, accepts):
         (lambda: Fault.status(429, headers={"A": "\x01"}), "no control character"),
         (lambda: Fault.status(429, headers={"A\x7f": "1"}), "no control character"),
         (lambda: Fault.status(429, headers={"": "1"}), "must have a name"),
+        (lambda: Fault.status(429, first=1, every=2), "^first=1 and every=2 choose no request: leave out one of them$"),
         (lambda: Fault.delay(-1), "^seconds must be a number >= 0.0; got -1$"),
         (lambda: Fault.delay(float("nan")), "^seconds must be a number >= 0.0; got nan$"),
         (lambda: Fault.truncated(at="middle"), "^at: unknown value 'middle': use status, headers, body$"),

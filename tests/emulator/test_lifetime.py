@@ -40,8 +40,9 @@ async def test_ending_twice_is_no_error(running):
 def test_each_emulator_has_its_own_or_the_given_key():
     assert Emulator().api_key != Emulator().api_key
     assert Emulator(api_key="mine").api_key == "mine"
-    with pytest.raises(ValueError, match="empty"):
-        Emulator(api_key="")
+    for key in ("", "a b", "né"):
+        with pytest.raises(ValueError, match=r"^api_key must be 1 to 4096 visible ASCII characters; leave it out for a"):
+            Emulator(api_key=key)
 
 
 @pytest.mark.parametrize(

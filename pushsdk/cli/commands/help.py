@@ -59,7 +59,9 @@ def docs(
         return Exit.DONE if results else Exit.INCOMPLETE
     name = topic.lower().removesuffix(".md")
     if name not in pages:
-        close = [page for page in pages if name in page or page == near_word(name, pages, 0.6)]
+        close = [page for page in pages if name in page]
+        close = close or [*dict.fromkeys(result[0] for result in guide.search(name))]
+        close = close or [page for page in pages if page == near_word(name, pages, 0.6)]
         if len(close) != 1 or name not in close[0]:
             advice = (
                 f"did you mean {' or '.join(close[:3])}?"
