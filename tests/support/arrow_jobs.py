@@ -26,7 +26,7 @@ class DyingClaims(DirectoryClaims):
     """A store that kills its process after a number of claims, or before a number of settlements."""
 
     def __init__(self, path: str, *, adds: int = 0, swaps: int = 0) -> None:
-        super().__init__(path, durable=False)
+        super().__init__(path, durable=False, timeout=60.0)  # a disk may be busy
         self._adds, self._swaps = itertools.count(1), itertools.count(1)
         self._last = (adds, swaps)
 
