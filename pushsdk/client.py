@@ -557,7 +557,8 @@ class SendBatch:
 
     if not TYPE_CHECKING:
         __enter__ = __exit__ = refusal("use `async with client.batch(message) as batch:`")
-        __getattr__ = missing_attribute
+        # No ``__getattr__``, which would take a quarter of the time that a user takes.
+        append = extend = update = refusal("a batch takes one user at a time: use batch.add(user_id)")
 
     async def __aenter__(self) -> Self:
         self._client._engine.enter()

@@ -70,7 +70,6 @@ ALIASES = {
     **dict.fromkeys(("calls", "requests", "sent"), ("pushes", "accepted", "requests")),
     "users": ("planned",),
     **dict.fromkeys(("count", "calledcount"), ("hits", "users")),
-    **dict.fromkeys(("append", "extend"), ("add",)),
     **dict.fromkeys(("failed", "failures", "failurecount"), ("rejected",)),
     **dict.fromkeys(("successcount", "success", "delivered", "accepted"), ("accepted", "users")),
     **dict.fromkeys(("client", "syncclient", "syncpushclient"), ("PushClient",)),

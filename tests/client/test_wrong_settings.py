@@ -137,6 +137,13 @@ def test_a_plain_with_names_the_async_one(make: Any, text: str) -> None:
         pass
 
 
+@pytest.mark.parametrize("name", ["append", "extend", "update"])
+def test_a_batch_names_add_to_who_takes_it_for_a_list_or_a_set(name: str) -> None:
+    batch = AsyncPushClient(URL, "k").batch(MESSAGE)
+    with pytest.raises(TypeError, match=r"^a batch takes one user at a time: use batch\.add\(user_id\)$"):
+        getattr(batch, name)("user-1")
+
+
 async def test_an_async_with_around_a_sync_client_names_the_plain_one() -> None:
     made: Any = PushClient(URL, "k")
     with pytest.raises(TypeError, match=re.escape("is the sync client: use `with`")):
