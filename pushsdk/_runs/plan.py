@@ -8,12 +8,12 @@ import msgspec
 
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
-from pushsdk._core.outcome import Attempt
+from pushsdk._core.outcome import Attempt, Guarded
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._core.user_states import UserStatus
 
 
-class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Chunk(Guarded, msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One request of a plan. Its boundaries never change."""
 
     users: int
@@ -23,9 +23,6 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Set only in a run of kind "each"; None is the message of the run's header."""
     custom_fields: bytes | None = None
 
-    def __repr__(self) -> str:
-        return f"Chunk(users={self.users}, bytes={len(self.ids)})"
-
     def user_ids(self) -> list[str]:
         return _decode_ids(b"[" + self.ids + b"]")
 
@@ -33,7 +30,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _decode_ids = msgspec.json.Decoder(list[str]).decode
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
     """The identity of a run: stored with the plan and compared on resume. Contains no Api-Key."""
 
     kind: Literal["broadcast", "each"]
@@ -50,9 +47,6 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the epoch."""
     version: str = ""
     """Version of pushsdk that planned the run."""
-
-    def __repr__(self) -> str:
-        return f"Header({self.kind!r}, {self.base_url!r}, source={self.source!r})"
 
 
 class UserRange(msgspec.Struct, frozen=True, gc=False):
@@ -96,7 +90,7 @@ Event = tuple[int, int, UserStatus]
 """One change in the log: the users ``start`` to ``stop`` - 1 of the plan have this status from now on."""
 
 
-class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
+class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
     """One request: its users and its bytes. Split by ``_core.splitting.Splitter``, one unit per user."""
 
     positions: UserRange
@@ -112,9 +106,6 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         if chunk.message is not None:
             return cls(positions, ids, chunk.message, chunk.custom_fields)
         return cls(positions, ids, header.message or b"{}", header.custom_fields)
-
-    def __repr__(self) -> str:
-        return f"ChunkRequest({self.positions}, bytes={len(self.ids)})"
 
     @property
     def users(self) -> int:

@@ -8,6 +8,7 @@ from typing import NoReturn, Self
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.outcome import Guarded
 from pushsdk._core.policy import check_seconds
 from pushsdk._io.forks import ProcessGuard
 
@@ -19,17 +20,14 @@ PAGE = 1000
 CLOSED = "the claim store is closed: close the client first, then the store"
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False):
+class Claim(Guarded, msgspec.Struct, frozen=True, gc=False):
     """A stored claim: the ``token`` of its last writer, and its ``record``, JSON that no store reads."""
 
     token: str
     record: bytes
 
-    def __repr__(self) -> str:
-        return f"Claim(record bytes={len(self.record)})"
 
-
-class Put(msgspec.Struct, frozen=True, gc=False):
+class Put(Guarded, msgspec.Struct, frozen=True, gc=False):
     """A conditional write: store ``claim`` unless ``key`` has a claim whose token is neither equal nor ``expected``."""
 
     key: str
@@ -39,9 +37,6 @@ class Put(msgspec.Struct, frozen=True, gc=False):
     def may_replace(self, stored: Claim) -> bool:
         """Return True if the stored token is that of the new claim or an expected one."""
         return stored.token == self.claim.token or stored.token in self.expected
-
-    def __repr__(self) -> str:
-        return f"Put({self.claim!r})"
 
 
 class ClaimStore(ABC):

@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 
 from pushsdk._core.address import HeaderSecret, check_base_url, check_key, check_proxy, redacted
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.outcome import Guarded
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.words import near_word
 from pushsdk._io.files import objection
@@ -56,7 +57,7 @@ _NO_KEY = "no Api-Key: set PUSHSDK_API_KEY, pass --api-key-file or --api-key-com
 _NO_URL = "no base URL: set PUSHSDK_BASE_URL, or pass --base-url; to start a local service: pushsdk emulator"
 
 
-class SettingValue(Struct, frozen=True):
+class SettingValue(Guarded, Struct, frozen=True):
     """A value and its source, for example ``--timeout``, ``PUSHSDK_TIMEOUT`` or ``config.toml: timeout``."""
 
     value: Any
@@ -64,9 +65,6 @@ class SettingValue(Struct, frozen=True):
     layer: Layer
     folder: Path = Path()
     """The folder that a relative path in the value starts from."""
-
-    def __repr__(self) -> str:
-        return f"SettingValue({self.source!r})"  # without the value, which may be the key
 
 
 class ClientSettings(ClientOptions):

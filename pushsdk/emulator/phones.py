@@ -27,14 +27,7 @@ _ASSUMPTIONS = {
 }
 
 
-class _Redacted(Struct, frozen=True):
-    """Base class with a repr without fields, because texts and user ids must not reach a log."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(...)"
-
-
-class PushView(_Redacted, frozen=True):
+class PushView(Struct, frozen=True):
     """A push as one user got it, ``times`` in one request; ``campaign`` is a uuid if a campaign sent the push.
 
     ``time`` is in seconds since the epoch; ``custom_fields``, or a campaign's row of the user, fill the placeholders.
@@ -48,7 +41,7 @@ class PushView(_Redacted, frozen=True):
     custom_fields: Any
 
 
-class Notification(_Redacted, frozen=True, kw_only=True):
+class Notification(Struct, frozen=True, kw_only=True):
     """A push as one device shows it.
 
     ``push`` is the id of the push. ``message`` has the documented fields that apply to this platform; ``fields`` fill

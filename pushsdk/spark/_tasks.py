@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.outcome import Guarded
 from pushsdk.spark._folder import RunFolder, has_sentinel
 from pushsdk.spark._preflight import of_task
 
@@ -29,7 +30,7 @@ class ChunkPartition(msgspec.Struct, frozen=True):
         yield from cut(batches, max_users=self.max_users, prefix=f"{_task_number():05}-")
 
 
-class SendPartition(msgspec.Struct, frozen=True):
+class SendPartition(Guarded, msgspec.Struct, frozen=True):
     """The function that sends the chunks of one partition, for ``mapInArrow``."""
 
     folder: str
@@ -39,9 +40,6 @@ class SendPartition(msgspec.Struct, frozen=True):
     personal: Literal["placeholders", "custom_fields"] | None
     options: dict[str, Any]
     """Arguments of ``push_batches``."""
-
-    def __repr__(self) -> str:
-        return f"SendPartition({self.run!r})"
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         from pushsdk.arrow import push_batches

@@ -276,11 +276,6 @@ def test_at_most_one_notification_per_collapse_id_is_shown(pushes, now):
     assert len(standing) == len(set(standing))
 
 
-def test_no_text_and_no_field_is_in_a_repr():
-    values = [sent(), *shown(sent())]
-    assert [repr(value) for value in values] == [f"{type(value).__name__}(...)" for value in values]
-
-
 def test_an_invalid_message_is_refused():
     with pytest.raises(ValueError, match=r"\$\.ttl"):
         shown(sent({"ttl": "x"}))

@@ -73,10 +73,6 @@ def test_a_line_can_ask_for_a_result(line):
     assert not parse("is:push is:campaign is:open").names_fate
 
 
-def test_a_search_shows_no_value_in_its_repr():
-    assert repr(parse("user:ann title:secret")) == "Search(...)"
-
-
 ROWS = [
     # id, inbox, endpoint, status, accepted, fault, title, text, langs
     (1, 1, "push", 204, 1, None, "Black Friday", "Everything must go", " en "),

@@ -5,14 +5,19 @@ from collections.abc import Callable, Iterator
 
 import aiohttp
 import pytest
+from rich.pretty import pretty_repr
 from rich.traceback import Traceback
 from support.wire_faults import always, hold, step, take, when
 from support.wire_server import WireServer
 
-from pushsdk import AsyncPushClient, CampaignRequest, ConfigurationError, PushClient
+from pushsdk import AsyncPushClient, CampaignRequest, ConfigurationError, PushClient, Row
 from pushsdk._core.address import HeaderSecret, redacted
+from pushsdk._core.outcome import Outcome
+from pushsdk._runs.plan import Chunk, ChunkRequest, Header, UserRange
 from pushsdk.arrow import push_batches
-from pushsdk.claims import MemoryClaims
+from pushsdk.claims import Claim, MemoryClaims, Put
+from pushsdk.cli.settings import SettingValue
+from pushsdk.spark._tasks import SendPartition
 
 HERE = "https://push.example/api"
 # Reporters cut a text above 80 characters before they take its repr.
@@ -146,3 +151,20 @@ def test_what_is_made_of_a_sealed_text_is_sealed() -> None:
     assert {type(text) for text in (*derived, *parts)} == {HeaderSecret}
     assert (secret[1:], "x" + secret, [*secret.split()]) == ("bc def", "xabc def", ["abc", "def"])
     assert {type(text) for text in (str(secret), f"{secret}")} == {str}
+
+
+HELD = [
+    Chunk(1, b'"secret"', b"secret", b"secret"),
+    ChunkRequest(UserRange(0, 0, 1), b'"secret"', b"secret", b"secret"),
+    Header(kind="broadcast", base_url=HERE, message=b"secret", custom_fields=b"secret", max_users=1, max_bytes=1),
+    Row("secret", Outcome.REJECTED, 400),
+    Claim("secret", b"secret"),
+    Put("secret", Claim("secret", b"secret"), ("secret",)),
+    SettingValue("secret", "--api-key", "option"),
+    SendPartition("folder", "run", {"title": {"en": "secret"}}, {"name": "secret"}, None, {"api_key": "secret"}),
+]
+
+
+@pytest.mark.parametrize("value", HELD, ids=lambda value: type(value).__name__)
+def test_no_id_text_or_key_that_a_local_holds_is_shown(value: object) -> None:
+    assert "secret" not in f"{pretty_repr(value)} {value!r}"

@@ -18,7 +18,7 @@ import msgspec
 
 from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.errors import RunFileError
-from pushsdk._core.outcome import Outcome
+from pushsdk._core.outcome import Guarded, Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk._core.words import missing_attribute
 from pushsdk._runs.plan import Chunk, Event, Header, Notes, StopReason, UserRange
@@ -48,7 +48,7 @@ IN_DOUBT = frozenset({UserState.UNKNOWN, UserState.CLAIMED})
 T = TypeVar("T")
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class Row(Guarded, msgspec.Struct, frozen=True, gc=False):
     """One planned user: the columns of every report."""
 
     user_id: str
