@@ -62,7 +62,7 @@ from pushsdk._runs.keyed import KeyedSends
 from pushsdk.options import ClientOptions, RunOptions
 
 if TYPE_CHECKING:
-    from pushsdk._audience.source import UserSource
+    from pushsdk._audience.audience import Audience
     from pushsdk._runs.report import BroadcastReport
 
 
@@ -405,7 +405,7 @@ class AsyncPushClient:
     @hint_calls
     async def broadcast(
         self,
-        user_ids: Iterable[str] | AsyncIterable[str] | UserSource,
+        user_ids: Iterable[str] | AsyncIterable[str] | Audience,
         message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
         *,
         custom_fields: Mapping[str, Any] | None = None,

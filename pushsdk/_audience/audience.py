@@ -14,7 +14,7 @@ import msgspec
 
 from pushsdk._audience.distinct import Row
 from pushsdk._audience.duckdb_reader import ParquetFiles, SqlQuery
-from pushsdk._audience.source import ReadCounts, deduplicated, list_files, listed, printable
+from pushsdk._audience.source import BatchSource, ReadCounts, deduplicated, list_files, listed, printable
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError, check_choice, warn_caller
@@ -42,7 +42,7 @@ class AudienceSummary(ReadCounts, frozen=True, kw_only=True):  # type: ignore[mi
         return ", ".join(text for number, text in parts if number)
 
 
-class Audience:
+class Audience(BatchSource):
     """Users from a file, a query or a stream, for ``broadcast``. A file or query can be read any number of times.
 
     Ids keep their text: integers become decimal text, a UUID its text; only lines of a text file lose the space around
@@ -188,7 +188,7 @@ def _check_key(primary_key: object) -> None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Personalized:
+class Personalized(BatchSource):
     """Requests made from the rows of an audience. Each iteration is a new reading."""
 
     _audience: Audience

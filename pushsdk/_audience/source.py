@@ -10,13 +10,12 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import msgspec
 
 from pushsdk._audience.distinct import Distinct
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.models import PushRequest
 from pushsdk._core.words import near_word
 
 MAX_DEPTH = 90  # a little less than wire has for the whole request
@@ -26,30 +25,8 @@ _SHOWN = 20
 _NAME = re.compile(r"[^\W\d](?:[^\W\d]|[ .-]|\d{1,2}(?!\d)){0,40}")
 
 
-class _AudienceSource(Protocol):
-    @property
-    def source(self) -> str:
-        """Description of the audience: another description is another audience."""
-
-    @property
-    def summary(self) -> "ReadCounts":
-        """Counts of the last complete reading."""
-
-
-@runtime_checkable
-class UserSource(_AudienceSource, Protocol):
-    """Users that are read in batches, in a thread: an ``Audience``."""
-
-    def ids(self, *, distinct: bool) -> Iterator[list[str]]:
-        """Yield the ids in batches."""
-
-
-@runtime_checkable
-class RequestSource(_AudienceSource, Protocol):
-    """Requests that are read in batches, in a thread: a personalized ``Audience``."""
-
-    def batches(self) -> Iterator[Sequence[PushRequest]]:
-        """Yield the requests in batches."""
+class BatchSource:
+    """Base class of what a run reads in batches, in a thread."""
 
 
 class ReadCounts(msgspec.Struct):

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from pushsdk._audience.source import RequestSource, UserSource, printable
+from pushsdk._audience.audience import Audience, Personalized
+from pushsdk._audience.source import printable
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError, ValidationError, warn_caller
@@ -54,7 +55,7 @@ async def broadcast(
     if isinstance(user_ids, (str, os.PathLike, type)):
         got = f"got {type(user_ids).__name__}: pass a list or Audience.read(path), or use send()"
         raise ValidationError(f"user_ids must be an iterable of ids; {got}")
-    if isinstance(user_ids, RequestSource):
+    if isinstance(user_ids, Personalized):
         raise ValidationError("broadcast sends one message to all users: use send_each for a personalized audience")
     encoded, fields = broadcast_content(user_ids, message, custom_fields)
     header = _header(
@@ -62,7 +63,7 @@ async def broadcast(
         kind="broadcast",
         message=encoded,
         custom_fields=fields,
-        source=user_ids.source if isinstance(user_ids, UserSource) else "",
+        source=user_ids.source if isinstance(user_ids, Audience) else "",
         dedupe=check_setting(bool, "dedupe", dedupe, True),
     )
     return await _run(engine, settings, header, lambda planner: planner.broadcast(user_ids), user_ids)
@@ -79,7 +80,7 @@ def broadcast_content(users: object, message: Any, fields: Mapping[str, Any] | N
 
 async def send_each(engine: Engine, settings: RunSettings, requests: object) -> BroadcastReport:
     """See ``AsyncPushClient.send_each``."""
-    source = requests.source if isinstance(requests, RequestSource) else ""
+    source = requests.source if isinstance(requests, Personalized) else ""
     header = _header(engine, kind="each", source=source, dedupe=False)
     return await _run(engine, settings, header, lambda planner: planner.each(requests))
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from contextlib import aclosing
 from typing import Any, TypeVar
 
+from pushsdk._audience.audience import Audience, Personalized
 from pushsdk._audience.distinct import Distinct
-from pushsdk._audience.source import RequestSource, UserSource
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users, doubt_of, refuse_containers
 from pushsdk._core.errors import ValidationError, warn_caller
@@ -61,7 +61,7 @@ class Planner:
 
     async def broadcast(self, user_ids: object) -> None:
         """Plan one message to an Audience or an iterable of ids, and seal the plan."""
-        if isinstance(user_ids, UserSource):
+        if isinstance(user_ids, Audience):
             await self._in_thread(lambda: self._add_all(self._add_ids, user_ids.ids(distinct=self._header.dedupe)))
             self._duplicates = user_ids.summary.duplicates
         else:
@@ -71,7 +71,7 @@ class Planner:
 
     async def each(self, requests: object) -> None:
         """Plan requests with one message each, and seal the plan."""
-        if isinstance(requests, RequestSource):
+        if isinstance(requests, Personalized):
             await self._in_thread(lambda: self._add_all(self._add_requests, requests.batches()))
             self._duplicates += requests.summary.duplicates
         else:

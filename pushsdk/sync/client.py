@@ -44,7 +44,7 @@ from pushsdk.options import ClientOptions, RunOptions
 from pushsdk.sync.loop_thread import EXIT_DRAIN, LoopThread, ThreadCall, async_readable, read_ids
 
 if TYPE_CHECKING:
-    from pushsdk._audience.source import UserSource
+    from pushsdk._audience.audience import Audience
     from pushsdk._runs.report import BroadcastReport
 
 # Seconds between two checks of a ``threading.Event`` that stops a run.
@@ -281,7 +281,7 @@ class PushClient:
     @hint_calls
     def broadcast(
         self,
-        user_ids: Iterable[str] | UserSource,
+        user_ids: Iterable[str] | Audience,
         message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
         *,
         custom_fields: Mapping[str, Any] | None = None,

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
-from pushsdk._audience.source import RequestSource, UserSource
+from pushsdk._audience.source import BatchSource
 from pushsdk._core.arguments import refuse_containers
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import (
@@ -336,7 +336,7 @@ def async_readable(name: str, items: object, request: Request) -> Any:
         raise ValidationError(
             f"{name} must be a plain iterable, or use AsyncPushClient; got {type(items).__name__}, an async iterable"
         )
-    if isinstance(items, (*IN_MEMORY, UserSource, RequestSource)) or not isinstance(items, Iterable):
+    if isinstance(items, (*IN_MEMORY, BatchSource)) or not isinstance(items, Iterable):
         return items
     refuse_containers(name, items)
     # Calls iter() at the first item, in the waiting thread.

@@ -37,6 +37,7 @@ from pushsdk import (
     Limits,
     MessageWarning,
     Outcome,
+    Personalized,
     Progress,
     PushRequest,
     RetryPolicy,
@@ -704,8 +705,11 @@ async def test_the_counters_include_the_users_of_a_run() -> None:
     assert (stats.accepted, stats.unknown, stats.in_flight) == (4, 4, 0)
 
 
-class Crowd:
-    """A ``UserSource``."""
+class Crowd(Audience):
+    """Counts its batches. Its summary and its description are made up."""
+
+    source = ""
+    summary = AudienceSummary()
 
     def __init__(self, ids: list[str], source: str = "crowd") -> None:
         self.users = ids
@@ -734,9 +738,12 @@ async def test_users_may_come_in_batches_and_their_source_is_stored(tmp_path: Pa
 
 @virtual
 async def test_requests_may_come_in_batches_and_their_source_is_stored(tmp_path: Path) -> None:
-    class Letters:
+    class Letters(Personalized):
         source = "letters"
         summary = AudienceSummary(duplicates=2)
+
+        def __init__(self) -> None:
+            pass
 
         def batches(self) -> Iterator[list[PushRequest]]:
             for name in "abc":
