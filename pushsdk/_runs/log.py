@@ -14,7 +14,7 @@ from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.threads import Offload
-from pushsdk._runs.plan import ChunkRequest, Event, Notes, StopReason, UserRange
+from pushsdk._runs.plan import ChunkRequest, Event, Notes, UserRange
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import NEVER_SETTLED, Journal
 
@@ -98,13 +98,6 @@ class RunFileLog:
         if error is not None:
             why = f"a commit failed ({type(error).__name__}), so nothing more was recorded or sent: resume the run"
             raise run_file_error(self._journal.path, why, outcome=Outcome.UNKNOWN) from None
-
-    async def record_stop(self, reason: StopReason | None) -> None:
-        """Write the reason of an early end; None for a complete run."""
-        if self._durable:
-            await self._offload(functools.partial(self._journal.record_stop, reason))
-        else:
-            self._journal.record_stop(reason)
 
     def _add(self, event: Event) -> _Group:
         group = self._group()

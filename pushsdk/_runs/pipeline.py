@@ -132,6 +132,8 @@ class Pipeline:
                     self._add_workers(workers)
                 if not self._retry_given_up():
                     break
+            if self.stop_reason is None and self._is_limited:
+                self.stop("limit", f"the limit of {count(self._settings.limit or 0)} is reached: resume for the rest")
         except* Exception as group:  # noqa: BLE001 - raised again, without its group
             raise _first(group) from None
         finally:
@@ -142,10 +144,6 @@ class Pipeline:
         self._log.check()
         if self._read_error is not None:
             raise self._read_error
-        if self.stop_reason is None and self._is_limited:
-            self.stop("limit", f"the limit of {count(self._settings.limit or 0)} is reached: resume for the rest")
-        if self.stop_reason != self._journal.stop_reason:
-            await self._log.record_stop(self.stop_reason)
         self._report()
         self._log_phase("ends")
 
@@ -221,7 +219,7 @@ class Pipeline:
         self._note()
 
     def _note(self, *, ended: float | None = None) -> None:
-        notes = Notes(self._sender.answers.copy(), self.ended or ended)
+        notes = Notes(self._sender.answers.copy(), self.ended or ended, self.stop_reason)
         if notes != self._journal.notes:
             self._log.note(notes)
 

@@ -84,6 +84,8 @@ class Notes(msgspec.Struct, frozen=True):
     """Count of each answer to a request that was not accepted, by status and text, which may name users."""
     ended: float | None = None
     """Seconds since the epoch; None while a process sends, and if the last process was killed."""
+    stop_reason: StopReason | None = None
+    """The reason why the last process ends early; None so far, or if all was sent."""
 
 
 Event = tuple[int, int, UserStatus]

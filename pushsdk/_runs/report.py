@@ -169,7 +169,7 @@ def _check_file(file: object) -> None:
 
 def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | None = None) -> BroadcastReport:
     """Return the report of a journal. ``stop_reason`` is for a plan that was stopped: the journal has no record yet."""
-    stop_reason, users = stop_reason or journal.stop_reason, journal.outcomes()
+    stop_reason, users = stop_reason or journal.notes.stop_reason, journal.outcomes()
     titles = msgspec.json.decode(journal.header.message or b"{}").get("title", {})
     return BroadcastReport(
         planned=journal.users,

@@ -17,12 +17,11 @@ from support.run_files import (
     event,
     make_run,
     pieces,
-    seen,
 )
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk._runs.plan import Chunk, Header, StopReason
+from pushsdk._runs.plan import Chunk, Header, Notes, StopReason
 from pushsdk._runs.run_file import journal as records
 from pushsdk._runs.run_file.journal import IN_DOUBT, Journal
 
@@ -49,22 +48,15 @@ def test_a_plan_is_counted_as_it_grows_and_sealed_with_its_duplicates(path: Path
     journal.close()
 
 
-def test_a_stop_reason_is_kept_until_the_next_event(tmp_path: Path) -> None:
+def test_notes_are_kept_until_others_are_committed(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
     journal = make_run(path, (3,))
-    for ending in (StopReason("stop_policy", "too many"), None, StopReason("limit", "6 users")):
-        journal.record_stop(ending)
-        before = seen(journal)
+    for notes in (Notes({"400: no": 2}, 7.0, StopReason("stop_policy", "too many")), Notes()):
+        journal.commit([], notes)
+        journal.write([event(CLAIMED, 0, 3)])
         journal.close()
         journal = Journal.open(path, write=True)
-        assert (seen(journal), journal.stop_reason) == (before, ending)
-    journal.write([])
-    assert journal.stop_reason is not None
-    journal.write([event(CLAIMED, 0, 3)])
-    assert journal.stop_reason is None
-    journal.close()
-    journal = Journal.open(path, write=False)
-    assert journal.stop_reason is None
+        assert journal.notes == notes
     journal.close()
 
 

@@ -92,7 +92,7 @@ def seen(journal: Journal) -> object:
         journal.duplicates,
         journal.chunks,
         journal.users,
-        journal.stop_reason,
+        journal.notes,
         journal.outcomes(),
         journal.states.resent,
         [journal.load(number) for number in range(journal.chunks)],

@@ -24,7 +24,7 @@ Connection = sqlite3.Connection
 
 # In the first page, where `file` and SQLite's tools find them: "push", and the version of the schema.
 APPLICATION = 0x70757368
-FORMAT = 4
+FORMAT = 5
 PAGE = 4096
 SCHEMA = tuple(re.findall("^CREATE[^;]+", Path(__file__).with_name("schema.sql").read_text(), re.MULTILINE))
 # Seconds to wait for the lock of a reader or a backup.

@@ -21,7 +21,7 @@ from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Guarded, Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk._core.words import missing_attribute
-from pushsdk._runs.plan import Chunk, Event, Header, Notes, StopReason, UserRange
+from pushsdk._runs.plan import Chunk, Event, Header, Notes, UserRange
 from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_file_error
 
 # Rows per query: a reader blocks the writer for one query at most, and holds no more rows in memory.
@@ -65,10 +65,6 @@ class Row(Guarded, msgspec.Struct, frozen=True, gc=False):
         return f"Row({self.outcome.value}, status={self.status}, reason={self.reason!r})"
 
 
-LogEntry = Sequence[Event] | StopReason | None
-"""One row of the log: the events of a commit, or the reason of an early end (None: the run is complete)."""
-
-
 class Damaged(Exception):
     """The bytes are not the bytes that were written."""
 
@@ -107,8 +103,6 @@ class Journal:
         self.sealed = False
         #: Duplicate ids that were left out.
         self.duplicates = 0
-        #: The reason why the last process ended early. Set by ``record_stop``, reset by the next event.
-        self.stop_reason: StopReason | None = None
         #: The notes. Set by ``apply``.
         self.notes = Notes()
         # Both are changed after each commit, so they match the file.
@@ -220,24 +214,8 @@ class Journal:
         for start, stop, _ in events:
             if not 0 <= start < stop <= users:
                 raise ValueError(f"an event must be about users of the plan, 0 to {users - 1}")
-        return not (events or notes) or self._log(events, notes, at_once=at_once)
-
-    def apply(self, events: Sequence[Event], notes: Notes | None = None) -> None:
-        """Update the states with events that have been committed, and the notes."""
-        self.notes = notes or self.notes
-        for start, stop, status in events:
-            self.states.set(start, stop, status)
-            self.stop_reason = None
-
-    def record_stop(self, reason: StopReason | None) -> None:
-        """Record the reason of an early end, or None for a complete run. Raise RunFileError as ``commit`` does."""
-        self._expect(sealed=True)
-        self._log(reason)
-        self.stop_reason = reason
-
-    def _log(self, entry: LogEntry, notes: Notes | None = None, *, at_once: bool = False) -> bool:
         seq = self._seq + 1
-        data, crc = _encode(entry, self._crc)
+        data, crc = _encode(events, self._crc)
 
         def work(db: Connection) -> None:
             # The INSERT fails if another process has written a row despite the lock.
@@ -250,6 +228,12 @@ class Journal:
             return False
         self._seq, self._crc = seq, crc
         return True
+
+    def apply(self, events: Sequence[Event], notes: Notes | None = None) -> None:
+        """Update the states with events that have been committed, and the notes."""
+        self.notes = notes or self.notes
+        for start, stop, status in events:
+            self.states.set(start, stop, status)
 
     def ranges(self, states: Container[UserState]) -> Iterator[UserRange]:
         """Yield the users in these states in plan order, as ranges of equal status within one chunk.
@@ -355,13 +339,10 @@ class Journal:
     def _read_log(self, last: int) -> None:
         while rows := self._file.read(_SELECT_LOG, self._seq, last, LOG_ROWS):
             for row in rows:
-                entry = _decode(_ENTRY, row, self._crc)
+                events = _decode(_EVENTS, row, self._crc)
                 self._seq, self._crc = self._seq + 1, row[1]
-                if entry is None or isinstance(entry, StopReason):
-                    self.stop_reason = entry
-                    continue
                 try:
-                    self.apply(entry)
+                    self.apply(events)
                 except ValueError:
                     raise Damaged from None
 
@@ -407,7 +388,7 @@ _META = msgspec.msgpack.Decoder(Meta)
 _NOTES = msgspec.msgpack.Decoder(Notes)
 _SIZES = msgspec.msgpack.Decoder(list[ChunkSize])
 _CHUNKS = msgspec.msgpack.Decoder(list[Chunk])
-_ENTRY: msgspec.msgpack.Decoder[LogEntry] = msgspec.msgpack.Decoder(list[Event] | StopReason | None)
+_EVENTS = msgspec.msgpack.Decoder(list[Event])
 
 
 def _encode(value: object, crc: int = 0) -> tuple[bytes, int]:
