@@ -9,7 +9,7 @@ from zlib import crc32
 
 import msgspec
 import pytest
-from support.run_files import BROADCAST, CLAIMED, PENDING, UNKNOWN, chunk, event, make_run, seen, some_events
+from support.run_files import BROADCAST, CLAIMED, PENDING, UNKNOWN, chunk, event, make_run, record, seen, some_events
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._runs.plan import Notes
@@ -24,7 +24,7 @@ def small_run(path: Path) -> object:
     """Return a run with every kind of event, and its content."""
     journal = make_run(path, (3, 2, 1))
     for events in some_events():
-        journal.write(events)
+        record(journal, events)
     before = seen(journal)
     journal.close()
     return before
@@ -39,7 +39,7 @@ def large_run(path: Path) -> object:
     for number in range(300):
         state = (CLAIMED, UNKNOWN, PENDING)[number % 3]
         first = journal.first_user(number)
-        journal.write([event(state, first, first + 1, None, f"reason {number % 5}")] * (number % 17 or 150))
+        record(journal, [event(state, first, first + 1, None, f"reason {number % 5}")] * (number % 17 or 150))
     before = seen(journal)
     journal.close()
     return before
@@ -68,7 +68,7 @@ def judge(path: Path, damaged: bytes, before: object, *, label: object, modes: S
 def go_on(journal: Journal, path: Path, *, label: object) -> None:
     """Undetected damage must not spread when the run continues."""
     for _ in range(3):
-        journal.write([event(CLAIMED, journal.users - 1, journal.users, resent=True)] * 8)
+        record(journal, [event(CLAIMED, journal.users - 1, journal.users, resent=True)] * 8)
     before = seen(journal)
     journal.close()
     journal = Journal.open(path, write=False)

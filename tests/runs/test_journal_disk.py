@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.run_files import BROADCAST, CLAIMED, ENVIRONMENT, PENDING, chunk, event, make_run, seen
+from support.run_files import BROADCAST, CLAIMED, ENVIRONMENT, PENDING, chunk, event, make_run, record, seen
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
@@ -26,7 +26,6 @@ class Faulty:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
-        self.text_factory = db.text_factory
         self.fault: tuple[str, BaseException] | None = None
         self.executed: list[str] = []
 
@@ -83,7 +82,7 @@ def test_a_failed_write_is_not_retried_and_changes_nothing(
     content = seen(journal)
     faulty[-1].fault = statement, error_of(name)
     with pytest.raises(RunFileError, match=words) as excinfo:
-        journal.write([CLAIM])
+        record(journal, [CLAIM])
     assert (excinfo.value.outcome, excinfo.value.path) == (Outcome.UNKNOWN, str(tmp_path / "a.run"))
     assert not faulty[-1].db.in_transaction
     # The disk works again, but nothing more is written.
@@ -91,7 +90,7 @@ def test_a_failed_write_is_not_retried_and_changes_nothing(
     faulty[-1].executed.clear()
     for _ in range(2):
         with pytest.raises(RunFileError, match=words) as second:
-            journal.write([CLAIM])
+            record(journal, [CLAIM])
         assert second.value is not excinfo.value
     assert faulty[-1].executed == []
     assert seen(journal) == content
@@ -112,7 +111,7 @@ def test_a_failed_rollback_is_left_to_the_next_writer(tmp_path: Path, faulty: li
 
     faulty[-1].execute = execute  # type: ignore[method-assign]
     with pytest.raises(RunFileError, match="the disk failed"):
-        journal.write([CLAIM])
+        record(journal, [CLAIM])
     journal.close()
     journal = Journal.open(tmp_path / "a.run", write=True)
     assert journal.states.count(PENDING) == 5
@@ -124,10 +123,10 @@ def test_an_interrupted_write_is_the_last(tmp_path: Path, faulty: list[Faulty], 
     journal = make_run(tmp_path / "a.run")
     faulty[-1].fault = "UPDATE head", interruption
     with pytest.raises(type(interruption)):
-        journal.write([CLAIM])
+        record(journal, [CLAIM])
     faulty[-1].fault = None
     with pytest.raises(RunFileError, match="an earlier write was interrupted"):
-        journal.write([CLAIM])
+        record(journal, [CLAIM])
     assert journal.states.count(CLAIMED) == 0
     journal.close()
 
@@ -176,7 +175,7 @@ import json, subprocess, sys
 from pathlib import Path
 from pushsdk._core.errors import RunFileError
 from pushsdk._runs.run_file.journal import Journal
-from support.run_files import CLAIMED, event, make_run, seen
+from support.run_files import CLAIMED, event, make_run, seen, record
 
 folder = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", folder], check=True)
@@ -185,7 +184,7 @@ try:
     written, errors = 0, []
     while len(errors) < 2:
         try:
-            journal.write([event(CLAIMED, 3 * n, 3 * n + 3, None, f"some words, number {n}") for n in range(100)])
+            record(journal, [event(CLAIMED, 3 * n, 3 * n + 3, None, f"some words, number {n}") for n in range(100)])
             written += 1
         except RunFileError as error:
             errors.append(str(error))
@@ -238,7 +237,7 @@ def syncs(path: Path, monkeypatch: pytest.MonkeyPatch, *, durable: bool) -> tupl
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
         journal = make_run(path, durable=durable)
-        journal.write([CLAIM])
+        record(journal, [CLAIM])
         ((level,),) = journal._file.read("PRAGMA synchronous")
         journal.close()
     return folders, level

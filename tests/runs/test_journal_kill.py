@@ -20,6 +20,7 @@ from support.run_files import (
     kill_within_a_commit,
     leave_half_done,
     make_run,
+    record,
     run,
     seen,
 )
@@ -43,7 +44,7 @@ class Expected:
 
     def after(self, commits: int) -> object:
         while len(self.contents) <= commits:
-            self.journal.write(events_of(len(self.contents) - 1))
+            record(self.journal, events_of(len(self.contents) - 1))
             self.contents.append(seen(self.journal))
         return self.contents[commits]
 
@@ -147,12 +148,13 @@ def test_an_empty_file_is_planned_again(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
+from support.run_files import record
 from support.run_killer import events_of, plan
 
 journal = plan(Path(sys.argv[1]), durable=False)
 print("planned", flush=True)
 for number in range(400):
-    journal.write(events_of(number))
+    record(journal, events_of(number))
 print("written", flush=True)
 sys.stdin.read()
 """
@@ -170,6 +172,7 @@ def test_a_reader_sees_whole_commits_while_another_process_writes(tmp_path: Path
         assert writer.stdout.readline() == "planned\n"
         counts = []
         while len(counts) < 10 or counts[-1] < 400:
+            assert writer.poll() is None, "the writer has ended"
             journal = Journal.open(path, write=False)
             counts.append(commits_in(journal))
             assert seen(journal) == expected.after(counts[-1])
@@ -192,7 +195,7 @@ import os, signal, sys
 from pathlib import Path
 from pushsdk._core.errors import RunFileError
 from pushsdk._runs.run_file.journal import Journal
-from support.run_files import ACCEPTED, CLAIMED, event
+from support.run_files import ACCEPTED, CLAIMED, event, record
 
 path = Path(sys.argv[1])
 ready, tell_ready = os.pipe()
@@ -202,7 +205,7 @@ if parent == 0:
     journal = Journal.open(path, write=True)
     child = os.fork()
     if child == 0:
-        for use in (lambda: journal.write([event(CLAIMED, 3, 5)]), lambda: journal.load(0)):
+        for use in (lambda: record(journal, [event(CLAIMED, 3, 5)]), lambda: journal.load(0)):
             try:
                 use()
             except RunFileError as error:
@@ -215,7 +218,7 @@ if parent == 0:
     os.read(ready, 0)
     while not os.path.exists(sys.argv[2]):
         pass
-    journal.write([event(ACCEPTED, 0, 3, 204)])
+    record(journal, [event(ACCEPTED, 0, 3, 204)])
     os.kill(os.getpid(), signal.SIGKILL)
 said = b""
 while not said.endswith(b"end"):
@@ -253,12 +256,12 @@ def test_two_writers_without_a_lock_do_not_mix(tmp_path: Path) -> None:
     make_run(path).close()
     os.link(path, other_name)
     first, second = Journal.open(path, write=True), Journal.open(other_name, write=True)
-    first.write([event(CLAIMED, 0, 3)])
+    record(first, [event(CLAIMED, 0, 3)])
     for _ in range(2):
         with pytest.raises(RunFileError, match="another process has written to it"):
-            second.write([event(CLAIMED, 0, 3)])
+            record(second, [event(CLAIMED, 0, 3)])
     assert second.states.count(PENDING) == 5
-    first.write([event(ACCEPTED, 0, 3, 204)])
+    record(first, [event(ACCEPTED, 0, 3, 204)])
     first.close()
     second.close()
     journal = Journal.open(path, write=False)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from support.run_files import make_run, pieces
+from support.run_files import make_run, pieces, record
 
 from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.outcome import Outcome
@@ -51,7 +51,7 @@ class JournalMachine(RuleBasedStateMachine):
     def write(self, data: st.DataObject) -> None:
         if self.users:
             events = data.draw(st.lists(self.events(), max_size=4))
-            self.journal.write(events)
+            record(self.journal, events)
             for start, stop, status in events:
                 for number in range(start, stop):
                     user = self.users[number]

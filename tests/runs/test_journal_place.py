@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.run_files import ACCEPTED, BROADCAST, CLAIMED, event, leave_half_done, make_run, seen
+from support.run_files import ACCEPTED, BROADCAST, CLAIMED, event, leave_half_done, make_run, record, seen
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
@@ -167,14 +167,14 @@ def test_one_journal_writes_and_any_number_read(
         with pytest.raises(RunFileError, match=r"a\.run: it is in use by another call or process: wait for it"):
             use(path)
     readers = [Journal.open(path, write=False) for _ in range(2)]
-    journal.write([event(CLAIMED, 0, 3)])
+    record(journal, [event(CLAIMED, 0, 3)])
     for reader in readers:
         assert [reader.load(n) for n in (0, 1)] == [journal.load(n) for n in (0, 1)]
         reader.close()
     # Closed readers and refused writers have not released the lock.
     with pytest.raises(RunFileError, match="in use"):
         use(path)
-    journal.write([event(ACCEPTED, 0, 3, 204)])
+    record(journal, [event(ACCEPTED, 0, 3, 204)])
     journal.close()
     journal = Journal.open(path, write=True)
     assert journal.outcomes()[Outcome.ACCEPTED] == 3
@@ -257,7 +257,7 @@ def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: -1)
         with pytest.raises(RunFileError, match="before this process was forked: open it here"):
-            journal.write([event(CLAIMED, 0, 3)])
+            record(journal, [event(CLAIMED, 0, 3)])
         journal.close()
     connection = journal._file._db
     assert connection.execute("PRAGMA application_id").fetchone() == (runfile.APPLICATION,)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, lost, outcome_of, refused, start
-from support.run_files import BROADCAST, CLAIMED, chunk, event
+from support.run_files import BROADCAST, CLAIMED, chunk, event, record
 from support.virtual_time import turns, virtual
 
 from pushsdk import (
@@ -521,7 +521,7 @@ def test_a_reader_learns_that_a_run_is_being_sent(tmp_path: Path) -> None:
     journal = Journal.open_or_create(path, BROADCAST)
     journal.add([chunk("a")])
     journal.seal(duplicates=0)
-    journal.write([event(CLAIMED, 0, 1)])
+    record(journal, [event(CLAIMED, 0, 1)])
     assert (read_report(path).in_use, read_report(path).unknown) == (True, 1)
     journal.close()
     assert not read_report(path).in_use

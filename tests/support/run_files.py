@@ -30,6 +30,7 @@ __all__ = [
     "leave_half_done",
     "make_run",
     "pieces",
+    "record",
     "run",
     "seen",
     "some_events",
@@ -84,6 +85,12 @@ def some_events() -> list[list[Event]]:
     ]
 
 
+def record(journal: Journal, events: Sequence[Event]) -> None:
+    """Commit and apply the events."""
+    journal.commit(events)
+    journal.apply(events)
+
+
 def seen(journal: Journal) -> object:
     """All that a run says, as a value."""
     return (
@@ -122,7 +129,7 @@ HALF_DONE = """
 import resource, signal, sys
 from pathlib import Path
 from pushsdk._runs.run_file.journal import Journal
-from support.run_files import ACCEPTED, BROADCAST, event
+from support.run_files import ACCEPTED, BROADCAST, event, record
 
 path, first = Path(sys.argv[1]), sys.argv[2:] == ["first"]
 if not first:
@@ -133,14 +140,14 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096 if first else path.stat().st_size, resource.RLIM_INFINITY))
 if first:
     Journal.open_or_create(path, BROADCAST)
-journal.write([event(ACCEPTED, 3, 5, 204, "x" * 10_000)])
+record(journal, [event(ACCEPTED, 3, 5, 204, "x" * 10_000)])
 """
 
 
 def leave_half_done(path: Path) -> object:
     """Make a run with a writer that was killed in the middle of a commit; return its earlier content."""
     journal = make_run(path, (3, 2, 1))
-    journal.write([event(CLAIMED, 0, 3)])
+    record(journal, [event(CLAIMED, 0, 3)])
     state = seen(journal)
     journal.close()
     before = path.read_bytes()

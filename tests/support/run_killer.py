@@ -16,6 +16,7 @@ from pathlib import Path
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._runs.plan import Chunk, Event, Header
 from pushsdk._runs.run_file.journal import Journal
+from support.run_files import record
 
 __all__ = ["CHUNKS", "HEADER", "SIZE", "events_of", "plan"]
 
@@ -50,7 +51,7 @@ def plan(path: Path, *, durable: bool) -> Journal:
 def write(path: Path, pipe: int, *, durable: bool) -> None:
     journal = plan(path, durable=durable)
     for number in range(MOST):
-        journal.write(events_of(number))
+        record(journal, events_of(number))
         os.write(pipe, b"n")
     signal.pause()
 
