@@ -10,6 +10,8 @@ import subprocess
 import sys
 from typing import Any, NamedTuple, Self
 
+from support.service_thread import HANGS
+
 __all__ = ["End", "Nursery", "ProcessLife"]
 
 
@@ -88,7 +90,8 @@ class Nursery:
             ready = loop.create_future()
             loop.add_reader(file, lambda ready=ready: ready.done() or ready.set_result(None))
             try:
-                await ready
+                async with asyncio.timeout(HANGS):
+                    await ready
             finally:
                 loop.remove_reader(file)
             data = os.read(file, 65536)

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,10 +13,18 @@ from pushsdk.emulator import Emulator
 from pushsdk.emulator.guard import Guard
 from support.virtual_time import turns
 
-__all__ = ["ThreadService", "served"]
+__all__ = ["ThreadService", "served", "wait_until"]
 
 # Seconds after which a thread or a process that says nothing is taken to hang.
 HANGS = 60.0
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Wait for what another thread does. Raises AssertionError if it does not do it."""
+    until = time.monotonic() + HANGS
+    while not condition():
+        assert time.monotonic() < until, "the condition was never met"
+        time.sleep(0.001)
 
 
 class ThreadService(Emulator):

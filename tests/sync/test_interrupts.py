@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from support.service_thread import HANGS, ThreadService
+from support.service_thread import HANGS, ThreadService, wait_until
 
 import pushsdk
 from pushsdk import Batching, MobilePush, Outcome, PushClient, RetryPolicy, SendAbandoned
@@ -48,12 +48,6 @@ def limited(when: Callable[[], object]) -> Iterator[None]:
     finally:
         thread.join()
         signal.signal(signal.SIGALRM, before)
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + HANGS
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.001)
 
 
 def abandoned(events: list[object]) -> list[tuple[Outcome, tuple[str, ...]]]:

@@ -6,15 +6,17 @@ import time
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.programs import run_program
-from support.service_thread import HANGS, ThreadService
+from support.service_thread import HANGS, ThreadService, wait_until
 
 from pushsdk import ClientClosedError, DrainReport, MobilePush, Outcome, PushClient, PushError
 from pushsdk._io.threads import DaemonThreads
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
+from pushsdk.emulator.guard import Guard
 from pushsdk.sync.loop_thread import ThreadCall
 
 HELLO = MobilePush(ios_enabled=True, body={"en": "hi"})
@@ -62,12 +64,21 @@ def test_closing_waits_for_the_calls_of_other_threads_and_tells_of_them(
     assert getattr(report, outcome.name.lower()) == ("u",)
 
 
-def test_many_threads_close_one_client_and_all_wait_for_its_end(service: ThreadService) -> None:
-    service.set_faults([Fault.delay(0.2)])
+def test_many_threads_close_one_client_and_all_wait_for_its_end(
+    service: ThreadService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer, go_on, check = threading.Event(), threading.Event(), threading.Event(), Guard.check_request
+
+    def held(guard: Guard, *head: Any) -> Any:
+        asked.set()
+        answer.wait(HANGS)
+        return check(guard, *head)
+
+    monkeypatch.setattr(Guard, "check_request", held)
     client = PushClient()
     outcome = sending(client)
-    service.wait_for(1)
-    thread, go_on = client._portal._thread, threading.Event()
+    assert asked.wait(HANGS)
+    thread = client._portal._thread
     assert thread is not None
 
     def close(_: int) -> tuple[bool, int]:
@@ -78,9 +89,13 @@ def test_many_threads_close_one_client_and_all_wait_for_its_end(service: ThreadS
         # The loop takes all of them in together.
         thread.loop.call_soon_threadsafe(go_on.wait)
         closing = pool.map(close, range(8))
-        while len(thread._calls) < 9:
-            time.sleep(0.001)
-        go_on.set()
+        try:
+            wait_until(lambda: len(thread._calls) == 9)
+            go_on.set()
+            wait_until(lambda: thread.closing)
+        finally:
+            go_on.set()
+            answer.set()
         closed = list(closing)
     assert outcome.result(HANGS) is Outcome.ACCEPTED
     assert sorted(closed) == [(True, 0)] * 7 + [(True, 1)]

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from support.service_thread import HANGS, ThreadService
+from support.service_thread import HANGS, ThreadService, wait_until
 
 from pushsdk import (
     Batching,
@@ -158,9 +158,10 @@ def test_calls_that_are_taken_in_together_keep_their_contexts(service: ThreadSer
         thread.loop.call_soon_threadsafe(go_on.wait)
         with ThreadPoolExecutor(4) as pool:
             running = [pool.submit(work, number) for number in range(4)]
-            while len(thread._calls) < 4:
-                time.sleep(0.001)
-            go_on.set()
+            try:
+                wait_until(lambda: len(thread._calls) == 4)
+            finally:
+                go_on.set()
             for each in running:
                 each.result()
     assert sorted(values) == ["none", "of 0", "of 1", "of 2", "of 3"]
