@@ -155,7 +155,6 @@ class Engine:
             retry=self._retry,
             pool_size=cap,
             emit=emit,
-            on_pause=self._pause,
             observer=self.observer,
         )
         self.pending = PendingCalls(self.counters, emit, settings.target(PUSH))
@@ -212,11 +211,6 @@ class Engine:
         """Disable the client in a forked child: the connections belong to the parent."""
         self.home = None
 
-    def _pause(self, until: float) -> None:
-        """Start no request before ``until``. Calls that can't wait that long end now."""
-        self.limiter.pause(until)
-        self.queue.pause(until)
-
     async def idle(self, seconds: float | None = None) -> bool:
         """Wait until all current calls, campaigns and runs have ended. Return False if that takes longer."""
         items: set[object] = {*self.pending.active, *self.campaigns, *self.runs}
@@ -243,8 +237,7 @@ class Engine:
             await self.idle(max(0.0, until - self.loop.time()))
         finally:
             self.sender.closed = True
-            self.queue.close()
-            self.timers.end_scopes(Failure.CLOSED)
+            self.timers.fail(Failure.CLOSED)
             try:
                 await self.idle()
                 await self.idle()  # as above

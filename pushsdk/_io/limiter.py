@@ -36,9 +36,6 @@ class SlotWaiter(Protocol):
     def acquire(self) -> bool:
         """Take the slot. Return False if the slot is no longer wanted."""
 
-    def fail(self, reason: Failure, *, before: float) -> None:
-        """End everything with a deadline before this time."""
-
 
 class ConcurrencyLimiter:
     """The slots that ``AdaptiveLimit`` finds, first come first served. Held by attempts, not by waits between them."""
@@ -86,14 +83,14 @@ class ConcurrencyLimiter:
         self._start(now, users)
         return True
 
-    async def acquire(self, users: int, deadline: float) -> Failure | None:
-        """Wait for a slot. Return None once it is acquired, else the reason why not."""
-        waiter = _SlotFuture(self._loop, users, deadline)
+    async def acquire(self, users: int) -> None:
+        """Wait for a slot."""
+        waiter = _SlotFuture(self._loop, users)
         self.enqueue(waiter)
         try:
-            return await waiter.future
+            await waiter.future
         except asyncio.CancelledError:
-            if waiter.future.done() and not waiter.future.cancelled() and waiter.future.result() is None:
+            if waiter.future.done() and not waiter.future.cancelled():
                 self.release(users)
             raise
 
@@ -127,19 +124,13 @@ class ConcurrencyLimiter:
             self._assign_slots()
 
     def pause(self, until: float) -> None:
-        """Start nothing before ``until``. Waiters that can't wait that long fail now."""
+        """Start nothing before ``until``."""
         self.rate_limiter.pause(until)
         self._next_start = max(self._next_start, until)
-        self.fail(Failure.PAUSED, before=until)
 
     def refused(self, began: float, *, pause: float = 0.0, paced: bool = True) -> None:
         """Lower the limit, as a request that began then was refused. See ``AdaptiveLimit.refused``."""
         self._adaptive.refused(self._loop.time(), began, pause=pause, paced=paced)
-
-    def fail(self, reason: Failure, *, before: float = math.inf) -> None:
-        """Fail the waiters with a deadline before this time."""
-        for waiting in tuple(self._queue):
-            waiting.fail(reason, before=before)
 
     def close(self) -> None:
         """Stop the timers."""
@@ -190,20 +181,15 @@ class _SlotFuture:
 
     is_merged = False
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, users: int, deadline: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, users: int) -> None:
         self.users = users
-        self._deadline = deadline
-        self.future: asyncio.Future[Failure | None] = loop.create_future()
+        self.future: asyncio.Future[None] = loop.create_future()
 
     def acquire(self) -> bool:
         if self.future.done():
             return False
         self.future.set_result(None)
         return True
-
-    def fail(self, reason: Failure, *, before: float) -> None:
-        if self._deadline < before and not self.future.done():
-            self.future.set_result(reason)
 
 
 class Backlog:
@@ -242,7 +228,7 @@ class Backlog:
 
     async def wait_for_room(self, timers: TimerWheel, deadline: float) -> Failure | None:
         """Wait in turn until the queue is below its limits. Return the failure if the wait ends before."""
-        scope = DeadlineScope(timers, deadline)
+        scope = DeadlineScope(timers, deadline, is_waiting=True)
         self._waiting[scope] = timers.loop.create_future()
         try:
             with scope:
@@ -253,12 +239,6 @@ class Backlog:
             del self._waiting[scope]
             self._wake()
         return scope.expired
-
-    def fail(self, reason: Failure, *, before: float) -> None:
-        """Fail the calls that wait for room and have a deadline before this time."""
-        for scope in self._waiting:
-            if scope.deadline < before:
-                scope.expire(reason)
 
     def _is_over(self) -> bool:
         return self.users >= self._max_users or self.bytes >= self._max_bytes

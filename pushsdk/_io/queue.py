@@ -24,7 +24,7 @@ from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.batch_sender import BatchSender, PendingCalls, unsettled
 from pushsdk._io.sender import RequestSender
-from pushsdk._io.timers import NEVER, TICKS_PER_SECOND
+from pushsdk._io.timers import TICKS_PER_SECOND
 
 logger = logging.getLogger("pushsdk")
 # Loop turns from the cancellation of an attempt to the verdict on its request, connecting included.
@@ -151,18 +151,6 @@ class SendQueue:
         for batch in tuple(self._lingering):
             self._dispatch(batch)
 
-    def close(self) -> None:
-        """End the calls that are not in flight, as CLOSED."""
-        for batch in tuple(self._lingering):
-            batch.entry.fail(Failure.CLOSED)
-        self._limiter.fail(Failure.CLOSED)
-
-    def pause(self, until: float) -> None:
-        """End the calls that wait for room, or linger, and have their deadline before ``until``."""
-        for batch in tuple(self._lingering):
-            batch.entry.fail(Failure.PAUSED, before=until)
-        self._backlog.fail(Failure.PAUSED, before=until)
-
     async def _lead(self, call: Call, batch: Batch) -> Receipt | None:
         """Dispatch the batch that the call has opened, or send it here if it holds no other call."""
         receipt: Receipt | None = None
@@ -222,22 +210,16 @@ class SendQueue:
         """Queue the batch for a slot, unless all calls have left. Calls may still join until it has one."""
         if not batch.calls:
             return
-        entry: QueuedBatch = batch.entry
-        # ``close`` and ``pause`` end only the calls that are queued before them.
-        if self._sender.closed:
-            entry.fail(Failure.CLOSED)
-        elif entry.deadline < self._rate_limiter.paused_until:
-            entry.fail(Failure.PAUSED, before=self._rate_limiter.paused_until)
-        if not batch.calls:
-            return
         if batch.state is LINGERING:
             self._lingering.pop(batch).cancel()
         self._batches.advance(batch, QUEUED)
-        self._limiter.enqueue(entry)
+        self._limiter.enqueue(batch.entry)
 
     def _start(self, batch: Batch) -> None:
         """Put the batch in flight: it has a slot, and its calls are fixed."""
         self._batches.advance(batch, SENDING)
+        if batch.leader is not None and batch.entry is not None:
+            batch.entry.close()
         batch.has_slot = True
         self._backlog.leave(batch.users, batch.size)
 
@@ -252,7 +234,6 @@ class SendQueue:
         if self._observer is not None:
             self._observer.dequeued(batch.calls, self._loop.time())
         if batch.leader is not None:
-            batch.entry.close()
             batch.leader.future.set_result(None)
         else:
             task = self._tasks[batch] = self._loop.create_task(self._send_shared(batch))
@@ -342,17 +323,16 @@ class QueuedBatch:
     def __init__(self, queue: SendQueue, batch: Batch) -> None:
         self._queue = queue
         self._batch = batch
-        self._tick = NEVER
+        self._tick = queue.timers.add(self, math.inf)
         #: Earliest deadline of the calls; infinite if there is none. Set by ``include``.
         self.deadline = math.inf
 
     def include(self, deadline: float) -> None:
         """Include a call with this deadline."""
-        if deadline < self.deadline:
-            timers = self._queue.timers
-            timers.remove(self, self._tick)
-            self.deadline = deadline
-            self._tick = timers.add(self, deadline)
+        timers = self._queue.timers
+        timers.remove(self, self._tick)
+        self.deadline = deadline
+        self._tick = timers.add(self, deadline)
 
     def expire(self, reason: Failure) -> None:
         """End the calls whose deadline has expired, and wait for the next deadline."""
@@ -386,8 +366,9 @@ class QueuedBatch:
     def acquire(self) -> bool:
         return self._queue.start(self._batch)
 
-    def fail(self, reason: Failure, *, before: float = math.inf) -> None:
-        self._end([call for call in self._batch.calls if call.deadline < before or before == math.inf], reason)
+    def fail(self, reason: Failure, *, before: float) -> None:
+        if self._batch.state is not SENDING:
+            self._end([call for call in self._batch.calls if call.deadline < before or before == math.inf], reason)
 
     def _end(self, calls: Sequence[Call], reason: Failure) -> None:
         for call in calls:

@@ -9,8 +9,8 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 from pushsdk._core.address import HeaderSecret
@@ -62,7 +62,6 @@ class RequestSender:
         retry: "Callable[[RequestSender, ApiRequest], Awaitable[None]]",
         pool_size: int,
         emit: Callable[[Event], None] | None,
-        on_pause: Callable[[float], None],
         observer: Observer | None = None,
     ) -> None:
         self._transport = transport
@@ -78,11 +77,8 @@ class RequestSender:
         self.observer = observer
         self._retry_with_policy = retry
         self.budget = RetryBudget()
-        self._on_pause = on_pause
         #: True once no request may start any more. Set by the engine.
         self.closed = False
-        # The waits between attempts.
-        self._waits: set[DeadlineScope] = set()
 
     async def run(self, request: ApiRequest, *, has_slot: bool = False) -> Verdict:
         """Send the request and its retries. ``has_slot``: the caller has taken a slot for the first attempt."""
@@ -98,15 +94,18 @@ class RequestSender:
 
     async def wait(self, request: ApiRequest, seconds: float) -> None:
         """Wait between two attempts. Sets ``request.failure`` if the wait is cut short."""
-        size = len(request.body)
+        with self._queued(request):
+            await asyncio.sleep(seconds)
+
+    @contextmanager
+    def _queued(self, request: ApiRequest) -> Iterator[None]:
+        """Count the request as queued during the block. Sets ``request.failure`` if the block is cut short."""
+        scope, size = DeadlineScope(self.timers, request.deadline, is_waiting=True), len(request.body)
         self.backlog.enter(request.users, size)
-        scope = DeadlineScope(self.timers, request.deadline)
-        self._waits.add(scope)
         try:
             with scope:
-                await asyncio.sleep(seconds)
+                yield
         finally:
-            self._waits.remove(scope)
             self.backlog.leave(request.users, size)
         request.failure = scope.expired
 
@@ -155,14 +154,8 @@ class RequestSender:
         elif self.limiter.rate_limiter.paused_until > request.deadline:
             request.failure = Failure.PAUSED
         else:
-            size = len(request.body)
-            self.backlog.enter(request.users, size)
-            try:
-                with DeadlineScope(self.timers, request.deadline) as scope:
-                    request.failure = await self.limiter.acquire(request.users, request.deadline)
-            finally:
-                self.backlog.leave(request.users, size)
-            request.failure = scope.expired or request.failure
+            with self._queued(request):
+                await self.limiter.acquire(request.users)
         if request.failure is Failure.PAUSED and request.evidence.retry_after is None:
             pause = self.limiter.rate_limiter.paused_until - self._loop.time()
             request.evidence = Evidence(retry_after=max(0.0, pause))
@@ -287,10 +280,8 @@ class RequestSender:
         if seconds > 0:
             until = self._loop.time() + seconds
             logger.info("the service asked for a pause of %.3f s", seconds)
-            self._on_pause(until)
-            for scope in self._waits:
-                if scope.deadline < until:
-                    scope.expire(Failure.PAUSED)
+            self.limiter.pause(until)
+            self.timers.fail(Failure.PAUSED, before=until)
             if self.emit is not None:
                 self.emit(ClientPaused(seconds=seconds))
 

@@ -24,7 +24,10 @@ class TimerEntry(Protocol):
     """An entry of the timer wheel."""
 
     def expire(self, reason: Failure) -> None:
-        """End the entry: its deadline has come (DEADLINE), or the client ends it (CLOSED)."""
+        """End the entry: its deadline has come."""
+
+    def fail(self, reason: Failure, *, before: float) -> None:
+        """End what waits with a deadline before this time; if that is infinite, also what is in flight."""
 
 
 class TimerWheel:
@@ -57,12 +60,11 @@ class TimerWheel:
         if bucket is not None:
             bucket.pop(entry, None)
 
-    def end_scopes(self, reason: Failure) -> None:
-        """Expire every scope of now, whatever its deadline."""
+    def fail(self, reason: Failure, *, before: float = math.inf) -> None:
+        """End what waits and has its deadline before this time. Without a time, end every entry of now."""
         for bucket in tuple(self._buckets.values()):
             for entry in tuple(bucket):
-                if isinstance(entry, DeadlineScope):
-                    entry.expire(reason)
+                entry.fail(reason, before=before)
 
     def close(self) -> None:
         """Stop the timer."""
@@ -110,6 +112,8 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
     """On the loop's clock; infinite if there is none."""
     expired: Failure | None = None
     """The reason why the block was ended, or None. Set by ``expire``."""
+    is_waiting: bool = False
+    """True if nothing is in flight during the block: then a pause ends it, too."""
     _task: Any = None
     _cancelling: int = 0
     _tick: int = NEVER
@@ -132,6 +136,10 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
         if self.expired is None:
             return False
         return task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+
+    def fail(self, reason: Failure, *, before: float) -> None:
+        if before == math.inf or (self.is_waiting and self.deadline < before):
+            self.expire(reason)
 
     def expire(self, reason: Failure) -> None:
         """End the block from outside."""

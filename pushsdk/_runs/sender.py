@@ -326,7 +326,9 @@ class ChunkSender:
             return True
         with self._until_stop():
             async with self._slot_lock:
-                return self._limiter.try_acquire(users) or await self._limiter.acquire(users, math.inf) is None
+                if not self._limiter.try_acquire(users):
+                    await self._limiter.acquire(users)
+                return True
         return False
 
     async def _wait(self, tries: int, verdict: Verdict) -> bool:

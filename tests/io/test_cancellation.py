@@ -33,6 +33,7 @@ from pushsdk import (
     RetryPolicy,
     SendAbandoned,
 )
+from pushsdk._core.outcome import Failure
 
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
@@ -282,7 +283,7 @@ async def test_a_cancelled_call_that_a_close_finds_in_the_queue_is_reported_once
     await turns()
     queued.cancel()
     # Before the task of the cancelled call runs.
-    client._engine.queue.close()
+    client._engine.timers.fail(Failure.CLOSED)
     report = await client.aclose(drain=0.0)
     assert isinstance(await outcome_of(queued), asyncio.CancelledError)
     assert [event.user_ids for event in events if isinstance(event, SendAbandoned)] == [("b",)]

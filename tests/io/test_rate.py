@@ -161,7 +161,7 @@ async def test_calls_that_a_pause_ends_as_their_batch_is_queued_are_not_sent() -
     calls = [start(client.send(name, MESSAGE)) for name in ("leader", "joiner")]
 
     def pause_and_stall() -> None:
-        client._engine._pause(loop.time() + 40)
+        client._engine.sender._pause(40.0)
         # The process is suspended until the pause is over.
         loop.jump(41)  # type: ignore[attr-defined]
 
