@@ -146,14 +146,15 @@ class Engine:
         #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()
         self.sender = RequestSender(
-            self.transport,
-            settings.credentials,
+            loop=loop,
+            transport=self.transport,
+            credentials=settings.credentials,
             timers=self.timers,
             limiter=self.limiter,
             backlog=self.backlog,
             counters=self.counters,
             retry=self._retry,
-            pool_size=cap,
+            replacements=cap + 1,
             emit=emit,
             observer=self.observer,
         )

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
+import msgspec
+
 from pushsdk._core.address import HeaderSecret
 from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
@@ -47,38 +49,24 @@ THROTTLES = frozenset({429, 503})
 UNCONNECTED = frozenset({Failure.REFUSED, Failure.CONNECT_TIMEOUT})
 
 
-class RequestSender:
+class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     """Sends requests within slots, deadlines and retry budget. One per client, in one event loop."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        credentials: Credentials,
-        *,
-        timers: TimerWheel,
-        limiter: ConcurrencyLimiter,
-        backlog: Backlog,
-        counters: Counters,
-        retry: "Callable[[RequestSender, ApiRequest], Awaitable[None]]",
-        pool_size: int,
-        emit: Callable[[Event], None] | None,
-        observer: Observer | None = None,
-    ) -> None:
-        self._transport = transport
-        self._credentials = credentials
-        self._loop = timers.loop
-        self.timers = timers
-        self.limiter = limiter
-        self.backlog = backlog
-        self.counters = counters
-        # A stale pooled connection is replaced at most this often: then every one of the pool had been stale.
-        self._replacements = pool_size + 1
-        self.emit = emit
-        self.observer = observer
-        self._retry_with_policy = retry
-        self.budget = RetryBudget()
-        #: True once no request may start any more. Set by the engine.
-        self.closed = False
+    loop: asyncio.AbstractEventLoop
+    transport: Transport
+    credentials: Credentials
+    timers: TimerWheel
+    limiter: ConcurrencyLimiter
+    backlog: Backlog
+    counters: Counters
+    retry: "Callable[[RequestSender, ApiRequest], Awaitable[None]]"
+    replacements: int
+    """A stale pooled connection is replaced at most this often: then every one of the pool had been stale."""
+    emit: Callable[[Event], None] | None
+    observer: Observer | None
+    budget: RetryBudget = msgspec.field(default_factory=RetryBudget)
+    closed: bool = False
+    """True once no request may start any more. Set by the engine."""
 
     async def run(self, request: ApiRequest, *, has_slot: bool = False) -> Verdict:
         """Send the request and its retries. ``has_slot``: the caller has taken a slot for the first attempt."""
@@ -124,7 +112,7 @@ class RequestSender:
             request.failure = Failure.CLOSED
         elif at_least > request.policy.max_retry_after:
             request.failure = Failure.TOO_LONG
-        elif self._loop.time() + wait >= request.deadline:
+        elif self.loop.time() + wait >= request.deadline:
             request.failure = Failure.PAUSED if at_least else Failure.TOO_LATE
         elif not self.budget.spend():
             request.failure = Failure.BUDGET
@@ -140,7 +128,7 @@ class RequestSender:
 
     async def _retry(self, request: ApiRequest) -> None:
         try:
-            await self._retry_with_policy(self, request)
+            await self.retry(self, request)
         except PushError:
             pass
         except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
@@ -157,7 +145,7 @@ class RequestSender:
             with self._queued(request):
                 await self.limiter.acquire(request.users)
         if request.failure is Failure.PAUSED and request.evidence.retry_after is None:
-            pause = self.limiter.rate_limiter.paused_until - self._loop.time()
+            pause = self.limiter.rate_limiter.paused_until - self.loop.time()
             request.evidence = Evidence(retry_after=max(0.0, pause))
         return request.failure is None
 
@@ -168,7 +156,7 @@ class RequestSender:
         """
         own = request.own
         try:
-            while (started := self._loop.time()) < request.deadline and not self.closed:
+            while (started := self.loop.time()) < request.deadline and not self.closed:
                 attempt, key = await self._post(request, started)
                 if (failure := request.evidence.failure) is not None:
                     if failure is Failure.UNCLAIMED:
@@ -195,14 +183,14 @@ class RequestSender:
                 evidence = request.evidence
                 seconds, status = evidence.latency, evidence.status
                 if seconds is None and evidence.reused and status not in THROTTLES:
-                    seconds = self._loop.time() - started
+                    seconds = self.loop.time() - started
                 self.limiter.release(request.users, seconds, ok=status is not None and status < 300, began=started)
 
     async def _post(self, request: ApiRequest, started: float) -> tuple[Attempt, HeaderSecret | None]:
         """Post the request once, until its deadline. Returns the attempt and its key, and settles the claim."""
         evidence = request.evidence = Evidence()
         limit = min(request.deadline, started + (request.timeout.attempt or math.inf))
-        key = self._credentials.fixed
+        key = self.credentials.fixed
         # A stale connection that is replaced belongs to the attempt that goes on.
         if self.observer is not None and request.span is None:
             first = not request.attempts
@@ -213,9 +201,9 @@ class RequestSender:
                     # Nothing is sent before there is a key, however the wait for the key ends.
                     evidence.touched = True
                     with nullcontext() if request.span is None else request.span.application_context():
-                        key = await self._credentials.ask()
+                        key = await self.credentials.ask()
                     evidence.touched = False
-                await self._transport.post(request, key)
+                await self.transport.post(request, key)
         except NoKeyError as error:
             evidence.failure, evidence.reason, evidence.error = error.args
         except asyncio.CancelledError:
@@ -249,7 +237,7 @@ class RequestSender:
             statuses=request.policy.statuses,
             retry_on=request.policy.retry_on,
             started=started,
-            seconds=self._loop.time() - started,
+            seconds=self.loop.time() - started,
             key=key,
         )
 
@@ -278,7 +266,7 @@ class RequestSender:
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0:
-            until = self._loop.time() + seconds
+            until = self.loop.time() + seconds
             logger.info("the service asked for a pause of %.3f s", seconds)
             self.limiter.pause(until)
             self.timers.fail(Failure.PAUSED, before=until)
@@ -290,19 +278,19 @@ class RequestSender:
 
         A fresh one is replaced by one more: a service that speaks first, or closes at once, will do so again.
         """
-        if request.replaced >= self._replacements:
+        if request.replaced >= self.replacements:
             return False
-        request.replaced = request.replaced + 1 if request.evidence.reused else self._replacements
+        request.replaced = request.replaced + 1 if request.evidence.reused else self.replacements
         self.counters.stale_connections += 1
         return True
 
     async def _is_rotated(self, request: ApiRequest, key: str | None) -> bool:
         """Return True if the callable has a new key. Asks once per request."""
-        if request.rekeyed or self._credentials.fixed is not None:
+        if request.rekeyed or self.credentials.fixed is not None:
             return False
         request.rekeyed = True
         with suppress(NoKeyError), DeadlineScope(self.timers, request.deadline):
-            return await self._credentials.ask() != key
+            return await self.credentials.ask() != key
         return False
 
 
