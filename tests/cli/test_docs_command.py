@@ -158,7 +158,7 @@ def test_the_path_of_a_page_is_printed(command, tmp_path):
     ("topic", "advice"),
     [
         ("retrys", "did you mean retries?"),
-        ("token", "did you mean retries?"),
+        ("token", "the word is on retries: pushsdk docs --search token"),
         ("kafka", "--list lists the pages, --search WORD finds words"),
         ("../index", "did you mean index?"),
         ("i", "did you mean sending or retries or cli?"),

@@ -60,14 +60,14 @@ def docs(
     name = topic.lower().removesuffix(".md")
     if name not in pages:
         close = [page for page in pages if name in page]
-        close = close or [*dict.fromkeys(result[0] for result in guide.search(name))]
-        close = close or [page for page in pages if page == near_word(name, pages, 0.6)]
-        if len(close) != 1 or name not in close[0]:
-            advice = (
-                f"did you mean {' or '.join(close[:3])}?"
-                if close
-                else "--list lists the pages, --search WORD finds words"
-            )
+        if len(close) != 1:
+            found = [*dict.fromkeys(result[0] for result in guide.search(name))]
+            near = near_word(name, pages, 0.6)
+            advice = "--list lists the pages, --search WORD finds words"
+            if close or (near and not found):
+                advice = f"did you mean {' or '.join(close[:3] or [str(near)])}?"
+            elif found:
+                advice = f"the word is on {', '.join(found[:3])}: pushsdk docs --search {name}"
             raise usage_error(f"no page has the name {topic!r}; {advice}")
         name = close[0]
     if path:
