@@ -533,9 +533,9 @@ COALESCING = [
         "tests/core/test_wire.py",
     ),
     Mutant(
-        "a learned size is ignored when a batch is opened",
+        "a learned size is ignored when a call is queued",
         CORE + "batching.py",
-        "if sizes.users is not None:",
+        "if sizes.users != self._learned_users or sizes.bytes != self._learned_bytes:",
         "if False:",
         T_BATCHING,
     ),
@@ -769,8 +769,8 @@ SENDING = [
     Mutant(
         "a cancelled wait for a slot leaks the slot",
         IO + "limiter.py",
-        "and not waiter.future.cancelled():\n                self.release(users)",
-        "and not waiter.future.cancelled():\n                pass",
+        "self.rate_limiter.refund(users)\n                self.release(users)",
+        "self.rate_limiter.refund(users)",
         "tests/runs/test_runs_model.py",
     ),
     Mutant(
@@ -1645,7 +1645,7 @@ RUN_FILE = [
     Mutant(
         "pages are not checked before a write",
         RUNS + "run_file/file.py",
-        '!= [("ok",)]',
+        '!= [(b"ok",)]',
         "== []",
         T_JOURNAL + "damage.py",
     ),

@@ -144,7 +144,7 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """Bytes of the request's body that are not ids."""
     max_users: int
     max_bytes: int
-    """Bounds of merging when the batch was opened. ``split_calls`` applies what was learned since."""
+    """Bounds of merging. Set by ``Batches``."""
     state: BatchState = OPEN
     """Changed by ``Batches.advance`` only."""
     taken: set[str] | None = None
@@ -181,6 +181,9 @@ class Batches:
         self._batching = batching
         self._sizes = sizes
         self._joinable: dict[Key, Batch] = {}
+        # The learned sizes that the bounds of the joinable batches were made from.
+        self._learned_users = sizes.users
+        self._learned_bytes = sizes.bytes
 
     def join(self, content: Key, call: Call) -> Batch | None:
         """Add the call to the joinable batch of its content. Return None if there is none that takes the call.
@@ -188,6 +191,11 @@ class Batches:
         A batch that has no room for the call, or holds one of its users, is closed for good. Across calls each
         occurrence of a user is a push.
         """
+        sizes = self._sizes
+        if sizes.users != self._learned_users or sizes.bytes != self._learned_bytes:
+            self._learned_users, self._learned_bytes = sizes.users, sizes.bytes
+            for batch in self._joinable.values():
+                batch.max_users, batch.max_bytes = self._bounds(batch.frame)
         joinable = self._joinable.get(content)
         if joinable is None:
             return None
@@ -211,11 +219,8 @@ class Batches:
 
     def open(self, content: Content, call: Call, *, is_joinable: bool = True) -> Batch:
         """Return a new batch of this call, its leader if it has a task. Other calls may join if ``is_joinable``."""
-        frame, batching, sizes = content.frame, self._batching, self._sizes
-        max_users, max_bytes = batching.max_users, batching.max_bytes
-        if sizes.users is not None:
-            max_users = min(max_users, sizes.users)
-            max_bytes = min(max_bytes, sizes.bytes_for(frame) or max_bytes)
+        frame = content.frame
+        max_users, max_bytes = self._bounds(frame)
         size = frame + len(call.ids) + 1
         leader = None if call.future is not None else call
         batch = call.batch = Batch(content, [call], leader, len(call.users), size, frame, max_users, max_bytes)
@@ -238,3 +243,10 @@ class Batches:
             # The calls refer to the batch, and neither is known to the cycle collector.
             batch.leader = batch.entry = None
             batch.calls = []
+
+    def _bounds(self, frame: int) -> tuple[int, int]:
+        batching, sizes = self._batching, self._sizes
+        if sizes.users is None:
+            return batching.max_users, batching.max_bytes
+        max_bytes = sizes.bytes_for(frame) or batching.max_bytes
+        return min(batching.max_users, sizes.users), min(batching.max_bytes, max_bytes)

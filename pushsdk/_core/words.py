@@ -236,4 +236,5 @@ def refusal(text: str) -> Any:
     def refuse(*_: object) -> NoReturn:
         raise TypeError(text)
 
+    refuse.__doc__ = text
     return refuse

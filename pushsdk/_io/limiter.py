@@ -91,6 +91,7 @@ class ConcurrencyLimiter:
             await waiter.future
         except asyncio.CancelledError:
             if waiter.future.done() and not waiter.future.cancelled():
+                self.rate_limiter.refund(users)
                 self.release(users)
             raise
 

@@ -187,12 +187,13 @@ class SendQueue:
 
     def leave(self, call: Call, batch: Batch, reason: Failure) -> None:
         """Remove the call from a batch that is not in flight: its users are proven not sent."""
-        self.pending.settle(call, call.users, self._not_sent(reason))
         batch.remove(call)
         self._backlog.leave(len(call.users), len(call.ids) + 1)
         if not batch.calls:
             self._backlog.leave(0, batch.size)
             self._finish(batch)
+        # Last, as ``on_event`` may send or cancel.
+        self.pending.settle(call, call.users, self._not_sent(reason))
 
     def _fail(self, call: Call) -> None:
         """End a call after a bug in this package: nothing is proven, so the outcome is UNKNOWN."""
@@ -318,12 +319,13 @@ class SubmittedSend(asyncio.Future[Receipt]):
 class QueuedBatch:
     """A batch whose callers wait: an entry of the timer wheel, and of the queue for slots (``SlotWaiter``)."""
 
-    __slots__ = ("_batch", "_queue", "_tick", "deadline")
+    __slots__ = ("_batch", "_is_closed", "_queue", "_tick", "deadline")
 
     def __init__(self, queue: SendQueue, batch: Batch) -> None:
         self._queue = queue
         self._batch = batch
         self._tick = queue.timers.add(self, math.inf)
+        self._is_closed = False
         #: Earliest deadline of the calls; infinite if there is none. Set by ``include``.
         self.deadline = math.inf
 
@@ -336,6 +338,8 @@ class QueuedBatch:
 
     def expire(self, reason: Failure) -> None:
         """End the calls whose deadline has expired, and wait for the next deadline."""
+        if self._is_closed:
+            return  # by ``on_event`` of another entry of the tick
         batch = self._batch
         # Rounding may put a deadline at the very end of its tick.
         due = self._tick / TICKS_PER_SECOND
@@ -352,8 +356,9 @@ class QueuedBatch:
             self._end(expired, reason)
 
     def close(self) -> None:
-        """Leave the timer wheel: no caller waits any more."""
+        """Leave the timer wheel: no caller waits any more, or only the leader, whose request has the deadline."""
         self._queue.timers.remove(self, self._tick)
+        self._is_closed = True
 
     @property
     def users(self) -> int:

@@ -27,7 +27,7 @@ class TimerEntry(Protocol):
         """End the entry: its deadline has come."""
 
     def fail(self, reason: Failure, *, before: float) -> None:
-        """End what waits with a deadline before this time; if that is infinite, also what is in flight."""
+        """End the entry if it waits and has its deadline before this time; if that is infinite, in any case."""
 
 
 class TimerWheel:

@@ -219,7 +219,8 @@ class Pipeline:
         self._note()
 
     def _note(self, *, ended: float | None = None) -> None:
-        notes = Notes(self._sender.answers.copy(), self.ended or ended, self.stop_reason)
+        reason = None if ended is None else self.stop_reason
+        notes = Notes(self._sender.answers.copy(), self.ended or ended, reason)
         if notes != self._journal.notes:
             self._log.note(notes)
 

@@ -77,15 +77,15 @@ class StopReason(msgspec.Struct, frozen=True):
 ANOTHER_TEXT = "another text"  # stands for the texts that are not kept
 
 
-class Notes(msgspec.Struct, frozen=True):
-    """Facts about the sending of a run that nothing depends on."""
+class Notes(Guarded, msgspec.Struct, frozen=True):
+    """Facts about the sending of a run, for its reports: what is sent does not depend on them."""
 
     answers: dict[str, int] = {}
     """Count of each answer to a request that was not accepted, by status and text, which may name users."""
     ended: float | None = None
     """Seconds since the epoch; None while a process sends, and if the last process was killed."""
     stop_reason: StopReason | None = None
-    """The reason why the last process ends early; None so far, or if all was sent."""
+    """The reason why the last process ended early; None if all was sent, or while a process sends."""
 
 
 Event = tuple[int, int, UserStatus]

@@ -66,6 +66,9 @@ class SettingValue(Guarded, Struct, frozen=True):
     folder: Path = Path()
     """The folder that a relative path in the value starts from."""
 
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("source", self.source)]  # without the value, which may be the key
+
 
 class ClientSettings(ClientOptions):
     """The checked arguments of ``AsyncPushClient``."""

@@ -27,6 +27,7 @@ from pushsdk import (
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.policy import Share
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._io.sender import RequestSender
 from pushsdk._runs.claim_log import ClaimLog
 from pushsdk.arrow._chunks import ChunkEncoder, PreparedChunk
 from pushsdk.arrow._dispatcher import PlanSender
@@ -555,7 +556,7 @@ async def test_an_error_of_ours_is_raised(monkeypatch: pytest.MonkeyPatch) -> No
         async def broken(*_: Any, **__: Any) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(client._engine.sender, "run", broken)
+        monkeypatch.setattr(RequestSender, "run", broken)
         with pytest.raises(ZeroDivisionError):
             await run.send(10)
     assert claims.states() == []

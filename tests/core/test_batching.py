@@ -53,8 +53,8 @@ def body_of(batch: Batch) -> bytes:
 def test_what_was_learned_bounds_what_is_merged():
     sizes = LearnedSizes()
     open_batches = batches(sizes)
-    sizes.learn(4, 50, 100_000)
     batch, _ = join(open_batches, content(), call("a"))
+    sizes.learn(4, 50, 100_000)
     assert join(open_batches, content(), call("b")) == (batch, False)
     assert batch.is_full
     assert join(open_batches, content(), call("c"))[1]

@@ -18,6 +18,7 @@ from support.fake_service import (
     outcome_of,
     refused,
     start,
+    titled,
 )
 from support.virtual_time import turns, virtual
 
@@ -289,3 +290,42 @@ async def test_a_cancelled_call_that_a_close_finds_in_the_queue_is_reported_once
     assert [event.user_ids for event in events if isinstance(event, SendAbandoned)] == [("b",)]
     assert [event.outcome for event in report.abandoned] == [Outcome.NOT_SENT]
     await asyncio.gather(busy, return_exceptions=True)
+
+
+@virtual
+async def test_an_event_may_cancel_other_submitted_sends_whose_deadline_expires_too() -> None:
+    futures: dict[str, asyncio.Future[Receipt]] = {}
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, SendAbandoned):
+            for user, future in futures.items():
+                if user not in event.user_ids:
+                    future.cancel()
+
+    service = FakeService(answer(after=5.0))
+    async with client_of(service, limits=Limits(in_flight=1), on_event=on_event, timeout=1.0) as client:
+        busy = start(client.send("busy", OTHER, timeout=5.5))
+        await turns()
+        futures |= {user: client.submit(user, titled(number)) for number, user in enumerate("abcd")}
+        await asyncio.wait(futures.values())
+        await busy
+        assert service.sent == [("busy",)]
+        assert sum(map(len, client._engine.timers._buckets.values())) == 0, "an entry stays in the timer wheel"
+
+
+@virtual
+async def test_an_event_of_a_cancelled_send_may_submit_another_one() -> None:
+    submitted: list[asyncio.Future[Receipt]] = []
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, SendAbandoned):
+            submitted.append(client.submit("d", MESSAGE))
+
+    service = FakeService()
+    async with client_of(service, batching=Batching(linger=0.1, max_users=2), on_event=on_event) as client:
+        task = start(client.send("c", MESSAGE))
+        await turns()
+        task.cancel()
+        assert isinstance(await outcome_of(task), asyncio.CancelledError)
+        assert (await submitted[0]).users == 1
+        assert client.stats().not_sent == 1

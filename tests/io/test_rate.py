@@ -170,3 +170,22 @@ async def test_calls_that_a_pause_ends_as_their_batch_is_queued_are_not_sent() -
     stats = client.stats()
     assert (stats.in_flight, stats.queued_users, stats.queued_bytes, service.requests) == (0, 0, 0, [])
     await client.aclose()
+
+
+@virtual
+async def test_a_slot_that_a_pause_takes_back_is_not_charged() -> None:
+    service = FakeService(answer(429, {"Retry-After": "3"}, after=5.95), refused(), then=answer())
+    policy = RetryPolicy.safe(initial_delay=0.001)
+    async with client_of(service, rate=Rate(users_per_second=200.0), retry=policy, timeout=60.0) as client:
+        throttled = start(client.send("a", MESSAGE, retry=RetryPolicy.none()))
+        await asyncio.sleep(1.0)
+        # Five seconds of the rate, refused at once. Its retry gets its slot in the turn in which the 429 arrives.
+        many = start(client.send([f"b{number}" for number in range(1000)], MESSAGE, timeout=7.0))
+        await asyncio.sleep(4.9)
+        loop = asyncio.get_running_loop()
+        loop.jump(0.5)  # type: ignore[attr-defined]
+        assert isinstance(await outcome_of(many), NotSentError)
+        await outcome_of(throttled)
+        before = loop.time()
+        await client.send("c", MESSAGE)
+        assert loop.time() - before == pytest.approx(3.0, abs=0.1)

@@ -342,3 +342,18 @@ def test_the_check_on_opening_reads_in_bounded_steps(tmp_path: Path, monkeypatch
     journal = Journal.open(path, write=False)
     assert (seen(journal), most) == (before, 2)
     journal.close()
+
+
+def test_a_damaged_text_leaves_no_lock_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runfile, "LOCK_TIMEOUT", 0.1)
+    path = tmp_path / "a.run"
+    make_run(path).close()
+    intact = path.read_bytes()
+    damaged = bytearray(intact)
+    damaged[intact.index(b"CREATE TABLE plan")] |= 0x80  # no UTF-8
+    path.write_bytes(damaged)
+    with pytest.raises(RunFileError, match="damaged") as excinfo:
+        Journal.open(path, write=True)
+    path.write_bytes(intact)
+    Journal.open(path, write=True).close()
+    del excinfo

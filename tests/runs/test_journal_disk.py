@@ -26,6 +26,7 @@ class Faulty:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
+        self.text_factory = db.text_factory
         self.fault: tuple[str, BaseException] | None = None
         self.executed: list[str] = []
 

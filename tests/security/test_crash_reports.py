@@ -161,6 +161,7 @@ HELD = [
     Claim("secret", b"secret"),
     Put("secret", Claim("secret", b"secret"), ("secret",)),
     SettingValue("secret", "--api-key", "option"),
+    SettingValue({"secret": 1}, "config.toml: api_key", "file"),
     SendPartition("folder", "run", {"title": {"en": "secret"}}, {"name": "secret"}, None, {"api_key": "secret"}),
 ]
 

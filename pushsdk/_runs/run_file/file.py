@@ -180,12 +180,12 @@ class RunFile:
         with file.closed_on_error():
             file._db.execute("PRAGMA cell_size_check = ON")
             schema = tuple(sql for (sql,) in file._db.execute("SELECT sql FROM sqlite_master"))
-            if schema != SCHEMA:
+            if schema != _SCHEMA_BYTES:
                 # No schema: the writer was killed in the first commit, which opening has rolled back.
                 raise file.damaged() if schema else run_file_error(file.path, _EMPTY)
             if write:
                 # Not for a reader: the check would block the writer, and the rows have checksums.
-                if file._db.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+                if file._db.execute("PRAGMA quick_check(1)").fetchall() != [(b"ok",)]:
                     raise file.damaged()
                 file._for_writing(durable=durable)
                 file._db.execute("UPDATE head SET seq = 0 WHERE 0")  # fails without write access
@@ -283,11 +283,17 @@ class RunFile:
             sync_folder(self.path.parent)
 
 
+_SCHEMA_BYTES = tuple(statement.encode() for statement in SCHEMA)
+
+
 def _connect(run_path: RunFilePath, options: str) -> sqlite3.Connection:
     try:
-        return connect(run_path.path, timeout=LOCK_TIMEOUT, options=options)
+        db = connect(run_path.path, timeout=LOCK_TIMEOUT, options=options)
     except _ERRORS as error:
         raise run_file_error(run_path.path, _why(error)) from None
+    # Decoding a damaged text would raise in the middle of a query, whose cursor then keeps a lock on the file.
+    db.text_factory = bytes
+    return db
 
 
 def _identify(run_path: RunFilePath) -> None:
