@@ -350,7 +350,7 @@ def test_a_damaged_text_leaves_no_lock_behind(tmp_path: Path, monkeypatch: pytes
     make_run(path).close()
     intact = path.read_bytes()
     damaged = bytearray(intact)
-    damaged[intact.index(b"CREATE TABLE plan")] |= 0x80  # no UTF-8
+    damaged[intact.index(b"data BLOB")] |= 0x80  # still a name for SQLite, but no UTF-8
     path.write_bytes(damaged)
     with pytest.raises(RunFileError, match="damaged") as excinfo:
         Journal.open(path, write=True)
