@@ -61,7 +61,7 @@ class TimerWheel:
             bucket.pop(entry, None)
 
     def fail(self, reason: Failure, *, before: float = math.inf) -> None:
-        """End what waits and has its deadline before this time. Without a time, end every entry of now."""
+        """End what waits and has its deadline before this time. Without a time, also end what is in flight."""
         for bucket in tuple(self._buckets.values()):
             for entry in tuple(bucket):
                 entry.fail(reason, before=before)

@@ -1,7 +1,7 @@
 """The journal of a run: its plan, its log of events, and the state of every user now. Nothing here awaits.
 
-Missing and changed rows are detected: the seal counts and digests the plan, the checksum of each row of the log
-continues the checksum of the row before, and the head names the log's last row.
+Missing and changed rows are detected, except for missing notes: the seal counts and digests the plan, the checksum of
+each row of the log continues the checksum of the row before, and the head names the log's last row.
 """
 
 import hashlib
