@@ -792,7 +792,7 @@ SENDING = [
         IO + "timers.py",
         "(self.is_waiting and self.deadline < before)",
         "self.deadline < before",
-        "tests/io tests/faults",
+        "tests/io/test_rate.py",
     ),
     Mutant(
         "a close ends nothing",
@@ -806,7 +806,7 @@ SENDING = [
         IO + "queue.py",
         "        if self._batch.state is not SENDING:\n            self._end(",
         "        if True:\n            self._end(",
-        "tests/io tests/faults",
+        "tests/io",
     ),
     Mutant(
         "a batch that its last call sends stays among the deadlines",

@@ -19,7 +19,7 @@ from support.fake_service import (
 from support.throttling import Bucket
 from support.virtual_time import now, turns, virtual
 
-from pushsdk import NotSentError, Outcome, Rate, RetryPolicy, Timeout
+from pushsdk import NotSentError, Outcome, Rate, RejectedError, RetryPolicy, Timeout
 
 
 @virtual
@@ -189,3 +189,13 @@ async def test_a_slot_that_a_pause_takes_back_is_not_charged() -> None:
         before = loop.time()
         await client.send("c", MESSAGE)
         assert loop.time() - before == pytest.approx(3.0, abs=0.1)
+
+
+@virtual
+async def test_a_pause_ends_nothing_that_is_in_flight() -> None:
+    service = FakeService(answer(429, {"Retry-After": "30"}), answer(after=1.0))
+    async with client_of(service, timeout=10.0) as client:
+        throttled = start(client.send("a", MESSAGE))
+        in_flight = start(client.send("b", titled(1)))
+        assert isinstance(await outcome_of(throttled), RejectedError)
+        assert (await in_flight).users == 1
