@@ -557,7 +557,7 @@ class SendBatch:
 
     if not TYPE_CHECKING:
         __enter__ = __exit__ = refusal("use `async with client.batch(message) as batch:`")
-        # No ``__getattr__``, which would take a quarter of the time that a user takes.
+        # No ``__getattr__``: with one, each user of a batch costs a quarter more CPU time.
         append = extend = update = refusal("a batch takes one user at a time: use batch.add(user_id)")
 
     async def __aenter__(self) -> Self:

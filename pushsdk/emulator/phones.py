@@ -27,7 +27,17 @@ _ASSUMPTIONS = {
 }
 
 
-class PushView(Struct, frozen=True):
+class _Redacted(Struct, frozen=True):
+    """Base class with a repr without fields, because texts and user ids must not reach a log or a crash report."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return []
+
+
+class PushView(_Redacted, frozen=True):
     """A push as one user got it, ``times`` in one request; ``campaign`` is a uuid if a campaign sent the push.
 
     ``time`` is in seconds since the epoch; ``custom_fields``, or a campaign's row of the user, fill the placeholders.
@@ -41,7 +51,7 @@ class PushView(Struct, frozen=True):
     custom_fields: Any
 
 
-class Notification(Struct, frozen=True, kw_only=True):
+class Notification(_Redacted, frozen=True, kw_only=True):
     """A push as one device shows it.
 
     ``push`` is the id of the push. ``message`` has the documented fields that apply to this platform; ``fields`` fill

@@ -5,6 +5,7 @@ from copy import deepcopy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.pretty import pretty_repr
 
 from pushsdk._core import models
 from pushsdk.emulator.phones import PushView, notifications
@@ -274,6 +275,12 @@ def test_at_most_one_notification_per_collapse_id_is_shown(pushes, now):
     ]
     standing = [each.message["collapseId"] for each in shown(*sents, now=now) if each.state == "delivered"]
     assert len(standing) == len(set(standing))
+
+
+def test_no_text_and_no_field_is_in_a_repr():
+    values = [sent(), *shown(sent())]
+    assert [repr(value) for value in values] == [f"{type(value).__name__}(...)" for value in values]
+    assert [pretty_repr(value) for value in values] == [f"{type(value).__name__}()" for value in values]
 
 
 def test_an_invalid_message_is_refused():

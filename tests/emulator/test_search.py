@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.pretty import pretty_repr
 
 from pushsdk.emulator.store.search import Search, parse
 
@@ -71,6 +72,11 @@ def test_a_partially_ignored_line_is_partial(line, ignored):
 def test_a_line_can_ask_for_a_result(line):
     assert parse(line).names_fate
     assert not parse("is:push is:campaign is:open").names_fate
+
+
+def test_a_search_shows_no_value_in_its_repr():
+    search = parse("user:ann title:secret")
+    assert (repr(search), pretty_repr(search)) == ("Search(...)", "Search()")
 
 
 ROWS = [

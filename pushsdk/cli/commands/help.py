@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -61,13 +62,13 @@ def docs(
     if name not in pages:
         close = [page for page in pages if name in page]
         if len(close) != 1:
+            close = close or [page for page in pages if page == near_word(name, pages, 0.75)]
             found = [*dict.fromkeys(result[0] for result in guide.search(name))]
-            near = near_word(name, pages, 0.6)
             advice = "--list lists the pages, --search WORD finds words"
-            if close or (near and not found):
-                advice = f"did you mean {' or '.join(close[:3] or [str(near)])}?"
+            if close:
+                advice = f"did you mean {' or '.join(close[:3])}?"
             elif found:
-                advice = f"the word is on {', '.join(found[:3])}: pushsdk docs --search {name}"
+                advice = f"the word is on {', '.join(found[:3])}: pushsdk docs --search {shlex.quote(name)}"
             raise usage_error(f"no page has the name {topic!r}; {advice}")
         name = close[0]
     if path:

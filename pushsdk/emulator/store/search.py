@@ -39,6 +39,12 @@ class Search(Struct, frozen=True, kw_only=True):
     partial: bool = False
     names_fate: bool = False
 
+    def __repr__(self) -> str:
+        return "Search(...)"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return []
+
 
 def parse(line: str) -> Search:
     """Parse a search line. Characters beyond 2,000 and terms beyond 50 are ignored."""
