@@ -565,8 +565,8 @@ COALESCING = [
     Mutant(
         "the users of joined calls are lost",
         IO + "batch_sender.py",
-        "parts = split_calls(batch.calls, self._sizes,",
-        "parts = split_calls(batch.calls[:1], self._sizes,",
+        "split_calls(batch.calls, self._sizes,",
+        "split_calls(batch.calls[:1], self._sizes,",
         T_CALLS,
     ),
     Mutant(
@@ -579,27 +579,86 @@ COALESCING = [
     Mutant(
         "a cancelled call cancels the other calls of its batch",
         IO + "queue.py",
-        """self.leave(call, batch, Failure.CANCELLED)
-            if is_unled""",
-        """[self.leave(each, batch, Failure.CANCELLED) for each in tuple(batch.calls)]
-            if is_unled""",
-        T_CALLS,
-    ),
-    Mutant(
-        "a cancelled first call leaves its batch behind",
-        IO + "queue.py",
-        """            self.leave(call, batch, Failure.CANCELLED)
-            if is_unled:""",
-        """            self.leave(call, batch, Failure.CANCELLED)
-            if False:""",
+        "            self.leave(call, batch, Failure.CANCELLED)\n        elif",
+        "            [self.leave(each, batch, Failure.CANCELLED) for each in tuple(batch.calls)]\n        elif",
         T_CALLS,
     ),
     Mutant(
         "a cancelled future leaves its request in flight",
         IO + "queue.py",
-        "        elif len(batch.calls) == 1:",
-        "        elif False:",
+        "        elif len(batch.calls) == 1 and (",
+        "        elif False and (",
         "tests/io/test_submit.py",
+    ),
+    Mutant(
+        "a cancelled send without a task goes on",
+        IO + "queue.py",
+        " or batch.request.scope)",
+        ")",
+        "tests/io/test_cancellation.py tests/faults/test_cancelled.py",
+    ),
+    Mutant(
+        "a send runs in the context of another",
+        IO + "queue.py",
+        "batch.context.copy().run(self._loop.create_task, self._deliver(batch))",
+        "self._loop.create_task(self._deliver(batch))",
+        "tests/io/test_events.py",
+    ),
+    Mutant(
+        "a response is taken in by the context of the connection",
+        IO + "queue.py",
+        "functools.partial(batch.context.run, self._respond, batch)",
+        "functools.partial(self._respond, batch)",
+        "tests/io/test_events.py",
+    ),
+    Mutant(
+        "a cancelled task leaves before its request has ended",
+        IO + "queue.py",
+        "                await asyncio.wait([task])",
+        "                pass",
+        "tests/io/test_cancellation.py tests/faults/test_cancelled.py",
+    ),
+    Mutant(
+        "a request that was written without a task is written again",
+        IO + "transport.py",
+        "begun, request.connection = request.connection, None",
+        "begun = request.connection = None",
+        "tests/faults",
+    ),
+    Mutant(
+        "a request without a task has no deadline",
+        IO + "sender.py",
+        "        scope.begin(respond)",
+        "        scope._respond = respond",
+        "tests/faults",
+    ),
+    Mutant(
+        "a send without a task is accepted before all of it was sent",
+        IO + "sender.py",
+        "        if not request.evidence.written:",
+        "        if False:",
+        "tests/faults",
+    ),
+    Mutant(
+        "a send without a task keeps its slot",
+        IO + "sender.py",
+        "        finally:\n            self._release(request)",
+        "        finally:\n            pass",
+        "tests/faults",
+    ),
+    Mutant(
+        "a deadline that ended a request without a task ends the task of its retry",
+        IO + "fast_post.py",
+        "                await asyncio.sleep(0)  # if",
+        "                pass  # if",
+        "tests/faults tests/io",
+    ),
+    Mutant(
+        "a stale connection that a send without a task found is not counted",
+        IO + "fast_post.py",
+        "            self._idle.append(connection)  # counted",
+        "            connection.lease.close()  # counted",
+        "tests/faults/test_pooled.py",
     ),
     Mutant(
         "a failure of a submitted call is not reported",
@@ -699,7 +758,7 @@ COALESCING = [
     Mutant(
         "a cancelled call in a batch is sent",
         "pushsdk/client.py",
-        "engine.queue.cancel(call, error)",
+        "await engine.queue.unwind(call, error)",
         "pass",
         T_CALLS,
     ),
@@ -811,8 +870,8 @@ SENDING = [
     Mutant(
         "a batch that its last call sends stays among the deadlines",
         IO + "queue.py",
-        "        if batch.leader is not None and batch.entry is not None:\n            batch.entry.close()\n",
-        "",
+        "            batch.entry.close()  # its",
+        "            pass  # its",
         "tests/io",
     ),
     Mutant(
@@ -832,8 +891,8 @@ SENDING = [
     Mutant(
         "an attempt has no deadline",
         IO + "sender.py",
-        "limit = min(request.deadline, ",
-        "limit = min(request.deadline + 3600, ",
+        "min(request.deadline, started",
+        "min(request.deadline + 3600, started",
         "tests/faults/test_closing.py",
     ),
     Mutant(
@@ -954,15 +1013,15 @@ TRANSPORT = [
     Mutant(
         "the fast path does not record that it writes",
         IO + "fast_post.py",
-        "            evidence.started_writing = True\n",
+        "        evidence.started_writing = True\n",
         "",
         T_WIRE,
     ),
     Mutant(
         "the connection of an aborted fast-path request returns to the pool",
         IO + "fast_post.py",
-        "        except BaseException:\n            connection.lease.close()",
-        "        except BaseException:\n            self.release(connection)",
+        "            connection.respond = None\n            connection.lease.close()",
+        "            connection.respond = None\n            self.release(connection)",
         "tests/io/test_fast_post.py " + T_WIRE,
     ),
     Mutant(
@@ -2486,22 +2545,22 @@ CLAIM_STORES = [
     Mutant(
         "users are claimed before the connection is open",
         IO + "fast_post.py",
-        "        connection = await self.acquire(head, evidence, timeout)\n",
+        "        connection = begun or await self.acquire(head, evidence, timeout)\n",
         """        body = body if claim is None else (await claim() or body)
-        connection = await self.acquire(head, evidence, timeout)
+        connection = begun or await self.acquire(head, evidence, timeout)
 """,
         "tests/io/test_claim_hook.py",
     ),
     Mutant(
         "a connection that closed during the claim is written to",
         IO + "fast_post.py",
-        """            if claim is not None:
-                body = await claimed(claim)
-            connection.check_stale(evidence)
+        """                if claim is not None:
+                    body = await claimed(claim)
+                connection.check_stale(evidence)
 """,
-        """            connection.check_stale(evidence)
-            if claim is not None:
-                body = await claimed(claim)
+        """                connection.check_stale(evidence)
+                if claim is not None:
+                    body = await claimed(claim)
 """,
         "tests/io/test_claim_hook.py",
     ),

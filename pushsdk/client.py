@@ -288,7 +288,7 @@ class AsyncPushClient:
             # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
             receipt = await engine.queue.submit(call, (encoded, fields, options))
         except asyncio.CancelledError as error:
-            engine.queue.cancel(call, error)
+            await engine.queue.unwind(call, error)
             raise
         return receipt or engine.pending.conclude(call)
 

@@ -63,9 +63,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     batch: "Batch | None" = None
     """Set by ``Batches``."""
     future: Any = None
-    """Future of ``Receipt | None`` that the caller waits for; None means: look at the call. Set by the shell.
-
-    A call that has a future before it is queued has no task of its own: it leads no batch."""
+    """Future of ``Receipt | None`` that the caller waits for; None means: look at the call. Set by the shell."""
     caller: Any = None
     """The observer's record of the caller. Set by the shell if there is an observer."""
     claims: Any = None
@@ -106,7 +104,7 @@ class BatchState(IntEnum):
     """State of a batch. Calls join and leave until it is SENDING."""
 
     OPEN = 0
-    """Collects the calls of one loop turn, then its leader looks for a slot."""
+    """Collects the calls of one loop turn."""
     LINGERING = 1
     """Collects calls for ``Batching.linger`` seconds."""
     QUEUED = 2
@@ -134,8 +132,6 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
 
     content: Content
     calls: list[Call]
-    leader: Call | None
-    """The call that opened the batch. Its task sends the batch; None if it has left, shares it or has no task."""
     users: int
     """Number of users. Counted by ``Batches.join`` and ``remove``."""
     size: int
@@ -151,6 +147,12 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """The ids in the batch. Created when a second call joins: most batches hold one call."""
     entry: Any = None
     """Entry in the timer wheel and in the queue for slots. Set by the shell while calls wait."""
+    context: Any = None
+    """The context variables of the call that opened the batch. Set by the shell."""
+    parts: Sequence[Any] = ()
+    """The parts in which the batch is sent. Set by the shell."""
+    request: Any = None
+    """The request, if there is one part and no idempotency key. Set by the shell."""
     has_slot: bool = False
     """True while the batch holds a slot that no request has taken over. Set by the shell."""
 
@@ -159,17 +161,11 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
         """Return True if no further call fits."""
         return self.users >= self.max_users or self.size >= self.max_bytes
 
-    def is_sent_by(self, call: Call) -> bool:
-        """Return True if the batch is in flight, sent by the task of this call."""
-        return call is self.leader and self.state is SENDING
-
     def remove(self, call: Call) -> None:
         """Remove a call that leaves before the batch is sent."""
         self.calls.remove(call)
         self.users -= len(call.users)
         self.size -= len(call.ids) + 1
-        if call is self.leader:
-            self.leader = None
         if self.taken is not None:
             self.taken.difference_update(call.users)
 
@@ -218,12 +214,11 @@ class Batches:
         return None
 
     def open(self, content: Content, call: Call, *, is_joinable: bool = True) -> Batch:
-        """Return a new batch of this call, its leader if it has a task. Other calls may join if ``is_joinable``."""
+        """Return a new batch of this call. Other calls may join if ``is_joinable``."""
         frame = content.frame
         max_users, max_bytes = self._bounds(frame)
         size = frame + len(call.ids) + 1
-        leader = None if call.future is not None else call
-        batch = call.batch = Batch(content, [call], leader, len(call.users), size, frame, max_users, max_bytes)
+        batch = call.batch = Batch(content, [call], len(call.users), size, frame, max_users, max_bytes)
         if is_joinable:
             self._joinable[content] = batch
         return batch
@@ -235,14 +230,10 @@ class Batches:
         if batch.state < SENDING <= state and self._joinable.get(batch.content) is batch:
             del self._joinable[batch.content]
         batch.state = state
-        if state is SENDING:
-            # ``taken``: most batches never held a second call.
-            if batch.taken is not None and len(batch.calls) > 1:
-                batch.leader = None
-        elif state is DONE:
+        if state is DONE:
             # The calls refer to the batch, and neither is known to the cycle collector.
-            batch.leader = batch.entry = None
-            batch.calls = []
+            batch.entry = batch.context = batch.request = None
+            batch.calls, batch.parts = [], ()
 
     def _bounds(self, frame: int) -> tuple[int, int]:
         batching, sizes = self._batching, self._sizes

@@ -6,7 +6,7 @@ The core decides what is split (``_core.splitting``).
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Protocol
 
@@ -204,21 +204,44 @@ class BatchSender:
         # The records of the last 256 messages.
         self._message = lru_cache(256)(lambda content: MessageRecord())
 
+    def begin(self, batch: Batch, respond: Callable[[bool], None]) -> bool:
+        """Post the batch, if that can be done at once: see ``RequestSender.begin``."""
+        parts = batch.parts = split_calls(batch.calls, self._sizes, batch.frame, self._max_users)
+        if len(parts) > 1 or batch.content.options.keyed:
+            return False
+        request = batch.request = self._request(batch, parts[0], None)
+        batch.has_slot = not self._sender.begin(request, respond)
+        return not batch.has_slot
+
+    def accept(self, batch: Batch) -> bool:
+        """Settle a batch whose response to ``begin`` is a plain 204. Return False if it has to be delivered."""
+        if not self._sender.accept(batch.request):
+            return False
+        self._settle(batch, batch.parts[0], batch.request.verdict())
+        return True
+
+    def abort(self, batch: Batch) -> None:
+        """Give up a batch that was begun."""
+        self._sender.abort(batch.request)
+        self._pending.settle_part(batch.parts[0], batch.request.verdict())
+
     async def deliver(self, batch: Batch) -> None:
-        """Send the batch, whole or split, until every call in it is settled."""
-        parts = split_calls(batch.calls, self._sizes, batch.frame, self._max_users)
-        if len(parts) > 1:
-            await self._split(batch, parts, None)
+        """Send the batch, or go on with a request that was begun, until every call in it is settled."""
+        if len(batch.parts) > 1:
+            await self._split(batch, batch.parts, None)
             return
-        whole, verdict = await self._send(batch, parts[0])
+        whole, verdict = await self._send(batch, batch.parts[0], batch.request)
         if verdict.outcome is REJECTED and verdict.status in self._split_on:
-            await self._split(batch, [], (whole, verdict))
-            return
+            await self._split(batch, (), (whole, verdict))
+        else:
+            self._settle(batch, whole, verdict)
+
+    def _settle(self, batch: Batch, whole: BatchPart, verdict: Verdict) -> None:
         if verdict.outcome is ACCEPTED:
             self._message(batch.content).accepted = True
         self._pending.settle_part(whole, verdict)
 
-    async def _split(self, batch: Batch, parts: list[BatchPart], rejected: Rejected[BatchPart] | None) -> None:
+    async def _split(self, batch: Batch, parts: Sequence[BatchPart], rejected: Rejected[BatchPart] | None) -> None:
         """Send the batch in parts: it is too large (``parts``), or was ``rejected`` as a whole."""
         splitter = Splitter(
             parts, split_on=self._split_on, sizes=self._sizes, frame=batch.frame, message=self._message(batch.content)
@@ -247,12 +270,12 @@ class BatchSender:
         # Settled as it ends: if other parts are cancelled, its verdict must not be lost.
         self._report(batch, splitter, *await self._send(batch, part))
 
-    async def _send(self, batch: Batch, part: BatchPart) -> Rejected[BatchPart]:
+    async def _send(self, batch: Batch, part: BatchPart, request: ApiRequest | None = None) -> Rejected[BatchPart]:
         """Send a part, without the users whose claim is refused. Settles the part if cancelled."""
         claim: CallClaims | None = None
         if batch.content.options.keyed:
             claim = call_of(part.units[0]).claims.for_request(batch.content, part, self._pending)
-        request = self._request(batch, part, claim)
+        request = request or self._request(batch, part, claim)
         # The first request of the batch takes over the slot.
         has_slot, batch.has_slot = batch.has_slot, False
         try:

@@ -142,12 +142,15 @@ class Engine:
         cap = most_in_flight(settings.limits, settings.session)
         self.limiter = ConcurrencyLimiter(loop, cap, self.rate_limiter)
         self.backlog = Backlog(settings.limits)
-        self.transport = self.given or AiohttpTransport(settings, key=settings.credentials.fixed, limit=cap)
+        own = self.given or AiohttpTransport(settings, key=settings.credentials.fixed, limit=cap)
+        self.transport = own
+        direct = own if isinstance(own, AiohttpTransport) and self.observer is None else None
         #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()
         self.sender = RequestSender(
             loop=loop,
             transport=self.transport,
+            direct=direct,
             credentials=settings.credentials,
             timers=self.timers,
             limiter=self.limiter,

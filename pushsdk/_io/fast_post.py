@@ -18,6 +18,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from time import monotonic
 from types import FunctionType
 from typing import Any
@@ -77,11 +78,12 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.transport = transport = handler.transport
         #: True once a request was written.
         self.used = used
-        #: The place in aiohttp's pool, and the memory for reads. Set by ``FastPost``.
+        #: The place in aiohttp's pool, the ``FastPost``, and the memory for reads. Set by ``FastPost``.
         self.lease: Any = None
+        self.pool: Any = None
         self.buffer: Any = None
-        #: Set while a response is awaited. Its result is True for a plain 204, False if aiohttp's protocol reads.
-        self.waiter: asyncio.Future[bool] | None = None
+        #: Set while a response is awaited. Called with True for a plain 204, else with False: aiohttp's protocol reads.
+        self.respond: Callable[[bool], None] | None = None
         self.is_handed_over = False
         if hasattr(transport, "max_size"):  # asyncio's, not uvloop's
             transport.max_size = READ_SIZE
@@ -130,6 +132,24 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.used = True
         self.since = monotonic()
 
+    def write(self, head: "RequestHead", body: bytes, evidence: Evidence, respond: Callable[[bool], None]) -> None:
+        """Write the whole request. ``respond`` is called at its response, or if the connection is lost."""
+        evidence.started_writing = True
+        self.respond = respond
+        head.write(self.transport, body)
+        evidence.written = True
+
+    def accept(self, evidence: Evidence) -> None:
+        """Record a plain 204, and release the connection."""
+        evidence.status = 204
+        self.confirm(evidence)
+        self.pool.release(self)
+
+    def abort(self) -> None:
+        """Close the connection, whatever comes."""
+        self.respond = None
+        self.lease.close()
+
     def confirm(self, evidence: Evidence) -> None:
         """Record the latency of a 2xx. Mark the request as not written if the peer's kernel lacks a part of it.
 
@@ -158,26 +178,26 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Recognize a plain 204; leave any other response to aiohttp's protocol."""
         if self.is_handed_over:
             self.handler.data_received(bytes(self.buffer[:nbytes]))
-        elif self.waiter is None:
+        elif self.respond is None:
             # No request awaits a response.
             self.transport.close()
         elif _is_plain_204(self.buffer, 0, nbytes):
-            self._wake(is_plain=True)
+            self._respond(is_plain=True)
         else:
             self.is_handed_over = True
             self.handler.set_response_params(read_until_eof=True, auto_decompress=False, **HEAD_LIMITS)
             self.handler.data_received(bytes(self.buffer[:nbytes]))
-            self._wake(is_plain=False)
+            self._respond(is_plain=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let aiohttp's protocol raise the reason in the request that awaits a response."""
         self.handler.connection_lost(exc)
-        self._wake(is_plain=False)
+        self._respond(is_plain=False)
 
-    def _wake(self, *, is_plain: bool) -> None:
-        waiter, self.waiter = self.waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(is_plain)
+    def _respond(self, *, is_plain: bool) -> None:
+        respond, self.respond = self.respond, None
+        if respond is not None:
+            respond(is_plain)
 
 
 async def claimed(claim: Claim) -> bytes:
@@ -189,6 +209,11 @@ async def claimed(claim: Claim) -> bytes:
     if body is None:
         raise UnclaimedError
     return body
+
+
+def _resolve(waiter: asyncio.Future[bool], is_plain: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(is_plain)
 
 
 class RequestHead:
@@ -271,43 +296,65 @@ class FastPost:
         evidence: Evidence,
         timeout: aiohttp.ClientTimeout,
         claim: Claim | None = None,
+        begun: HttpConnection | None = None,
     ) -> None:
-        """Send the request and record its response. Raises as a session does."""
-        connection = await self.acquire(head, evidence, timeout)
+        """Send the request, unless it was ``begun``, and record its response. Raises as a session does."""
+        connection = begun or await self.acquire(head, evidence, timeout)
         try:
-            if claim is not None:
-                body = await claimed(claim)
-            connection.check_stale(evidence)
-            evidence.started_writing = True
-            waiter = connection.waiter = self._loop.create_future()
-            head.write(connection.transport, body)
-            evidence.written = True
-            if await waiter:
-                evidence.status = 204
+            if begun is None:
+                if claim is not None:
+                    body = await claimed(claim)
+                connection.check_stale(evidence)
+                waiter = self._loop.create_future()
+                connection.write(head, body, evidence, partial(_resolve, waiter))
+                if await waiter:
+                    connection.accept(evidence)
             else:
+                await asyncio.sleep(0)  # if the task was cancelled, that is raised here
+            if evidence.status is None:
                 message, content = await connection.handler.read()
                 while 100 <= message.code < 200 and message.code != 101:  # the final response is still to come
                     message, content = await connection.handler.read()
                 evidence.status = message.code
-            if 200 <= evidence.status < 300:
-                connection.confirm(evidence)
-            if evidence.status != 204:
-                await read_body(message, content, evidence)
-            self.release(connection)
+                if 200 <= evidence.status < 300:
+                    connection.confirm(evidence)
+                if evidence.status != 204:
+                    await read_body(message, content, evidence)
+                self.release(connection)
         except UnclaimedError:
             self.release(connection)
             raise
         except BaseException:
-            connection.lease.close()
+            connection.abort()
             raise
 
-    async def acquire(self, head: RequestHead, evidence: Evidence, timeout: aiohttp.ClientTimeout) -> HttpConnection:
-        """Return an idle connection, or one that aiohttp opens."""
+    def begin(
+        self, head: RequestHead, body: bytes, evidence: Evidence, respond: Callable[[bool], None]
+    ) -> HttpConnection | None:
+        """Write the request at once if there is an idle connection, and return that."""
+        if (connection := self._take_idle()) is None:
+            return None
+        try:
+            connection.check_stale(evidence)
+        except StaleConnectionError:
+            self._idle.append(connection)  # counted when it is taken again
+            return None
+        evidence.touched = True
+        connection.write(head, body, evidence, respond)
+        return connection
+
+    def _take_idle(self) -> HttpConnection | None:
         while self._idle:
             connection = self._idle.pop()
             if not connection.transport.is_closing() and monotonic() - connection.since <= self._keepalive:
                 return connection
             connection.lease.close()
+        return None
+
+    async def acquire(self, head: RequestHead, evidence: Evidence, timeout: aiohttp.ClientTimeout) -> HttpConnection:
+        """Return an idle connection, or one that aiohttp opens."""
+        if (connection := self._take_idle()) is not None:
+            return connection
         try:
             lease = await self._session.connector.connect(head.request, [], timeout)
         except TimeoutError as error:
@@ -317,7 +364,7 @@ class FastPost:
         except Exception:
             lease.close()
             raise
-        connection.lease, connection.buffer = lease, self._buffer
+        connection.lease, connection.pool, connection.buffer = lease, self, self._buffer
         connection.transport.set_protocol(connection)
         return connection
 

@@ -1,9 +1,9 @@
 """Queue of sends: room, merging, lingering, waiting for a slot, dispatch.
 
 ``submit`` is the one entry: it returns what the caller awaits, and ``PendingCalls.conclude`` then returns the receipt
-or raises. The core decides which calls share a batch and which states may follow (``_core.batching``). A batch of one
-call is sent in its caller's own task; a shared batch has a task of its own, so that no cancelled caller takes the
-others along. A ``SubmittedSend`` has no task: any batch that it opens has its own.
+or raises. The core decides which calls share a batch and which states may follow (``_core.batching``). A batch on a
+pooled connection that is answered by a plain 204 needs no task. Any other has a task of its own, so that no cancelled
+caller takes the others along.
 """
 
 import asyncio
@@ -12,11 +12,12 @@ import itertools
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
+from contextvars import copy_context
 from typing import Any
 
 from pushsdk._core import wire
-from pushsdk._core.batching import DONE, LINGERING, OPEN, QUEUED, SENDING, Batch, Batches, Call, Content, Key
+from pushsdk._core.batching import DONE, LINGERING, QUEUED, SENDING, Batch, Batches, Call, Content, Key
 from pushsdk._core.errors import PushError
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
@@ -51,7 +52,7 @@ class SendQueue:
         self._batch_sender = BatchSender(sender, pending, sizes=sizes, batching=batching)
         # The timers of the batches that are LINGERING.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
-        # The tasks of the batches that no caller's task sends.
+        # The tasks of the batches that need one.
         self._tasks: dict[Batch, asyncio.Task[None]] = {}
 
     async def wait_for_room(self, call: Call) -> None:
@@ -83,15 +84,18 @@ class SendQueue:
         try:
             receipt = await self.submit(call, content)
         except asyncio.CancelledError as error:
-            self.cancel(call, error)
+            await self.unwind(call, error)
             raise
         return receipt or self.pending.conclude(call)
 
-    def submit(self, call: Call, content: Key) -> Awaitable[Receipt | None]:
-        """Queue the call, and return what to await: a future, or the coroutine of the call that leads its batch.
+    def submit(self, call: Call, content: Key) -> asyncio.Future[Receipt | None]:
+        """Queue the call, and return its future.
 
-        The awaited result is the receipt; if it is None, call ``conclude``. If the await is cancelled, call ``cancel``.
+        Its result is the receipt; if it is None, call ``conclude``. If the await is cancelled, call ``unwind``.
         """
+        if call.future is None:
+            call.future = self._loop.create_future()
+        future: asyncio.Future[Receipt | None] = call.future
         try:
             self.pending.active.add(call)
             if self._observer is not None and call.caller is None:
@@ -107,10 +111,8 @@ class SendQueue:
                     self._batches.advance(batch, LINGERING)
                     self._lingering[batch] = self._loop.call_later(linger, self._dispatch, batch)
                     self._expect(call, batch)
-                if batch.leader is not None:
-                    return self._lead(call, batch)
-                if batch.state is OPEN:
-                    self._expect(call, batch)
+                else:
+                    # The other tasks of this loop turn may submit calls that join.
                     self._loop.call_soon(self._dispatch, batch)
             else:
                 self._backlog.enter(call.unsettled, len(call.ids) + 1)
@@ -118,64 +120,47 @@ class SendQueue:
                 if linger and batch.is_full and batch.state is LINGERING:
                     self._dispatch(batch)
         except Exception:  # noqa: BLE001 - logged there
-            self._fail(call)
-        future: Awaitable[Receipt | None] | None = call.future
-        return asyncio.sleep(0) if future is None else future
+            self._fail([call])
+        return future
 
-    def cancel(self, call: Call, error: asyncio.CancelledError | None = None) -> None:
-        """Remove a call whose caller was cancelled. If the call shares a request in flight, report its end later.
+    async def unwind(self, call: Call, error: asyncio.CancelledError) -> None:
+        """Cancel the call of a cancelled task, wait for the end of its request, and note the outcome at the error."""
+        if (task := self.cancel(call)) is not None:
+            while not task.done():
+                try:
+                    await asyncio.wait([task])
+                except asyncio.CancelledError:
+                    task.cancel()
+        error.add_note(self.pending.note(call))
 
-        The error gets a note on the outcome.
+    def cancel(self, call: Call) -> asyncio.Task[None] | None:
+        """Remove a call whose caller was cancelled. Returns the task that ends its request, unless others share that.
+
+        The end of a request that is in flight is reported later.
         """
         batch, was_settled, call.abandoned = call.batch, not call.unsettled, True
-        if batch is not None and batch.is_sent_by(call):
-            self._finish(batch)
         if was_settled:
             self.pending.report_abandoned(call)
         elif batch is None or batch.state is DONE:
             # The attempts in flight have their verdict. No other user was sent to.
             self.pending.settle(call, unsettled(call), self._not_sent(Failure.CANCELLED))
         elif batch.state is not SENDING:
-            is_unled = batch.state is OPEN and call is batch.leader
             self.leave(call, batch, Failure.CANCELLED)
-            if is_unled:
-                self._dispatch(batch)
         elif len(batch.calls) == 1:
-            # Later, as a task that is cancelled before its first step would settle nothing.
-            self._loop.call_soon(self._tasks[batch].cancel)
-        if error is not None:
-            error.add_note(self.pending.note(call))
+            if (task := self._tasks.get(batch)) is not None:
+                task.cancel()
+                return task
+            if batch.request.scope is not None:  # else it ends right now
+                self._abort(batch)
+        return None
 
     def flush(self) -> None:
         """Send the lingering batches now."""
         for batch in tuple(self._lingering):
             self._dispatch(batch)
 
-    async def _lead(self, call: Call, batch: Batch) -> Receipt | None:
-        """Dispatch the batch that the call has opened, or send it here if it holds no other call."""
-        receipt: Receipt | None = None
-        try:
-            if batch.state is OPEN:
-                # The other tasks of this loop turn may submit calls that join ours.
-                await asyncio.sleep(0)
-                if len(batch.calls) == 1 and self._limiter.try_acquire(batch.users):
-                    self._start(batch)
-                else:
-                    self._expect(call, batch)
-                    self._dispatch(batch)
-            if call.future is not None:
-                receipt = await call.future
-            if batch.leader is call and batch.state is SENDING:
-                await self._batch_sender.deliver(batch)
-                self._batches.advance(batch, DONE)
-        except Exception:  # noqa: BLE001 - logged there
-            self._fail(call)
-        return receipt
-
     def _expect(self, call: Call, batch: Batch) -> None:
-        """Give the call its future, and its deadline to the timers; or end the call, if it can't wait."""
-        if call.future is None:
-            call.future = self._loop.create_future()
+        """Give the deadline of the call to the timers; or end the call, if it can't wait."""
         if self._sender.closed or self._rate_limiter.paused_until > call.deadline:
             self.leave(call, batch, Failure.CLOSED if self._sender.closed else Failure.PAUSED)
             return
@@ -195,66 +180,106 @@ class SendQueue:
         # Last, as ``on_event`` may send or cancel.
         self.pending.settle(call, call.users, self._not_sent(reason))
 
-    def _fail(self, call: Call) -> None:
-        """End a call after a bug in this package: nothing is proven, so the outcome is UNKNOWN."""
+    def _fail(self, calls: Sequence[Call]) -> None:
+        """End the calls after a bug in this package: nothing is proven, so the outcome is UNKNOWN."""
         logger.exception("a request failed inside the client")
-        if call.batch is not None and call.batch.is_sent_by(call):
-            self._finish(call.batch)
-        if call.unsettled:
-            self.pending.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
+        self._settle_rest(calls, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
+
+    def _settle_rest(self, calls: Sequence[Call], verdict: Verdict) -> None:
+        for call in calls:
+            if call.unsettled:
+                self.pending.settle(call, unsettled(call), verdict)
 
     def _not_sent(self, reason: Failure) -> Verdict:
         pause = self._rate_limiter.paused_until - self._loop.time() if reason is Failure.PAUSED else None
         return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause)
 
     def _dispatch(self, batch: Batch) -> None:
-        """Queue the batch for a slot, unless all calls have left. Calls may still join until it has one."""
+        """Send the batch at once, or queue it for a slot: calls may join until it has one."""
         if not batch.calls:
-            return
+            return  # all have left
         if batch.state is LINGERING:
             self._lingering.pop(batch).cancel()
-        self._batches.advance(batch, QUEUED)
-        self._limiter.enqueue(batch.entry)
-
-    def _start(self, batch: Batch) -> None:
-        """Put the batch in flight: it has a slot, and its calls are fixed."""
-        self._batches.advance(batch, SENDING)
-        if batch.leader is not None and batch.entry is not None:
-            batch.entry.close()
-        batch.has_slot = True
-        self._backlog.leave(batch.users, batch.size)
+        batch.context = copy_context()
+        # Without an entry, it has one call, which may have been cancelled since.
+        if batch.entry is None and not batch.calls[0].future.done() and self._limiter.try_acquire(batch.users):
+            self._start(batch)
+            return
+        self._expect(batch.calls[0], batch)
+        if batch.calls:
+            self._batches.advance(batch, QUEUED)
+            self._limiter.enqueue(batch.entry)
 
     def start(self, batch: Batch) -> bool:
-        """Put a queued batch in flight, by its leader or by a task. Return False if all of its callers are gone."""
+        """Put a queued batch in flight. Return False if all of its callers are gone."""
         for call in [call for call in batch.calls if call.future.done()]:
             # Cancelled; its task has not run since.
             self.leave(call, batch, Failure.CANCELLED)
         if not batch.calls:
             return False
-        self._start(batch)
         if self._observer is not None:
             self._observer.dequeued(batch.calls, self._loop.time())
-        if batch.leader is not None:
-            batch.leader.future.set_result(None)
-        else:
-            task = self._tasks[batch] = self._loop.create_task(self._send_shared(batch))
-            task.add_done_callback(functools.partial(self._tasks.pop, batch))
+        if len(batch.calls) == 1:
+            batch.entry.close()  # its request has its deadline
+        self._start(batch)
         return True
 
-    async def _send_shared(self, batch: Batch) -> None:
-        """Send a batch for several callers. Every call is settled at the end, whatever happens."""
-        failure = Failure.CANCELLED
-        span = None if self._observer is None else self._observer.batch(batch.calls, batch.users)
+    def _start(self, batch: Batch) -> None:
+        """Put the batch in flight: it has a slot, and its calls are fixed."""
+        self._batches.advance(batch, SENDING)
+        batch.has_slot = True
+        self._backlog.leave(batch.users, batch.size)
+        try:
+            is_begun = self._batch_sender.begin(batch, functools.partial(batch.context.run, self._respond, batch))
+        except Exception:  # noqa: BLE001 - logged there
+            self._fail(batch.calls)
+            self._finish(batch)
+            return
+        if not is_begun:
+            self._create_task(batch)
+
+    def _respond(self, batch: Batch, is_plain: bool) -> None:
+        """End a batch without a task: its response is a plain 204. Anything else is left to a task."""
+        if batch in self._tasks:
+            return  # it will end by itself
+        try:
+            if is_plain and self._batch_sender.accept(batch):
+                self._finish(batch)
+            else:
+                self._create_task(batch)
+        except Exception:  # noqa: BLE001 - logged there
+            self._fail(batch.calls)
+            self._finish(batch)
+
+    def _create_task(self, batch: Batch) -> None:
+        # Not by the argument ``context``, which not every task factory knows.
+        task: asyncio.Task[None] = batch.context.copy().run(self._loop.create_task, self._deliver(batch))
+        if not task.done():  # by an eager task factory
+            self._tasks[batch] = task
+            task.add_done_callback(lambda _: self._abort(batch))
+
+    def _abort(self, batch: Batch) -> None:
+        """End a batch that is in flight without a task, or whose task was cancelled before its first step."""
+        self._tasks.pop(batch, None)
+        if batch.state is SENDING:
+            if batch.request is not None and batch.request.scope is not None:
+                self._batch_sender.abort(batch)
+            self._settle_rest(batch.calls, self._not_sent(Failure.CANCELLED))
+            self._finish(batch)
+
+    async def _deliver(self, batch: Batch) -> None:
+        """Send a batch. Every call is settled at the end, whatever happens."""
+        span = None
+        if self._observer is not None and len(batch.calls) > 1:
+            span = self._observer.batch(batch.calls, batch.users)
         try:
             await self._batch_sender.deliver(batch)
-        except Exception:
-            logger.exception("a request failed inside the client")
-            failure = Failure.OTHER
+        except Exception:  # noqa: BLE001 - logged there
+            self._fail(batch.calls)
         finally:
-            # Calls are left only if the loop is torn down, or by a bug in this package: then nothing is proven.
-            for call in batch.calls:
-                if call.unsettled:
-                    self.pending.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=failure))
+            # Calls are left only if the loop is torn down.
+            self._settle_rest(batch.calls, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED))
+            self._tasks.pop(batch, None)
             if span is not None:
                 tally: Counter[Outcome] = Counter()
                 for users, verdict in itertools.chain.from_iterable(call.parts for call in batch.calls):
@@ -356,7 +381,7 @@ class QueuedBatch:
             self._end(expired, reason)
 
     def close(self) -> None:
-        """Leave the timer wheel: no caller waits any more, or only the leader, whose request has the deadline."""
+        """Leave the timer wheel: no caller waits any more, or its request has the deadline."""
         self._queue.timers.remove(self, self._tick)
         self._is_closed = True
 
@@ -377,6 +402,6 @@ class QueuedBatch:
 
     def _end(self, calls: Sequence[Call], reason: Failure) -> None:
         for call in calls:
-            # The leader of an open batch has no future yet; the future of a cancelled call is done.
-            if call.future is not None and not call.future.done():
+            # The future of a cancelled call is done.
+            if not call.future.done():
                 self._queue.leave(call, self._batch, reason)

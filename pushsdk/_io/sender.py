@@ -27,7 +27,7 @@ from pushsdk._io.credentials import Credentials, NoKeyError
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
-from pushsdk._io.transport import ApiRequest, Transport
+from pushsdk._io.transport import AiohttpTransport, ApiRequest, Transport
 
 T = TypeVar("T")
 
@@ -54,6 +54,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     loop: asyncio.AbstractEventLoop
     transport: Transport
+    direct: AiohttpTransport | None
+    """The transport, if it can send without a task."""
     credentials: Credentials
     timers: TimerWheel
     limiter: ConcurrencyLimiter
@@ -70,15 +72,55 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     async def run(self, request: ApiRequest, *, has_slot: bool = False) -> Verdict:
         """Send the request and its retries. ``has_slot``: the caller has taken a slot for the first attempt."""
-        self.counters.requests += 1
-        if not has_slot and not await self._take_slot(request):
-            return request.verdict()
+        if request.scope is None:
+            self.counters.requests += 1
+            if not has_slot and not await self._take_slot(request):
+                return request.verdict()
         if await self._attempt(request):
             if request.own == 1:
                 self.budget.refund()
         elif request.own and (request.policy.max_attempts > 1 or request.policy.stop is not None):
             await self._retry(request)
         return request.verdict()
+
+    def begin(self, request: ApiRequest, respond: Callable[[bool], None]) -> bool:
+        """Write the request at once, if that needs no await. The caller has taken a slot for it.
+
+        ``respond(True)`` follows a plain 204: call ``accept``. ``respond(False)`` follows anything else: call ``run``.
+        """
+        key, direct = self.credentials.fixed, self.direct
+        if direct is None or key is None or self.closed or request.policy.statuses:
+            return False
+        scope = self._open(request)
+        if request.started >= request.deadline or not direct.begin(request, key, respond):
+            return False
+        self.counters.requests += 1
+        scope.begin(respond)
+        request.scope = scope
+        return True
+
+    def accept(self, request: ApiRequest) -> bool:
+        """End a begun request that was answered by a plain 204. Return False if that came before all of it was sent."""
+        request.connection.accept(request.evidence)
+        if not request.evidence.written:
+            return False
+        self._conclude(request)
+        self.budget.refund()
+        return True
+
+    def abort(self, request: ApiRequest) -> None:
+        """Give up a begun request, as its caller was cancelled."""
+        request.connection.abort()
+        request.failure = request.evidence.failure = Failure.CANCELLED
+        self._conclude(request)
+
+    def _conclude(self, request: ApiRequest) -> None:
+        request.scope.end()
+        request.scope = None
+        try:
+            self._note(request, self._judge(request, self.credentials.fixed))
+        finally:
+            self._release(request)
 
     async def wait(self, request: ApiRequest, seconds: float) -> None:
         """Wait between two attempts. Sets ``request.failure`` if the wait is cut short."""
@@ -156,8 +198,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         """
         own = request.own
         try:
-            while (started := self.loop.time()) < request.deadline and not self.closed:
-                attempt, key = await self._post(request, started)
+            while request.scope is not None or (self.loop.time() < request.deadline and not self.closed):
+                attempt, key = await self._post(request)
                 if (failure := request.evidence.failure) is not None:
                     if failure is Failure.UNCLAIMED:
                         request.failure = failure
@@ -180,23 +222,34 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                 self.limiter.rate_limiter.refund(request.users)
                 self.limiter.release(request.users)
             else:
-                evidence = request.evidence
-                seconds, status = evidence.latency, evidence.status
-                if seconds is None and evidence.reused and status not in THROTTLES:
-                    seconds = self.loop.time() - started
-                self.limiter.release(request.users, seconds, ok=status is not None and status < 300, began=started)
+                self._release(request)
 
-    async def _post(self, request: ApiRequest, started: float) -> tuple[Attempt, HeaderSecret | None]:
+    def _release(self, request: ApiRequest) -> None:
+        """Return the slot of an attempt."""
+        evidence = request.evidence
+        seconds, status = evidence.latency, evidence.status
+        if seconds is None and evidence.reused and status not in THROTTLES:
+            seconds = self.loop.time() - request.started
+        self.limiter.release(request.users, seconds, ok=status is not None and status < 300, began=request.started)
+
+    def _open(self, request: ApiRequest) -> DeadlineScope:
+        """Prepare an attempt that starts now. Return its scope."""
+        started = request.started = self.loop.time()
+        request.evidence = Evidence()
+        return DeadlineScope(self.timers, min(request.deadline, started + (request.timeout.attempt or math.inf)))
+
+    async def _post(self, request: ApiRequest) -> tuple[Attempt, HeaderSecret | None]:
         """Post the request once, until its deadline. Returns the attempt and its key, and settles the claim."""
-        evidence = request.evidence = Evidence()
-        limit = min(request.deadline, started + (request.timeout.attempt or math.inf))
+        scope = request.scope or self._open(request)
+        request.scope = None
+        evidence, limit = request.evidence, scope.deadline
         key = self.credentials.fixed
         # A stale connection that is replaced belongs to the attempt that goes on.
         if self.observer is not None and request.span is None:
             first = not request.attempts
             request.span = self.observer.attempt(request.operation, request.users, request.own, first=first)
         try:
-            with DeadlineScope(self.timers, limit) as scope:
+            with scope:
                 if key is None:
                     # Nothing is sent before there is a key, however the wait for the key ends.
                     evidence.touched = True
@@ -209,7 +262,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         except asyncio.CancelledError:
             if evidence.status is None:
                 evidence.failure, evidence.reason = Failure.CANCELLED, ""
-            self._note(request, self._judge(request, started, key))
+            self._note(request, self._judge(request, key))
             if request.claim is not None:
                 request.claim.settle(request.verdict())
             raise
@@ -223,12 +276,12 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             else:
                 evidence.failure, evidence.reason = Failure.ATTEMPT_TIMEOUT if late else scope.expired, named
             evidence.error = TimeoutError(named) if scope.expired is Failure.DEADLINE else None
-        attempt = self._judge(request, started, key)
+        attempt = self._judge(request, key)
         if request.claim is not None:
             request.claim.settle(verdict_of((*request.attempts, attempt), evidence))
         return attempt, key
 
-    def _judge(self, request: ApiRequest, started: float, key: str | None) -> Attempt:
+    def _judge(self, request: ApiRequest, key: str | None) -> Attempt:
         evidence = request.evidence
         if evidence.headers:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
@@ -236,8 +289,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             evidence,
             statuses=request.policy.statuses,
             retry_on=request.policy.retry_on,
-            started=started,
-            seconds=self.loop.time() - started,
+            started=request.started,
+            seconds=self.loop.time() - request.started,
             key=key,
         )
 

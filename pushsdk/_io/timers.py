@@ -6,6 +6,7 @@ A timer per call costs 3-4 us, an entry of the wheel 0.3. A deadline is kept to 
 import asyncio
 import heapq
 import math
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -114,9 +115,18 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
     """The reason why the block was ended, or None. Set by ``expire``."""
     is_waiting: bool = False
     """True if nothing is in flight during the block: then a pause ends it, too."""
+    _respond: Any = None
     _task: Any = None
     _cancelling: int = 0
     _tick: int = NEVER
+
+    def begin(self, respond: Callable[[bool], None] | None = None) -> None:
+        """Add the deadline to the wheel. ``respond(False)`` is called if it expires before a task enters the block."""
+        self._respond, self._tick = respond, self._timers.add(self, self.deadline)
+
+    def end(self) -> None:
+        """Remove the deadline from the wheel."""
+        self._timers.remove(self, self._tick)
 
     def __enter__(self) -> Self:
         task = asyncio.current_task(self._timers.loop)
@@ -124,13 +134,16 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
             raise RuntimeError("a send is awaited inside a task")
         self._task = task
         self._cancelling = task.cancelling()
-        self._tick = self._timers.add(self, self.deadline)
+        if self._respond is None:
+            self.begin()
+        elif self.expired is not None:
+            task.cancel()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self._timers.remove(self, self._tick)
+        self.end()
         # The task keeps what it raises, and that its frames: a way back from here would be a cycle.
         task, self._task = self._task, None
         if self.expired is None:
@@ -145,4 +158,7 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
         """End the block from outside."""
         if self.expired is None:
             self.expired = reason
-            self._task.cancel()
+            if self._task is None:
+                self._respond(False)
+            else:
+                self._task.cancel()

@@ -11,7 +11,7 @@ import socket
 import ssl
 import traceback
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import cache, lru_cache
 from typing import Any, Protocol
@@ -91,6 +91,12 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
     """Number of this request's own attempts."""
     evidence: Evidence = msgspec.field(default_factory=Evidence)
     """Evidence of the last attempt."""
+    started: float = 0.0
+    """Time when the last attempt began, on the loop's clock."""
+    scope: Any = None
+    """The scope of an attempt that was begun without a task, until it ends or a task goes on with it."""
+    connection: Any = None
+    """The connection of such an attempt."""
     failure: Failure | None = None
     """Reason of the client's own that ended the request, if any."""
     replaced: int = 0
@@ -111,7 +117,7 @@ class Transport(Protocol):
     """The one effect on the network: send once, and collect evidence."""
 
     async def post(self, request: ApiRequest, key: HeaderSecret) -> None:
-        """Send the request once and fill its evidence.
+        """Send the request once, or go on with one that was begun, and fill its evidence.
 
         Raises only CancelledError; the evidence so far is valid then. The headers of the request's span are sent, too.
         See ``Claim`` for its claim.
@@ -226,6 +232,18 @@ class AiohttpTransport:
             None if key is None else fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(key, None))
         )
 
+    def begin(self, request: ApiRequest, key: HeaderSecret, respond: Callable[[bool], None]) -> bool:
+        """Write the request at once, if there is an idle connection for it.
+
+        ``respond(True)`` follows a plain 204: call ``accept`` of the request's connection. ``respond(False)`` follows
+        anything else: call ``post``.
+        """
+        fast = self._fast_post
+        if fast is None or not fast.takes(request.body):
+            return False
+        connection = request.connection = fast.begin(self._head(key, None), request.body, request.evidence, respond)
+        return connection is not None
+
     async def post(self, request: ApiRequest, key: HeaderSecret) -> None:
         """See ``Transport.post``."""
         operation, body, evidence, span = request.operation, request.body, request.evidence, request.span
@@ -240,9 +258,10 @@ class AiohttpTransport:
         timeout, fast = _timeout(request.timeout.connect), self._fast_post
         headers = None if span is None else span.headers
         try:
-            if operation is PUSH and fast is not None and fast.takes(body):
+            if fast is not None and (request.connection or (operation is PUSH and fast.takes(body))):
+                begun, request.connection = request.connection, None
                 evidence.touched = True
-                await fast.post(self._head(key, headers), body, evidence, timeout, claim)
+                await fast.post(self._head(key, headers), body, evidence, timeout, claim, begun)
                 return
             if fast is not None:
                 fast.lend()

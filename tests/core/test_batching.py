@@ -160,20 +160,6 @@ def test_calls_join_until_a_batch_is_in_flight(state):
     assert is_joined == (state < BatchState.SENDING)
 
 
-def test_the_call_that_opened_a_batch_sends_it_if_no_other_call_shares_it():
-    first, second = call("a"), call("b")
-    for leaving in ((), (second,), (first,)):
-        open_batches = batches()
-        batch, _ = join(open_batches, content(), first)
-        open_batches.join(content(), second)
-        for leaver in leaving:
-            batch.remove(leaver)
-        assert not batch.is_sent_by(first)
-        open_batches.advance(batch, BatchState.SENDING)
-        assert batch.is_sent_by(first) == (leaving == (second,))
-        assert not batch.is_sent_by(second)
-
-
 def test_no_user_nor_text_shows_in_a_repr():
     batch, _ = join(batches(), content(b'{"title":"hello"}'), call("ada", "bob"))
     text = f"{batch!r} {batch.calls[0]!r} {batch.content!r}"

@@ -9,7 +9,14 @@ import itertools
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from typing import Any, Literal
 from unittest.mock import patch
 
@@ -177,6 +184,9 @@ async def reset(wire: Wire) -> None:
     await wire.rst()
 
 
+reset.turns = 1  # type: ignore[attr-defined]
+
+
 def told(data: bytes) -> Spoil:
     """Send unrequested data and keep the connection open."""
 
@@ -194,6 +204,7 @@ def noticed(spoil: Spoil, turns: int = 3) -> Spoil:
         for _ in range(turns):
             await asyncio.sleep(0)
 
+    spoiling.turns = turns + getattr(spoil, "turns", 0)  # type: ignore[attr-defined]
     return spoiling
 
 
@@ -212,21 +223,37 @@ def spoiled(server: WireServer, spoil: Spoil, bad: When = always) -> Iterator[li
     """
     numbers, done = itertools.count(), list[Wire]()
 
+    async def spoil_if_selected(connection: Any) -> Any:
+        wire = server.wire_of(connection.transport.get_extra_info("sockname"))
+        if wire is not None and wire.exchanges and wire not in done and bad(next(numbers)):
+            done.append(wire)
+            wire.deaf = True
+            await spoil(wire)
+        return connection
+
     def spoiling(acquire: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def acquiring(*args: object, **kwargs: object) -> Any:
-            connection = await acquire(*args, **kwargs)
-            wire = server.wire_of(connection.transport.get_extra_info("sockname"))
-            if wire is not None and wire.exchanges and wire not in done and bad(next(numbers)):
-                done.append(wire)
-                wire.deaf = True
-                await spoil(wire)
-            return connection
+            return await spoil_if_selected(await acquire(*args, **kwargs))
 
         return acquiring
 
-    # A request takes a connection from one of two pools: the client's, or aiohttp's.
+    def spoiling_at_once(take: Callable[[FastPost], Any]) -> Callable[[FastPost], Any]:
+        def taking(pool: FastPost) -> Any:
+            if (connection := take(pool)) is not None:
+                with suppress(StopIteration):
+                    spoil_if_selected(connection).send(None)
+                    raise AssertionError("this spoil takes turns of the loop")
+            return connection
+
+        return taking
+
+    # A request takes a connection from one of two pools: the client's, or aiohttp's. Without a task, it takes one of
+    # the client's and is written, all without a turn of the loop.
+    takes_turns = getattr(spoil, "turns", 0) > 0
     with (
-        patch.object(FastPost, "acquire", spoiling(FastPost.acquire)),
+        patch.object(FastPost, "begin", lambda *_: None) if takes_turns else nullcontext(),
+        patch.object(FastPost, "acquire", spoiling(FastPost.acquire)) if takes_turns else nullcontext(),
+        nullcontext() if takes_turns else patch.object(FastPost, "_take_idle", spoiling_at_once(FastPost._take_idle)),
         patch.object(aiohttp.TCPConnector, "connect", spoiling(aiohttp.TCPConnector.connect)),
     ):
         yield done

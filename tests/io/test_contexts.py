@@ -1,0 +1,79 @@
+"""Where the work of a send runs: in its caller's context, in tasks of any factory, or in no task at all."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from support.wire_faults import answering, only, when
+from support.wire_judge import HELLO
+from support.wire_rig import OWN_OR_INJECTED, client_of
+from support.wire_server import WireServer
+
+from pushsdk import AttemptEnded, Limits, RetryScheduled
+from pushsdk._core.events import Event
+
+CALLER = ContextVar("CALLER", default="nobody")
+NAMES = ["ann", "bob", "cid", "dan"]
+BUSY = answering(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n")
+
+
+@OWN_OR_INJECTED
+async def test_on_event_runs_in_the_context_of_the_caller_also_if_that_had_to_wait_for_a_slot(injected: bool) -> None:
+    seen = list[tuple[type, str]]()
+
+    async def send_as(name: str) -> None:
+        CALLER.set(name)
+        await client.send(name, {"title": {"en": f"Hello {name}"}})
+
+    async with (
+        WireServer(when(only(4, 5), BUSY)) as server,
+        client_of(
+            server,
+            injected=injected,
+            limits=Limits(in_flight=1),
+            on_event=lambda event: seen.append((type(event), CALLER.get())),
+        ) as client,
+    ):
+        await asyncio.gather(*map(send_as, NAMES))  # opens the connection
+        seen.clear()
+        await asyncio.gather(*map(send_as, NAMES))
+    kinds = [[kind for kind, caller in seen if caller == name] for name in NAMES]
+    assert (kinds.count([AttemptEnded]), kinds.count([AttemptEnded, RetryScheduled, AttemptEnded])) == (2, 2)
+
+
+def old(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Knows no ``context``, as those that were written before Python 3.11."""
+    return asyncio.Task(coro, loop=loop)
+
+
+@pytest.mark.parametrize("factory", [old, getattr(asyncio, "eager_task_factory", old)])
+@OWN_OR_INJECTED
+async def test_any_task_factory_will_do(factory: Callable[..., Any], injected: bool) -> None:
+    asyncio.get_running_loop().set_task_factory(factory)
+    async with WireServer() as server, client_of(server, injected=injected, limits=Limits(in_flight=1)) as client:
+        for number in range(3):
+            await asyncio.gather(*(client.send(f"user-{number}", {"title": {"en": name}}) for name in NAMES))
+            await client.submit(f"one-{number}", HELLO)
+        assert client.stats().in_flight == 0
+        assert client._engine.queue._tasks == {}
+    assert set(server.processed.values()) == {4, 1}
+
+
+async def test_an_event_that_cancels_its_own_send_changes_nothing_about_it() -> None:
+    sends = list[asyncio.Future[Any]]()
+
+    def cancel(event: Event) -> None:
+        if isinstance(event, AttemptEnded) and sends:
+            sends[0].cancel()
+
+    async with WireServer() as server, client_of(server, on_event=cancel) as client:
+        await client.send("warm", HELLO)
+        sends.append(client.submit("user", HELLO))
+        await asyncio.wait(sends)
+        await client.flush()
+        stats = client.stats()
+    assert sends[0].cancelled()
+    assert server.processed == {"warm": 1, "user": 1}
+    assert (stats.accepted, stats.abandoned, stats.requests, stats.in_flight) == (2, 1, 2, 0)
