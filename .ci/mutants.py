@@ -586,15 +586,15 @@ COALESCING = [
     Mutant(
         "a cancelled future leaves its request in flight",
         IO + "queue.py",
-        "        elif len(batch.calls) == 1 and (",
-        "        elif False and (",
+        "                task.cancel()\n                return task",
+        "                return task",
         "tests/io/test_submit.py",
     ),
     Mutant(
         "a cancelled send without a task goes on",
         IO + "queue.py",
-        " or batch.request.scope)",
-        ")",
+        "            if batch.request.scope is not None:  # else",
+        "            if False:  # else",
         "tests/io/test_cancellation.py tests/faults/test_cancelled.py",
     ),
     Mutant(
@@ -602,14 +602,14 @@ COALESCING = [
         IO + "queue.py",
         "batch.context.copy().run(self._loop.create_task, self._deliver(batch))",
         "self._loop.create_task(self._deliver(batch))",
-        "tests/io/test_events.py",
+        "tests/io/test_contexts.py",
     ),
     Mutant(
         "a response is taken in by the context of the connection",
         IO + "queue.py",
         "functools.partial(batch.context.run, self._respond, batch)",
         "functools.partial(self._respond, batch)",
-        "tests/io/test_events.py",
+        "tests/io/test_contexts.py",
     ),
     Mutant(
         "a cancelled task leaves before its request has ended",
@@ -651,7 +651,7 @@ COALESCING = [
         IO + "fast_post.py",
         "                await asyncio.sleep(0)  # if",
         "                pass  # if",
-        "tests/faults tests/io",
+        "tests/io/test_contexts.py",
     ),
     Mutant(
         "a stale connection that a send without a task found is not counted",
@@ -1020,8 +1020,8 @@ TRANSPORT = [
     Mutant(
         "the connection of an aborted fast-path request returns to the pool",
         IO + "fast_post.py",
-        "            connection.respond = None\n            connection.lease.close()",
-        "            connection.respond = None\n            self.release(connection)",
+        "            connection.abort()",
+        "            self.release(connection)",
         "tests/io/test_fast_post.py " + T_WIRE,
     ),
     Mutant(

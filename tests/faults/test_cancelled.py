@@ -9,6 +9,7 @@ from support.wire_faults import (
     always,
     hold,
     never_read,
+    only,
     reached,
     read_request,
     say_when,
@@ -59,18 +60,22 @@ async def test_cancelled_while_connecting_is_not_sent(trouble: object, injected:
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
-async def test_cancelled_while_waiting_is_unknown(injected: bool, tls: bool) -> None:
+@pytest.mark.parametrize("warm", [0, 1], ids=["new connection", "pooled connection"])
+async def test_cancelled_while_waiting_is_unknown_and_gives_its_slot_back(injected: bool, tls: bool, warm: int) -> None:
     events: list[Event] = []
     arrival, silent = reached(take, hold)
     async with (
-        WireServer(when(always, silent), tls=wire_tls.good() if tls else None) as server,
+        WireServer(when(only(warm), silent), tls=wire_tls.good() if tls else None) as server,
         client_of(server, injected=injected, on_event=events.append) as client,
     ):
+        if warm:
+            await client.send("warm", HELLO)
         call = asyncio.create_task(client.send("user", HELLO))
         await arrival.wait()
         await cancelled(call)
+        assert client.stats().in_flight == 0
         assert await abandoned_by(client, events) == {"user": Outcome.UNKNOWN}
-    assert server.processed == {"user": 1}
+    assert server.processed == ({"warm": 1, "user": 1} if warm else {"user": 1})
 
 
 @OWN_OR_INJECTED

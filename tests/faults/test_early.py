@@ -18,6 +18,7 @@ from support.wire_server import WireServer
 from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
 from pushsdk._io import fast_post
 
+NONE = RetryPolicy.none()
 EARLY = pytest.mark.parametrize("early_bytes", [response(204), response(503), b""], ids=["204", "503", "EOF"])
 
 
@@ -84,8 +85,11 @@ async def test_a_service_that_always_answers_too_early_is_left_to_the_policy(
     assert len(excinfo.value.attempts) == policy.max_attempts
 
 
-async def answer_unread(requests: tuple[bool, ...], *, injected: bool = False) -> None:
-    """Answer 204 to each request: after reading it if True, else with a part of it unread in the kernel."""
+async def answer_unread(requests: tuple[bool, ...], *, injected: bool = False, retry: RetryPolicy = NONE) -> None:
+    """Answer 204 to each request: after reading it if True, else with a part of it unread in the kernel.
+
+    With a policy that retries, the last answer is followed by one to the second attempt.
+    """
     loop, wires = asyncio.get_running_loop(), list[socket.socket]()
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -94,10 +98,10 @@ async def answer_unread(requests: tuple[bool, ...], *, injected: bool = False) -
         listener.setblocking(False)
         session = aiohttp.ClientSession() if injected else None
         base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with AsyncPushClient(base_url, "key", retry=RetryPolicy.none(), session=session) as client:
-            for read in requests:
+        async with AsyncPushClient(base_url, "key", retry=retry, session=session) as client:
+            for number, read in enumerate(requests):
                 send = asyncio.create_task(client.send("user", MobilePush(body={"en": "x" * 40_000})))
-                if len(wires) < 2:
+                if not number or not requests[number - 1]:  # on a new connection
                     wires.append((await asyncio.wait_for(loop.sock_accept(listener), 5.0))[0])
                     wires[-1].setblocking(False)
                 await loop.sock_recv(wires[-1], 1)
@@ -107,7 +111,15 @@ async def answer_unread(requests: tuple[bool, ...], *, injected: bool = False) -
                     # What is not acknowledged is answered quicker.
                     await asyncio.sleep(0.05)
                 await loop.sock_sendall(wires[-1], response(204))
-                if read:
+                if number and retry.max_attempts > 1:
+                    wires.append((await asyncio.wait_for(loop.sock_accept(listener), 5.0))[0])
+                    wires[-1].setblocking(False)
+                    while not (await loop.sock_recv(wires[-1], 65536)).endswith(b"}"):
+                        pass
+                    await asyncio.sleep(0.05)
+                    await loop.sock_sendall(wires[-1], response(204))
+                    assert len((await send).attempts) == 2
+                elif read:
                     assert (await send).outcome is Outcome.ACCEPTED
                 else:
                     with pytest.raises(OutcomeUnknownError):
@@ -125,6 +137,16 @@ async def test_a_204_for_what_the_peer_has_not_got_is_unknown_and_its_connection
 ) -> None:
     monkeypatch.setattr(fast_post, "monotonic", asyncio.get_running_loop().time)
     await answer_unread((False, True, False), injected=injected)
+
+
+@OWN_OR_INJECTED
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
+async def test_a_204_for_what_the_peer_has_not_got_is_retried_if_the_policy_says_so(
+    injected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_post, "monotonic", asyncio.get_running_loop().time)
+    retry = RetryPolicy.at_least_once(max_attempts=2, initial_delay=0.001)
+    await answer_unread((True, False), injected=injected, retry=retry)
 
 
 def test_the_same_on_uvloop() -> None:

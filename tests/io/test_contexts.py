@@ -11,10 +11,14 @@ from support.wire_judge import HELLO
 from support.wire_rig import OWN_OR_INJECTED, client_of
 from support.wire_server import WireServer
 
-from pushsdk import AttemptEnded, Limits, RetryScheduled
+from pushsdk import AttemptEnded, Limits, RetryPolicy, RetryScheduled
+from pushsdk._core.batching import Batch
 from pushsdk._core.events import Event
+from pushsdk._core.outcome import Failure
+from pushsdk._io.queue import SendQueue
 
 CALLER = ContextVar("CALLER", default="nobody")
+AGAIN = RetryPolicy.at_least_once(max_attempts=2, initial_delay=0.001)
 NAMES = ["ann", "bob", "cid", "dan"]
 BUSY = answering(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n")
 
@@ -77,3 +81,21 @@ async def test_an_event_that_cancels_its_own_send_changes_nothing_about_it() -> 
     assert sends[0].cancelled()
     assert server.processed == {"warm": 1, "user": 1}
     assert (stats.accepted, stats.abandoned, stats.requests, stats.in_flight) == (2, 1, 2, 0)
+
+
+async def test_a_deadline_in_the_turn_of_an_answer_ends_only_its_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    respond = SendQueue._respond
+
+    def late(queue: SendQueue, batch: Batch, is_plain: bool) -> None:
+        respond(queue, batch, is_plain)
+        if not is_plain:
+            batch.request.scope.expire(Failure.DEADLINE)
+
+    monkeypatch.setattr(SendQueue, "_respond", late)
+    async with WireServer(when(only(1), BUSY)) as server, client_of(server, retry=AGAIN) as client:
+        await client.send("warm", HELLO)
+        receipt = await client.send("user", HELLO)
+    assert len(receipt.attempts) == 2
+    assert server.processed == {"warm": 1, "user": 1}
