@@ -193,7 +193,7 @@ def kind_of_id(value: object) -> str:
 _PACKAGE = str(PurePath(__file__).parents[1])
 
 
-def trace_of(error: Exception) -> str:
+def trace_of(error: BaseException) -> str:
     """Return the class of an exception and the lines of its traceback between ours. Its text may quote an id."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     own = next((index for index, frame in enumerate(frames) if frame.filename.startswith(_PACKAGE)), None)

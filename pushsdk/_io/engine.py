@@ -53,14 +53,17 @@ class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):
         return Target(operation, self.base_url, self.show_answers)
 
 
-async def _until_end(engine: ref["Engine"]) -> AsyncGenerator[None, None]:
+async def _until_end(engine: ref["Engine"], queue: SendQueue, transport: Transport) -> AsyncGenerator[None, None]:
     """Yield once. ``asyncio.run`` closes such generators at its end: calls of a client that is not closed are lost."""
     try:
         yield
     finally:
-        if (own := engine()) is not None and own.home is not None:
+        if (own := engine()) is not None:
             own.__del__()
-            await own.transport.close()  # or aiohttp warns of its session, too
+        queue.timers.fail(Failure.CLOSED)
+        if active := queue.pending.active:
+            await queue.pending.wait({*active}, 0.1)
+        await transport.close()
 
 
 class Engine:
@@ -142,15 +145,13 @@ class Engine:
         cap = most_in_flight(settings.limits, settings.session)
         self.limiter = ConcurrencyLimiter(loop, cap, self.rate_limiter)
         self.backlog = Backlog(settings.limits)
-        own = self.given or AiohttpTransport(settings, key=settings.credentials.fixed, limit=cap)
-        self.transport = own
-        direct = own if isinstance(own, AiohttpTransport) and self.observer is None else None
+        self.transport = self.given or AiohttpTransport(settings, key=settings.credentials.fixed, limit=cap)
         #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()
         self.sender = RequestSender(
             loop=loop,
             transport=self.transport,
-            direct=direct,
+            begin_post=getattr(self.transport, "begin", None) if self.observer is None else None,
             credentials=settings.credentials,
             timers=self.timers,
             limiter=self.limiter,
@@ -173,7 +174,7 @@ class Engine:
         self.plans: set[Any] = set()
         self.runs: set[Any] = set()
         # Kept until ``asyncio.run`` or this engine ends.
-        self._until_end = _until_end(ref(self))
+        self._until_end = self.queue.until_end = _until_end(ref(self), self.queue, self.transport)
         with suppress(StopIteration):
             anext(self._until_end).__await__().send(None)
         # Last: another thread may ask for ``stats`` meanwhile.
@@ -248,9 +249,8 @@ class Engine:
             finally:
                 self.limiter.close()
                 self.timers.close()
-                await self._until_end.aclose()
                 try:
-                    await self.transport.close()
+                    await self._until_end.aclose()
                 finally:
                     if self.close_store is not None:
                         await self.close_store()

@@ -196,8 +196,11 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _respond(self, *, is_plain: bool) -> None:
         respond, self.respond = self.respond, None
-        if respond is not None:
+        if respond is not None and self.is_plain:
             respond(is_plain)
+        elif respond is not None:
+            # TLS tells of the peer's close only after the data before it, and then the connection must not be reused.
+            asyncio.get_running_loop().call_soon(respond, is_plain)
 
 
 async def claimed(claim: Claim) -> bytes:
@@ -340,7 +343,11 @@ class FastPost:
             self._idle.append(connection)  # counted when it is taken again
             return None
         evidence.touched = True
-        connection.write(head, body, evidence, respond)
+        try:
+            connection.write(head, body, evidence, respond)
+        except BaseException:
+            connection.abort()
+            raise
         return connection
 
     def _take_idle(self) -> HttpConnection | None:

@@ -52,6 +52,8 @@ class SendQueue:
         self._batch_sender = BatchSender(sender, pending, sizes=sizes, batching=batching)
         # The timers of the batches that are LINGERING.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
+        #: Kept while calls are pending. Set by the engine.
+        self.until_end: object = None
         # The tasks of the batches that need one.
         self._tasks: dict[Batch, asyncio.Task[None]] = {}
 
@@ -106,6 +108,7 @@ class SendQueue:
             batch = None if is_hasty else self._batches.join(content, call)
             if batch is None:
                 batch = self._batches.open(Content(*content), call, is_joinable=not is_hasty)
+                batch.context = copy_context()
                 self._backlog.enter(batch.users, batch.size)
                 if linger and not is_hasty and not batch.is_full:
                     self._batches.advance(batch, LINGERING)
@@ -200,7 +203,6 @@ class SendQueue:
             return  # all have left
         if batch.state is LINGERING:
             self._lingering.pop(batch).cancel()
-        batch.context = copy_context()
         # Without an entry, it has one call, which may have been cancelled since.
         if batch.entry is None and not batch.calls[0].future.done() and self._limiter.try_acquire(batch.users):
             self._start(batch)
@@ -219,8 +221,6 @@ class SendQueue:
             return False
         if self._observer is not None:
             self._observer.dequeued(batch.calls, self._loop.time())
-        if len(batch.calls) == 1:
-            batch.entry.close()  # its request has its deadline
         self._start(batch)
         return True
 
@@ -230,18 +230,16 @@ class SendQueue:
         batch.has_slot = True
         self._backlog.leave(batch.users, batch.size)
         try:
-            is_begun = self._batch_sender.begin(batch, functools.partial(batch.context.run, self._respond, batch))
+            if not self._batch_sender.begin(batch, functools.partial(batch.context.run, self._respond, batch)):
+                self._create_task(batch)
         except Exception:  # noqa: BLE001 - logged there
             self._fail(batch.calls)
             self._finish(batch)
-            return
-        if not is_begun:
-            self._create_task(batch)
 
     def _respond(self, batch: Batch, is_plain: bool) -> None:
         """End a batch without a task: its response is a plain 204. Anything else is left to a task."""
-        if batch in self._tasks:
-            return  # it will end by itself
+        if batch in self._tasks or batch.state is DONE:
+            return  # a task ends it, or it was aborted
         try:
             if is_plain and self._batch_sender.accept(batch):
                 self._finish(batch)

@@ -27,7 +27,7 @@ from pushsdk._io.credentials import Credentials, NoKeyError
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
-from pushsdk._io.transport import AiohttpTransport, ApiRequest, Transport
+from pushsdk._io.transport import ApiRequest, Transport
 
 T = TypeVar("T")
 
@@ -54,8 +54,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     loop: asyncio.AbstractEventLoop
     transport: Transport
-    direct: AiohttpTransport | None
-    """The transport, if it can send without a task."""
+    begin_post: Callable[[ApiRequest, HeaderSecret, Callable[[bool], None]], bool] | None
+    """``AiohttpTransport.begin``; None if each request needs a task."""
     credentials: Credentials
     timers: TimerWheel
     limiter: ConcurrencyLimiter
@@ -88,11 +88,11 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
         ``respond(True)`` follows a plain 204: call ``accept``. ``respond(False)`` follows anything else: call ``run``.
         """
-        key, direct = self.credentials.fixed, self.direct
-        if direct is None or key is None or self.closed or request.policy.statuses:
+        key, begin = self.credentials.fixed, self.begin_post
+        if begin is None or key is None or self.closed or request.policy.statuses:
             return False
         scope = self._open(request)
-        if request.started >= request.deadline or not direct.begin(request, key, respond):
+        if request.started >= request.deadline or not begin(request, key, respond):
             return False
         self.counters.requests += 1
         scope.begin(respond)
@@ -197,6 +197,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         Returns True if accepted. Makes no attempt if the deadline has expired.
         """
         own = request.own
+        if request.scope is None:
+            request.started = self.loop.time()
         try:
             while request.scope is not None or (self.loop.time() < request.deadline and not self.closed):
                 attempt, key = await self._post(request)
@@ -356,7 +358,7 @@ def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:
     def call(value: T) -> None:
         try:
             callback(value)
-        except Exception as error:  # noqa: BLE001 - see above
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see above
             own = f": {error}" if isinstance(error, PushError) else ""  # whose text quotes no id
             logger.error("%s raised %s for %s%s", name, trace_of(error), type(value).__name__, own)
 

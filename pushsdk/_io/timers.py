@@ -15,8 +15,8 @@ import msgspec
 from pushsdk._core.outcome import Failure
 
 TICKS_PER_SECOND = 250
-# One turn reads the sockets, the next runs the tasks that the answers wake, the third takes in the rest of an answer.
-TURNS_TO_READ = 3
+# One turn reads the sockets, and up to four take in what was read: TLS hands it on, a task is made, starts, and reads.
+TURNS_TO_READ = 5
 # The tick of an entry without a deadline.
 NEVER = -1
 

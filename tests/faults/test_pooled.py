@@ -188,3 +188,21 @@ async def test_a_connection_that_other_code_used_before_is_not_trusted_either(sp
     ledger.judge(server, ["user"])
     # Whoever can't tell a used connection from a new one may also say that it does not know.
     assert ending.outcome in (Outcome.ACCEPTED, Outcome.UNKNOWN)
+
+
+@OWN_OR_INJECTED
+@PLAIN_OR_TLS
+async def test_a_connection_that_ends_with_its_answer_carries_no_further_request(injected: bool, tls: bool) -> None:
+    async def end(wire: Wire) -> None:
+        wire.writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        wire.writer.close()  # read together with the answer
+
+    ledger = Ledger()
+    async with (
+        WireServer(when(only(1), step(take, end)), tls=wire_tls.good() if tls else None) as server,
+        client_of(server, injected=injected, limits=Limits(in_flight=1)) as client,
+    ):
+        await ledger.ask(client, "warm")
+        await asyncio.gather(*(ledger.ask(client, f"user-{n}") for n in range(3)))
+    ledger.judge(server, ledger.endings)
+    assert ledger.count == {Outcome.ACCEPTED: 4}

@@ -1,20 +1,34 @@
 """Where the work of a send runs: in its caller's context, in tasks of any factory, or in no task at all."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+from support.wire_answers import response
 from support.wire_faults import answering, only, when
 from support.wire_judge import HELLO
 from support.wire_rig import OWN_OR_INJECTED, client_of
 from support.wire_server import WireServer
 
-from pushsdk import AttemptEnded, Limits, RetryPolicy, RetryScheduled
+from pushsdk import (
+    AsyncPushClient,
+    AttemptEnded,
+    Batching,
+    Limits,
+    Outcome,
+    OutcomeUnknownError,
+    RetryPolicy,
+    RetryScheduled,
+    SendAbandoned,
+)
 from pushsdk._core.batching import Batch
 from pushsdk._core.events import Event
 from pushsdk._core.outcome import Failure
+from pushsdk._io.fast_post import RequestHead
 from pushsdk._io.queue import SendQueue
 
 CALLER = ContextVar("CALLER", default="nobody")
@@ -99,3 +113,85 @@ async def test_a_deadline_in_the_turn_of_an_answer_ends_only_its_attempt(
         receipt = await client.send("user", HELLO)
     assert len(receipt.attempts) == 2
     assert server.processed == {"warm": 1, "user": 1}
+
+
+@pytest.mark.parametrize("merged", [False, True])
+async def test_a_lingering_send_runs_in_the_context_of_its_caller_if_another_flushes(merged: bool) -> None:
+    seen = list[str]()
+
+    async def send_as(name: str, message: str) -> None:
+        CALLER.set(name)
+        await client.send(name, {"title": {"en": message}})
+
+    async with (
+        WireServer() as server,
+        client_of(server, batching=Batching(linger=5.0), on_event=lambda _: seen.append(CALLER.get())) as client,
+    ):
+        tasks = [asyncio.create_task(send_as(name, "Hello" if merged else name)) for name in ("ann", "bob")]
+        await asyncio.sleep(0)
+        await client.flush()
+        await asyncio.gather(*tasks)
+    assert seen == (["ann"] if merged else ["ann", "bob"])
+
+
+async def test_a_write_that_raises_is_unknown_and_loses_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    async with WireServer() as server, client_of(server) as client:
+        await client.send("warm", HELLO)
+        with monkeypatch.context() as patch:
+            patch.setattr(RequestHead, "write", fail)
+            with pytest.raises(OutcomeUnknownError):
+                await client.send("user", HELLO)
+        await asyncio.sleep(0.01)
+        assert client._engine.transport._session.connector._acquired == set()
+    assert server.processed == {"warm": 1}
+
+
+async def test_a_task_that_can_not_be_made_ends_its_call(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: object, coro: Coroutine[Any, Any, Any], **__: object) -> NoReturn:
+        coro.close()
+        raise RuntimeError("a bug")
+
+    loop = asyncio.get_running_loop()
+    async with WireServer() as server, client_of(server) as client:
+        future = client.submit("user", HELLO)
+        loop.set_task_factory(fail)
+        await asyncio.sleep(0)
+        loop.set_task_factory(None)
+        with pytest.raises(OutcomeUnknownError):
+            await future
+        assert client.stats().in_flight == 0
+    assert "a request failed inside the client" in caplog.text
+
+
+@pytest.mark.parametrize("users", [["ann"], ["ann", "bob"]], ids=["one", "merged"])
+def test_the_end_of_the_loop_ends_what_is_in_flight_without_a_task(users: list[str]) -> None:
+    events = list[Event]()
+
+    def serve(listener: socket.socket) -> None:
+        wire, _ = listener.accept()
+        with wire:
+            wire.recv(65536)
+            wire.sendall(response(204))
+            wire.recv(65536)
+            arrived.set()
+            wire.recv(65536)
+
+    async def main(port: int) -> None:
+        client = AsyncPushClient(f"http://127.0.0.1:{port}", "key", on_event=events.append)
+        await client.send("warm", HELLO)
+        _ = [client.submit(user, HELLO) for user in users]
+        await asyncio.to_thread(arrived.wait, 5.0)
+
+    arrived = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, args=(listener,))
+        server.start()
+        with pytest.warns(ResourceWarning, match="unclosed AsyncPushClient"):
+            asyncio.run(main(listener.getsockname()[1]))
+        server.join(5.0)
+    ended = [event for event in events if isinstance(event, SendAbandoned)]
+    assert {event.outcome for event in ended} == {Outcome.UNKNOWN}
+    assert sorted(user for event in ended for user in event.user_ids) == users

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, refused, start
 from support.virtual_time import turns, virtual
+from support.wire_rig import client_of as wired
+from support.wire_server import WireServer
 
 from pushsdk import (
     AttemptEnded,
     Batching,
     CampaignRequest,
     ClientPaused,
+    Event,
     Outcome,
     Receipt,
     RequestSplit,
@@ -105,6 +108,18 @@ async def test_an_error_of_this_package_in_on_event_is_logged_with_its_text(capl
     # The lines of the package itself are left out.
     place = f"test_events.py:{broken.__code__.co_firstlineno + 1}"
     assert f"on_event raised ConfigurationError at {place} for AttemptEnded: drain must" in caplog.text
+
+
+async def test_an_on_event_that_raises_a_cancellation_cancels_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def ask(_: Event) -> None:
+        gone = asyncio.get_running_loop().create_future()
+        gone.cancel()
+        gone.result()
+
+    async with WireServer() as server, wired(server, on_event=ask) as client:
+        for user in ("on-a-new-connection", "on-a-pooled-one"):
+            assert (await client.send(user, MESSAGE)).users == 1
+    assert "on_event raised CancelledError" in caplog.text
 
 
 @virtual

@@ -13,7 +13,7 @@ from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, 
 from support.kill_child import ids
 from support.virtual_time import virtual
 
-from pushsdk import Batching, Limits, Progress, Rate
+from pushsdk import Batching, Limits, NotSentError, Progress, Rate
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.transport import DESCRIPTORS, most_in_flight
@@ -115,3 +115,24 @@ async def test_without_a_cap_descriptors_and_the_pool_are_the_bound() -> None:
         assert most_in_flight(Limits(), session) == 7
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, limit_per_host=5)) as session:
         assert most_in_flight(Limits(), session) == 5
+
+
+@virtual
+async def test_an_attempt_that_its_deadline_prevents_tells_nothing_about_the_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with client_of(FakeService()) as client:
+        await client.send("warm", MESSAGE)
+        limiter, loop, waits = client._engine.limiter, asyncio.get_running_loop(), list[float]()
+
+        def release(users: int, seconds: float | None = None, *, ok: bool = False, began: float | None = None) -> None:
+            waits.append(loop.time() - (began or loop.time()))
+            ConcurrencyLimiter.release(limiter, users, seconds, ok=ok, began=began)
+
+        monkeypatch.setattr(limiter, "release", release)
+        send = client.submit("user", MESSAGE, timeout=1.0)
+        await asyncio.sleep(0)
+        loop.jump(2.0)  # type: ignore[attr-defined] # it has a slot, and its task has not begun
+        with pytest.raises(NotSentError):
+            await send
+    assert waits == [0.0]
