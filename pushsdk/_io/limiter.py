@@ -142,7 +142,7 @@ class ConcurrencyLimiter:
     def _beat(self) -> None:
         now, cpu = self._loop.time(), time.thread_time()
         seconds = now - self._beat_at
-        if self._pulse is None or (seconds <= BEAT + LATE and cpu - self._cpu <= BUSY * seconds):
+        if cpu - self._cpu <= BUSY * seconds and (self._pulse is None or seconds <= BEAT + LATE):
             self._idle_at = now
         self._beat_at, self._cpu = now, cpu
         is_starved = self._queue or self.run_requests >= self._adaptive.limit
