@@ -367,15 +367,22 @@ PACING = [
     Mutant(
         "a loop that was blocked between two turns counts as one that waited",
         IO + "limiter.py",
-        "seconds <= BEAT + LATE and ",
+        " and (self._pulse is None or seconds <= BEAT + LATE)",
         "",
         "tests/io/test_limit.py",
     ),
     Mutant(
         "a loop that computed in each turn counts as one that waited",
         IO + "limiter.py",
-        " and cpu - self._cpu <= BUSY * seconds",
+        "cpu - self._cpu <= BUSY * seconds and ",
         "",
+        "tests/io/test_limit.py",
+    ),
+    Mutant(
+        "a busy loop counts as one that waited when slots are in demand again",
+        IO + "limiter.py",
+        "if cpu - self._cpu <= BUSY * seconds and (self._pulse is None or seconds <= BEAT + LATE):",
+        "if self._pulse is None or (cpu - self._cpu <= BUSY * seconds and seconds <= BEAT + LATE):",
         "tests/io/test_limit.py",
     ),
     Mutant(

@@ -90,8 +90,12 @@ class Loop:
         self.now = until
 
 
-@pytest.mark.parametrize("kind", ["idle", "blocked", "busy"])
-def test_late_answers_lower_the_limit_of_an_idle_loop_only(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "is_steady"), [("idle", True), ("blocked", True), ("busy", True), ("idle", False), ("busy", False)]
+)
+def test_late_answers_lower_the_limit_of_an_idle_loop_only(
+    kind: str, is_steady: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loop = Loop(kind)
     monkeypatch.setattr(time, "thread_time", loop.thread_time)
     limiter = ConcurrencyLimiter(cast("asyncio.AbstractEventLoop", loop), 1000, RateLimiter(Rate()))
@@ -101,7 +105,9 @@ def test_late_answers_lower_the_limit_of_an_idle_loop_only(kind: str, monkeypatc
         while limiter.try_acquire(1):
             pass
         seconds = 0.001 if number < 20 else 0.02
+        limiter.run_requests = 1000 * is_steady
         loop.wait(seconds)
+        limiter.run_requests = 1000
         for _ in range(limiter.in_flight):
             limiter.release(1, seconds, ok=True, began=loop.now - seconds)
         limits.append(limiter.limit)
