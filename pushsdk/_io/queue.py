@@ -252,7 +252,7 @@ class SendQueue:
     def _create_task(self, batch: Batch) -> None:
         # Not by the argument ``context``, which not every task factory knows.
         task: asyncio.Task[None] = batch.context.copy().run(self._loop.create_task, self._deliver(batch))
-        if not task.done():  # by an eager task factory
+        if not task.done():  # pragma: no branch - by an eager task factory, since Python 3.12
             self._tasks[batch] = task
             task.add_done_callback(lambda _: self._abort(batch))
 

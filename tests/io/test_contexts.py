@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 from support.wire_answers import response
-from support.wire_faults import answering, only, when
+from support.wire_faults import answering, hold, only, step, take, when
 from support.wire_judge import HELLO
 from support.wire_rig import OWN_OR_INJECTED, client_of
 from support.wire_server import WireServer
@@ -28,6 +28,7 @@ from pushsdk import (
 from pushsdk._core.batching import Batch
 from pushsdk._core.events import Event
 from pushsdk._core.outcome import Failure
+from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.fast_post import RequestHead
 from pushsdk._io.queue import SendQueue
 
@@ -164,6 +165,33 @@ async def test_a_task_that_can_not_be_made_ends_its_call(caplog: pytest.LogCaptu
             await future
         assert client.stats().in_flight == 0
     assert "a request failed inside the client" in caplog.text
+
+
+async def test_a_bug_in_taking_an_answer_in_ends_its_call(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise RuntimeError("a bug")
+
+    async with WireServer() as server, client_of(server) as client:
+        await client.send("warm", HELLO)
+        monkeypatch.setattr(BatchSender, "_settle", fail)
+        with pytest.raises(OutcomeUnknownError):
+            await client.send("user", HELLO)
+    assert "a request failed inside the client" in caplog.text
+
+
+async def test_an_answer_after_the_end_of_its_call_changes_nothing() -> None:
+    async with WireServer(when(only(1), step(take, hold))) as server, client_of(server) as client:
+        await client.send("warm", HELLO)
+        send = client.submit("user", HELLO)
+        batch = send.call.batch  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+        send.cancel()
+        stats = client.stats()
+        client._engine.queue._respond(batch, is_plain=True)
+        assert client.stats() == stats
+    assert stats.in_flight == 0
 
 
 @pytest.mark.parametrize("users", [["ann"], ["ann", "bob"]], ids=["one", "merged"])
