@@ -598,6 +598,13 @@ COALESCING = [
         "tests/io/test_submit.py",
     ),
     Mutant(
+        "a forked child closes the connections of its parent as its loop ends",
+        IO + "engine.py",
+        "        if not guard.is_inherited:",
+        "        if True:",
+        "tests/io/test_forks.py",
+    ),
+    Mutant(
         "a cancelled send without a task goes on",
         IO + "queue.py",
         "            if batch.request.scope is not None:  # else",

@@ -55,15 +55,17 @@ class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):
 
 async def _until_end(engine: ref["Engine"], queue: SendQueue, transport: Transport) -> AsyncGenerator[None, None]:
     """Yield once. ``asyncio.run`` closes such generators at its end: calls of a client that is not closed are lost."""
+    guard = ProcessGuard()
     try:
         yield
     finally:
-        if (own := engine()) is not None:
-            own.__del__()
-        queue.timers.fail(Failure.CLOSED)
-        if active := queue.pending.active:
-            await queue.pending.wait({*active}, 0.1)
-        await transport.close()
+        if not guard.is_inherited:  # else the connections belong to the parent
+            if (own := engine()) is not None:
+                own.__del__()
+            queue.timers.fail(Failure.CLOSED)
+            if active := queue.pending.active:
+                await queue.pending.wait({*active}, 0.1)
+            await transport.close()
 
 
 class Engine:

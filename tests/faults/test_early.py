@@ -91,6 +91,17 @@ async def answer_unread(requests: tuple[bool, ...], *, injected: bool = False, r
     With a policy that retries, the last answer is followed by one to the second attempt.
     """
     loop, wires = asyncio.get_running_loop(), list[socket.socket]()
+
+    async def accept() -> None:
+        wires.append((await asyncio.wait_for(loop.sock_accept(listener), 5.0))[0])
+        wires[-1].setblocking(False)
+
+    async def read_rest() -> None:
+        while not (await loop.sock_recv(wires[-1], 65536)).endswith(b"}"):
+            pass
+        # What is not acknowledged is answered quicker.
+        await asyncio.sleep(0.05)
+
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         listener.bind(("127.0.0.1", 0))
@@ -102,21 +113,14 @@ async def answer_unread(requests: tuple[bool, ...], *, injected: bool = False, r
             for number, read in enumerate(requests):
                 send = asyncio.create_task(client.send("user", MobilePush(body={"en": "x" * 40_000})))
                 if not number or not requests[number - 1]:  # on a new connection
-                    wires.append((await asyncio.wait_for(loop.sock_accept(listener), 5.0))[0])
-                    wires[-1].setblocking(False)
+                    await accept()
                 await loop.sock_recv(wires[-1], 1)
-                while read and not (await loop.sock_recv(wires[-1], 65536)).endswith(b"}"):
-                    pass
                 if read:
-                    # What is not acknowledged is answered quicker.
-                    await asyncio.sleep(0.05)
+                    await read_rest()
                 await loop.sock_sendall(wires[-1], response(204))
                 if number and retry.max_attempts > 1:
-                    wires.append((await asyncio.wait_for(loop.sock_accept(listener), 5.0))[0])
-                    wires[-1].setblocking(False)
-                    while not (await loop.sock_recv(wires[-1], 65536)).endswith(b"}"):
-                        pass
-                    await asyncio.sleep(0.05)
+                    await accept()
+                    await read_rest()
                     await loop.sock_sendall(wires[-1], response(204))
                     assert len((await send).attempts) == 2
                 elif read:

@@ -1,4 +1,4 @@
-"""Where the work of a send runs: in its caller's context, in tasks of any factory, or in no task at all."""
+"""The work of a send runs in its caller's context, in tasks of any factory, or in no task at all."""
 
 import asyncio
 import socket

@@ -1,10 +1,13 @@
 """A forked child leaves its parent's files, connections and locks alone."""
 
 import os
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 from support.programs import run_program
+from support.wire_answers import response
 
 from pushsdk import ConfigurationError
 from pushsdk._io.forks import ProcessGuard
@@ -154,3 +157,36 @@ def test_the_first_send_imports_nothing_as_a_fork_may_come_in_the_middle_of_it(
 ) -> None:
     result = run_program(FIRST_SENDS, kind, scheme, options=("-W", "ignore"))
     assert result == (0, f"{outcome} {outcome} []\n", "")
+
+
+# The child ends as ``sys.exit`` in the middle of the loop does: asyncio closes its generators on the way.
+LEAVING = """
+    import asyncio, os, sys
+    from pushsdk import AsyncPushClient
+
+    async def main():
+        client = AsyncPushClient(sys.argv[1], "key", timeout=5.0)
+        await client.send("ann", {"body": {"en": "Hello"}, "iosEnabled": True})
+        if not (pid := os.fork()):
+            sys.exit(0)
+        os.waitpid(pid, 0)
+        await client.send("bob", {"body": {"en": "Hello"}, "iosEnabled": True})
+        print(client.stats().accepted, client.stats().stale_connections)
+        await client.aclose()
+
+    asyncio.run(main())
+"""
+
+
+def test_a_child_that_ends_in_its_loop_leaves_the_connections_to_its_parent() -> None:
+    def serve() -> None:
+        with listener.accept()[0] as wire:
+            while wire.recv(65536):
+                wire.sendall(response(204))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        result = run_program(LEAVING, f"http://127.0.0.1:{listener.getsockname()[1]}")
+        server.join(5.0)
+    assert (result.code, result.out) == (0, "2 0\n")
