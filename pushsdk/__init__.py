@@ -24,7 +24,15 @@ _MODULES = (
 if TYPE_CHECKING:
     from pushsdk._audience.audience import Audience, AudienceSummary, Personalized
     from pushsdk._core.errors import *
-    from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RequestSplit, RetryScheduled, SendAbandoned
+    from pushsdk._core.events import (
+        AttemptEnded,
+        ClientPaused,
+        Event,
+        RequestSplit,
+        RetryScheduled,
+        SendAbandoned,
+        SendNotBegun,
+    )
     from pushsdk._core.lint import Problem, lint
     from pushsdk._core.models import *
     from pushsdk._core.outcome import Attempt, Outcome
@@ -71,7 +79,7 @@ __all__ += ["ActionComponentDict", "CampaignCreated", "CampaignDict", "CampaignR
 __all__ += ["Segment", "SegmentDict"]
 __all__ += ["Placeholder", "Problem", "find_placeholders", "lint", "placeholder", "render"]
 __all__ += ["Attempt", "ClientStats", "DrainReport", "Outcome", "Receipt"]
-__all__ += ["AttemptEnded", "ClientPaused", "Event", "RequestSplit", "RetryScheduled", "SendAbandoned"]
+__all__ += ["AttemptEnded", "ClientPaused", "Event", "RequestSplit", "RetryScheduled", "SendAbandoned", "SendNotBegun"]
 __all__ += ["Audience", "AudienceSummary", "BroadcastReport", "Personalized", "Progress", "Row", "read_report"]
 __all__ += ["AuthenticationError", "BroadcastError", "ClaimStoreError", "ClientClosedError", "ConfigurationError"]
 __all__ += ["MessageWarning", "NotSentError", "OutcomeUnknownError", "PartialError", "PayloadTooLargeError"]

@@ -282,7 +282,8 @@ class AsyncPushClient:
             engine.pending.end(call)
             raise
         if idempotency_key is not None and self._keyed is not None:
-            keyed = Content(encoded, fields, engine.options_of(options.policy, options.timeout, keyed=True))
+            policy, urgent = options.policy, options.is_urgent
+            keyed = Content(encoded, fields, engine.options_of(policy, options.timeout, keyed=True, is_urgent=urgent))
             return await self._keyed.send(call, keyed, key=idempotency_key)
         try:
             # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
@@ -484,11 +485,26 @@ class AsyncPushClient:
         return await self._run(self.resume, run, stop, options)
 
     @hint_calls
-    def with_options(self, *, timeout: Timeout | Seconds | None = None, retry: RetryPolicy | None = None) -> Self:
-        """Return a client with another timeout or policy. Both share everything else and are closed together."""
+    def with_options(
+        self,
+        *,
+        timeout: Timeout | Seconds | None = None,
+        retry: RetryPolicy | None = None,
+        urgent: bool | None = None,
+    ) -> Self:
+        """Return a client with other options. Both share everything else and are closed together.
+
+        Args:
+            timeout: A Timeout, or the total in seconds.
+            retry: A RetryPolicy.
+            urgent: True lets sends go before all that wait, in slots and rates; they share no request with others.
+                Pauses, deadlines and a full queue hold for them, too. Runs ignore it.
+        """
         client = object.__new__(type(self))
         client.__dict__ |= self.__dict__
-        client._options = self._options_of(timeout, retry)
+        options = self._options_of(timeout, retry)
+        is_urgent = check_setting(bool, "urgent", urgent, options.is_urgent)
+        client._options = self._engine.options_of(options.policy, options.timeout, is_urgent=is_urgent)
         return client
 
     @property
@@ -542,7 +558,7 @@ class AsyncPushClient:
     def _options_of(self, timeout: object, retry: object) -> Options:
         own = self._options
         policy = check_setting(RetryPolicy, "retry", retry, own.policy)
-        return self._engine.options_of(policy, check_timeout(timeout, own.timeout))
+        return self._engine.options_of(policy, check_timeout(timeout, own.timeout), is_urgent=own.is_urgent)
 
 
 class SendBatch:

@@ -60,6 +60,7 @@ _FIX_OF_FAILURE = (
     (Failure.BUG, "", "Fix the callable: __cause__ is what it raised. It is called again after an OSError only"),
     (Failure.SESSION, "", "Keep the session open for as long as the client"),
     (_SLOW, "", "Raise the timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"),
+    (Failure.NO_TIME, "", "Calls come faster than they are answered; see: pushsdk docs timeouts-and-limits"),
     (Failure.QUEUE_FULL, "", "Call again later, or raise Limits(queued_users=..., queued_bytes=...)"),
     (Failure.PAUSED, "", "Call again after this pause; see: pushsdk docs retries"),
     (Failure.BUDGET, "", "The service fails too often; see: pushsdk docs retries"),
@@ -231,7 +232,8 @@ def _bound(verdict: Verdict, options: Options | None) -> str:
     total, longest = options.timeout.named("total"), f"RetryPolicy(max_retry_after={options.policy.max_retry_after:g})"
     pause = f"{math.ceil(min(verdict.retry_after or 0, 1e9))} s"  # a header may hold any number of digits
     bounds = {Failure.PAUSED: f"{pause}, {total}", Failure.TOO_LONG: f"{pause}, {longest}"}
-    return {**bounds, Failure.DEADLINE: total, Failure.TOO_LATE: total}.get(verdict.failure, "")
+    bounds |= dict.fromkeys((Failure.DEADLINE, Failure.NO_TIME, Failure.TOO_LATE), total)
+    return bounds.get(verdict.failure, "")
 
 
 def request_id_of(attempt: Attempt | None) -> str:
@@ -244,7 +246,10 @@ def request_id_of(attempt: Attempt | None) -> str:
 _REQUEST_ID = re.compile(r"[\w.:;=/+-]{1,100}", re.ASCII)
 
 # The text names these if they ended a request whose last attempt was retryable.
-_OUR_REASONS = (Failure.DEADLINE, Failure.PAUSED, Failure.TOO_LONG, Failure.TOO_LATE, Failure.BUDGET, Failure.CLOSED)
+_OUR_REASONS = (
+    *(Failure.DEADLINE, Failure.NO_TIME, Failure.PAUSED, Failure.TOO_LONG, Failure.TOO_LATE, Failure.BUDGET),
+    Failure.CLOSED,
+)
 
 
 def _fix(verdict: Verdict, decisive: Attempt | None, target: Target) -> str:

@@ -37,6 +37,16 @@ class ClientPaused(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class SendNotBegun(msgspec.Struct, frozen=True, kw_only=True):
+    """A send was not begun: its deadline came, or came too near for an answer, while it waited for its turn."""
+
+    users: int
+    seconds_left: float
+    """Seconds to the deadline of the send."""
+    seconds_needed: float
+    """Seconds in which an attempt is answered in all likelihood; 0 while unknown."""
+
+
 class RequestSplit(msgspec.Struct, frozen=True, kw_only=True):
     """A rejected request is split and sent in parts."""
 
@@ -59,4 +69,4 @@ class SendAbandoned(Guarded, msgspec.Struct, frozen=True, kw_only=True):
         return [("outcome", self.outcome), ("users", len(self.user_ids)), ("attempts", len(self.attempts))]
 
 
-Event = AttemptEnded | RetryScheduled | ClientPaused | RequestSplit | SendAbandoned
+Event = AttemptEnded | RetryScheduled | ClientPaused | SendNotBegun | RequestSplit | SendAbandoned

@@ -42,6 +42,7 @@ class Failure(StrEnum):
     CLOSED = "the client was closed before the call ended"
     SESSION = "the session is closed"
     DEADLINE = "the deadline passed"
+    NO_TIME = "too little time was left for an answer"
     ATTEMPT_TIMEOUT = "no answer within the attempt timeout"
     CANCELLED = "the call was cancelled"
     DISCONNECTED = "the connection was closed without an answer"

@@ -248,6 +248,8 @@ class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
     timeout: Timeout
     keyed: bool = False
     """True for calls with an idempotency key: their requests wait for a claim store, so they are merged separately."""
+    is_urgent: bool = False
+    """True for calls that go before all others, so they are merged separately."""
 
 
 class Batching(Settings, frozen=True, kw_only=True):

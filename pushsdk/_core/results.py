@@ -76,6 +76,8 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
     """Rejected requests that were sent in parts."""
     stale_connections: int = 0
     """Pooled connections that were closed by the service and replaced."""
+    not_begun: int = 0
+    """Users of sends that waited for their turn until too little time was left for an answer."""
     abandoned: int = 0
     """Sends that ended after their caller had stopped waiting, and submitted ones that failed."""
     in_flight: int = 0
@@ -86,6 +88,9 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
     """Users that wait now."""
     queued_bytes: int = 0
     """Bytes of ids and messages that wait now."""
+    seconds_needed: float = 0.0
+    """Seconds in which an attempt is answered in all likelihood; 0 before the first answer. A send with less time left
+    is not begun."""
     retry_tokens: int = 0
     """Tokens left in the retry budget, of 500."""
     paused: float = 0.0
@@ -102,4 +107,5 @@ class Counters(msgspec.Struct):
     requests: int = 0
     retries: int = 0
     splits: int = 0
+    not_begun: int = 0
     stale_connections: int = 0

@@ -8,12 +8,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from pushsdk._core import wire
-from pushsdk._core.batching import Batch, Call
+from pushsdk._core.batching import Batch, Call, Content
 from pushsdk._core.error_mapping import conclude
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import Event, RequestSplit, SendAbandoned
@@ -33,6 +33,7 @@ from pushsdk._core.splitting import (
     split_calls,
 )
 from pushsdk._core.words import count
+from pushsdk._io.fast_post import Claim
 from pushsdk._io.sender import RequestSender
 from pushsdk._io.timers import TURNS_TO_READ
 from pushsdk._io.transport import ApiRequest, Claimant
@@ -185,9 +186,42 @@ def unsettled(call: Call) -> tuple[str, ...]:
 class CallClaims(Claimant, Protocol):
     """Claims of the calls that one request carries."""
 
+    part: BatchPart
+    """The part to send; after a claim without the users whose claim was refused, which are settled."""
+
+
+class PushRequest(ApiRequest, eq=False, gc=False):
+    """The request of a part of a batch, whose calls leave it if they are short of time."""
+
+    owner: Any = None
+    """The ``BatchSender``."""
+    content: Any = None
+    """The batch's ``Content``."""
+    part: Any = None
+    """The ``BatchPart`` to send: without the calls that left."""
+
     @property
-    def part(self) -> BatchPart:
-        """The part to send, without the users whose claim was refused: these are settled."""
+    def is_urgent(self) -> bool:
+        return bool(self.content.options.is_urgent)
+
+    @property
+    def prepare(self) -> Claim:
+        return self._prepare
+
+    def has_time(self) -> bool:
+        return bool(self.owner.drop_late(self))
+
+    async def _prepare(self) -> bytes | None:
+        if not self.has_time():
+            return None
+        self.owner.note_sent(self)
+        if self.claim is None:
+            return self.body
+        claim: Any = self.claim
+        claim.part = self.part
+        body: bytes | None = await claim.claim()
+        self.part = claim.part
+        return body
 
 
 class BatchSender:
@@ -212,6 +246,31 @@ class BatchSender:
         request = batch.request = self._request(batch, parts[0], None)
         batch.has_slot = not self._sender.begin(request, respond)
         return not batch.has_slot
+
+    def drop_late(self, request: PushRequest) -> bool:
+        """End the calls of a request that are short of time. Return False if no call is left."""
+        sender, part = self._sender, request.part
+        earliest = sender.loop.time() + sender.limiter.needs()
+        if request.deadline < earliest:
+            request.failure = Failure.NO_TIME
+            sender.note_not_begun(part.users, request.deadline)
+            return False
+        late = [unit for unit in part.units if unit.deadline < earliest]
+        if late:
+            in_time = [unit for unit in part.units if unit.deadline >= earliest]
+            request.part = part = BatchPart.of(in_time, part.history)
+            request.users, request.body = part.users, _body_of(request.content, part)
+            verdict = verdict_of(request.attempts, Evidence(), Failure.NO_TIME)
+            for unit in late:
+                sender.note_not_begun(len(unit.users), unit.deadline)
+                self._pending.settle(call_of(unit), unit.users, verdict)
+        return True
+
+    def note_sent(self, request: PushRequest) -> None:
+        """Note the first byte of an attempt; once, if a stale connection is replaced."""
+        if request.sent is None:
+            request.sent = self._sender.loop.time()
+            self._sender.limiter.times.sent(request.sent)
 
     def accept(self, batch: Batch) -> bool:
         """Settle a batch whose response to ``begin`` is a plain 204. Return False if it has to be delivered."""
@@ -270,8 +329,8 @@ class BatchSender:
         # Settled as it ends: if other parts are cancelled, its verdict must not be lost.
         self._report(batch, splitter, *await self._send(batch, part))
 
-    async def _send(self, batch: Batch, part: BatchPart, request: ApiRequest | None = None) -> Rejected[BatchPart]:
-        """Send a part, without the users whose claim is refused. Settles the part if cancelled."""
+    async def _send(self, batch: Batch, part: BatchPart, request: PushRequest | None = None) -> Rejected[BatchPart]:
+        """Send a part, without the users whose claim is refused or whose time is short. Settles it if cancelled."""
         claim: CallClaims | None = None
         if batch.content.options.keyed:
             claim = call_of(part.units[0]).claims.for_request(batch.content, part, self._pending)
@@ -282,9 +341,9 @@ class BatchSender:
             verdict = await self._sender.run(request, has_slot=has_slot)
         except asyncio.CancelledError:
             request.failure = request.failure or Failure.CANCELLED
-            self._pending.settle_part(part if claim is None else claim.part, request.verdict())
+            self._pending.settle_part(request.part, request.verdict())
             raise
-        return part if claim is None else claim.part, verdict
+        return request.part, verdict
 
     def _report(self, batch: Batch, splitter: Splitter[BatchPart], part: BatchPart, verdict: Verdict) -> None:
         if splitter.report(part, verdict):
@@ -296,14 +355,14 @@ class BatchSender:
             calls = len({id(call_of(unit)) for unit in part.units})
             self._sender.emit(RequestSplit(status=verdict.status or 0, users=part.users, calls=calls))
 
-    def _request(self, batch: Batch, part: BatchPart, claim: CallClaims | None) -> ApiRequest:
+    def _request(self, batch: Batch, part: BatchPart, claim: CallClaims | None) -> PushRequest:
         content, units, policy = batch.content, part.units, batch.content.options.policy
         deadline = units[0].deadline
         if len(units) > 1:
             deadline = max([unit.deadline for unit in units])
-        return ApiRequest(
+        return PushRequest(
             PUSH,
-            wire.push_body(b"[" + part.ids + b"]", content.message, content.custom_fields),
+            _body_of(content, part),
             users=part.users,
             policy=policy,
             timeout=content.options.timeout,
@@ -311,4 +370,11 @@ class BatchSender:
             collapsible=policy.unknown == "retry_if_collapsible" and wire.is_collapsible(content.message),
             attempts=part.history,
             claim=claim,
+            owner=self,
+            content=content,
+            part=part,
         )
+
+
+def _body_of(content: Content, part: BatchPart) -> bytes:
+    return wire.push_body(b"[" + part.ids + b"]", content.message, content.custom_fields)

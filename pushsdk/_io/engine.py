@@ -21,7 +21,7 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.events import Event
 from pushsdk._core.operations import PUSH, Operation, Target
 from pushsdk._core.outcome import Failure
-from pushsdk._core.policy import Batching, Limits, Options, Rate
+from pushsdk._core.policy import Batching, Limits, Options, Rate, RetryPolicy, Timeout
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes
@@ -90,8 +90,7 @@ class Engine:
         self.counters = Counters()
         self.closed = False
         self._has_block = False
-        #: Returns one object for equal options, which is quick to compare.
-        self.options_of = lru_cache(1024)(Options)
+        self._options_of = lru_cache(1024)(Options)
         #: Runs blocking work of runs. Set by ``serve`` if there are no threads.
         self.offload: Offload = in_thread
         #: The transport that replaces aiohttp. Set by ``serve``, in tests only.
@@ -264,6 +263,12 @@ class Engine:
         by_outcome = {outcome: tuple(users) for outcome, users in ended.items()}
         return DrainReport(**by_outcome, abandoned=tuple(self.pending.abandoned))
 
+    def options_of(
+        self, policy: RetryPolicy, timeout: Timeout, *, keyed: bool = False, is_urgent: bool = False
+    ) -> Options:
+        """Return one object for equal options, which is quick to compare."""
+        return self._options_of(policy, timeout, keyed, is_urgent)
+
     def stats(self) -> ClientStats:
         """Return the current counters."""
         counts = msgspec.structs.asdict(self.counters)
@@ -272,6 +277,7 @@ class Engine:
             counts.update(
                 in_flight=self.limiter.in_flight,
                 limit=self.limiter.limit,
+                seconds_needed=self.limiter.times.likely,
                 queued_users=self.backlog.users,
                 queued_bytes=self.backlog.bytes,
                 retry_tokens=self.sender.budget.tokens,

@@ -1,13 +1,16 @@
 """Concurrency limiter: slots for requests in flight, the waiters for slots, and the bounds of the queue."""
 
 import asyncio
+import heapq
 import logging
 import math
 import time
-from collections import OrderedDict, deque
-from itertools import islice
+from collections import OrderedDict
+from itertools import count, islice
+from operator import itemgetter
 from typing import Protocol
 
+from pushsdk._core.attempt_times import AttemptTimes
 from pushsdk._core.concurrency import AdaptiveLimit
 from pushsdk._core.outcome import Failure
 from pushsdk._core.policy import Limits
@@ -20,6 +23,8 @@ SLACK = 0.01
 # Seconds between two beats while requests wait for slots. The event loop was busy before a beat that is so late, or if
 # its thread computed for this share of the time.
 BEAT, LATE, BUSY = 0.005, 0.0015, 0.75
+# A request without a deadline takes its turn as if it had so many seconds, the default of a call.
+PATIENCE = 30.0
 
 
 class SlotWaiter(Protocol):
@@ -30,6 +35,14 @@ class SlotWaiter(Protocol):
         """Number of users of the request."""
 
     @property
+    def deadline(self) -> float:
+        """The earliest deadline of the request's calls; infinite if there is none."""
+
+    @property
+    def is_urgent(self) -> bool:
+        """True if the request goes before all that are not urgent."""
+
+    @property
     def is_merged(self) -> bool:
         """True for several calls that wait as one request: they need no other slot."""
 
@@ -38,12 +51,17 @@ class SlotWaiter(Protocol):
 
 
 class ConcurrencyLimiter:
-    """The slots that ``AdaptiveLimit`` finds, first come first served. Held by attempts, not by waits between them."""
+    """The slots that ``AdaptiveLimit`` finds. Held by attempts, not by waits between them.
+
+    Urgent requests come first, then the earliest deadline: with equal timeouts that is first come, first served.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, cap: int, rate_limiter: RateLimiter) -> None:
         self._loop = loop
         #: Decides when the next request may start.
         self.rate_limiter = rate_limiter
+        #: Tells what can be answered in time. Told of each attempt by ``RequestSender``.
+        self.times = AttemptTimes()
         #: The requests that runs have in work: as many as the limit only while they have more. Set by runs.
         self.run_requests = 0
         self._adaptive = AdaptiveLimit(loop.time(), cap=cap, wall=time.time())
@@ -54,8 +72,10 @@ class ConcurrencyLimiter:
         self._low, self._high = self.limit / 2, self.limit * 1.5
         # The earliest start of the next request while starts are paced.
         self._next_start = -math.inf
-        self._queue: deque[SlotWaiter] = deque()
-        # Set while the rate limiter holds the queue back.
+        # A heap: not urgent, deadline, number, waiter.
+        self._queue: list[tuple[bool, float, int, SlotWaiter]] = []
+        self._numbers = count()
+        # Set while a rate, a pause or a silent service holds the queue back.
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -78,26 +98,38 @@ class ConcurrencyLimiter:
         if self._queue or self._adaptive.in_flight >= self._adaptive.limit:
             return False
         now = self._loop.time()
-        if self.rate_limiter.not_before > now or self._next_start > now:
+        if self._earliest(now) > now:
             return False
         self._start(now, users)
         return True
 
-    async def acquire(self, users: int) -> None:
+    async def acquire(self, users: int, *, deadline: float = math.inf, is_urgent: bool = False) -> None:
         """Wait for a slot."""
-        waiter = _SlotFuture(self._loop, users)
+        waiter = _SlotFuture(self._loop, users, deadline, is_urgent)
         self.enqueue(waiter)
         try:
             await waiter.future
         except asyncio.CancelledError:
             if waiter.future.done() and not waiter.future.cancelled():
-                self.rate_limiter.refund(users)
-                self.release(users)
+                self.give_back(users)
             raise
 
+    def give_back(self, users: int) -> None:
+        """Return a slot whose request was not sent: the fixed rates don't count it."""
+        self.rate_limiter.refund(users)
+        self.release(users)
+
+    def needs(self) -> float:
+        """Return the seconds that a call must have left to be begun."""
+        return self.times.needed(others_wait=bool(self._queue))
+
     def enqueue(self, waiting: SlotWaiter) -> None:
-        """Queue for a slot. ``acquire`` of the waiter may be called before this returns."""
-        self._queue.append(waiting)
+        """Queue for a slot, or queue again with an earlier deadline: then ``acquire`` is called more than once.
+
+        ``acquire`` of the waiter may be called before this returns.
+        """
+        turn = min(waiting.deadline, self._loop.time() + PATIENCE)
+        heapq.heappush(self._queue, (not waiting.is_urgent, turn, next(self._numbers), waiting))
         self._assign_slots()
 
     def release(
@@ -110,7 +142,7 @@ class ConcurrencyLimiter:
         """
         now, queue, adaptive = self._loop.time(), self._queue, self._adaptive
         waits = 0.0 if began is None else now - began - (seconds or 0.0)
-        starved = len(queue) > 1 or bool(queue and not queue[0].is_merged) or self.run_requests >= adaptive.limit
+        starved = len(queue) > 1 or bool(queue and not queue[0][-1].is_merged) or self.run_requests >= adaptive.limit
         starved = starved and self.rate_limiter.not_before <= now
         if starved and self._pulse is None:
             self._beat()
@@ -152,18 +184,30 @@ class ConcurrencyLimiter:
         """Restore the invariant: nothing waits while a slot is free and the rates allow a start."""
         while self._queue and self._adaptive.in_flight < self._adaptive.limit:
             now = self._loop.time()
-            earliest = max(self.rate_limiter.not_before, self._next_start)
+            earliest = self._earliest(now)
             if earliest > now:
                 if self._timer is not None:
                     self._timer.cancel()
                 self._timer = self._loop.call_at(earliest, self._assign_slots)
                 return
-            waiting = self._queue.popleft()
+            if self.times.is_stalled:
+                # The probe: the more time it has, the slower a service it can find to be up.
+                self._queue.sort(key=itemgetter(1))
+                waiting = self._queue.pop()[-1]
+                heapq.heapify(self._queue)
+            else:
+                waiting = heapq.heappop(self._queue)[-1]
             users = waiting.users
             if waiting.acquire():
                 self._start(now, users)
 
+    def _earliest(self, now: float) -> float:
+        """Return the time before which no request starts."""
+        times = self.times.not_before(now, self._adaptive.in_flight)
+        return max(self.rate_limiter.not_before, self._next_start, times)
+
     def _start(self, now: float, users: int) -> None:
+        self.times.started(now)
         self._adaptive.started(now)
         self.rate_limiter.charge(now, users)
         gap = self._adaptive.gap
@@ -182,8 +226,8 @@ class _SlotFuture:
 
     is_merged = False
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, users: int) -> None:
-        self.users = users
+    def __init__(self, loop: asyncio.AbstractEventLoop, users: int, deadline: float, is_urgent: bool) -> None:
+        self.users, self.deadline, self.is_urgent = users, deadline, is_urgent
         self.future: asyncio.Future[None] = loop.create_future()
 
     def acquire(self) -> bool:

@@ -24,7 +24,7 @@ from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.batch_sender import BatchSender, PendingCalls, unsettled
-from pushsdk._io.sender import RequestSender
+from pushsdk._io.sender import OUT_OF_TIME, RequestSender
 from pushsdk._io.timers import TICKS_PER_SECOND
 
 logger = logging.getLogger("pushsdk")
@@ -76,7 +76,7 @@ class SendQueue:
 
     def refuse(self, call: Call, reason: Failure) -> None:
         """Raise the error of a call that is not queued."""
-        self.pending.settle(call, call.users, self._not_sent(reason))
+        self._end_unsent(call, reason)
         self.pending.conclude(call)
 
     async def send(self, call: Call, content: Key) -> Receipt:
@@ -102,7 +102,7 @@ class SendQueue:
             self.pending.active.add(call)
             if self._observer is not None and call.caller is None:
                 call.caller = self._observer.caller(self._loop.time())
-            linger = self._linger
+            linger, is_urgent = self._linger, content[2].is_urgent
             # A call whose deadline falls within the linger time can't linger.
             is_hasty = linger and call.deadline - self._loop.time() <= linger
             batch = None if is_hasty else self._batches.join(content, call)
@@ -110,7 +110,10 @@ class SendQueue:
                 batch = self._batches.open(Content(*content), call, is_joinable=not is_hasty)
                 batch.context = copy_context()
                 self._backlog.enter(batch.users, batch.size)
-                if linger and not is_hasty and not batch.is_full:
+                if is_urgent:
+                    # Now: thousands of calls of this loop turn may come before what is called soon.
+                    self._dispatch(batch)
+                elif linger and not is_hasty and not batch.is_full:
                     self._batches.advance(batch, LINGERING)
                     self._lingering[batch] = self._loop.call_later(linger, self._dispatch, batch)
                     self._expect(call, batch)
@@ -172,6 +175,8 @@ class SendQueue:
             entry = batch.entry = QueuedBatch(self, batch)
         if call.deadline < entry.deadline:
             entry.include(call.deadline)
+            if batch.state is QUEUED:
+                self._limiter.enqueue(entry)
 
     def leave(self, call: Call, batch: Batch, reason: Failure) -> None:
         """Remove the call from a batch that is not in flight: its users are proven not sent."""
@@ -181,6 +186,11 @@ class SendQueue:
             self._backlog.leave(0, batch.size)
             self._finish(batch)
         # Last, as ``on_event`` may send or cancel.
+        self._end_unsent(call, reason)
+
+    def _end_unsent(self, call: Call, reason: Failure) -> None:
+        if reason in OUT_OF_TIME:
+            self._sender.note_not_begun(len(call.users), call.deadline)
         self.pending.settle(call, call.users, self._not_sent(reason))
 
     def _fail(self, calls: Sequence[Call]) -> None:
@@ -205,7 +215,11 @@ class SendQueue:
             self._lingering.pop(batch).cancel()
         # Without an entry, it has one call, which may have been cancelled since.
         if batch.entry is None and not batch.calls[0].future.done() and self._limiter.try_acquire(batch.users):
-            self._start(batch)
+            users = batch.users
+            if self._have_time(batch):
+                self._start(batch)
+            else:
+                self._limiter.give_back(users)
             return
         self._expect(batch.calls[0], batch)
         if batch.calls:
@@ -213,16 +227,25 @@ class SendQueue:
             self._limiter.enqueue(batch.entry)
 
     def start(self, batch: Batch) -> bool:
-        """Put a queued batch in flight. Return False if all of its callers are gone."""
+        """Put a queued batch in flight. Return False if no caller is left, or if it was queued twice."""
+        if batch.state is not QUEUED:
+            return False
         for call in [call for call in batch.calls if call.future.done()]:
             # Cancelled; its task has not run since.
             self.leave(call, batch, Failure.CANCELLED)
-        if not batch.calls:
+        if not self._have_time(batch):
             return False
         if self._observer is not None:
             self._observer.dequeued(batch.calls, self._loop.time())
         self._start(batch)
         return True
+
+    def _have_time(self, batch: Batch) -> bool:
+        """End the calls that are short of time, now that their batch has a slot. Return False if no call is left."""
+        earliest = self._loop.time() + self._limiter.needs()
+        for call in [call for call in batch.calls if call.deadline < earliest]:
+            self.leave(call, batch, Failure.NO_TIME)
+        return bool(batch.calls)
 
     def _start(self, batch: Batch) -> None:
         """Put the batch in flight: it has a slot, and its calls are fixed."""
@@ -386,6 +409,10 @@ class QueuedBatch:
     @property
     def users(self) -> int:
         return self._batch.users
+
+    @property
+    def is_urgent(self) -> bool:
+        return self._batch.content.options.is_urgent
 
     @property
     def is_merged(self) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 from pushsdk._core.address import HeaderSecret
 from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
-from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled
+from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Verdict, judge, verdict_of
 from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
 from pushsdk._core.results import Counters
@@ -47,6 +47,9 @@ log_to_stderr(os.environ.get("PUSHSDK_LOG"))
 # The service wants fewer requests. A 503 is retryable only with a Retry-After.
 THROTTLES = frozenset({429, 503})
 UNCONNECTED = frozenset({Failure.REFUSED, Failure.CONNECT_TIMEOUT})
+# Nothing of the attempt was sent, though it had a connection.
+HELD_BACK = frozenset({Failure.UNCLAIMED, Failure.NO_TIME})
+OUT_OF_TIME = frozenset({Failure.DEADLINE, Failure.NO_TIME})
 
 
 class RequestSender(msgspec.Struct, kw_only=True, eq=False):
@@ -94,6 +97,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         scope = self._open(request)
         if request.started >= request.deadline or not begin(request, key, respond):
             return False
+        request.sent = request.started
+        self.limiter.times.sent(request.started)
         self.counters.requests += 1
         scope.begin(respond)
         request.scope = scope
@@ -177,17 +182,19 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             logger.error("a tenacity strategy of the RetryPolicy raised %s; not retried", type(error).__name__)
 
     async def _take_slot(self, request: ApiRequest) -> bool:
+        limiter, users = self.limiter, request.users
         if self.closed:
             request.failure = Failure.CLOSED
-        elif self.limiter.try_acquire(request.users):
-            return True
-        elif self.limiter.rate_limiter.paused_until > request.deadline:
-            request.failure = Failure.PAUSED
-        else:
-            with self._queued(request):
-                await self.limiter.acquire(request.users)
+        elif not limiter.try_acquire(users):
+            if limiter.rate_limiter.paused_until > request.deadline:
+                request.failure = Failure.PAUSED
+            else:
+                with self._queued(request):
+                    await limiter.acquire(users, deadline=request.deadline, is_urgent=request.is_urgent)
+        if request.failure is None and not request.has_time():
+            limiter.give_back(users)
         if request.failure is Failure.PAUSED and request.evidence.retry_after is None:
-            pause = self.limiter.rate_limiter.paused_until - self.loop.time()
+            pause = limiter.rate_limiter.paused_until - self.loop.time()
             request.evidence = Evidence(retry_after=max(0.0, pause))
         return request.failure is None
 
@@ -204,7 +211,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                 attempt, key = await self._post(request)
                 if (failure := request.evidence.failure) is not None:
                     if failure is Failure.UNCLAIMED:
-                        request.failure = failure
+                        request.failure = request.failure or failure
                         return False
                     if failure is Failure.STALE and self._may_replace(request):
                         continue
@@ -219,10 +226,11 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             if request.span is not None:
                 request.span.end(None, request.evidence.failure)
                 request.span = None
-            if request.own == own and request.failure is Failure.UNCLAIMED:
-                # Nothing was sent: the fixed rates don't count the request.
-                self.limiter.rate_limiter.refund(request.users)
-                self.limiter.release(request.users)
+            if request.own == own and request.failure in HELD_BACK:
+                if request.sent is not None:
+                    request.sent = None
+                    self.limiter.times.withdrawn()
+                self.limiter.give_back(request.users)
             else:
                 self._release(request)
 
@@ -232,7 +240,14 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         seconds, status = evidence.latency, evidence.status
         if seconds is None and evidence.reused and status not in THROTTLES:
             seconds = self.loop.time() - request.started
-        self.limiter.release(request.users, seconds, ok=status is not None and status < 300, began=request.started)
+        is_answered, is_accepted = status is not None, status is not None and status < 300
+        times, sent = self.limiter.times, request.sent
+        if sent is not None:
+            request.sent = None
+            times.ended(self.loop.time(), sent, is_answered=is_answered, is_accepted=is_accepted)
+        elif is_answered:
+            times.answered(self.loop.time())
+        self.limiter.release(request.users, seconds, ok=is_accepted, began=request.started)
 
     def _open(self, request: ApiRequest) -> DeadlineScope:
         """Prepare an attempt that starts now. Return its scope."""
@@ -318,6 +333,13 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             self.emit(
                 AttemptEnded(endpoint=request.operation.name, users=request.users, number=request.own, attempt=attempt)
             )
+
+    def note_not_begun(self, users: int, deadline: float) -> None:
+        """Count users whose call ended before its first byte as its time was short, and report them."""
+        self.counters.not_begun += users
+        if self.emit is not None:
+            left = max(0.0, deadline - self.loop.time())
+            self.emit(SendNotBegun(users=users, seconds_left=left, seconds_needed=self.limiter.times.likely))
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0:

@@ -107,6 +107,22 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
     """The attempt in flight, if there is an observer."""
     claim: Claimant | None = None
     """Claims the users of each attempt and records its verdict. None if nothing has to survive the process."""
+    sent: float | None = None
+    """Time of the first byte of the attempt in flight, on the loop's clock. None if that is not measured."""
+
+    @property
+    def is_urgent(self) -> bool:
+        """True if the request goes before all that wait for a slot."""
+        return False
+
+    @property
+    def prepare(self) -> fast_post.Claim | None:
+        """The hook that is awaited once there is a connection, before the first byte."""
+        return None if self.claim is None else self.claim.claim
+
+    def has_time(self) -> bool:
+        """Return True if the request can be answered before its deadline."""
+        return True
 
     def verdict(self) -> Verdict:
         """Return the verdict on the attempts so far."""
@@ -247,7 +263,7 @@ class AiohttpTransport:
     async def post(self, request: ApiRequest, key: HeaderSecret) -> None:
         """See ``Transport.post``."""
         operation, body, evidence, span = request.operation, request.body, request.evidence, request.span
-        claim = None if request.claim is None else request.claim.claim
+        claim = request.prepare
         if not self._owned and self._session.closed:
             evidence.touched, evidence.failure = True, Failure.SESSION
             return

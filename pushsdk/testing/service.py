@@ -159,7 +159,8 @@ class FakeRequest:
                 evidence.failure = Failure.UNCLAIMED
                 return False
             self._is_sent = True
-            self._set_body(body)
+            if body is not self.body:
+                self._set_body(body)
         return True
 
 
@@ -232,8 +233,8 @@ class FakeService:
         """Receive a request; called by the client."""
         operation, evidence, span = sent.operation, sent.evidence, sent.span
         evidence.touched = True
-        claim = None if sent.claim is None else sent.claim.claim
-        request = FakeRequest(operation.path, sent.body, str(key), None if span is None else span.headers, claim)
+        headers = None if span is None else span.headers
+        request = FakeRequest(operation.path, sent.body, str(key), headers, sent.prepare)
         self.requests.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)

@@ -79,6 +79,7 @@ from pushsdk import (
     Segment,
     SegmentDict,
     SendAbandoned,
+    SendNotBegun,
     SendBatch,
     StopPolicy,
     Timeout,
@@ -196,7 +197,7 @@ CampaignCreated()  # type: ignore[call-arg]
 
 
 def tell(event: Event) -> None:
-    """Every event is one of five."""
+    """Every event is one of six."""
     match event:
         case AttemptEnded(attempt=attempt, users=users, number=number):
             assert_type((attempt, users, number), tuple[Attempt, int, int])
@@ -204,6 +205,8 @@ def tell(event: Event) -> None:
             assert_type(wait, float)
         case ClientPaused(seconds=seconds):
             assert_type(seconds, float)
+        case SendNotBegun(users=waiting, seconds_left=left, seconds_needed=needed):
+            assert_type((waiting, left, needed), tuple[int, float, float])
         case RequestSplit(users=parts, calls=calls, status=status):
             assert_type((parts, calls, status), tuple[int, int, int])
         case SendAbandoned(outcome=outcome, user_ids=user_ids):

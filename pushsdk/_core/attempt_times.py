@@ -1,0 +1,99 @@
+"""The time that an attempt is likely to take, and the silence of a service that no longer responds.
+
+Pure: times are arguments, in seconds on the caller's clock.
+"""
+
+import math
+
+# RFC 6298 smooths a mean and a mean deviation by these shares of each new value. RFC 7323 (appendix G) divides the
+# shares by half of the values in one round trip.
+MEAN_SHARE, DEVIATION_SHARE = 1 / 8, 1 / 4
+# RFC 6298 waits for four deviations. If latencies are lognormal with sigma 1, 3 % take longer than that, and 1 % longer
+# than eight.
+DEVIATIONS = 8.0
+# The least to add to the mean, in seconds: event loops and timers are late by as much.
+GRANULARITY = 0.02
+# During a silence one more request starts as a probe each time that the silence has become so many times as long.
+PROBE_AFTER = 4.0
+
+
+class AttemptTimes:
+    """Tells which calls can still be answered in time, and holds requests back while the service is silent.
+
+    The time of an attempt runs from its first byte to its response. Accepted responses lower or raise the estimate,
+    anything else can only raise it. Without an estimate, before the first accepted response, every call is begun.
+
+    The service is silent if responses are due and none comes. Then a request starts only as a probe, or if nothing is in
+    flight. An attempt that ends unanswered in a silence stalls the client: the silence lasts until a response comes.
+    """
+
+    def __init__(self) -> None:
+        #: Requests of calls that wait for a response. Counted by ``sent``, ``ended`` and ``withdrawn``.
+        self.unanswered = 0
+        #: Mean seconds of an attempt, and the seconds that it does not exceed in all likelihood; 0 while unknown.
+        self.usual = self.likely = 0.0
+        #: True after an attempt that ended unanswered during a silence, until a response comes.
+        self.is_stalled = False
+        self._deviation = 0.0
+        # Time of the last response, or of the first byte since when responses are due; the next start in a silence.
+        self._quiet_since = self._probe_at = -math.inf
+
+    def not_before(self, now: float, in_flight: int) -> float:
+        """Return the time before which no request starts, with so many in flight."""
+        return self._probe_at if in_flight and self._is_silent(now) else now
+
+    def needed(self, *, others_wait: bool) -> float:
+        """Return the seconds that a call must have left to be begun.
+
+        If others wait, the slot goes to a call that is answered in all likelihood. If none wait, a call that is
+        usually answered in time is begun, and the only one in flight in any case: it measures.
+        """
+        if not self.unanswered and (self.is_stalled or not others_wait):
+            return 0.0
+        return self.likely if others_wait else self.usual
+
+    def started(self, now: float) -> None:
+        """Note that a request starts."""
+        if self._is_silent(now):
+            self._probe_at = self._quiet_since + PROBE_AFTER * (now - self._quiet_since)
+
+    def sent(self, now: float) -> None:
+        """Note the first byte of a call's request."""
+        if not (self.unanswered or self.is_stalled):
+            self._quiet_since, self._probe_at = now, -math.inf
+        self.unanswered += 1
+
+    def ended(self, now: float, sent: float, *, is_answered: bool, is_accepted: bool) -> None:
+        """Note the end of an attempt whose first byte was sent then."""
+        if is_answered:
+            self.answered(now)
+        elif self._is_silent(now) or not self.usual:
+            # Its time tells how long the silence lasts, not how long an attempt takes.
+            self.is_stalled = True
+        if is_accepted or not (self.is_stalled or now - sent <= self.usual):
+            self._measure(now - sent)
+        self.unanswered -= 1
+
+    def withdrawn(self) -> None:
+        """Note that an attempt was not sent after all: its claim was refused."""
+        self.unanswered -= 1
+
+    def answered(self, now: float) -> None:
+        """Note that the service has responded."""
+        self.is_stalled = False
+        self._quiet_since, self._probe_at = now, -math.inf
+
+    def _measure(self, seconds: float) -> None:
+        if not self.usual:
+            self.usual, self._deviation = max(seconds, 1e-6), seconds / 2
+        share = 2.0 / max(2, self.unanswered)
+        self._deviation += (abs(seconds - self.usual) - self._deviation) * DEVIATION_SHARE * share
+        self.usual += (seconds - self.usual) * MEAN_SHARE * share
+        self.likely = self.usual + max(GRANULARITY, DEVIATIONS * self._deviation)
+
+    def _is_silent(self, now: float) -> bool:
+        if self.is_stalled or not (self.unanswered and self.usual):
+            return self.is_stalled
+        # The first of several responses comes earlier than a single one.
+        margin = max(GRANULARITY, (self.likely - self.usual) / self.unanswered)
+        return now - self._quiet_since > self.usual + margin

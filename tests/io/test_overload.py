@@ -1,0 +1,502 @@
+"""More work than the service can do: what can't be answered in time is not begun, and nobody is in doubt for it.
+
+The judge is the service, whose workers push whatever they have begun, whether the client still waits or not.
+"""
+
+import asyncio
+import math
+import random
+from collections import Counter
+
+import pytest
+from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, outcome_of, start, titled
+from support.pool_service import Ended, Latency, PoolService, lognormal, send_at_random
+from support.virtual_time import turns, virtual
+
+from pushsdk import Batching, Limits, NotSentError, Outcome, OutcomeUnknownError, Rate, SendNotBegun, Timeout
+from pushsdk.claims import MemoryClaims
+
+# Four workers above what 8 need: then the tests are about deadlines, not about how the limit is found.
+WORKERS, IN_FLIGHT = 8, Limits(in_flight=12)
+
+
+def check(service: PoolService, ended: list[Ended]) -> Counter[str]:
+    """Return the number of sends by outcome. No send may be lost, doubled, or pushed though it counts as not sent."""
+    assert max(service.pushed.values()) == 1
+    for send in ended:
+        if send.outcome != "UNKNOWN":
+            assert service.pushed[send.user] == (send.outcome == "ACCEPTED")
+    return Counter(send.outcome for send in ended)
+
+
+async def settled() -> None:
+    """Let the workers end what they have begun."""
+    await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize(("load", "timeout"), [(1.3, 2.0), (2.0, 1.0), (10.0, 2.0), (2.0, 20.0)])
+@pytest.mark.parametrize("sigma", [0.0, 0.5, 1.0])
+@virtual
+async def test_whatever_the_load_most_of_what_the_service_can_do_is_accepted(
+    load: float, timeout: float, sigma: float
+) -> None:
+    capacity, seconds = WORKERS / 0.1, max(15.0, 3 * timeout)
+    service = PoolService(WORKERS, lognormal(0.1, sigma))
+    async with client_of(service, timeout=timeout, limits=IN_FLIGHT) as client:
+        ended = await send_at_random(client, load * capacity, seconds)
+        await settled()
+    outcomes = check(service, ended)
+    assert outcomes["ACCEPTED"] > 0.85 * capacity * seconds  # 0.9, but for the draw of this short time
+    assert outcomes["UNKNOWN"] <= (0.02 if sigma == 1.0 else 0.01) * outcomes["ACCEPTED"]
+    assert all(send.seconds <= timeout + 0.01 for send in ended)
+
+
+@virtual
+async def test_short_timeouts_get_their_share_beside_long_ones() -> None:
+    service = PoolService(WORKERS, lognormal(0.1, 0.5))
+    async with client_of(service, limits=IN_FLIGHT) as client:
+        groups = [client.with_options(timeout=timeout) for timeout in (1.0, 2.0, 10.0)]
+        sends = [send_at_random(group, 80, 20) for group in groups]
+        shares = [Counter(send.outcome for send in ended)["ACCEPTED"] for ended in await asyncio.gather(*sends)]
+        await settled()
+    assert sum(shares) > 0.85 * 80 * 20
+    assert min(shares) > 0.2 * sum(shares)
+
+
+def hanging(latency: Latency, begin: float, end: float) -> Latency:
+    """Never respond to what arrives between these seconds after the first request."""
+    first = list[float]()
+
+    def seconds(now: float) -> float:
+        first[:] = first or [now]
+        return math.inf if begin <= now - first[0] < end else latency(now)
+
+    return seconds
+
+
+@pytest.mark.parametrize(
+    ("rate", "workers", "mean", "timeout"), [(1, 8, 0.2, 2.0), (50, 8, 0.01, 1.0), (500, 64, 0.01, 5.0)]
+)
+@virtual
+async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeout(
+    rate: float, workers: int, mean: float, timeout: float
+) -> None:
+    begin, end = 5.0, 5.0 + 4 * timeout
+    service = PoolService(workers, hanging(lognormal(mean, 0.5), begin, end))
+    in_flight = list[int]()
+    async with client_of(service, timeout=timeout) as client:
+        ended = await send_at_random(
+            client, rate, end + 4 * timeout, on_time=lambda now: now < begin and in_flight.append(service.unanswered)
+        )
+        await settled()
+    outcomes = check(service, ended)
+    # Nobody can know of the hang before the time of an attempt has passed.
+    one_attempt = max(1.0, rate * (mean + 0.02))
+    # The silence up to the first timeout has a few probes.
+    assert outcomes["UNKNOWN"] <= in_flight[-1] + one_attempt + math.log(timeout / mean, 4) + 5
+    late = [send.outcome for send in ended if send.start > end + 2 * timeout]
+    assert late.count("ACCEPTED") >= 0.98 * len(late) > 0
+
+
+@virtual
+async def test_a_service_that_hangs_from_the_start_leaves_the_first_requests_in_doubt_and_then_one_per_timeout() -> None:
+    async with client_of(FakeService(then=hang()), timeout=2.0, limits=IN_FLIGHT) as client:
+        ended = await send_at_random(client, 50, 10)
+    outcomes = Counter(send.outcome for send in ended)
+    assert outcomes["UNKNOWN"] <= 12 + 6
+    assert outcomes["NOT_SENT"] == len(ended) - outcomes["UNKNOWN"]
+
+
+@pytest.mark.parametrize("factor", [10.0, 50.0])
+@virtual
+async def test_a_service_that_was_slow_for_a_while_is_used_again(factor: float) -> None:
+    latency, first = lognormal(0.1, 0.5), list[float]()
+
+    def seconds(now: float) -> float:
+        first[:] = first or [now]
+        return latency(now) * (factor if 5 <= now - first[0] < 11 else 1)
+
+    service = PoolService(WORKERS, seconds)
+    async with client_of(service, timeout=2.0, limits=IN_FLIGHT) as client:
+        ended = await send_at_random(client, 40, 25)
+        await settled()
+    check(service, ended)
+    late = [send.outcome for send in ended if send.start > 20]
+    assert late.count("ACCEPTED") >= 0.98 * len(late)
+
+
+@virtual
+async def test_a_response_that_never_comes_delays_the_others_by_a_moment_only() -> None:
+    latency = lognormal(0.02, 0.5)
+    service = PoolService(1000, lambda now: math.inf if random.random() < 0.02 else latency(now))
+    async with client_of(service, timeout=5.0) as client:
+        ended = await send_at_random(client, 20, 60)
+        await settled()
+    outcomes = check(service, ended)
+    assert outcomes["UNKNOWN"] <= 0.04 * len(ended)
+    seconds = sorted(send.seconds for send in ended if send.outcome == "ACCEPTED")
+    assert len(seconds) >= 0.95 * len(ended)
+    assert seconds[int(0.99 * len(seconds))] < 0.5
+
+
+@virtual
+async def test_a_service_that_is_slow_for_the_timeout_but_not_overloaded_gets_what_it_can_answer() -> None:
+    service = PoolService(1000, lognormal(0.3, 1.0))
+    async with client_of(service, timeout=1.0) as client:
+        ended = await send_at_random(client, 10, 60)
+        await settled()
+    # Of this distribution 96 % take less than a second.
+    assert check(service, ended)["ACCEPTED"] > 0.92 * len(ended)
+
+
+async def warm(client: object, service: FakeService, seconds: float, count: int = 20) -> None:
+    """Let the client learn that an attempt takes this long."""
+    service._then = answer(after=seconds)  # type: ignore[assignment]
+    for number in range(count):
+        await client.send("warm", titled(number))  # type: ignore[attr-defined]
+
+
+@virtual
+async def test_a_send_that_waited_until_its_time_was_short_is_not_begun_and_says_so() -> None:
+    service, events = FakeService(), list[object]()
+    async with client_of(service, limits=Limits(in_flight=1), on_event=events.append) as client:
+        await warm(client, service, 0.5)
+        first = client.submit("first", MESSAGE)
+        await turns()
+        short, long = client.submit("short", titled(1), timeout=0.8), client.submit("long", titled(2))
+        error = await outcome_of(short)
+        assert isinstance(error, NotSentError)
+        assert error.retryable
+        assert error.attempts == ()
+        assert "too little time was left for an answer" in str(error)
+        assert "Timeout.total=0.8 s" in str(error)
+        await asyncio.gather(first, long)
+        stats = client.stats()
+    assert service.users() == {"warm": 20, "first": 1, "long": 1}
+    assert stats.not_begun == stats.not_sent == 1
+    assert stats.seconds_needed == pytest.approx(0.52, abs=0.02)
+    (event,) = [event for event in events if isinstance(event, SendNotBegun)]
+    assert event.users == 1
+    assert event.seconds_left == pytest.approx(0.3, abs=0.02)
+    assert event.seconds_needed == pytest.approx(0.52, abs=0.02)
+
+
+@virtual
+async def test_a_send_that_expires_in_the_queue_counts_as_not_begun_too() -> None:
+    service, events = FakeService(then=answer(after=2.0)), list[object]()
+    async with client_of(service, limits=Limits(in_flight=1), on_event=events.append) as client:
+        first = client.submit("first", MESSAGE)
+        await turns()
+        with pytest.raises(NotSentError, match="the deadline passed"):
+            await client.send("second", titled(1), timeout=1.0)
+        assert client.stats().not_begun == 1
+        await first
+    (event,) = [event for event in events if isinstance(event, SendNotBegun)]
+    assert (event.seconds_left, event.seconds_needed) == (0.0, 0.0)
+
+
+@virtual
+async def test_a_send_that_found_no_room_in_time_counts_as_not_begun_too() -> None:
+    service = FakeService(then=answer(after=2.0))
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=1)) as client:
+        sends = [client.submit("first", MESSAGE)]
+        await turns()
+        sends.append(client.submit("second", titled(1)))
+        with pytest.raises(NotSentError, match="the deadline passed"):
+            await client.send("third", titled(2), timeout=1.0)
+        assert client.stats().not_begun == 1
+        await asyncio.gather(*sends)
+
+
+@virtual
+async def test_only_the_calls_that_are_short_of_time_leave_a_merged_batch() -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        await warm(client, service, 0.5)
+        busy = [client.submit("busy", titled(number), timeout=0.6) for number in (1, 2)]
+        await turns()
+        early = client.submit("early", MESSAGE, timeout=1.2)
+        await asyncio.sleep(0.45)
+        late = client.submit("late", MESSAGE, timeout=1.2)
+        more = client.submit("more", titled(3))
+        ended = [await outcome_of(send) for send in (*busy, early, late, more)]
+    assert [isinstance(end, NotSentError) for end in ended] == [False, True, False, False, False]
+    assert ("early", "late") in service.sent
+
+
+@virtual
+async def test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_connects() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(linger=0.5)) as client:
+        await warm(client, service, 0.3)
+        service._responses = [answer(after=0.3, connecting=1.4)]  # type: ignore[list-item]
+        early = client.submit("early", MESSAGE, timeout=2.0)
+        await asyncio.sleep(0.4)
+        late = client.submit("late", MESSAGE, timeout=2.0)
+        await asyncio.sleep(1.0)
+        beside = client.submit("beside", titled(1))
+        ended = [await outcome_of(send) for send in (early, late, beside)]
+        assert client.stats().not_begun == 1
+    assert [isinstance(end, NotSentError) for end in ended] == [True, False, False]
+    assert service.sent[-2:] == [("late",), ("beside",)]
+
+
+@virtual
+async def test_a_call_with_an_earlier_deadline_brings_its_batch_forward() -> None:
+    service = FakeService(then=answer(after=0.2))
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        sends = [client.submit("first", titled(0))]
+        await turns()
+        sends += [client.submit("batch-1", MESSAGE, timeout=20.0)]
+        sends += [client.submit(f"user-{number}", titled(number), timeout=10.0) for number in range(1, 9)]
+        await turns()
+        sends += [client.submit("batch-2", MESSAGE, timeout=20.0)]
+        await asyncio.gather(*sends)
+    assert service.sent[0] == ("first",)
+    assert service.sent[-1] == ("batch-1", "batch-2")
+
+
+@virtual
+async def test_the_second_look_comes_after_connecting() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        await warm(client, service, 0.5)
+        service._responses = [answer(after=0.5, connecting=1.7)]  # type: ignore[list-item]
+        second = client.submit("second", titled(1), timeout=2.0)
+        await asyncio.sleep(1.5)
+        first = client.submit("first", titled(2))
+        with pytest.raises(NotSentError, match="too little time was left"):
+            await second
+        await first
+        stats = client.stats()
+        service._responses.clear()
+    assert service.users() == {"warm": 20, "first": 1}
+    assert (stats.not_begun, stats.in_flight) == (1, 0)
+
+
+@virtual
+async def test_connecting_does_not_count_as_the_time_of_an_attempt() -> None:
+    service = FakeService(then=answer(after=0.1, connecting=3.0))
+    async with client_of(service) as client:
+        for number in range(5):
+            await client.send("user", titled(number))
+        assert client.stats().seconds_needed < 0.5
+
+
+@virtual
+async def test_a_retry_that_can_not_be_answered_in_time_is_not_begun() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        await warm(client, service, 0.5)
+        service._responses = [answer(429, {"Retry-After": "0"}, after=0.6)]  # type: ignore[list-item]
+        send = client.submit("user", titled(1), timeout=1.0)
+        await asyncio.sleep(0.4)
+        beside = client.submit("beside", titled(2))
+        error = await outcome_of(send)
+        await beside
+    assert error.outcome is Outcome.REJECTED
+    assert len(error.attempts) == 1
+    assert "too little time was left for an answer" in str(error)
+    assert service.accepted("user") == 0
+
+
+@virtual
+async def test_a_keyed_send_that_is_short_of_time_claims_nothing() -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=1), claims=MemoryClaims()) as client:
+        await warm(client, service, 0.5)
+        first = client.submit("first", titled(1))
+        await turns()
+        keyed = start(client.send("user", titled(2), timeout=0.8, idempotency_key="job-1"))
+        await turns()
+        last = client.submit("last", titled(3))
+        assert "too little time was left" in str(await outcome_of(keyed))
+        await asyncio.gather(first, last)
+        await client.send("user", titled(2), idempotency_key="job-1")
+    assert service.accepted("user") == 1
+
+
+@virtual
+async def test_a_run_is_not_affected_by_the_time_that_sends_need() -> None:
+    service = FakeService()
+    async with client_of(service, timeout=2.0) as client:
+        await warm(client, service, 1.5)
+        report = await client.broadcast([f"user-{number}" for number in range(50)], MESSAGE)
+    assert report.accepted == 50
+
+
+@virtual
+async def test_requests_that_wait_for_the_end_of_a_silence_leave_when_a_response_comes() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        await warm(client, service, 0.1)
+        service._then = answer(after=3.0)  # type: ignore[assignment]
+        slow = client.submit("slow", titled(1))
+        await asyncio.sleep(1.0)
+        service._then = answer(after=0.1)  # type: ignore[assignment]
+        probe, held = client.submit("probe", titled(2)), client.submit("held", titled(3))
+        await asyncio.sleep(0.05)
+        assert (service.in_flight, client.stats().queued_users) == (2, 1)
+        await asyncio.sleep(0.06)
+        assert (service.in_flight, client.stats().queued_users) == (2, 0)
+        await asyncio.gather(slow, probe, held)
+
+
+@virtual
+async def test_a_second_probe_goes_out_by_itself() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        await warm(client, service, 0.1)
+        service._then = hang()  # type: ignore[assignment]
+        sends = [client.submit("slow", titled(1), timeout=9.0)]
+        await asyncio.sleep(0.5)
+        sends += [client.submit(f"user-{number}", titled(10 + number), timeout=9.0) for number in range(3)]
+        await asyncio.sleep(1.4)
+        assert service.in_flight == 2
+        service._then = answer(after=0.1)  # type: ignore[assignment]
+        await asyncio.sleep(0.3)
+        assert service.accepted("user-1") == service.accepted("user-2") == 1
+        ended = [await outcome_of(send) for send in sends]
+    assert [isinstance(end, OutcomeUnknownError) for end in ended] == [True, True, False, False]
+
+
+@virtual
+async def test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        await warm(client, service, 0.1)
+        service._then = hang()  # type: ignore[assignment]
+        lost = client.submit("lost", titled(1), timeout=2.0)
+        await asyncio.sleep(1.9)
+        probe = client.submit("probe", titled(2), timeout=0.9)
+        await asyncio.sleep(0.05)
+        waiting = [client.submit(f"user-{number}", titled(3 + number), timeout=1.0 + number) for number in range(3)]
+        await outcome_of(lost)
+        service._then = answer(after=0.1)  # type: ignore[assignment]
+        ended = [await outcome_of(send) for send in (probe, *waiting)]
+    assert isinstance(ended[0], OutcomeUnknownError)
+    assert isinstance(ended[1], NotSentError)
+    assert [request.user_ids for request in service.requests if request.accepted][20:] == [("user-2",), ("user-1",)]
+
+
+@pytest.mark.parametrize("timeout", [None, 40.0])
+@virtual
+async def test_calls_without_a_deadline_are_not_overtaken_for_ever(timeout: float | None) -> None:
+    service = FakeService(then=answer(after=1.0))
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        first = client.submit("first", titled(0))
+        await turns()
+        patient = client.submit("patient", titled(1), timeout=Timeout(total=timeout))
+        others = list[object]()
+        for number in range(60):
+            others.append(client.submit("other", titled(2 + number), timeout=20.0))
+            await asyncio.sleep(1.0)
+            if patient.done():
+                break
+        assert patient.done()
+        assert number < 45
+        await asyncio.gather(first, *others, return_exceptions=True)  # type: ignore[arg-type]
+
+
+@virtual
+async def test_urgent_sends_go_before_all_that_wait_and_share_no_request_with_them() -> None:
+    service = FakeService(then=answer(after=0.1))
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        urgent = client.with_options(urgent=True)
+        sends = [client.submit(f"user-{number}", titled(number)) for number in range(50)]
+        sends.append(client.submit("merged", MESSAGE))
+        await turns()
+        sends += [urgent.submit("code-1", MESSAGE), urgent.submit("code-2", MESSAGE)]
+        await asyncio.gather(*sends)
+    assert service.sent[1] == ("code-1", "code-2")
+    assert service.sent[-1] == ("merged",)
+
+
+@virtual
+async def test_an_urgent_send_waits_for_one_slot_only_behind_thousands() -> None:
+    service = FakeService(then=answer(after=0.02))
+    loop = asyncio.get_running_loop()
+    async with client_of(service) as client:
+        await asyncio.gather(*[client.send("user", titled(number)) for number in range(500)])
+        sends = [client.submit("user", titled(number)) for number in range(6000)]
+        await turns()
+        began = loop.time()
+        await client.with_options(urgent=True).send("code", MESSAGE)
+        assert loop.time() - began <= 0.05
+        await asyncio.gather(*sends)
+
+
+@virtual
+async def test_urgent_sends_go_first_when_the_rate_allows_the_next() -> None:
+    service = FakeService()
+    async with client_of(service, rate=Rate(requests_per_second=10)) as client:
+        sends = [client.submit("user", titled(number)) for number in range(10)]
+        await turns()
+        await client.with_options(urgent=True).send("code", MESSAGE)
+        assert service.sent == [("user",), ("code",)]
+        await asyncio.gather(*sends)
+
+
+@virtual
+async def test_an_urgent_send_is_sent_at_once_and_does_not_linger() -> None:
+    service = FakeService()
+    loop = asyncio.get_running_loop()
+    async with client_of(service, batching=Batching(linger=5.0)) as client:
+        began = loop.time()
+        await client.with_options(urgent=True).send("code", MESSAGE)
+        assert loop.time() - began < 0.1
+
+
+@virtual
+async def test_a_pause_and_a_full_queue_hold_for_urgent_sends_too() -> None:
+    service = FakeService(answer(429, {"Retry-After": "5"}), then=answer(after=0.1))
+    loop = asyncio.get_running_loop()
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=2, when_full="raise")) as client:
+        urgent = client.with_options(urgent=True)
+        first = client.submit("first", titled(0))
+        await asyncio.sleep(0.1)
+        began = loop.time()
+        code = urgent.submit("code", MESSAGE)
+        await turns()
+        assert not code.done()
+        with pytest.raises(NotSentError, match="queue is full"):
+            await urgent.send("other", titled(1))
+        await asyncio.gather(first, code)
+        assert loop.time() - began > 4.5
+
+
+@virtual
+async def test_keyed_sends_can_be_urgent() -> None:
+    service = FakeService(then=answer(after=0.1))
+    async with client_of(service, limits=Limits(in_flight=1), claims=MemoryClaims()) as client:
+        sends = [client.submit(f"user-{number}", titled(number)) for number in range(9)]
+        await turns()
+        await client.with_options(urgent=True).send("code", MESSAGE, idempotency_key="code-1")
+        assert service.sent[1] == ("code",)
+        await asyncio.gather(*sends)
+
+
+@virtual
+async def test_a_run_of_an_urgent_client_is_not_urgent() -> None:
+    service = FakeService(then=answer(after=0.1))
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        sends = [client.submit(f"user-{number}", titled(number)) for number in range(9)]
+        await turns()
+        await client.with_options(urgent=True).broadcast(["a"], MESSAGE)
+        assert service.sent[-1] == ("a",)
+        await asyncio.gather(*sends)
+
+
+@virtual
+async def test_options_of_a_client_stay_urgent_for_one_call() -> None:
+    service = FakeService(then=answer(after=0.1))
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        urgent = client.with_options(urgent=True)
+        sends = [client.submit(f"user-{number}", titled(number)) for number in range(5)]
+        await turns()
+        views = [urgent.with_options(timeout=9.0), urgent.with_options(urgent=False)]
+        sends += [views[1].submit("later", titled(10)), views[0].submit("code", titled(11))]
+        sends.append(urgent.submit("code", titled(12), timeout=8.0))
+        await asyncio.gather(*sends)
+    assert service.sent[1:3] == [("code",), ("code",)]
+    assert service.sent[-1] == ("later",)
