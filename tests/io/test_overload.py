@@ -233,7 +233,7 @@ async def test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_conn
         early = client.submit("early", MESSAGE, timeout=2.0)
         await asyncio.sleep(0.4)
         late = client.submit("late", MESSAGE, timeout=2.0)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.8)
         beside = client.submit("beside", titled(1))
         ended = [await outcome_of(send) for send in (early, late, beside)]
         assert client.stats().not_begun == 1
