@@ -195,7 +195,7 @@ BUDGET = [
         IO + "sender.py",
         "self.budget.spend(retry_cost(last))",
         "pass",
-        "tests/faults/test_waits.py " + T_MODEL,
+        "tests/io/test_retrying.py",
     ),
     Mutant(
         "a failure that may not be retried enters the loop",
@@ -210,6 +210,13 @@ BUDGET = [
         "raises = not (policy.stop is policy.wait is policy.retry is None)",
         "raises = True",
         "tests/io/test_retrying.py",
+    ),
+    Mutant(
+        "a run ignores a policy without a word",
+        RUNS + "pipeline.py",
+        "        warn_of_unused(self.policy)\n",
+        "",
+        "tests/runs/test_runs.py",
     ),
     Mutant(
         "a predicate of tenacity is not asked",
