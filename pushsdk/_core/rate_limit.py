@@ -62,6 +62,10 @@ class RetryBudget:
 
     It counts like the AWS SDKs in standard mode, since 2026-11-10: 500 tokens are full, a retry costs 14, or 5 after a
     throttled attempt. A request accepted on its first try gives 1 back, and a retried one its last cost.
+
+    Compared with 5 for every retry, in simulations of 100 requests per second: an outage raises the load to 1.002x
+    instead of 1.005x, and half of the attempts failing to 1.07x instead of 1.21x. If 1 attempt of 5 fails, 99.9 % of
+    the requests are accepted with both. The price is fewer retries, 35, in an interruption. See docs/retries.md.
     """
 
     def __init__(self) -> None:
