@@ -161,34 +161,69 @@ POLICY = [
 ]
 
 BUDGET = [
-    Mutant("a retry costs nothing", CORE + "rate_limit.py", "self.tokens -= COST", "pass", "tests/core/test_budget.py"),
+    Mutant("a retry costs nothing", CORE + "rate_limit.py", "self.tokens -= cost", "pass", "tests/core/test_budget.py"),
+    Mutant(
+        "a throttled retry costs as much as any other",
+        CORE + "rate_limit.py",
+        "THROTTLED_COST if attempt.outcome is REJECTED and attempt.status in THROTTLES else COST",
+        "COST",
+        "tests/core/test_budget.py",
+    ),
     Mutant(
         "the retry budget never refuses",
-        CORE + "rate_limit.py",
-        "if self.tokens < COST:",
-        "if False:",
-        "tests/core/test_budget.py",
+        IO + "sender.py",
+        "elif self.budget.tokens < retry_cost(last):",
+        "elif False:",
+        "tests/io/test_retrying.py " + T_MODEL,
     ),
     Mutant(
         "the retry budget grows without limit",
         CORE + "rate_limit.py",
-        "if self.tokens < CAPACITY:",
-        "if True:",
+        "self.tokens = min(CAPACITY, self.tokens + tokens)",
+        "self.tokens += tokens",
         "tests/core/test_budget.py",
     ),
     Mutant(
-        "every success refills the budget, not only a first attempt's",
+        "a retried request that succeeds gives nothing back",
         IO + "sender.py",
-        "            raise error_for(request.verdict())\n",
-        "            raise error_for(request.verdict())\n        self.budget.refund()\n",
-        T_REQUESTS,
+        "self.budget.refund(retry_cost(retried))",
+        "pass",
+        "tests/io/test_retrying.py",
     ),
     Mutant(
         "a retry does not use the budget",
         IO + "sender.py",
-        "elif not self.budget.spend():",
-        "elif False:",
-        "tests/faults/test_waits.py " + T_MODEL,
+        "self.budget.spend(retry_cost(last))",
+        "pass",
+        "tests/io/test_retrying.py",
+    ),
+    Mutant(
+        "a failure that may not be retried enters the loop",
+        IO + "sender.py",
+        "return is_retried and self._allows(request, 0.0)",
+        "return True",
+        "tests/io/test_retrying.py",
+    ),
+    Mutant(
+        "an error is made for each attempt",
+        IO + "retrying.py",
+        "raises = not (policy.stop is policy.wait is policy.retry is None)",
+        "raises = True",
+        "tests/io/test_retrying.py",
+    ),
+    Mutant(
+        "a run ignores a policy without a word",
+        RUNS + "pipeline.py",
+        "        warn_of_unused(self.policy)\n",
+        "",
+        "tests/runs/test_runs.py",
+    ),
+    Mutant(
+        "a predicate of tenacity is not asked",
+        IO + "sender.py",
+        "if policy.retry is not None:",
+        "if False:",
+        "tests/io/test_retrying.py",
     ),
 ]
 
@@ -891,7 +926,7 @@ SENDING = [
     Mutant(
         "a delay may end after the deadline",
         IO + "sender.py",
-        "elif self.loop.time() + wait >= request.deadline:",
+        "elif self.loop.time() + max(wait, at_least) >= request.deadline:",
         "elif False:",
         "tests/faults/test_waits.py " + T_MODEL,
     ),
@@ -919,8 +954,8 @@ SENDING = [
     Mutant(
         "a cancellation is retried like a failure",
         IO + "retrying.py",
-        "if state.outcome is None or not isinstance(state.outcome.exception(), PushError):",
-        "if state.outcome is None:",
+        "if outcome is None or not isinstance(error, PushError | None) or (error is None and outcome.result()):",
+        "if outcome is None or (error is None and outcome.result()):",
         T_REQUESTS,
     ),
     Mutant(

@@ -25,7 +25,7 @@ from pushsdk import Outcome, PushClient, RetryPolicy, lint
 from pushsdk import docs as guide
 from pushsdk._core.outcome import TABLE, Attempt
 from pushsdk._core.policy import RetryOptions
-from pushsdk._core.rate_limit import CAPACITY, COST, REFUND
+from pushsdk._core.rate_limit import CAPACITY, COST, REFUND, THROTTLED_COST
 from pushsdk.claims import SqliteClaims
 from pushsdk.cli.app import GROUPS, app
 from pushsdk.cli.exit import Exit
@@ -307,7 +307,7 @@ def test_the_defaults_of_the_retry_policy_are_those_of_the_code() -> None:
 
 def test_the_retry_budget_is_that_of_the_code() -> None:
     text = " ".join(page("retries").text.split())
-    assert f"costs {COST} tokens of the client's {CAPACITY}" in text
+    assert f"costs {COST} tokens of the client's {CAPACITY}, or {THROTTLED_COST} after a throttled attempt" in text
     assert f"on its first try gives {REFUND} back" in text
 
 

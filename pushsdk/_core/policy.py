@@ -192,6 +192,21 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
         return (attempt.retry_after or 0.0) + jitter
 
 
+# What to retry, when and how often: a run has its own rules.
+_OF_CALLS = ("max_attempts", "unknown", "stop", "wait", "retry")
+
+
+def warn_of_unused(policy: RetryPolicy) -> None:
+    """Warn of the fields of the policy that were set and that a run does not use."""
+    default = RetryPolicy()
+    unused = [f"RetryPolicy.{name}" for name in _OF_CALLS if getattr(policy, name) != getattr(default, name)]
+    if unused:
+        warn_caller(
+            f"a run does not use {' and '.join(unused)}: it retries throttled and unsent requests until stop_policy "
+            "ends it; use another policy for runs, for example with_options(retry=RetryPolicy.safe())"
+        )
+
+
 class Timeout(Settings, frozen=True, kw_only=True):
     """Timeouts in seconds. None is no limit; the shortest timeout wins."""
 

@@ -4,11 +4,15 @@ import math
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
+from pushsdk._core.outcome import REJECTED, Attempt
 from pushsdk._core.policy import Rate
 
-# The shape of AWS (botocore, standard mode): the load stays at 1.0x in an outage, nothing is lost at 10 % failures.
+# The service wants fewer requests. A 503 is retryable only with a Retry-After.
+THROTTLES = frozenset({429, 503})
+# The retry quota of the AWS SDKs in standard mode, since 2026-11-10 (botocore, retries/standard.py).
 CAPACITY = 500
-COST = 5
+COST = 14
+THROTTLED_COST = 5
 REFUND = 1
 
 
@@ -48,27 +52,34 @@ class RateLimiter:
         return max(self._per_request, self._per_user * users)
 
 
+def retry_cost(attempt: Attempt) -> int:
+    """Return the tokens that a retry of this attempt costs."""
+    return THROTTLED_COST if attempt.outcome is REJECTED and attempt.status in THROTTLES else COST
+
+
 class RetryBudget:
     """A token bucket that keeps retries from adding load during an outage.
 
-    A retry costs 5 tokens, a success on the first try gives 1 back, 500 are full.
+    It counts like the AWS SDKs in standard mode, since 2026-11-10: 500 tokens are full, a retry costs 14, or 5 after a
+    throttled attempt. A request accepted on its first try gives 1 back, and a retried one its last cost.
+
+    Compared with 5 for every retry, in simulations of 100 requests per second: an outage raises the load to 1.002x
+    instead of 1.005x, and half of the attempts failing to 1.07x instead of 1.21x. If 1 attempt of 5 fails, 99.9 % of
+    the requests are accepted with both. The price is fewer retries, 35, in an interruption. See docs/retries.md.
     """
 
     def __init__(self) -> None:
         #: Tokens left, 0 to 500.
         self.tokens = CAPACITY
 
-    def spend(self) -> bool:
-        """Pay for one retry. Return False, and take nothing, if too few tokens are left."""
-        if self.tokens < COST:
-            return False
-        self.tokens -= COST
-        return True
+    def spend(self, cost: int) -> None:
+        """Pay for one retry. The caller has checked that enough tokens are left."""
+        self.tokens -= cost
 
-    def refund(self) -> None:
-        """Count a request that was accepted on its first try."""
+    def refund(self, tokens: int = REFUND) -> None:
+        """Count a request that was accepted: on its first try, or by a retry with this cost."""
         if self.tokens < CAPACITY:
-            self.tokens += REFUND
+            self.tokens = min(CAPACITY, self.tokens + tokens)
 
 
 def parse_retry_after(value: str | None, *, wall_clock: float) -> float | None:

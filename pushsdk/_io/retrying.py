@@ -1,7 +1,7 @@
 """Retries by tenacity: the loop after a first failed attempt.
 
-The failure is the loop's attempt number one, so a successful request never pays for the loop. Each request has its own
-``AsyncRetrying``: a shared one silently returns wrong values if a hook suspends.
+The failure is the loop's attempt number one, so a request that succeeds or may not be retried never pays for the loop.
+Each request has its own ``AsyncRetrying``: a shared one silently returns wrong values if a hook suspends.
 """
 
 import inspect
@@ -19,18 +19,25 @@ from pushsdk._io.transport import ApiRequest
 
 
 async def retry(sender: RequestSender, request: ApiRequest) -> None:
-    """Retry the request until an attempt succeeds, or raise the PushError of the last attempt."""
+    """Retry the request until an attempt is accepted, or no other attempt is allowed."""
     policy = request.policy
-    first = [error_for(request.verdict())]
+    # Errors are made only for strategies that read them.
+    raises = not (policy.stop is policy.wait is policy.retry is None)
+    is_first = True
 
-    async def attempt() -> None:
-        if first:
-            raise first.pop()
-        await sender.again(request)
+    async def attempt() -> bool:
+        nonlocal is_first
+        is_accepted = not is_first and await sender.again(request)
+        is_first = False
+        if raises and not is_accepted:
+            raise error_for(request.verdict())
+        return is_accepted
 
     async def should_retry(state: tenacity.RetryCallState) -> bool:
+        outcome = state.outcome
+        error = None if outcome is None else outcome.exception()
         # Our own errors only: a broad predicate would swallow a cancellation and call again.
-        if state.outcome is None or not isinstance(state.outcome.exception(), PushError):
+        if outcome is None or not isinstance(error, PushError | None) or (error is None and outcome.result()):
             return False
         if policy.retry is None:
             is_open = request.failure is None
@@ -51,5 +58,10 @@ async def retry(sender: RequestSender, request: ApiRequest) -> None:
         ended = number >= policy.max_attempts if policy.stop is None else bool(policy.stop(state))
         return ended or not sender.may_retry(request, number, state.upcoming_sleep)
 
-    sleep = partial(sender.wait, request)
-    await tenacity.AsyncRetrying(sleep=sleep, stop=stop, wait=wait, retry=should_retry, reraise=True)(attempt)
+    await tenacity.AsyncRetrying(
+        sleep=partial(sender.wait, request),
+        stop=stop,
+        wait=wait,
+        retry=should_retry,
+        retry_error_callback=lambda _: None,
+    )(attempt)

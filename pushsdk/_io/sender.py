@@ -16,11 +16,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from pushsdk._core.address import HeaderSecret
-from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Verdict, judge, verdict_of
-from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
+from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
 from pushsdk._core.words import count, trace_of
 from pushsdk._io.credentials import Credentials, NoKeyError
@@ -44,8 +43,6 @@ def log_to_stderr(level: str | None) -> None:
 
 
 log_to_stderr(os.environ.get("PUSHSDK_LOG"))
-# The service wants fewer requests. A 503 is retryable only with a Retry-After.
-THROTTLES = frozenset({429, 503})
 UNCONNECTED = frozenset({Failure.REFUSED, Failure.CONNECT_TIMEOUT})
 # Nothing of the attempt was sent, though it had a connection.
 HELD_BACK = frozenset({Failure.UNCLAIMED, Failure.NO_TIME})
@@ -82,7 +79,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if await self._attempt(request):
             if request.own == 1:
                 self.budget.refund()
-        elif request.own and (request.policy.max_attempts > 1 or request.policy.stop is not None):
+        elif self._may_go_on(request):
             await self._retry(request)
         return request.verdict()
 
@@ -144,34 +141,50 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             self.backlog.leave(request.users, size)
         request.failure = scope.expired
 
-    async def again(self, request: ApiRequest) -> None:
-        """Make the next attempt. Raises PushError if it failed."""
-        if request.failure is not None or not await self._take_slot(request) or not await self._attempt(request):
-            raise error_for(request.verdict())
+    async def again(self, request: ApiRequest) -> bool:
+        """Make the next attempt. Return True if it was accepted."""
+        retried = request.attempts[-1]
+        if request.failure is None and await self._take_slot(request) and await self._attempt(request):
+            self.budget.refund(retry_cost(retried))
+            return True
+        return False
 
     def may_retry(self, request: ApiRequest, number: int, wait: float) -> bool:
         """Return True, and pay, if deadline, pause and budget allow attempt ``number + 1`` after ``wait`` seconds."""
-        if request.failure is not None:
+        if request.failure is not None or not self._allows(request, wait):
             return False
+        last, endpoint, users = request.attempts[-1], request.operation.name, request.users
+        self.budget.spend(retry_cost(last))
+        self.counters.retries += 1
+        message = "retry of %s for %s after attempt %d (%s), in %.3f s"
+        logger.info(message, endpoint, count(users), number, last.reason, wait)
+        if self.emit is not None:
+            self.emit(RetryScheduled(endpoint=endpoint, users=users, number=number, wait=wait, attempt=last))
+        return True
+
+    def _may_go_on(self, request: ApiRequest) -> bool:
+        """Return True if a second attempt is possible, so that most failures don't pay for tenacity's loop."""
+        policy = request.policy
+        if request.failure is not None or (policy.max_attempts == 1 and policy.stop is None):
+            return False
+        if policy.retry is not None:
+            return True
+        is_retried = policy.should_retry(request.attempts[-1], collapsible=request.collapsible)
+        return is_retried and self._allows(request, 0.0)
+
+    def _allows(self, request: ApiRequest, wait: float) -> bool:
+        """Return True if client, deadline and budget allow a retry after ``wait`` seconds. Else set the failure."""
         last = request.attempts[-1]
         at_least = last.retry_after or 0.0
         if self.closed:
             request.failure = Failure.CLOSED
         elif at_least > request.policy.max_retry_after:
             request.failure = Failure.TOO_LONG
-        elif self.loop.time() + wait >= request.deadline:
+        elif self.loop.time() + max(wait, at_least) >= request.deadline:
             request.failure = Failure.PAUSED if at_least else Failure.TOO_LATE
-        elif not self.budget.spend():
+        elif self.budget.tokens < retry_cost(last):
             request.failure = Failure.BUDGET
-        else:
-            self.counters.retries += 1
-            endpoint, users = request.operation.name, request.users
-            message = "retry of %s for %s after attempt %d (%s), in %.3f s"
-            logger.info(message, endpoint, count(users), number, last.reason, wait)
-            if self.emit is not None:
-                self.emit(RetryScheduled(endpoint=endpoint, users=users, number=number, wait=wait, attempt=last))
-            return True
-        return False
+        return request.failure is None
 
     async def _retry(self, request: ApiRequest) -> None:
         try:

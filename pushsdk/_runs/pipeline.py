@@ -14,7 +14,7 @@ import msgspec
 
 from pushsdk._core.arguments import check_callback, check_setting
 from pushsdk._core.errors import RunFileError, check_choice, must_be
-from pushsdk._core.policy import RetryPolicy, Timeout, check_count
+from pushsdk._core.policy import RetryPolicy, Timeout, check_count, warn_of_unused
 from pushsdk._core.splitting import Rejected
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState
@@ -60,7 +60,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.durable and self.path is not None
 
     def check(self) -> None:
-        """Raise ConfigurationError if an option has a wrong type or value. Guard ``on_progress``."""
+        """Raise ConfigurationError if an option has a wrong type or value. Guard ``on_progress``, check the policy."""
         check_choice("on_unknown", self.on_unknown, ("skip", "resend"))
         check_setting(StopPolicy, "stop_policy", self.stop_policy, None)
         check_setting(bool, "durable", self.durable, False)
@@ -70,6 +70,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.stop is not None and not isinstance(self.stop, asyncio.Event):
             raise must_be("stop", "an asyncio.Event, not one of threading: set it to end the run early", self.stop)
         check_count("limit", self.limit, or_none=True)
+        warn_of_unused(self.policy)
 
 
 class Pipeline:

@@ -10,7 +10,7 @@ from pushsdk._core.address import redacted
 from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import must_be
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
-from pushsdk._core.policy import WITHIN
+from pushsdk._core.policy import WITHIN, warn_of_unused
 from pushsdk._core.results import DrainReport
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.words import check_keywords
@@ -75,6 +75,7 @@ def push_batches(
     client = AsyncPushClient(base_url, api_key, session=None, **options)
     settings = client._engine.settings
     base_url, max_users = settings.base_url, settings.batching.max_users
+    warn_of_unused(client._options.policy)
     encoder = ChunkEncoder(message, custom_fields, personal, run=run, base_url=base_url, max_users=max_users)
     return _outcomes(client, claims, encoder, stop_policy, batches)
 

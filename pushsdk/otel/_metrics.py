@@ -67,7 +67,7 @@ class Instruments:
             "pushsdk.retry_budget",
             [self._reading(lambda engine: engine.sender.budget.tokens, lowest=True)],
             unit="{token}",
-            description="Tokens left of the retry budget of 500; a retry costs 5.",
+            description="Tokens left of the retry budget of 500; a retry costs 14, or 5 after throttling.",
         )
         meter.create_observable_gauge(
             "pushsdk.rate",

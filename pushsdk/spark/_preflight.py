@@ -12,7 +12,7 @@ from pushsdk._audience.source import missing_column, printable
 from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError, ValidationError, check_choice, must_be
 from pushsdk._core.placeholders import placeholder_names
-from pushsdk._core.policy import Rate, Share
+from pushsdk._core.policy import Rate, Share, warn_of_unused
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.wire import encode_custom_fields, encode_message
 from pushsdk._runs.claim_log import checked_store
@@ -86,7 +86,9 @@ def checked_options(
     if api_key is not None and not callable(api_key):
         raise must_be("api_key", "a callable or None", api_key)
     check_setting(StopPolicy, "stop_policy", stop_policy, None)
-    settings = AsyncPushClient(base_url, "of-the-executors", **options)._engine.settings
+    client = AsyncPushClient(base_url, "of-the-executors", **options)
+    warn_of_unused(client._options.policy)
+    settings = client._engine.settings
     # The address as a plain text: what is sealed is not pickled.
     own = {"base_url": "".join(settings.base_url), "batching": settings.batching, "claims": claims}
     return {**options, **own, "api_key": api_key, "stop_policy": stop_policy}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from support.arrow_plans import MESSAGE, ReportedUser, counts, plan, rebatched, reported, user
 
-from pushsdk import Batching, Limits, MobilePush, Outcome, RetryPolicy, StopPolicy
+from pushsdk import Batching, Limits, MessageWarning, MobilePush, Outcome, RetryPolicy, StopPolicy
 from pushsdk.arrow import push_batches
 from pushsdk.claims import ClaimStore
 from pushsdk.emulator import Fault
@@ -36,6 +36,14 @@ def test_a_message_and_its_fields_go_out_as_they_are(push_env: PushInbox, claims
         {"title": {"en": "Hi {{ name | 'you' }}"}, "type": "MOBILE_PUSH"},
         {"offer": 7},
     )
+
+
+def test_a_plan_says_before_it_sends_which_fields_of_the_policy_it_does_not_use(
+    push_env: PushInbox, claims: Make
+) -> None:
+    with pytest.warns(MessageWarning, match="a run does not use RetryPolicy.max_attempts and RetryPolicy.unknown: "):
+        push_batches(plan(1), MESSAGE, run="x", claims=claims, retry=RetryPolicy.at_least_once(max_attempts=2)).close()
+    push_env.assert_nothing_sent()
 
 
 def test_an_empty_plan_yields_nothing_and_sends_nothing(push_env: PushInbox, claims: Make) -> None:

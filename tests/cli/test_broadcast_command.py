@@ -70,6 +70,15 @@ def test_each_user_is_pushed_once_and_the_counts_go_to_stdout(broadcast, service
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
+@pytest.mark.parametrize("retry", ["none", "at-least-once"])
+def test_a_run_says_that_it_does_not_use_the_setting_retry(folder, service, monkeypatch, retry):
+    monkeypatch.setenv("PUSHSDK_RETRY", retry)
+    words = ("--run", "spring.run", "--yes", "--progress", "none")
+    result = run_apart("broadcast", "ids.txt", "--message", "message.json", *words)
+    advice = "a run does not use --retry: it retries throttled and unsent requests until --max-outage ends it"
+    assert (result.code, result.err) == (0, f"advice: {advice}\n")
+
+
 def test_a_source_without_users_is_a_usage_error_and_leaves_no_run_file(broadcast, service, folder):
     (folder / "ids.txt").write_text("\n")
     result = broadcast()

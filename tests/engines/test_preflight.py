@@ -13,6 +13,7 @@ from pushsdk import (
     Batching,
     ConfigurationError,
     Limits,
+    MessageWarning,
     MobilePush,
     Rate,
     RetryPolicy,
@@ -76,7 +77,7 @@ def test_base_url_defaults_to_the_environment_of_the_driver(monkeypatch: pytest.
 
 def test_every_option_reaches_the_executor() -> None:
     options = {
-        "retry": RetryPolicy.none(),
+        "retry": RetryPolicy.safe(max_delay=9.0),
         "timeout": Timeout(total=1.0),
         "batching": Batching(max_users=50),
         "limits": Limits(in_flight=3),
@@ -90,6 +91,11 @@ def test_every_option_reaches_the_executor() -> None:
     settings = sending(**options)
     assert settings == of_task(settings, 3) == {"base_url": URL, **options}
     assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_the_driver_says_which_fields_of_the_policy_a_run_does_not_use() -> None:
+    with pytest.warns(MessageWarning, match="a run does not use RetryPolicy.max_attempts: "):
+        sending(retry=RetryPolicy.none())
 
 
 def test_the_rate_is_divided_among_the_tasks() -> None:

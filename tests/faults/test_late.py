@@ -14,7 +14,7 @@ from support.wire_judge import HELLO, Ledger
 from support.wire_rig import OWN_OR_INJECTED, client_of
 from support.wire_server import Wire, WireServer
 
-from pushsdk import Batching, Limits, Outcome, OutcomeUnknownError, Timeout
+from pushsdk import Batching, Limits, Outcome, OutcomeUnknownError, RetryPolicy, Timeout
 
 LONG = 3600.0
 ANSWERS = {204: Outcome.ACCEPTED, 400: Outcome.REJECTED}
@@ -77,7 +77,9 @@ async def test_a_run_whose_loop_is_blocked_is_accepted_and_not_stopped(tmp_path:
 
     async with (
         WireServer(when(always, step(take, answer_all))) as server,
-        client_of(server, batching=Batching(max_users=10), limits=Limits(in_flight=4)) as client,
+        client_of(
+            server, retry=RetryPolicy.safe(), batching=Batching(max_users=10), limits=Limits(in_flight=4)
+        ) as client,
     ):
         report = await client.broadcast(users, HELLO, run=tmp_path / "run")
     assert (report.accepted, report.stopped, len(server.processed)) == (160, None, 160)

@@ -1,10 +1,12 @@
 """Retries: which attempts are retried, how often, after which wait, and which calls can't wait."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import tenacity
 from support.fake_service import (
     LATENCY,
     MESSAGE,
@@ -23,6 +25,7 @@ from support.fake_service import (
     refused,
     stale,
     start,
+    titled,
 )
 from support.virtual_time import now, turns, virtual
 
@@ -32,6 +35,7 @@ from pushsdk import (
     NotSentError,
     Outcome,
     OutcomeUnknownError,
+    PushError,
     RateLimitedError,
     Receipt,
     RetryPolicy,
@@ -73,6 +77,114 @@ async def test_how_often_each_policy_tries(
         end = await outcome_of(start(client.send("a", message)))
     assert (len(service.requests), len(end.attempts), end.outcome) == (attempts, attempts, outcome)
     assert len({request.body for request in service.requests}) == 1
+
+
+@pytest.fixture
+def loops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """A list that grows by one whenever a request enters tenacity's loop."""
+    loops: list[object] = []
+    enter = tenacity.AsyncRetrying.__call__
+
+    def entered(loop: tenacity.AsyncRetrying, *args: Any, **options: Any) -> Any:
+        loops.append(loop)
+        return enter(loop, *args, **options)
+
+    monkeypatch.setattr(tenacity.AsyncRetrying, "__call__", entered)
+    return loops
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "options"),
+    [
+        (answer(404), {}),
+        (answer(400), {}),
+        (answer(401), {}),
+        (answer(500), {}),
+        (lost(processed=True), {}),
+        (fails(Failure.CERTIFICATE), {}),
+        (answer(429), {"retry": NONE()}),
+        (answer(429), {"retry": RetryPolicy.from_tenacity(max_attempts=1, retry=lambda state: True)}),
+        (answer(404), {"retry": RetryPolicy.from_tenacity(stop=tenacity.stop_after_attempt(9))}),
+        (answer(429, {"Retry-After": "61"}), {}),
+        (answer(429, {"Retry-After": "20"}), {"timeout": 10.0}),
+    ],
+)
+@virtual
+async def test_a_failure_that_may_not_be_retried_does_not_enter_the_loop(
+    behaviour: Behaviour, options: dict[str, Any], loops: list[object]
+) -> None:
+    service = FakeService(then=behaviour)
+    async with client_of(service, **options) as client:
+        error = await outcome_of(start(client.send("a", MESSAGE)))
+    assert isinstance(error, PushError)
+    assert (len(service.requests), loops) == (1, [])
+
+
+@virtual
+async def test_a_failure_that_the_budget_does_not_cover_or_a_closed_client_does_not_retry_enters_no_loop(
+    loops: list[object],
+) -> None:
+    service = FakeService(then=answer(429))
+    async with client_of(service) as client:
+        client._engine.sender.budget.tokens = 4
+        assert "budget" in str(await outcome_of(start(client.send("a", MESSAGE))))
+        client._engine.sender.budget.tokens = 500
+        last = start(client.send("b", MESSAGE))
+        await turns(10)
+        closing = start(client.aclose(drain=0.0))
+        assert isinstance(await outcome_of(last), PushError)
+        await closing
+    assert (len(service.requests), loops) == (2, [])
+
+
+@virtual
+async def test_a_predicate_of_tenacity_decides_on_what_no_preset_retries(loops: list[object]) -> None:
+    service = FakeService(answer(404))
+    policy = RetryPolicy.from_tenacity(retry=tenacity.retry_if_exception(lambda error: error.status == 404))
+    async with client_of(service, retry=policy) as client:
+        await client.send("a", MESSAGE)
+    assert (len(service.requests), len(loops)) == (2, 1)
+
+
+async def calls_of(policy: RetryPolicy) -> int:
+    """Return the number of function calls of 200 sends that the service answers with 404."""
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    service = FakeService(then=answer(404))
+    async with client_of(service, retry=policy) as client:
+        await outcome_of(start(client.send("warm-up", MESSAGE)))
+        sys.setprofile(count)
+        try:
+            for number in range(200):
+                await outcome_of(start(client.send(f"user-{number}", MESSAGE)))
+        finally:
+            sys.setprofile(None)
+    return calls
+
+
+@virtual
+async def test_a_404_costs_no_more_than_without_retries() -> None:
+    assert await calls_of(SAFE()) <= 1.05 * await calls_of(NONE())
+
+
+@pytest.mark.parametrize("status", [404, 429])
+@virtual
+async def test_no_more_errors_are_made_than_attempts(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: list[PushError] = []
+    init = PushError.__init__
+
+    def made(error: PushError, *args: Any, **options: Any) -> None:
+        errors.append(error)
+        init(error, *args, **options)
+
+    monkeypatch.setattr(PushError, "__init__", made)
+    async with client_of(FakeService(then=answer(status))) as client:
+        assert await outcome_of(start(client.send("a", MESSAGE))) is errors[0]
+    assert len(errors) == 1
 
 
 @virtual
@@ -233,20 +345,55 @@ async def test_in_an_outage_retries_are_paid_from_the_budget_and_then_fail_at_on
             error = await outcome_of(start(client.send(f"user-{number}", MESSAGE)))
         assert now() == before
         assert "budget" in str(error)
-        assert client.stats().retries == 100
-        assert client.stats().retry_tokens == 0
-    assert len(service.requests) == 300
+        # Nothing was sent, but connecting is load as well: a retry costs 14 of the 500 tokens.
+        assert client.stats().retries == 35
+        assert client.stats().retry_tokens == 500 - 35 * 14
+    assert len(service.requests) == 235
 
 
 @virtual
 async def test_first_try_successes_refill_the_budget() -> None:
-    service = FakeService(refused())
+    service = FakeService()
     async with client_of(service) as client:
-        await client.send("a", MESSAGE)
-        assert client.stats().retry_tokens == 495
-        for number in range(7):
+        client._engine.sender.budget.tokens = 495
+        for number in range(3):
+            await client.send(f"user-{number}", MESSAGE)
+        assert client.stats().retry_tokens == 498
+        for number in range(3):
             await client.send(f"user-{number}", MESSAGE)
         assert client.stats().retry_tokens == 500
+
+
+@pytest.mark.parametrize(
+    ("behaviours", "left"),
+    [
+        ([refused()], 400),
+        ([answer(429)], 400),
+        ([refused(), answer(429)], 386),
+        ([answer(429), refused()], 395),
+        ([refused(), answer(404)], 386),
+        ([refused(), fails(Failure.CERTIFICATE)], 386),
+    ],
+)
+@virtual
+async def test_a_retried_success_gives_back_what_its_last_retry_cost(behaviours: list[Behaviour], left: int) -> None:
+    async with client_of(FakeService(*behaviours)) as client:
+        client._engine.sender.budget.tokens = 400
+        await outcome_of(start(client.send("a", MESSAGE)))
+        assert client.stats().retry_tokens == left
+
+
+@virtual
+async def test_calls_that_expire_in_the_queue_are_not_retried_and_pay_nothing() -> None:
+    service = FakeService(then=hang())
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        busy = start(client.send("a", MESSAGE, timeout=5.0))
+        await turns()
+        calls = [start(client.send("b", titled(number), timeout=0.1)) for number in range(100)]
+        assert {type(await outcome_of(call)) for call in calls} == {NotSentError}
+        assert (client.stats().retries, client.stats().retry_tokens, len(service.requests)) == (0, 500, 1)
+        busy.cancel()
+        await outcome_of(busy)
 
 
 @virtual

@@ -20,7 +20,7 @@ KEY, USER, TEXT = "KEYMARKER", "USERMARKER", "TEXTMARKER"
 MESSAGE = MobilePush(title={"en": TEXT}, collapse_id=TEXT, key_vals={TEXT: TEXT})
 CAMPAIGN = CampaignRequest(name=TEXT, external_id=TEXT, segment=Segment(query=TEXT))
 ECHO = f"no such user {USER}: {TEXT}, {KEY}"
-RETRY = RetryPolicy.safe(max_attempts=3, initial_delay=0.001, throttle_delay=0.001)
+RETRY = RetryPolicy.safe(initial_delay=0.001, throttle_delay=0.001)
 
 FAULTS = {
     "nothing": Fault.delay(0.0),

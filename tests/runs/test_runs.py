@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import tenacity
 from support.fake_service import (
     LATENCY,
     MESSAGE,
@@ -324,10 +325,47 @@ async def test_resends_to_a_service_that_loses_every_response_are_bounded() -> N
 async def test_throttled_requests_are_retried_until_accepted(trouble: Any) -> None:
     service = FakeService(*[trouble] * 15)
     async with client_of(service, batching=SMALL, retry=RetryPolicy.none()) as client:
-        report = await client.broadcast(users(12), MESSAGE)
+        with pytest.warns(MessageWarning, match="a run does not use RetryPolicy.max_attempts: "):
+            report = await client.broadcast(users(12), MESSAGE)
         assert client.stats().retry_tokens >= 500, "the waits of a run are not charged to the retry budget"
     judge(report, service, users(12))
     assert report.accepted == 12
+
+
+@pytest.mark.parametrize(
+    ("policy", "unused"),
+    [
+        (RetryPolicy.none(), "RetryPolicy.max_attempts"),
+        (RetryPolicy.at_least_once(), "RetryPolicy.unknown"),
+        (RetryPolicy.collapsible(max_attempts=9), "RetryPolicy.max_attempts and RetryPolicy.unknown"),
+        (RetryPolicy.from_tenacity(stop=tenacity.stop_never), "RetryPolicy.stop"),
+        (RetryPolicy.from_tenacity(wait=tenacity.wait_none()), "RetryPolicy.wait"),
+        (RetryPolicy.from_tenacity(retry=tenacity.retry_never), "RetryPolicy.retry"),
+    ],
+)
+@pytest.mark.parametrize("method", ["broadcast", "send_each", "resume"])
+@virtual
+async def test_a_run_says_before_it_sends_which_fields_of_the_policy_it_does_not_use(
+    policy: RetryPolicy, unused: str, method: str, tmp_path: Path
+) -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        run = tmp_path / "spring.run"
+        runs = {
+            "broadcast": lambda client: client.broadcast(users(3), MESSAGE, run=run),
+            "send_each": lambda client: client.send_each([PushRequest(user_ids=users(3), message=MESSAGE)], run=run),
+            "resume": lambda client: client.resume(run),
+        }
+        if method == "resume":
+            await client.broadcast(users(3), MESSAGE, run=run, limit=1)
+        sent = len(service.requests)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "a run does not use")
+            with pytest.raises(MessageWarning, match=f"^a run does not use {unused}: .* stop_policy "):
+                await runs[method](client.with_options(retry=policy))
+        assert len(service.requests) == sent
+        report = await runs[method](client.with_options(retry=RetryPolicy.safe(initial_delay=0.2, max_delay=9.0)))
+    assert report.accepted == 3
 
 
 @pytest.mark.parametrize("status", [400, 422])
