@@ -877,8 +877,8 @@ SENDING = [
     Mutant(
         "a cancelled wait for a slot leaks the slot",
         IO + "limiter.py",
-        "self.rate_limiter.refund(users)\n                self.release(users)",
-        "self.rate_limiter.refund(users)",
+        "                self.give_back(users)\n            raise",
+        "                self.rate_limiter.refund(users)\n            raise",
         "tests/runs/test_runs_model.py",
     ),
     Mutant(
@@ -2528,8 +2528,8 @@ CLAIM_STORES = [
     Mutant(
         "the rate limiter refunds a rejected attempt",
         IO + "sender.py",
-        "request.own == own and request.failure is Failure.UNCLAIMED",
-        "request.failure is Failure.UNCLAIMED",
+        "request.own == own and request.failure in HELD_BACK",
+        "request.failure in HELD_BACK",
         T_CLAIMS + "conflicts.py",
     ),
     Mutant(
@@ -2633,8 +2633,8 @@ CLAIM_STORES = [
     Mutant(
         "a request whose claim was refused counts as an attempt",
         IO + "sender.py",
-        "                        request.failure = failure\n                        return False\n",
-        "                        request.failure = failure\n",
+        "                        request.failure = request.failure or failure\n                        return False\n",
+        "                        request.failure = request.failure or failure\n",
         T_CLAIMS + "sends.py " + T_CLAIMS + "trouble.py",
     ),
     Mutant(
@@ -2972,9 +2972,9 @@ BY_ARROW = [
     ),
     Mutant(
         "skipping recorded users costs rate",
-        IO + "sender.py",
-        "                self.limiter.rate_limiter.refund(request.users)\n",
-        "",
+        IO + "limiter.py",
+        "        self.rate_limiter.refund(users)\n        self.release(users)",
+        "        self.release(users)",
         T_CLAIMS + "sends.py",
     ),
     Mutant(
@@ -3057,10 +3057,158 @@ BLOCKING = [
     ),
 ]
 
+T_TIMES, T_OVERLOAD = "tests/core/test_attempt_times.py", "tests/io/test_overload.py"
+TIMES = CORE + "attempt_times.py"
+
+DEADLINES = [
+    Mutant(
+        "a call that has its slot too late is begun",
+        IO + "queue.py",
+        "if call.deadline < earliest]:\n            self.leave",
+        "if False]:\n            self.leave",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "a call whose time ran out while it connected is begun",
+        IO + "batch_sender.py",
+        "        if not self.has_time():\n            return None\n",
+        "",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "a call that is short of time takes its whole batch along",
+        IO + "batch_sender.py",
+        "if request.deadline < earliest:",
+        "if min(unit.deadline for unit in part.units) < earliest:",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "a call that leaves while its batch connects is pushed all the same",
+        IO + "batch_sender.py",
+        "request.users, request.body = part.users, _body_of(request.content, part)",
+        "request.users = part.users",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "a retry is begun however late it is",
+        IO + "sender.py",
+        "if request.failure is None and not request.has_time():",
+        "if False:",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "a call that is not begun keeps its slot",
+        IO + "sender.py",
+        "            limiter.give_back(users)\n",
+        "            pass\n",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "a call that is not begun keeps the slot that it got at once",
+        IO + "queue.py",
+        "                self._limiter.give_back(users)",
+        "                pass",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "a send that was not begun is not reported",
+        IO + "queue.py",
+        "if reason in OUT_OF_TIME:",
+        "if False:",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "the time to connect counts as the time of an attempt",
+        IO + "batch_sender.py",
+        "request.sent = self._sender.loop.time()",
+        "request.sent = request.started",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "a client whose estimate is too high never measures again",
+        TIMES,
+        "        if not self.unanswered and (self.is_stalled or not others_wait):\n            return 0.0\n",
+        "",
+        T_TIMES + " " + T_OVERLOAD,
+    ),
+    Mutant("fast refusals lower the estimate", TIMES, "if is_accepted or not (", "if is_answered or not (", T_TIMES),
+    Mutant(
+        "half of what is begun late is answered late",
+        TIMES,
+        "return self.likely if others_wait else self.usual",
+        "return self.usual",
+        T_TIMES + " " + T_OVERLOAD,
+    ),
+    Mutant(
+        "a hang is not noticed",
+        TIMES,
+        "return now - self._quiet_since > self.usual + margin",
+        "return False",
+        T_TIMES + " " + T_OVERLOAD,
+    ),
+    Mutant(
+        "a stalled client sends all that waits",
+        TIMES,
+        "            self.is_stalled = True\n",
+        "            self.is_stalled = False\n",
+        T_TIMES + " " + T_OVERLOAD,
+    ),
+    Mutant(
+        "a lost response holds all others back",
+        TIMES,
+        "return self._probe_at if in_flight and self._is_silent(now) else now",
+        "return now + 60.0 if in_flight and self._is_silent(now) else now",
+        T_TIMES + " " + T_OVERLOAD,
+    ),
+    Mutant(
+        "the probe of a stalled client is a call that is about to expire",
+        IO + "limiter.py",
+        "waiting = self._queue.pop()[-1]",
+        "waiting = self._queue.pop(0)[-1]",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "short timeouts wait behind long ones",
+        IO + "limiter.py",
+        "turn = min(waiting.deadline, self._loop.time() + PATIENCE)",
+        "turn = self._loop.time()",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "a call without a deadline waits for ever beside others",
+        IO + "limiter.py",
+        "turn = min(waiting.deadline, self._loop.time() + PATIENCE)",
+        "turn = waiting.deadline",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "urgent sends wait like all others",
+        IO + "limiter.py",
+        "(not waiting.is_urgent, turn,",
+        "(False, turn,",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "an urgent send is dispatched after thousands of sends of its loop turn",
+        IO + "queue.py",
+        "                if is_urgent:\n",
+        "                if False:\n",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "an urgent send shares a request with others",
+        "pushsdk/_io/engine.py",
+        "return self._options_of(policy, timeout, keyed, is_urgent)",
+        "return self._options_of(policy, timeout, keyed, False)",
+        T_OVERLOAD,
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
     *BUDGET,
+    *DEADLINES,
     *SPLITTING,
     *PACING,
     *BRAKE,
