@@ -3099,15 +3099,15 @@ DEADLINES = [
     Mutant(
         "a call that is not begun keeps its slot",
         IO + "sender.py",
-        "            limiter.give_back(users)\n",
-        "            pass\n",
+        "            limiter.give_back(users)\n        if",
+        "            pass\n        if",
         T_OVERLOAD,
     ),
     Mutant(
         "a call that is not begun keeps the slot that it got at once",
-        IO + "queue.py",
-        "                self._limiter.give_back(users)",
-        "                pass",
+        IO + "sender.py",
+        "                self.limiter.give_back(request.users)\n                return",
+        "                return",
         T_OVERLOAD,
     ),
     Mutant(
@@ -3131,7 +3131,7 @@ DEADLINES = [
         "",
         T_TIMES + " " + T_OVERLOAD,
     ),
-    Mutant("fast refusals lower the estimate", TIMES, "if is_accepted or not (", "if is_answered or not (", T_TIMES),
+    Mutant("fast refusals lower the estimate", TIMES, "if is_accepted or not (self", "if is_answered or not (self", T_TIMES),
     Mutant(
         "half of what is begun late is answered late",
         TIMES,
@@ -3142,8 +3142,8 @@ DEADLINES = [
     Mutant(
         "a hang is not noticed",
         TIMES,
-        "return now - self._quiet_since > self.usual + margin",
-        "return False",
+        "elif self.unanswered and self.usual:",
+        "elif False:",
         T_TIMES + " " + T_OVERLOAD,
     ),
     Mutant(
@@ -3156,8 +3156,8 @@ DEADLINES = [
     Mutant(
         "a lost response holds all others back",
         TIMES,
-        "return self._probe_at if in_flight and self._is_silent(now) else now",
-        "return now + 60.0 if in_flight and self._is_silent(now) else now",
+        "return self._probe_at if in_flight and now > self.silent_from else now",
+        "return now + 60.0 if in_flight and now > self.silent_from else now",
         T_TIMES + " " + T_OVERLOAD,
     ),
     Mutant(

@@ -34,13 +34,15 @@ class AttemptTimes:
         self.usual = self.likely = 0.0
         #: True after an attempt that ended unanswered during a silence, until a response comes.
         self.is_stalled = False
+        #: The time after which the service counts as silent. An attribute, because each request reads it.
+        self.silent_from = math.inf
         self._deviation = 0.0
         # Time of the last response, or of the first byte since when responses are due; the next start in a silence.
         self._quiet_since = self._probe_at = -math.inf
 
     def not_before(self, now: float, in_flight: int) -> float:
         """Return the time before which no request starts, with so many in flight."""
-        return self._probe_at if in_flight and self._is_silent(now) else now
+        return self._probe_at if in_flight and now > self.silent_from else now
 
     def needed(self, *, others_wait: bool) -> float:
         """Return the seconds that a call must have left to be begun.
@@ -53,47 +55,56 @@ class AttemptTimes:
         return self.likely if others_wait else self.usual
 
     def started(self, now: float) -> None:
-        """Note that a request starts."""
-        if self._is_silent(now):
-            self._probe_at = self._quiet_since + PROBE_AFTER * (now - self._quiet_since)
+        """Note that a request starts during a silence."""
+        self._probe_at = self._quiet_since + PROBE_AFTER * (now - self._quiet_since)
 
     def sent(self, now: float) -> None:
         """Note the first byte of a call's request."""
         if not (self.unanswered or self.is_stalled):
             self._quiet_since, self._probe_at = now, -math.inf
         self.unanswered += 1
+        self._expect()
 
     def ended(self, now: float, sent: float, *, is_answered: bool, is_accepted: bool) -> None:
         """Note the end of an attempt whose first byte was sent then."""
+        seconds, usual = now - sent, self.usual
         if is_answered:
-            self.answered(now)
-        elif self._is_silent(now) or not self.usual:
+            self.is_stalled = False
+            self._quiet_since, self._probe_at = now, -math.inf
+        elif now > self.silent_from or not usual:
             # Its time tells how long the silence lasts, not how long an attempt takes.
             self.is_stalled = True
-        if is_accepted or not (self.is_stalled or now - sent <= self.usual):
-            self._measure(now - sent)
+        if is_accepted or not (self.is_stalled or seconds <= usual):
+            share = 2.0 / self.unanswered if self.unanswered > 2 else 1.0
+            error = seconds - usual
+            if usual:
+                self._deviation += ((error if error > 0.0 else -error) - self._deviation) * DEVIATION_SHARE * share
+                usual += error * MEAN_SHARE * share
+            else:
+                usual, self._deviation = seconds or 1e-6, seconds / 2
+            margin = DEVIATIONS * self._deviation
+            self.usual, self.likely = usual, usual + (margin if margin > GRANULARITY else GRANULARITY)
         self.unanswered -= 1
+        self._expect()
 
     def withdrawn(self) -> None:
         """Note that an attempt was not sent after all: its claim was refused."""
         self.unanswered -= 1
+        self._expect()
 
     def answered(self, now: float) -> None:
-        """Note that the service has responded."""
+        """Note that the service has responded to a request that is not measured."""
         self.is_stalled = False
         self._quiet_since, self._probe_at = now, -math.inf
+        self._expect()
 
-    def _measure(self, seconds: float) -> None:
-        if not self.usual:
-            self.usual, self._deviation = max(seconds, 1e-6), seconds / 2
-        share = 2.0 / max(2, self.unanswered)
-        self._deviation += (abs(seconds - self.usual) - self._deviation) * DEVIATION_SHARE * share
-        self.usual += (seconds - self.usual) * MEAN_SHARE * share
-        self.likely = self.usual + max(GRANULARITY, DEVIATIONS * self._deviation)
-
-    def _is_silent(self, now: float) -> bool:
-        if self.is_stalled or not (self.unanswered and self.usual):
-            return self.is_stalled
-        # The first of several responses comes earlier than a single one.
-        margin = max(GRANULARITY, (self.likely - self.usual) / self.unanswered)
-        return now - self._quiet_since > self.usual + margin
+    def _expect(self) -> None:
+        """Update ``silent_from``."""
+        if self.is_stalled:
+            self.silent_from = -math.inf
+        elif self.unanswered and self.usual:
+            # The first of several responses comes earlier than a single one.
+            margin = (self.likely - self.usual) / self.unanswered
+            self.silent_from = self._quiet_since + self.usual + (margin if margin > GRANULARITY else GRANULARITY)
+        else:
+            self.silent_from = math.inf

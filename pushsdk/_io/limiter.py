@@ -98,7 +98,9 @@ class ConcurrencyLimiter:
         if self._queue or self._adaptive.in_flight >= self._adaptive.limit:
             return False
         now = self._loop.time()
-        if self._earliest(now) > now:
+        if self.rate_limiter.not_before > now or self._next_start > now:
+            return False
+        if now > self.times.silent_from and self._earliest(now) > now:
             return False
         self._start(now, users)
         return True
@@ -133,14 +135,21 @@ class ConcurrencyLimiter:
         self._assign_slots()
 
     def release(
-        self, users: int, seconds: float | None = None, *, ok: bool = False, began: float | None = None
+        self,
+        users: int,
+        seconds: float | None = None,
+        *,
+        ok: bool = False,
+        began: float | None = None,
+        now: float | None = None,
     ) -> None:
         """Return a slot of a request for this number of users.
 
         ``seconds`` is the latency, None if that says nothing about the service. Not ``ok``: the service did not do the
         work. ``began``: the time from which the slot was in use.
         """
-        now, queue, adaptive = self._loop.time(), self._queue, self._adaptive
+        now = self._loop.time() if now is None else now
+        queue, adaptive = self._queue, self._adaptive
         waits = 0.0 if began is None else now - began - (seconds or 0.0)
         starved = len(queue) > 1 or bool(queue and not queue[0][-1].is_merged) or self.run_requests >= adaptive.limit
         starved = starved and self.rate_limiter.not_before <= now
@@ -207,7 +216,8 @@ class ConcurrencyLimiter:
         return max(self.rate_limiter.not_before, self._next_start, times)
 
     def _start(self, now: float, users: int) -> None:
-        self.times.started(now)
+        if now > self.times.silent_from:
+            self.times.started(now)
         self._adaptive.started(now)
         self.rate_limiter.charge(now, users)
         gap = self._adaptive.gap

@@ -215,11 +215,7 @@ class SendQueue:
             self._lingering.pop(batch).cancel()
         # Without an entry, it has one call, which may have been cancelled since.
         if batch.entry is None and not batch.calls[0].future.done() and self._limiter.try_acquire(batch.users):
-            users = batch.users
-            if self._have_time(batch):
-                self._start(batch)
-            else:
-                self._limiter.give_back(users)
+            self._start(batch)
             return
         self._expect(batch.calls[0], batch)
         if batch.calls:
@@ -233,19 +229,15 @@ class SendQueue:
         for call in [call for call in batch.calls if call.future.done()]:
             # Cancelled; its task has not run since.
             self.leave(call, batch, Failure.CANCELLED)
-        if not self._have_time(batch):
+        earliest = self._loop.time() + self._limiter.needs()
+        for call in [call for call in batch.calls if call.deadline < earliest]:
+            self.leave(call, batch, Failure.NO_TIME)
+        if not batch.calls:
             return False
         if self._observer is not None:
             self._observer.dequeued(batch.calls, self._loop.time())
         self._start(batch)
         return True
-
-    def _have_time(self, batch: Batch) -> bool:
-        """End the calls that are short of time, now that their batch has a slot. Return False if no call is left."""
-        earliest = self._loop.time() + self._limiter.needs()
-        for call in [call for call in batch.calls if call.deadline < earliest]:
-            self.leave(call, batch, Failure.NO_TIME)
-        return bool(batch.calls)
 
     def _start(self, batch: Batch) -> None:
         """Put the batch in flight: it has a slot, and its calls are fixed."""

@@ -76,6 +76,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             self.counters.requests += 1
             if not has_slot and not await self._take_slot(request):
                 return request.verdict()
+            if has_slot and not request.has_time():
+                self.limiter.give_back(request.users)
+                return request.verdict()
         if await self._attempt(request):
             if request.own == 1:
                 self.budget.refund()
@@ -92,10 +95,12 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if begin is None or key is None or self.closed or request.policy.statuses:
             return False
         scope = self._open(request)
-        if request.started >= request.deadline or not begin(request, key, respond):
+        times = self.limiter.times
+        # If its time may be short, ``run`` looks again.
+        if request.started + times.likely >= request.deadline or not begin(request, key, respond):
             return False
         request.sent = request.started
-        self.limiter.times.sent(request.started)
+        times.sent(request.started)
         self.counters.requests += 1
         scope.begin(respond)
         request.scope = scope
@@ -119,10 +124,11 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     def _conclude(self, request: ApiRequest) -> None:
         request.scope.end()
         request.scope = None
+        now = self.loop.time()
         try:
-            self._note(request, self._judge(request, self.credentials.fixed))
+            self._note(request, self._judge(request, self.credentials.fixed, now))
         finally:
-            self._release(request)
+            self._release(request, now)
 
     async def wait(self, request: ApiRequest, seconds: float) -> None:
         """Wait between two attempts. Sets ``request.failure`` if the wait is cut short."""
@@ -245,22 +251,22 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                     self.limiter.times.withdrawn()
                 self.limiter.give_back(request.users)
             else:
-                self._release(request)
+                self._release(request, self.loop.time())
 
-    def _release(self, request: ApiRequest) -> None:
+    def _release(self, request: ApiRequest, now: float) -> None:
         """Return the slot of an attempt."""
         evidence = request.evidence
         seconds, status = evidence.latency, evidence.status
         if seconds is None and evidence.reused and status not in THROTTLES:
-            seconds = self.loop.time() - request.started
+            seconds = now - request.started
         is_answered, is_accepted = status is not None, status is not None and status < 300
         times, sent = self.limiter.times, request.sent
         if sent is not None:
             request.sent = None
-            times.ended(self.loop.time(), sent, is_answered=is_answered, is_accepted=is_accepted)
+            times.ended(now, sent, is_answered=is_answered, is_accepted=is_accepted)
         elif is_answered:
-            times.answered(self.loop.time())
-        self.limiter.release(request.users, seconds, ok=is_accepted, began=request.started)
+            times.answered(now)
+        self.limiter.release(request.users, seconds, ok=is_accepted, began=request.started, now=now)
 
     def _open(self, request: ApiRequest) -> DeadlineScope:
         """Prepare an attempt that starts now. Return its scope."""
@@ -292,7 +298,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         except asyncio.CancelledError:
             if evidence.status is None:
                 evidence.failure, evidence.reason = Failure.CANCELLED, ""
-            self._note(request, self._judge(request, key))
+            self._note(request, self._judge(request, key, self.loop.time()))
             if request.claim is not None:
                 request.claim.settle(request.verdict())
             raise
@@ -306,12 +312,12 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             else:
                 evidence.failure, evidence.reason = Failure.ATTEMPT_TIMEOUT if late else scope.expired, named
             evidence.error = TimeoutError(named) if scope.expired is Failure.DEADLINE else None
-        attempt = self._judge(request, key)
+        attempt = self._judge(request, key, self.loop.time())
         if request.claim is not None:
             request.claim.settle(verdict_of((*request.attempts, attempt), evidence))
         return attempt, key
 
-    def _judge(self, request: ApiRequest, key: str | None) -> Attempt:
+    def _judge(self, request: ApiRequest, key: str | None, now: float) -> Attempt:
         evidence = request.evidence
         if evidence.headers:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
@@ -320,7 +326,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             statuses=request.policy.statuses,
             retry_on=request.policy.retry_on,
             started=request.started,
-            seconds=self.loop.time() - request.started,
+            seconds=now - request.started,
             key=key,
         )
 
