@@ -691,7 +691,7 @@ COALESCING = [
     Mutant(
         "a send without a task keeps its slot",
         IO + "sender.py",
-        "        finally:\n            self._release(request)",
+        "        finally:\n            self._release(request, now)",
         "        finally:\n            pass",
         "tests/faults",
     ),
@@ -3131,7 +3131,9 @@ DEADLINES = [
         "",
         T_TIMES + " " + T_OVERLOAD,
     ),
-    Mutant("fast refusals lower the estimate", TIMES, "if is_accepted or not (self", "if is_answered or not (self", T_TIMES),
+    Mutant(
+        "fast refusals lower the estimate", TIMES, "if is_accepted or not (self", "if is_answered or not (self", T_TIMES
+    ),
     Mutant(
         "half of what is begun late is answered late",
         TIMES,

@@ -23,8 +23,8 @@ class AttemptTimes:
     The time of an attempt runs from its first byte to its response. Accepted responses lower or raise the estimate,
     anything else can only raise it. Without an estimate, before the first accepted response, every call is begun.
 
-    The service is silent if responses are due and none comes. Then a request starts only as a probe, or if nothing is in
-    flight. An attempt that ends unanswered in a silence stalls the client: the silence lasts until a response comes.
+    The service is silent if responses are due and none comes. Then a request starts only as a probe, or if nothing is
+    in flight. An attempt that ends unanswered in a silence stalls the client: the silence lasts until a response comes.
     """
 
     def __init__(self) -> None:
