@@ -198,7 +198,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         """
         own = request.own
         if request.scope is None:
-            request.started = self.loop.time()
+            request.started = self.limiter.clock()
         try:
             while request.scope is not None or (self.loop.time() < request.deadline and not self.closed):
                 attempt, key = await self._post(request)
@@ -228,15 +228,14 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     def _release(self, request: ApiRequest) -> None:
         """Return the slot of an attempt."""
-        evidence = request.evidence
-        seconds, status = evidence.latency, evidence.status
-        if seconds is None and evidence.reused and status not in THROTTLES:
-            seconds = self.loop.time() - request.started
-        self.limiter.release(request.users, seconds, ok=status is not None and status < 300, began=request.started)
+        evidence, status, seconds = request.evidence, request.evidence.status, None
+        if evidence.latency is not None or (evidence.reused and status not in THROTTLES):
+            seconds = self.limiter.clock() - request.started
+        self.limiter.release(request.users, seconds, ok=status is not None and status < 300)
 
     def _open(self, request: ApiRequest) -> DeadlineScope:
         """Prepare an attempt that starts now. Return its scope."""
-        started = request.started = self.loop.time()
+        started = request.started = self.limiter.clock()
         request.evidence = Evidence()
         return DeadlineScope(self.timers, min(request.deadline, started + (request.timeout.attempt or math.inf)))
 
@@ -292,7 +291,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             statuses=request.policy.statuses,
             retry_on=request.policy.retry_on,
             started=request.started,
-            seconds=self.loop.time() - request.started,
+            seconds=self.limiter.clock() - request.started,
             key=key,
         )
 
@@ -305,11 +304,11 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             request.span = None
         if attempt.retryable and attempt.outcome is REJECTED:
             if attempt.status in THROTTLES:
-                self.limiter.refused(attempt.started, pause=attempt.retry_after or 0.0)
+                self.limiter.refused(pause=attempt.retry_after or 0.0)
             if attempt.retry_after is not None:
                 self._pause(min(attempt.retry_after, request.policy.max_retry_after))
         elif request.evidence.failure in UNCONNECTED:
-            self.limiter.refused(attempt.started, paced=False)
+            self.limiter.refused()
         if logger.isEnabledFor(logging.DEBUG):
             operation, outcome, seconds = request.operation.name, attempt.outcome.value, attempt.seconds
             message = "attempt %d of %s for %s: %s, %s, in %.3f s"
