@@ -17,6 +17,7 @@ SLACK = 0.002  # seconds of queue that are free: turns of an event loop, commits
 FEWEST = 16  # answers of a window, and up to 8 times as many while their mean is uncertain
 SHORTEST, LONGEST = 0.02, 8.0  # seconds of a window, and between two measurements of the base (a power of two)
 TOLERATED, EVENT = 0.06, 12.0  # a lower share of refusals is stray; so many beyond it are a limit of the service
+FELL = 0.3  # a limit that fell so far must have made answers faster; at 0.6 one client in ten can't tell
 LEAST = 0.25  # the share of the slots that refusals leave at least: the count of what was accepted may be too low
 CALM = 500.0  # seconds after refusals / CALM is the climb a second: 2 % after 10 s, 12 % after a minute (like CUBIC)
 
@@ -97,11 +98,12 @@ class AdaptiveLimit:
         else. If none wait, the limit limits nothing, so the latency does not count.
         """
         self.in_flight -= 1
-        window, refusals = self._window, self._refusals
+        refusals = self._refusals
         if ok:
             refusals.accept(now, seconds or 0.0)
             if refusals.lost:
                 self._recover(now)
+        window = self._window
         if starved and self.limit < int(self._goal):
             self.limit += 1
         if starved and now >= self._measure_at:
@@ -163,7 +165,7 @@ class AdaptiveLimit:
             window.need = window.count + window.count // 2
             return
         self._latency = latency = mean**2
-        if before is not None and current <= 0.6 * before[0]:
+        if before is not None and current <= (0.6 if self._measure_at == math.inf else FELL) * before[0]:
             self._compare(now, *before)
             return
         if step <= 2 * STEADY or self._base == math.inf:  # while the limit rises fast, fast answers come first
