@@ -5,7 +5,8 @@ change. No limit is configured. Distinct messages are sent for some seconds, of 
 is found, does not count. What the service can do follows from its parameters. If this client may be the bound, it takes
 turns with clients whose limit is fixed, and the best of these is what can be done.
 
-The last case kills a run and counts the users in doubt.
+The last case kills runs and counts the users in doubt, beside what the wire needs: throughput x the time that a request
+holds its slot when half of the throughput is asked for.
 """
 
 import asyncio
@@ -32,7 +33,8 @@ QUICK, LEAST_WARM_UP = 0.15, 1.5  # a quick run takes this share of all seconds,
 ROUNDS, LEAD, TURN = 3, 0.6, 1.0  # turns of a client beside fixed limits; the lead of each does not count
 SAMPLE = 0.5  # seconds, in which a level is reached or not
 SENDERS = 2000  # tasks that send one message after another: more than any limit that is found
-USERS, GROUP, KILLS, QUICK_KILLS = 300_000, 1000, 10, 3
+GROUP, KILLS, QUICK_KILLS = 1000, {300_000: 6, 3_000_000: 6}, {300_000: 3}  # users of a request; kills by users of a run
+DELAY, SPARE = 0.005, 2.5  # of the service; how many times the users that the wire needs may be in doubt
 REFUSED = b"HTTP/1.1 %d Refused\r\nRetry-After: %d\r\nContent-Length: 0\r\n\r\n"
 UNBOUND = 10**6
 
@@ -430,43 +432,64 @@ def judged(case: Case, turns: Turns) -> tuple[list[Series], list[Goal], list[str
     return series, goals, notes
 
 
-def _broadcast(base_url: str, path: Path) -> None:
-    from pushsdk import AsyncPushClient
+def _broadcast(base_url: str, path: Path, users: int, in_flight: int | None) -> None:
+    from pushsdk import AsyncPushClient, Limits
 
     async def main() -> None:
-        async with AsyncPushClient(base_url, c.API_KEY) as client:
-            await client.broadcast(map(user, range(USERS)), {"title": c.TITLE, "iosEnabled": True}, run=path)
+        async with AsyncPushClient(base_url, c.API_KEY, limits=Limits(in_flight=in_flight)) as client:
+            await client.broadcast(map(user, range(users)), {"title": c.TITLE, "iosEnabled": True}, run=path)
 
     pin(0)
     asyncio.run(main())
 
 
-def killed(running: Running, path: Path, requests: int) -> float:
-    """Kill a run once so many of its requests have been accepted, and return its users in doubt."""
-    from pushsdk import read_report
-
+def broadcast(running: Running, path: Path, users: int, *, until: int, in_flight: int | None = None) -> float:
+    """Kill a run once so many of its requests have been accepted. Return its requests per second in the second before."""
     before = running.read().accepted
-    process = multiprocessing.get_context("spawn").Process(target=_broadcast, args=(running.base_url, path))
+    arguments = (running.base_url, path, users, in_flight)
+    process = multiprocessing.get_context("spawn").Process(target=_broadcast, args=arguments)
     process.start()
-    while process.is_alive() and running.read().accepted - before < requests:
+    counts = deque([(time.perf_counter(), 0)])
+    while process.is_alive() and counts[-1][1] < until:
         time.sleep(0.001)
+        counts.append((time.perf_counter(), running.read().accepted - before))
+        while counts[1][1] == 0 or counts[0][0] < counts[-1][0] - 1.0:
+            counts.popleft()
+            if len(counts) == 1:
+                break
     process.kill()
     process.join()
+    (began, first), (ended, last) = counts[0], counts[-1]
+    return (last - first) / (ended - began)
+
+
+def killed(running: Running, folder: Path, users: int, until: int) -> tuple[float, float]:
+    """Return the users in doubt of a run that is killed, and those that may be."""
+    from pushsdk import read_report
+
+    before, path = running.read().accepted, folder / f"{users}-{until}.run"
+    rate = broadcast(running, path, users, until=until)
     time.sleep(0.1)  # the service finishes its work
     report, accepted = read_report(path), (running.read().accepted - before) * GROUP
     if not report.accepted <= accepted <= report.accepted + report.unknown:
         raise AssertionError(f"{accepted} users accepted by the service, {report}")
-    return float(report.unknown)
+    slots = max(1, round(0.75 * rate * DELAY))  # half of the rate, if a slot is held for 1.5 times the delay
+    half = broadcast(running, folder / f"{users}-{until}-half.run", users, until=until, in_flight=slots)
+    return float(report.unknown), SPARE * GROUP * rate * slots / half + 4 * GROUP
 
 
-def kills(count: int) -> list[Goal]:
-    """Kill so many runs, each at another time."""
-    with service(Rules(0.005)) as running, tempfile.TemporaryDirectory() as folder:
-        most = USERS // GROUP
-        doubts = [killed(running, Path(folder, f"{at}.run"), most * at // (count + 1)) for at in range(1, count + 1)]
-    mean = Goal(f"kill -9 of a run, mean of {count}: users in doubt", Spread.of(doubts)._replace(median=fmean(doubts)))
-    worst = Goal(f"kill -9 of a run, worst of {count}: users in doubt", Spread.of([max(doubts)]), at_most=15_000)
-    return [mean, worst]
+def kills(counts: dict[int, int]) -> list[Goal]:
+    """Kill so many runs of each size, each at another time."""
+    goals = []
+    with service(Rules(DELAY)) as running, tempfile.TemporaryDirectory() as folder:
+        for users, count in counts.items():
+            moments = [users // GROUP * number // (count + 1) for number in range(1, count + 1)]
+            pairs = [killed(running, Path(folder), users, until) for until in moments]
+            name = f"kill -9 of a run of {users:,}"
+            goals.append(Goal(f"{name}: users in doubt, mean of {count}", Spread.of([fmean(d for d, _ in pairs)])))
+            worst = max(doubts / most for doubts, most in pairs)
+            goals.append(Goal(f"{name}: in doubt / may be, worst of {count}", Spread.of([worst]), at_most=1.0))
+    return goals
 
 
 async def run(*, quick: bool) -> dict[str, Any]:

@@ -1,270 +1,242 @@
 """The adaptive limit on requests in flight, found from latencies and refusals alone.
 
+The model: ``base`` is the latency without a queue. If the answers of a window took longer, requests queue somewhere, in
+the service or in this process, and the limit falls in proportion; otherwise it climbs. By Little's law it settles near
+throughput x base. A base is never trusted for long: if fewer slots are not faster, there was no queue.
+Refusals count by their share, as a few percent happen at any load.
 Pure: times are arguments, in seconds on the caller's clock; no timers, no randomness.
 """
 
 import math
+from dataclasses import dataclass
 
-# Slots at first; fewest by latency. After refusals, starts are paced below the third: whole slots are too coarse.
-START, LEAST, PACED = 16, 4, 16
-# A step up is a tenth, then twice as much each time up to a doubling; and so many square roots of the limit for chance.
-STEADY, FASTEST, ROOM = 0.1, 1.0, 0.7
-# Answers of a window: until their mean is known to a tenth, at most 128.
-FEWEST, MOST, KNOWN_TO = 16, 128, 0.1
-# An answer counts as 8 times the base at most. Requests that are not back count a third by Little's law.
-CLIP, UNSEEN = 8.0, 3.0
-# base / latency: below the first there is a queue; below the second the next tick measures the base again.
-QUEUED, CONGESTED = 0.95, 0.3
-# Seconds between two measurements of the base, and if it was far off.
-PERIOD, SOON = 10.0, 1.0
-HALF = 0.5  # of the wire during a measurement; of the limit at least between two
-LOOK_LATENCIES, LOOK_SECONDS = 1.25, 0.1  # a measurement lasts so many latencies, and at least so long
-FELL, ROSE = 0.75, 2.0  # a base beyond these is measured again soon; it rises by no more at once
-# A refusal leaves 95 %, a Retry-After 92 %, or down to half soon after a pause. They stop the climb for 10 s or 20 s.
-# Until a minute has passed, the climb is slow: in 20 s to the limit before.
-AFTER_REFUSAL, AFTER_PAUSE, REST, WARY, RETURN = 0.95, 0.92, 10.0, 50.0, 20.0
-# If its delay adds more than the first to latency, our own event loop is the bound: more than so many in flight save
-# nothing then, while fewer make each turn of the loop, and each commit of a run, serve fewer requests.
-OWN, ENOUGH = 0.1, 64
-SLOWEST = 1.0  # requests per second: without requests nothing would notice the end of an outage
-OUTAGE = 0.97  # the share of refusals from which the limit before is not to blame
-# Refusals of less than this share that three quarters of the limit do not avoid are stray: independent of the load.
-STRAY, MANY, STRAY_FLOOR = 0.12, 0.3, 0.75
+START = 8  # slots at first: all that a service with few workers gets before the first judgment
+STEADY = 0.1  # a step up is a tenth, then twice as much each time up to a doubling, as in TCP's slow start
+ROOM = 0.7  # square roots of the limit, for chance: with no more requests than workers, some workers are idle
+SLACK = 0.002  # seconds of queue that are free: turns of an event loop, commits, whole milliseconds of a clock
+FEWEST = 16  # answers of a window, and up to 8 times as many while their mean is uncertain
+SHORTEST, LONGEST = 0.02, 8.0  # seconds of a window, and between two measurements of the base (a power of two)
+TOLERATED, EVENT = 0.06, 12.0  # a lower share of refusals is stray; so many beyond it are a limit of the service
+FELL = 0.3  # a limit that fell so far must have made answers faster; at 0.6 one client in ten can't tell
+LEAST = 0.25  # the share of the slots that refusals leave at least: the count of what was accepted may be too low
+CALM = 500.0  # seconds after refusals / CALM is the climb a second: 2 % after 10 s, 12 % after a minute (like CUBIC)
+
+
+@dataclass(slots=True)
+class _Window:
+    """Answers to requests that were sent under the present limit: ``skip`` older ones come first."""
+
+    began: float
+    ends: float
+    skip: int
+    need: int
+    count: int = 0
+    roots: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """A score that refusals raise and acceptances lower, and what was accepted: seconds that requests held slots."""
+
+    at: float
+    """The end of the last cut's pause."""
+    ceiling: float
+    """The limit that the last cut left, raised by each slow climb."""
+    since: float
+    """The last time when the score was zero."""
+    score: float = 0.0
+    pause: float = 0.0
+    """The longest that was asked for since the last cut."""
+    accepted: float = 0.0
+    """Since the last cut."""
+    recently: float = 0.0
+    """Since the score was zero: while the service refuses, this is what it takes."""
+    lost: float = 0.0
+    """In an outage: the limit before, to which accepted requests lead back."""
+
+    def accept(self, now: float, seconds: float) -> None:
+        if self.score < EVENT:
+            self.score -= TOLERATED
+        if self.score <= 0.0:
+            self.score, self.since, self.recently = 0.0, now, 0.0
+        if now - seconds >= self.at:
+            self.accepted += seconds
+            self.recently += seconds
 
 
 class AdaptiveLimit:
-    """Raises ``limit`` while requests wait and latency stays at its base; lowers it as latency or refusals rise.
-
-    The base is the latency of a half-empty wire. While there is a queue, the limit is halved for a moment every ten
-    seconds to measure the base, on the wall clock, so that all clients of a service measure at the same time.
-    """
+    """Raises ``limit`` while requests wait and latency stays at its base; lowers it as latency or refusals rise."""
 
     def __init__(self, now: float, *, cap: int, wall: float = 0.0) -> None:
         """``cap`` is never exceeded. ``wall`` is the time of day now, in seconds."""
         self._cap, self._wall = cap, wall - now
         #: Slots in use, and the most that may be.
         self.in_flight, self.limit = 0, min(START, cap)
-        #: Seconds between two starts; 0 unless the service refuses what so few slots send, or asked for a pause.
+        #: Seconds between two starts; 0 unless the service refuses requests.
         self.gap = 0.0
-        # The value that ``limit`` climbs to, and the least value before the next measurement of the base.
-        self._goal, self._floor, self._step = float(self.limit), self.limit * HALF, FASTEST
-        # Seconds, 0 if unknown: of an empty wire, and of the last window. How much answers differ (CV squared).
-        self._base = self._latency = self._spread = 0.0
-        # While the base is measured: the limit before, and the earliest end. The slots that the base was measured with.
-        self._look: tuple[float, float] | None = None
-        self._measured_with = self.limit
-        self._look_at, self._queued, self._congested = math.inf, False, False
-        # The last cut after a refusal, and since then: answers, refusals, and seconds of accepted requests.
-        self._cut, self._answers, self._refusals, self._accepted = -math.inf, 4 * FEWEST, 0, 0.0
-        # The ends of the last pause and of the time without a climb; the limit before the last cut (0 after an outage).
-        self._resumed, self._rest_until, self._before_refusal = -math.inf, -math.inf, 0.0
-        # The limit from which cuts have avoided no refusals, and the time until which stray refusals are ignored.
-        self._stray_from, self._stray_until = 0.0, -math.inf
-        # Latency of each size of request (powers of two of its users) relative to the others.
-        self._weights: dict[int, float] = {}
-        # True if our own event loop was the bound in the last window.
-        self._is_own = False
-        self._at = now
-        self._begin()
-        self._skip = START
-
-    def _begin(self) -> None:
-        """Begin a window. Requests in flight were sent under another limit, so they are not counted."""
-        # Answers to skip; count and sums of latencies; in flight x seconds; seconds of our own event loop's delay.
-        self._skip, self._began = self.in_flight, self._at
-        self._count, self._sum, self._squares, self._area, self._own = 0, 0.0, 0.0, 0.0, 0.0
-        # For each size: count and sum of latencies.
-        self._sizes: dict[int, list[float]] = {}
-        usual = FEWEST // 4 if self._is_paced() else max(FEWEST, int(self._goal * HALF))
-        self._need = usual if self._look is None else max(FEWEST // 2, self.limit)
+        # The value that ``limit`` climbs to, one slot per answer so that nothing leaves in a burst; the next step up.
+        self._goal, self._step = float(self.limit), 1.0
+        # Seconds: of an answer without a queue, and of the last window.
+        self._base = self._latency = math.inf
+        # While the limit falls: slots and latency before.
+        self._before: tuple[float, float] | None = None
+        # The next measurement of the base, and the seconds to the one after it.
+        self._measure_at, self._period = math.inf, 1.0
+        self._refusals = _Refusals(now, math.inf, now)
+        self._window = _Window(now, now + SHORTEST, 0, FEWEST)
 
     def started(self, now: float) -> None:
         """Count a request that takes a slot."""
-        self._area += self.in_flight * (now - self._at)
-        self._at = now
         self.in_flight += 1
 
-    def ended(
-        self, now: float, seconds: float | None, users: int = 1, *, ok: bool = True, waits: float = 0.0,
-        late: float = 0.0, starved: bool = False,
-    ) -> None:  # fmt: skip
+    def ended(self, now: float, seconds: float | None, *, ok: bool = True, starved: bool = False) -> None:
         """Count a request that returns its slot.
 
-        ``seconds`` is its latency; None if that says nothing about the service. ``waits`` is the part of its time that
-        the client spent itself. ``late``: the answer may have waited so long for our own event loop; that is deducted,
-        down to the base. Not ``ok``: the service did not do the work; such an answer counts only if it was slow.
-        ``starved``: other requests wait for the slot, and for nothing else. If none wait, the limit limits nothing, so
-        the latency does not count.
+        ``seconds``: the time that it held the slot; None if that says nothing. Not ``ok``: the service did not do the
+        work; such an answer counts only if it was slow. ``starved``: other requests wait for the slot, and for nothing
+        else. If none wait, the limit limits nothing, so the latency does not count.
         """
-        self._area += self.in_flight * (now - self._at) - waits
-        self._at = now
         self.in_flight -= 1
-        self._answers += 1
+        refusals = self._refusals
         if ok:
-            self._accepted += self._latency if seconds is None else seconds
-        if starved and self.limit < self._goal:
+            refusals.accept(now, seconds or 0.0)
+            if refusals.lost:
+                self._recover(now)
+        window = self._window
+        if starved and self.limit < int(self._goal):
             self.limit += 1
-        if now >= self._look_at:
-            self._begin_look(now)
-        if self._skip > 0:
-            self._skip, self._area = self._skip - 1, 0.0
-            return
-        if seconds is None or not starved:
-            self._area -= seconds or 0.0
-            return
-        seconds = max(seconds, 1e-6)
-        size = users.bit_length()
-        weight = self._weights.get(size)
-        if weight is None:
-            self._weights[size] = weight = seconds / self._latency if self._latency else 1.0
-        base = self._base
-        if base and seconds > base * weight:
-            own = min(late, seconds - base * weight)
-            seconds -= own
-            self._area -= own
-            self._own += own / weight
-        scaled = seconds / weight
-        if not ok and scaled <= base:
-            return
-        if base and scaled > base * CLIP:
-            scaled = base * CLIP
-            seconds = scaled * weight
-        totals = self._sizes.get(size)
-        if totals is None:
-            totals = self._sizes[size] = [0.0, 0.0]
-        totals[0] += 1.0
-        totals[1] += seconds
-        self._count += 1
-        self._sum += scaled
-        self._squares += scaled * scaled
-        if self._count >= self._need:
-            self._judge(now)
+        if starved and now >= self._measure_at:
+            self._measure(now)
+        elif window.skip > 0:
+            window.skip, window.began, window.ends = window.skip - 1, now, now + self._round()
+        elif refusals.score >= EVENT and now >= window.ends:
+            if refusals.pause or now >= refusals.since + 2.0 * self._round():
+                self._cut(now)
+        elif seconds is not None and starved and (ok or seconds > self._base):
+            window.count += 1
+            window.roots += math.sqrt(seconds)
+            window.seconds += seconds
+            if window.count >= window.need and now >= window.ends:
+                self._judge(now)
 
-    def refused(self, now: float, began: float, *, pause: float = 0.0, paced: bool = True) -> None:
-        """Count a request, begun then, that the service refused for now. ``ended`` follows, without seconds.
+    def refused(self, now: float, *, pause: float = 0.0) -> None:
+        """Count a request that the service refused for now; ``ended`` follows. A pause weighs more than any refusal."""
+        refusals = self._refusals
+        if self._window.skip == 0:
+            refusals.score += EVENT if pause else 1.0
+            refusals.pause = max(refusals.pause, pause)
+            if not self.gap:
+                self.gap = self._pace()
 
-        ``paced``: the service counts requests per second, so the rate may fall below that of a single slot.
-        """
-        self._refusals += 1
-        share = self._refusals / max(self._answers, self._refusals)
-        sure = share > MANY or self._answers >= 4 * FEWEST or now > self._cut + 4.0 * SOON
-        few = not pause and (self._answers < FEWEST or not sure)
-        stray = share < STRAY and not pause
-        same = began <= self._cut or now < self._cut + 2.0 * self._latency  # a fast refusal precedes slow answers
-        if same or few or self._look is not None or (stray and now < self._stray_until):
-            return
-        limit = self._exact()
-        if now > self._rest_until or not stray:
-            self._stray_from = limit
-        if paced and share < OUTAGE:
-            self._before_refusal = limit
-        goal, rest = limit * AFTER_REFUSAL, REST
-        if pause:  # costs more than a refusal
-            since = max(0.0, now - self._resumed) / pause  # a limit that is far too high is refused soon
-            goal, rest = limit * min(AFTER_PAUSE, 1.0 - HALF / (1.0 + 3.0 * since)), 2.0 * REST
-            self._resumed = now + pause
-        elif share >= STRAY and now <= self._cut + 2.0 * REST:
-            # Little's law: the mean number of accepted requests in flight is what the service takes.
-            goal = min(goal, max(limit * HALF, self._accepted / (now - self._cut)))
-        self._rest_until = now + (rest if share < OUTAGE else SOON)
-        self._cut, self._step, self._answers, self._refusals, self._accepted = now, 0.0, 0, 0, 0.0
-        self._stray_until = -math.inf
-        if stray and goal < STRAY_FLOOR * self._stray_from:
-            goal, self._rest_until, self._stray_until = self._stray_from, -math.inf, now + REST
-        self._floor = min(self._floor, goal)
-        # After a pause the wire is empty: filling it at once would be a burst.
-        self._set(goal, least=0.0 if paced else LEAST, paced=pause > 0)
+    def _cut(self, now: float) -> None:
+        """Lower the limit to what was accepted, by Little's law: its mean number in flight."""
+        refusals, current = self._refusals, self._slots()
+        # The first mean is too low if the limit was, the second if the service counts by the second, or longer.
+        accepted = max(
+            refusals.accepted / max(self._round(), now - refusals.at),
+            refusals.recently / max(self._round(), now - refusals.since),
+        )
+        goal = current * max(LEAST, min(1.0 - STEADY, accepted / current))
+        self._before, self._step = None, STEADY
+        if not refusals.accepted:  # an outage, or a quota is used up for now: that says nothing about the limit
+            lost = refusals.lost or current
+            self._refusals = _Refusals(now + refusals.pause, refusals.ceiling, now, score=EVENT / 2, lost=lost)
+        else:
+            self._refusals = _Refusals(now + refusals.pause, goal, now)
+        self._set(now, goal)
 
-    def _set(self, goal: float, *, least: float = LEAST, paced: bool = False) -> None:
-        latency = self._latency or LOOK_SECONDS
-        self._goal = max(min(least, self._goal, self._cap), min(goal, self._cap), min(1.0, SLOWEST * latency))
-        # Down at once, up by one slot per answer: nothing leaves in a burst.
-        self.limit = max(1, min(self.limit, int(self._goal)))
-        self.gap = min(1.0 / SLOWEST, latency / self._goal) if paced or self._is_paced() else 0.0
-        if self._look is None:
-            self._floor = max(self._floor, min(self.limit, self._goal) * HALF)
-        self._begin()
-
-    def _is_paced(self) -> bool:
-        return self._before_refusal > 0 and self._goal < PACED
-
-    def _exact(self) -> float:
-        """Return the goal if the limit has reached it, else the limit."""
-        return float(self.limit) if self.limit < int(self._goal) else self._goal
+    def _recover(self, now: float) -> None:
+        """Double the limit with each accepted request after an outage."""
+        refusals = self._refusals
+        goal = min(2.0 * self._slots(), refusals.lost)
+        refusals.lost = refusals.lost if goal < refusals.lost else 0.0
+        self._set(now, goal)
 
     def _judge(self, now: float) -> None:
-        """End the window if it tells enough, and set the limit by its mean latency."""
-        count, look = self._count, self._look
-        mean = max(self._sum / count, 1e-6)
-        spread = max(0.8 * self._spread, self._squares / count / (mean * mean) - 1.0, 0.0)
-        error = mean * math.sqrt(spread / count)
-        unknown = error > KNOWN_TO * mean and count < MOST and not self._is_paced()
-        if unknown or (look is not None and now < look[1]):
-            self._need = count + max(1, count // 2)
-            return
-        self._spread, self._is_own = spread, self._own > OWN * self._sum
-        self._weigh(mean)
-        flight = self._area / count  # seconds; above the mean while the limit rises, as fast answers come first
-        unseen = flight / UNSEEN
-        if look is not None:
-            self._end_look(now, look[0], mean, unseen)
-            return
-        if not self._base:
-            self._base, self._look_at = max(mean, flight), self._tick(now, SOON)
-        self._base = min(self._base, max(mean, flight) + 2.0 * error)
-        self._latency = max(mean, unseen)
-        ratio = min(1.0, (self._base + error) / self._latency)
-        if ratio < QUEUED:
-            self._queued = True
-            if ratio < CONGESTED:
-                self._look_at, self._congested = min(self._look_at, self._tick(now, SOON)), True
-        self._set(self._next_goal(now, ratio))
+        """End the window if it tells enough, and set the limit by its latency.
 
-    def _next_goal(self, now: float, ratio: float) -> float:
-        """Return the limit after a window of this base / latency, in which requests waited for a slot."""
-        limit = self._exact()
-        if now < max(self._rest_until + WARY, self._stray_until):
-            seconds = 0.0 if now < self._rest_until else now - self._began
-            rise = max(limit, self._before_refusal) * min(1.0, seconds / (SOON if now < self._stray_until else RETURN))
-            return max(self._floor, limit * ratio if ratio < QUEUED else limit + rise)
-        step = STEADY if ratio < QUEUED else self._step
-        self._step = step if ratio < QUEUED else min(FASTEST, max(STEADY, 2.0 * step))
-        goal = min(2.0 * limit, limit * ratio * (1.0 + step) + ROOM * math.sqrt(limit))
-        if self._is_own:
-            goal = sorted((goal, limit, ENOUGH))[1]  # between the limit and ENOUGH
-        return max(self._floor, goal)
+        The mean is that of square roots: outliers, hangs and large requests weigh less, and a queue still shows.
+        """
+        window, before, step, current = self._window, self._before, self._step, self._slots()
+        mean = max(window.roots / window.count, 1e-3)
+        error = 2.0 * math.sqrt(max(0.0, window.seconds / window.count / mean**2 - 1.0) / window.count)
+        if error > max(STEADY, step / 3) and window.count < 8 * FEWEST:
+            window.need = window.count + window.count // 2
+            return
+        self._latency = latency = mean**2
+        if before is not None and current <= (0.6 if self._measure_at == math.inf else FELL) * before[0]:
+            self._compare(now, *before)
+            return
+        if step <= 2 * STEADY or self._base == math.inf:  # while the limit rises fast, fast answers come first
+            self._base = min(self._base, latency * (1.0 + 2.0 * error))
+        ratio = (self._base * (1.0 + error) + SLACK) / latency
+        if ratio < 1.0 - STEADY / 2:
+            self._before = before or (current, latency)
+            self._period = 1.0 if ratio < 0.4 else self._period
+            self._measure_at = min(self._measure_at, self._tick(now, self._period))
+            self._step, goal = STEADY, current * ratio * (1.0 + STEADY)
+        else:
+            self._before, self._step, goal = None, min(1.0, max(STEADY, 2.0 * step)), current * (1.0 + step)
+        goal = max(current / 2, min(2.0 * current, goal + ROOM * math.sqrt(current)))
+        refusals = self._refusals
+        if goal > refusals.ceiling:
+            calm = current * (1.0 + (now - window.began) * (now - refusals.at) / CALM)
+            refusals.ceiling = max(refusals.ceiling, min(goal, calm))
+            self._step, goal = STEADY, min(goal, refusals.ceiling)
+        self._set(now, goal)
 
-    def _weigh(self, mean: float) -> None:
-        """Correct the weights of the sizes in this window: they waited in the same queue."""
-        if len(self._sizes) > 1:
-            for size, (count, total) in self._sizes.items():
-                weight = self._weights[size]
-                self._weights[size] = weight + (total / count / mean - weight) * count / (count + FEWEST)
+    def _measure(self, now: float) -> None:
+        """Begin to measure the base: with half of the slots, or as few as leave no queue.
+
+        The ticks of the wall clock let all clients of a service measure at the same time.
+        """
+        current = self._slots()
+        self._measure_at, self._before = math.inf, (current, self._latency)
+        self._set(now, current * min(0.5, 0.7 * self._base / self._latency))
+
+    def _compare(self, now: float, slots: float, latency: float) -> None:
+        """Compare with the latency that more slots had: if fewer are not faster, there was no queue of ours."""
+        old = self._base
+        if self._latency > latency * math.sqrt(self._slots() / slots):
+            self._base = self._latency
+            self._measure_at = self._tick(now, LONGEST)  # when other clients measure too, which kept up the queue
+        else:
+            self._base = min(old, self._latency)
+            slots *= self._base / old
+        self._refusals.ceiling *= self._base / old  # a rate limit leaves more slots to slower requests
+        self._period = min(LONGEST, 2.0 * self._period) if 0.8 < self._base / old < 1.25 else 1.0
+        self._before, self._step = None, STEADY
+        self.limit = max(self.limit, min(int(slots), self._cap))
+        self._set(now, slots, skips=True)
+
+    def _slots(self) -> float:
+        return min(self._goal, self.limit + 1.0)
+
+    def _round(self) -> float:
+        return max(SHORTEST, self._known())
+
+    def _known(self) -> float:
+        return 0.1 if self._latency == math.inf else self._latency
+
+    def _pace(self) -> float:
+        """Return the seconds between two starts: fast refusals are not to be repeated faster than answers come."""
+        refusals = self._refusals
+        is_paced = refusals.ceiling < math.inf or refusals.score >= EVENT / 2
+        return min(1.0, self._known() / self._goal) if is_paced else 0.0
+
+    def _set(self, now: float, goal: float, *, skips: bool = False) -> None:
+        self._goal = goal = max(min(1.0, self._known()), min(goal, self._cap))  # at least a request per second
+        skips = skips or int(goal) < self.limit
+        self.gap = self._pace()
+        self.limit = max(1, min(self.limit, int(goal)))
+        if self.gap:
+            self.limit = min(self.limit + 1, self._cap)  # the pace is the bound: whole slots are too coarse
+        need = max(FEWEST, int(goal / 2)) if self._before is None else max(FEWEST // 2, int(goal))
+        self._window = _Window(now, now + self._round(), self.in_flight if skips else 0, need)
 
     def _tick(self, now: float, seconds: float) -> float:
-        """Return the next tick of the wall clock, of a period that is much longer than the base."""
-        while seconds < self._base * (10.0 if seconds >= PERIOD else 4.0):
-            seconds *= 2.0
+        """Return the next tick of the wall clock, of a period that is much longer than the latency."""
+        while seconds < 10 * self._latency:
+            seconds *= 2
         return (math.floor((now + self._wall) / seconds) + 1.0) * seconds - self._wall
-
-    def _begin_look(self, now: float) -> None:
-        """Measure the base by a half-empty wire, if there was a queue since the last time."""
-        self._look_at = self._tick(now, PERIOD if self._measured_with == self._cap else SOON)
-        if self._queued and not self._is_own:
-            self._queued, self._look_at = False, math.inf
-            limit = self._exact()
-            self._look = limit, now + max(LOOK_SECONDS, LOOK_LATENCIES * self._latency)
-            self._set(min(limit * self._base / self._latency, self._measured_with) * HALF)
-
-    def _end_look(self, now: float, before: float, latency: float, unseen: float) -> None:
-        base = self._base
-        if not self._congested or unseen > latency:
-            latency = min(latency, base)  # other clients do not measure now, or most requests wait somewhere
-        self._congested = latency >= FELL * base
-        self._queued = not self._congested  # fewer slots made it faster, so there was a queue
-        self._look_at = self._tick(now, PERIOD if FELL * base <= latency <= ROSE * base else SOON)
-        self._look, self._base, self._measured_with = None, min(latency, ROSE * base), self._cap
-        limit = max(self.limit, before * min(1.0, self._base / self._latency), self._floor * HALF)
-        self._step, self._floor = STEADY, limit * HALF
-        self.limit = max(1, int(min(limit, before)))
-        self._set(limit if now < self._rest_until else limit * (1.0 + STEADY) + ROOM * math.sqrt(limit))

@@ -250,7 +250,7 @@ class BatchSender:
     def drop_late(self, request: PushRequest) -> bool:
         """End the calls of a request that are short of time. Return False if no call is left."""
         sender, part = self._sender, request.part
-        earliest = sender.loop.time() + sender.limiter.needs()
+        earliest = sender.limiter.clock() + sender.limiter.needs()
         if request.deadline < earliest:
             request.failure = Failure.NO_TIME
             sender.note_not_begun(part.users, request.deadline)
@@ -269,7 +269,7 @@ class BatchSender:
     def note_sent(self, request: PushRequest) -> None:
         """Note the first byte of an attempt; once, if a stale connection is replaced."""
         if request.sent is None:
-            request.sent = self._sender.loop.time()
+            request.sent = self._sender.limiter.clock()
             self._sender.limiter.times.sent(request.sent)
 
     def accept(self, batch: Batch) -> bool:

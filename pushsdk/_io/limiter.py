@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from itertools import count, islice
 from operator import itemgetter
 from typing import Protocol
@@ -20,11 +21,17 @@ from pushsdk._io.timers import DeadlineScope, TimerWheel
 logger = logging.getLogger("pushsdk")
 # Seconds of lateness that paced starts make up for: timers have a resolution of a millisecond.
 SLACK = 0.01
-# Seconds between two beats while requests wait for slots. The event loop was busy before a beat that is so late, or if
-# its thread computed for this share of the time.
-BEAT, LATE, BUSY = 0.005, 0.0015, 0.75
 # A request without a deadline takes its turn as if it had so many seconds, the default of a call.
 PATIENCE = 30.0
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """Return the system's clock, whose time is the loop's: uvloop counts whole milliseconds, and asyncio needs a frame.
+
+    A loop with another clock, such as virtual time, derives from asyncio's and has a ``time`` of its class.
+    """
+    is_usual = not isinstance(loop, asyncio.BaseEventLoop) or type(loop).time is asyncio.BaseEventLoop.time
+    return time.monotonic if is_usual else loop.time
 
 
 class SlotWaiter(Protocol):
@@ -64,10 +71,9 @@ class ConcurrencyLimiter:
         self.times = AttemptTimes()
         #: The requests that runs have in work: as many as the limit only while they have more. Set by runs.
         self.run_requests = 0
-        self._adaptive = AdaptiveLimit(loop.time(), cap=cap, wall=time.time())
-        # The time and the thread's CPU time at the last beat, the last beat of an idle loop, and the timer of the next.
-        self._beat_at, self._cpu, self._idle_at = -math.inf, 0.0, -math.inf
-        self._pulse: asyncio.TimerHandle | None = None
+        #: The clock of latencies.
+        self.clock = clock_of(loop)
+        self._adaptive = AdaptiveLimit(self.clock(), cap=cap, wall=time.time())
         # The limits beyond which the next change is logged. Set by ``_log_limit``.
         self._low, self._high = self.limit / 2, self.limit * 1.5
         # The earliest start of the next request while starts are paced.
@@ -97,7 +103,7 @@ class ConcurrencyLimiter:
         """Take a slot now, if one is free and nothing waits for slots. Return True if taken."""
         if self._queue or self._adaptive.in_flight >= self._adaptive.limit:
             return False
-        now = self._loop.time()
+        now = self.clock()
         if self.rate_limiter.not_before > now or self._next_start > now:
             return False
         if now > self.times.silent_from and self._earliest(now) > now:
@@ -130,36 +136,22 @@ class ConcurrencyLimiter:
 
         ``acquire`` of the waiter may be called before this returns.
         """
-        turn = min(waiting.deadline, self._loop.time() + PATIENCE)
+        turn = min(waiting.deadline, self.clock() + PATIENCE)
         heapq.heappush(self._queue, (not waiting.is_urgent, turn, next(self._numbers), waiting))
         self._assign_slots()
 
     def release(
-        self,
-        users: int,
-        seconds: float | None = None,
-        *,
-        ok: bool = False,
-        began: float | None = None,
-        now: float | None = None,
+        self, users: int, seconds: float | None = None, *, ok: bool = False, now: float | None = None
     ) -> None:
         """Return a slot of a request for this number of users.
 
-        ``seconds`` is the latency, None if that says nothing about the service. Not ``ok``: the service did not do the
-        work. ``began``: the time from which the slot was in use.
+        ``seconds``: the time that it was in use, by ``clock``, wherever the time went; None if that says nothing. Not
+        ``ok``: the service did not do the work.
         """
-        now = self._loop.time() if now is None else now
+        now = self.clock() if now is None else now
         queue, adaptive = self._queue, self._adaptive
-        waits = 0.0 if began is None else now - began - (seconds or 0.0)
         starved = len(queue) > 1 or bool(queue and not queue[0][-1].is_merged) or self.run_requests >= adaptive.limit
-        starved = starved and self.rate_limiter.not_before <= now
-        if starved and self._pulse is None:
-            self._beat()
-        # What arrived while the loop was busy is read by the turn of the late beat, and comes here in that or the next.
-        late = now - self._idle_at
-        if late <= BEAT + LATE or self._pulse is None:
-            late = 0.0
-        adaptive.ended(now, seconds, users, ok=ok, waits=waits, late=late, starved=starved)
+        adaptive.ended(now, seconds, ok=ok, starved=starved and self.rate_limiter.not_before <= now)
         if not self._low < adaptive.limit < self._high:
             self._log_limit()
         if queue:
@@ -170,29 +162,19 @@ class ConcurrencyLimiter:
         self.rate_limiter.pause(until)
         self._next_start = max(self._next_start, until)
 
-    def refused(self, began: float, *, pause: float = 0.0, paced: bool = True) -> None:
-        """Lower the limit, as a request that began then was refused. See ``AdaptiveLimit.refused``."""
-        self._adaptive.refused(self._loop.time(), began, pause=pause, paced=paced)
+    def refused(self, *, pause: float = 0.0) -> None:
+        """Count a refused request; its ``release`` follows. See ``AdaptiveLimit.refused``."""
+        self._adaptive.refused(self.clock(), pause=pause)
 
     def close(self) -> None:
-        """Stop the timers."""
-        for timer in (self._timer, self._pulse):
-            if timer is not None:
-                timer.cancel()
-
-    def _beat(self) -> None:
-        now, cpu = self._loop.time(), time.thread_time()
-        seconds = now - self._beat_at
-        if cpu - self._cpu <= BUSY * seconds and (self._pulse is None or seconds <= BEAT + LATE):
-            self._idle_at = now
-        self._beat_at, self._cpu = now, cpu
-        is_starved = self._queue or self.run_requests >= self._adaptive.limit
-        self._pulse = self._loop.call_later(BEAT, self._beat) if is_starved else None
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _assign_slots(self) -> None:
         """Restore the invariant: nothing waits while a slot is free and the rates allow a start."""
         while self._queue and self._adaptive.in_flight < self._adaptive.limit:
-            now = self._loop.time()
+            now = self.clock()
             earliest = self._earliest(now)
             if earliest > now:
                 if self._timer is not None:

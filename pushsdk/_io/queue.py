@@ -229,7 +229,7 @@ class SendQueue:
         for call in [call for call in batch.calls if call.future.done()]:
             # Cancelled; its task has not run since.
             self.leave(call, batch, Failure.CANCELLED)
-        earliest = self._loop.time() + self._limiter.needs()
+        earliest = self._limiter.clock() + self._limiter.needs()
         for call in [call for call in batch.calls if call.deadline < earliest]:
             self.leave(call, batch, Failure.NO_TIME)
         if not batch.calls:

@@ -124,7 +124,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     def _conclude(self, request: ApiRequest) -> None:
         request.scope.end()
         request.scope = None
-        now = self.loop.time()
+        now = self.limiter.clock()
         try:
             self._note(request, self._judge(request, self.credentials.fixed, now))
         finally:
@@ -224,9 +224,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         """
         own = request.own
         if request.scope is None:
-            request.started = self.loop.time()
+            request.started = self.limiter.clock()
         try:
-            while request.scope is not None or (self.loop.time() < request.deadline and not self.closed):
+            while request.scope is not None or (self.limiter.clock() < request.deadline and not self.closed):
                 attempt, key = await self._post(request)
                 if (failure := request.evidence.failure) is not None:
                     if failure is Failure.UNCLAIMED:
@@ -251,13 +251,12 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                     self.limiter.times.withdrawn()
                 self.limiter.give_back(request.users)
             else:
-                self._release(request, self.loop.time())
+                self._release(request, self.limiter.clock())
 
     def _release(self, request: ApiRequest, now: float) -> None:
         """Return the slot of an attempt."""
-        evidence = request.evidence
-        seconds, status = evidence.latency, evidence.status
-        if seconds is None and evidence.reused and status not in THROTTLES:
+        evidence, status, seconds = request.evidence, request.evidence.status, None
+        if evidence.latency is not None or (evidence.reused and status not in THROTTLES):
             seconds = now - request.started
         is_answered, is_accepted = status is not None, status is not None and status < 300
         times, sent = self.limiter.times, request.sent
@@ -266,11 +265,11 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             times.ended(now, sent, is_answered=is_answered, is_accepted=is_accepted)
         elif is_answered:
             times.answered(now)
-        self.limiter.release(request.users, seconds, ok=is_accepted, began=request.started, now=now)
+        self.limiter.release(request.users, seconds, ok=is_accepted, now=now)
 
     def _open(self, request: ApiRequest) -> DeadlineScope:
         """Prepare an attempt that starts now. Return its scope."""
-        started = request.started = self.loop.time()
+        started = request.started = self.limiter.clock()
         request.evidence = Evidence()
         return DeadlineScope(self.timers, min(request.deadline, started + (request.timeout.attempt or math.inf)))
 
@@ -298,7 +297,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         except asyncio.CancelledError:
             if evidence.status is None:
                 evidence.failure, evidence.reason = Failure.CANCELLED, ""
-            self._note(request, self._judge(request, key, self.loop.time()))
+            self._note(request, self._judge(request, key, self.limiter.clock()))
             if request.claim is not None:
                 request.claim.settle(request.verdict())
             raise
@@ -312,7 +311,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             else:
                 evidence.failure, evidence.reason = Failure.ATTEMPT_TIMEOUT if late else scope.expired, named
             evidence.error = TimeoutError(named) if scope.expired is Failure.DEADLINE else None
-        attempt = self._judge(request, key, self.loop.time())
+        attempt = self._judge(request, key, self.limiter.clock())
         if request.claim is not None:
             request.claim.settle(verdict_of((*request.attempts, attempt), evidence))
         return attempt, key
@@ -339,11 +338,11 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             request.span = None
         if attempt.retryable and attempt.outcome is REJECTED:
             if attempt.status in THROTTLES:
-                self.limiter.refused(attempt.started, pause=attempt.retry_after or 0.0)
+                self.limiter.refused(pause=attempt.retry_after or 0.0)
             if attempt.retry_after is not None:
                 self._pause(min(attempt.retry_after, request.policy.max_retry_after))
         elif request.evidence.failure in UNCONNECTED:
-            self.limiter.refused(attempt.started, paced=False)
+            self.limiter.refused()
         if logger.isEnabledFor(logging.DEBUG):
             operation, outcome, seconds = request.operation.name, attempt.outcome.value, attempt.seconds
             message = "attempt %d of %s for %s: %s, %s, in %.3f s"

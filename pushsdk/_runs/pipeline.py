@@ -30,8 +30,6 @@ from pushsdk._runs.sender import ChunkSender
 
 logger = logging.getLogger("pushsdk")
 OnUnknown = Literal["skip", "resend"]
-# Most users in flight: this share of the run, but at least so many. A process that is killed leaves them in doubt.
-SHARE, FEWEST_USERS = 0.05, 5_000
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -180,9 +178,7 @@ class Pipeline:
         return ChunkRequest.of(positions, chunk, self._journal.header, first), in_doubt
 
     def _add_workers(self, workers: asyncio.TaskGroup) -> None:
-        journal = self._journal
-        most = max(1, int(max(SHARE, FEWEST_USERS / max(1, journal.users)) * journal.chunks))
-        while self._workers < min(self._engine.limiter.limit, journal.chunks, most):
+        while self._workers < min(self._engine.limiter.limit, self._journal.chunks):
             self._workers += 1
             workers.create_task(self._worker(workers))
 

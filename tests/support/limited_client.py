@@ -116,15 +116,19 @@ class Throttled:
 
 
 class BusyClient:
-    """A client whose requests never run out. Each costs ``cpu`` seconds of its single core."""
+    """A client whose requests never run out. Each costs ``cpu`` seconds of its single core.
+
+    Its clock counts whole ``tick`` seconds.
+    """
 
     def __init__(
         self, simulation: Simulation, service: Service, *, cpu: float = 0.0, cap: int = 4096, begin: float = 0.0,
-        users: Callable[[random.Random], int] = lambda draw: 1,
+        users: Callable[[random.Random], int] = lambda draw: 1, tick: float = 0.0,
     ) -> None:  # fmt: skip
         self._simulation, self._service, self._cpu, self._users = simulation, service, cpu, users
+        self._tick = tick
         self.limit = AdaptiveLimit(0.0, cap=cap)
-        self.free_at = self._busy_since = 0.0
+        self.free_at = 0.0
         self._next_start = self._paused_until = self._wakes_at = -1.0
         #: The responses in order: time, and True if accepted. And requests in flight, in requests x seconds.
         self.answers: list[tuple[float, bool]] = []
@@ -151,29 +155,26 @@ class BusyClient:
         self.free_at = max(self._simulation.now, self.free_at) + seconds
         self._simulation.at(self._simulation.now + every, self.block, every, seconds)
 
+    def _read(self, now: float) -> float:
+        return now // self._tick * self._tick if self._tick else now
+
     def _work(self) -> float:
-        if self._simulation.now > self.free_at:
-            self._busy_since = self._simulation.now
         self.free_at = max(self._simulation.now, self.free_at) + self._cpu / 2
         return self.free_at
 
     def _send(self, users: int, began: float) -> None:
-        written = self._simulation.now
-
         def receive(reply: Reply) -> None:
-            self._simulation.at(self._work(), self._end, users, began, written, reply)
+            self._simulation.at(self._work(), self._end, began, reply)
 
         self._service.take(users, receive)
 
-    def _end(self, users: int, began: float, written: float, reply: Reply) -> None:
+    def _end(self, began: float, reply: Reply) -> None:
         now, accepted = self._simulation.now, reply.status == 204
         self.answers.append((now, accepted))
-        if accepted:
-            late, waits, starved = now - self._busy_since, written - began, self._paused_until <= now
-            self.limit.ended(now, now - written, users=users, waits=waits, late=late, starved=starved)
-        else:
-            self.limit.refused(now, began, pause=reply.retry_after or 0.0)
-            self.limit.ended(now, None, ok=False, waits=now - began, starved=self._paused_until <= now)
+        seconds = self._read(now) - self._read(began) if accepted else None
+        if not accepted:
+            self.limit.refused(now, pause=reply.retry_after or 0.0)
+        self.limit.ended(now, seconds, ok=accepted, starved=self._paused_until <= now)
         self.load.append((now, self.limit.in_flight))
         if reply.retry_after:
             self._paused_until = max(self._paused_until, now + reply.retry_after)

@@ -1,0 +1,208 @@
+"""The time that an attempt is likely to take, and when a service counts as silent."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pushsdk._core.attempt_times import GRANULARITY, AttemptTimes
+
+
+def after(*seconds: float) -> AttemptTimes:
+    """Return the estimate after single accepted attempts that took these times, one after the other from 0 on."""
+    times, now = AttemptTimes(), 0.0
+    for one in seconds:
+        times.sent(now)
+        now += one
+        times.ended(now, now - one, is_answered=True, is_accepted=True)
+    return times
+
+
+def test_without_an_answer_every_call_is_begun() -> None:
+    times = AttemptTimes()
+    times.sent(0.0)
+    assert times.needed(others_wait=True) == times.needed(others_wait=False) == 0.0
+    assert times.not_before(99.0, 1) == 99.0
+
+
+def test_the_first_answer_is_the_mean_with_half_of_it_as_deviation() -> None:
+    times = after(0.1)
+    assert times.usual == pytest.approx(0.1)
+    assert times.likely == pytest.approx(0.1 + 8 * 0.05)
+
+
+def test_with_steady_latencies_the_margin_shrinks_to_what_a_loop_is_late() -> None:
+    times = after(*[0.1] * 100)
+    assert times.likely == pytest.approx(0.1 + GRANULARITY)
+
+
+@pytest.mark.parametrize(("sigma", "most"), [(0.0, 0.0), (0.5, 0.005), (1.0, 0.015)])
+def test_few_attempts_exceed_what_is_likely(sigma: float, most: float) -> None:
+    draw = random.Random(1)
+    times = after(*[draw.lognormvariate(0, sigma) for _ in range(200)])
+    late = 0
+    for number in range(20_000):
+        seconds = draw.lognormvariate(0, sigma)
+        late += seconds > times.likely
+        # As with 20 in flight: then each answer counts a tenth.
+        times.unanswered = 20
+        times.ended(1000.0 + number, 1000.0 + number - seconds, is_answered=True, is_accepted=True)
+    assert late / 20_000 <= most
+
+
+def test_others_that_wait_ask_for_certainty_and_none_for_the_mean() -> None:
+    times = after(*[0.1, 0.3] * 50)
+    times.sent(100.0)
+    assert times.needed(others_wait=True) == times.likely > 0.5
+    assert times.needed(others_wait=False) == times.usual < 0.3
+
+
+def test_the_only_call_is_begun_in_any_case_unless_others_wait() -> None:
+    times = after(*[0.1] * 50)
+    assert times.needed(others_wait=False) == 0.0
+    assert times.needed(others_wait=True) == times.likely
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_only_accepted_answers_lower_the_estimate(is_answered: bool) -> None:
+    times = after(*[1.0] * 50)
+    before = times.usual, times.likely
+    for number in range(100):
+        times.sent(60.0 + number)
+        times.ended(60.1 + number, 60.0 + number, is_answered=is_answered, is_accepted=False)
+    assert (times.usual, times.likely) == before
+
+
+def test_slow_refusals_raise_the_estimate() -> None:
+    times = after(*[1.0] * 50)
+    times.sent(60.0)
+    times.ended(63.0, 60.0, is_answered=True, is_accepted=False)
+    assert times.usual > 1.2
+
+
+def test_an_attempt_that_ends_late_while_others_are_answered_raises_the_estimate() -> None:
+    times = after(*[1.0] * 50)
+    times.sent(60.0)
+    times.answered(62.9)
+    times.ended(63.0, 60.0, is_answered=False, is_accepted=False)
+    assert times.usual > 1.2
+    assert not times.is_stalled
+
+
+def test_many_in_flight_count_less_each() -> None:
+    few, many = after(*[1.0] * 50), after(*[1.0] * 50)
+    for times, unanswered in ((few, 2), (many, 20)):
+        times.unanswered = unanswered
+        times.ended(60.0, 50.0, is_answered=True, is_accepted=True)
+    assert (few.usual - 1.0) == pytest.approx(10 * (many.usual - 1.0))
+
+
+def silent(*, unanswered: int = 1) -> AttemptTimes:
+    """Return the state of a client that waits for responses since 100.0, each of which usually takes 0.1 s."""
+    times = after(*[0.1] * 50)
+    for _ in range(unanswered):
+        times.sent(100.0)
+    return times
+
+
+def test_requests_start_until_a_response_is_overdue() -> None:
+    times = silent()
+    assert times.not_before(100.11, 1) == 100.11
+    assert times.not_before(99.0, 1) == 99.0
+
+
+def test_in_a_silence_probes_start_at_growing_distances() -> None:
+    times, starts, now = silent(), list[float](), 100.2
+    while now < 200.0:
+        assert times.not_before(now, 1) <= now > times.silent_from
+        times.started(now)
+        times.sent(now)
+        starts.append(now - 100.0)
+        now = times.not_before(now, 1)
+    assert starts == pytest.approx([0.2, 0.8, 3.2, 12.8, 51.2])
+
+
+def test_with_nothing_in_flight_a_request_starts_at_once() -> None:
+    times = silent()
+    times.started(100.5)
+    assert times.not_before(100.6, 1) > 100.6
+    assert times.not_before(100.6, 0) == 100.6
+
+
+def test_a_response_ends_the_silence() -> None:
+    times = silent(unanswered=2)
+    times.started(100.5)
+    times.ended(100.6, 100.0, is_answered=True, is_accepted=False)
+    assert times.not_before(100.61, 1) == 100.61
+
+
+def test_the_first_of_many_responses_is_overdue_sooner_than_a_single_one() -> None:
+    alone, many = after(*[0.1, 0.5] * 50), after(*[0.1, 0.5] * 50)
+    for _ in range(20):
+        many.sent(100.0)
+    alone.sent(100.0)
+    now = 100.0 + (alone.usual + alone.likely) / 2
+    assert alone.silent_from > now > many.silent_from
+
+
+def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothing() -> None:
+    times = silent()
+    before = times.usual, times.likely
+    times.ended(102.0, 100.0, is_answered=False, is_accepted=False)
+    assert times.is_stalled
+    assert (times.usual, times.likely) == before
+    times.started(102.0)
+    times.sent(102.0)
+    assert times.not_before(102.1, 1) == pytest.approx(108.0)
+    assert times.not_before(102.1, 0) == 102.1
+    assert times.needed(others_wait=True) == times.likely
+
+
+def test_the_probe_of_a_stalled_client_needs_no_time() -> None:
+    times = silent()
+    times.ended(102.0, 100.0, is_answered=False, is_accepted=False)
+    assert times.needed(others_wait=True) == 0.0
+
+
+def test_a_client_that_was_never_answered_is_stalled_by_its_first_timeout() -> None:
+    times = AttemptTimes()
+    times.sent(0.0)
+    times.ended(2.0, 0.0, is_answered=False, is_accepted=False)
+    assert times.is_stalled
+    times.answered(3.0)
+    assert not times.is_stalled
+
+
+def test_a_withdrawn_attempt_leaves_nothing() -> None:
+    times = silent()
+    times.withdrawn()
+    assert times.unanswered == 0
+    assert times.not_before(200.0, 1) == 200.0
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["send", "accept", "refuse", "lose", "answer"]), st.floats(0.0, 20.0)), max_size=60
+    )
+)
+def test_whatever_happens_a_request_starts_at_last(script: list[tuple[str, float]]) -> None:
+    times, now, sent = AttemptTimes(), 0.0, list[float]()
+    for step, seconds in script:
+        now += seconds
+        if step == "send":
+            if now > times.silent_from:
+                times.started(now)
+            times.sent(now)
+            sent.append(now)
+        elif step == "answer":
+            times.answered(now)
+        elif sent:
+            times.ended(now, sent.pop(0), is_answered=step != "lose", is_accepted=step == "accept")
+        assert times.unanswered == len(sent)
+        assert 0.0 <= times.usual <= times.likely < math.inf
+        assert times.not_before(now, len(sent)) < math.inf
+        assert times.not_before(now, 0) == now
+        assert times.needed(others_wait=False) <= times.needed(others_wait=True)
