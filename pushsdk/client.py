@@ -152,7 +152,7 @@ class AsyncPushClient:
         check_session(session)
         if session is not None and "keepalive" in options:
             raise ConfigurationError("keepalive can't change your own session: set the keepalive of its connector")
-        keepalive = check_seconds("keepalive", options.get("keepalive", 4.0))
+        keepalive = check_seconds("keepalive", options.get("keepalive", 1.5))
         warn_of_milliseconds("keepalive", options.get("keepalive"))
         check_ssl(ssl := options.get("ssl"))
         check_callback("on_event", on_event := options.get("on_event"), "event")
@@ -225,7 +225,7 @@ class AsyncPushClient:
         seconds = check_seconds("drain", drain, or_zero=True)
         warn_of_milliseconds("drain", drain)
         engine = self._engine
-        if engine.loop is not None and not engine.closed:
+        if engine.loop is not None and not engine.closed and not engine.loop.is_closed():
             engine.enter()
         return await engine.close(seconds)
 

@@ -18,7 +18,6 @@ import math
 import re
 import select
 import socket
-import struct
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -54,6 +53,8 @@ SEGMENT = 1_208
 MARGIN = 0.5
 # Seconds. A shorter idle time is no reason for a server to close a connection: it crashed, or was restarted.
 LEAST_IDLE = 0.5
+# A peer that has closed the connection answers a request by a reset, after one round trip: looked for every 10 ms.
+RESET_CHECK, RESET_CHECKS = 0.01, 50
 KNOWN_RELEASES = ("3.14.",)
 # For the head of a response. Gateways add many kilobytes of cookies and policies; aiohttp's 8,190 bytes are too few.
 HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024, "max_headers": 256}
@@ -70,9 +71,6 @@ match_plain_204 = re.compile(
     rb"\r\n"
 ).fullmatch
 _find_timeout = re.compile(r"timeout *= *(\d{1,9})", re.IGNORECASE).search
-
-# For SO_LINGER: closing resets the connection.
-_RESET = struct.pack("ii", 1, 0)
 
 Claim = Callable[[], Awaitable[bytes | None]]
 """Hook that is awaited after the connection is acquired and before the first byte is written.
@@ -211,23 +209,42 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._read_head(bytes(self.pool.buffer[:nbytes]))
             self._respond(is_plain=False)
 
-    def eof_received(self) -> None:
-        """Find out if the peer closed before a byte of the request came: then nothing of it was acknowledged."""
-        evidence = self.evidence
-        if evidence is not None and evidence.status is None:
-            if self._unacknowledged() >= self.size:
-                evidence.started_writing = evidence.written = False
-                # The peer might have closed only its half, and read on.
-                self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                self.transport.abort()
-                self.handler.set_exception(StaleConnectionError())
-            self._shorten()
+    def eof_received(self) -> bool:
+        """Keep the connection for a while if the peer closed it before a byte of the request came."""
         self.handler.eof_received()
+        evidence = self.evidence
+        if evidence is None or evidence.status is not None:
+            return False
+        self._shorten()
+        # The peer's FIN acknowledges all that came before it.
+        is_early = self._unacknowledged() >= self.size
+        if is_early:
+            self._await_reset(RESET_CHECKS)
+        return is_early
+
+    def _await_reset(self, checks: int) -> None:
+        """Find out if the peer has closed both halves: then its kernel answers the request by a reset.
+
+        A peer that closed only its half may still read. Its kernel acknowledges the request.
+        """
+        if self.transport.is_closing():
+            return
+        is_unread = self._unacknowledged() >= self.size
+        is_reset = bool(self.poll(0)[0][1] & (select.POLLERR | select.POLLHUP))
+        if is_unread and checks and not is_reset:
+            asyncio.get_running_loop().call_later(RESET_CHECK, self._await_reset, checks - 1)
+            return
+        if is_unread and is_reset:
+            self.evidence.started_writing = self.evidence.written = False
+            self.handler.set_exception(StaleConnectionError())
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let aiohttp's protocol raise the reason in the request that awaits a response."""
         if exc is not None:
             self._shorten()
+        if self.read is None and self.respond is None:  # before the first byte of a request
+            self.handler.set_exception(StaleConnectionError())
         content = self.handler._payload
         self.handler.connection_lost(exc)
         if content is not None and not content.is_eof():

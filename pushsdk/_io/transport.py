@@ -301,6 +301,7 @@ class AiohttpTransport:
         except asyncio.CancelledError as error:
             if (phase := _connecting(error)) is not None:
                 evidence.failure, evidence.reason = Failure.CONNECT_TIMEOUT, f"{self._place}, {phase}"
+                self._look_up_again()
             elif data is not None and response is None:
                 data.take_in()
             raise
@@ -335,8 +336,15 @@ class AiohttpTransport:
             words = _words(evidence.error)
         else:
             words = "" if failure in (Failure.DISCONNECTED, Failure.UNREADABLE) else type(error).__name__
+        if failure in _CONNECTING:
+            self._look_up_again()
         place = self._options.get("proxy") if failure is Failure.PROXY else self._place
         evidence.reason = f"{place}, {words}" if place and failure in _CONNECTING else words
+
+    def _look_up_again(self) -> None:
+        """Forget the addresses of host names, which aiohttp keeps for 10 s: the host may have moved."""
+        if isinstance(connector := self._session.connector, aiohttp.TCPConnector):
+            connector.clear_dns_cache()
 
     async def close(self) -> None:
         """Close the own session; an injected one stays open."""
