@@ -57,7 +57,7 @@ from pushsdk._core.words import alias, check_keywords, count, hint_calls, kind_o
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.queue import SubmittedSend
-from pushsdk._io.transport import ApiRequest, Session, check_session, check_ssl
+from pushsdk._io.transport import ApiRequest, Session, check_host, check_session, check_ssl
 from pushsdk._runs.keyed import KeyedSends
 from pushsdk.options import ClientOptions, RunOptions
 
@@ -154,6 +154,10 @@ class AsyncPushClient:
             raise ConfigurationError("keepalive can't change your own session: set the keepalive of its connector")
         keepalive = check_seconds("keepalive", options.get("keepalive", 1.5))
         warn_of_milliseconds("keepalive", options.get("keepalive"))
+        if proxy is not None:
+            proxy = check_proxy(proxy, base_url=checked_url, allow_insecure=allow_insecure)
+        check_host(url_name, checked_url)
+        check_host("proxy", proxy)
         check_ssl(ssl := options.get("ssl"))
         check_callback("on_event", on_event := options.get("on_event"), "event")
         check_choice("PUSHSDK_SHOW_ANSWERS", shown := os.environ.get("PUSHSDK_SHOW_ANSWERS", ""), ("1", "0", ""))
@@ -168,9 +172,7 @@ class AsyncPushClient:
                 limits=check_setting(Limits, "limits", options.get("limits"), Limits()),
                 rate=check_setting(Rate, "rate", options.get("rate"), Rate()),
                 session=session,
-                proxy=None
-                if proxy is None
-                else check_proxy(proxy, base_url=checked_url, allow_insecure=allow_insecure),
+                proxy=proxy,
                 allow_insecure=allow_insecure,
                 ssl=True if ssl is None else ssl,
                 headers=check_headers(options.get("headers")),

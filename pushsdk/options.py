@@ -46,9 +46,8 @@ class ClientOptions(SendingOptions, total=False):
     ssl: ssl_module.SSLContext | None
     """A context with your own certificates. It must verify. Default: the system's certificates."""
     keepalive: Seconds
-    """Seconds for which an idle connection is kept: less than the server keeps it, by half a second for the way. Less if
-    the server announces so (``Keep-Alive: timeout=N``), or closes a connection with a request in flight.
-    Default: 1.5."""
+    """Seconds for which an idle connection is kept: half a second less than the server keeps it. Shortened if the server
+    announces less (``Keep-Alive: timeout=N``), or closes a connection with a request in flight. Default: 1.5."""
     on_event: Callable[[Event], Any] | None
     """A callable that is called with each event."""
     show_answers: bool | None

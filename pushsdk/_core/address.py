@@ -205,15 +205,12 @@ def _url_error(name: str, url: object, *, userinfo: bool = False) -> str | None:
         return f"{name} must not begin or end with a space or a line end: strip it"
     if re.search(r"[^\x21-\x7e]|\\", url):
         return f"{name} must not contain a space, a line end, a backslash or another character that no URL has"
-    from yarl import URL  # here, as it takes long to import
-
     try:
         parts = urlsplit(url)
         port = parts.port
-        # What aiohttp will do with it; ``urlsplit`` accepts more.
-        _ = URL(url).host
-    except (ValueError, IndexError):  # yarl raises the latter for some brackets
+    except ValueError:
         return f"{rule}: host or port can't be parsed"
+    # ``urlsplit`` accepts more than aiohttp does.
     if not _AUTHORITY.fullmatch(parts.netloc.rpartition("@")[2]):
         return f"{rule}: host or port can't be parsed"
     if host := _HOST.fullmatch(url):

@@ -103,7 +103,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.evidence: Any = None
         self.size = math.inf
         self.idle = 0.0
-        #: Set while a response is awaited. Called with True for a plain 204, else with False: aiohttp's protocol parses.
+        #: Set while a response is awaited. Called with True for a plain 204, else with False: aiohttp parses it.
         self.respond: Callable[[bool], None] | None = None
         #: Takes what is read for aiohttp's protocol. None before the first byte of a response, unless aiohttp writes.
         self.read: Callable[[bytes], object] | None = None

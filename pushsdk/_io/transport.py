@@ -484,6 +484,16 @@ def check_session(session: object) -> None:
         raise must_be("session", "an aiohttp.ClientSession", session)
 
 
+def check_host(name: str, url: str | None) -> None:
+    """Raise ConfigurationError if aiohttp can't parse a URL that the core has checked: its ``xn--`` host is broken."""
+    try:
+        is_valid = url is None or URL(url).host is not None
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ConfigurationError(f"{name} must have a valid host name: what follows xn-- can't be decoded")
+
+
 def check_ssl(context: object) -> None:
     """Raise ConfigurationError unless the context is None, or verifies with TLS 1.2 or later."""
     if context is None:

@@ -2,18 +2,20 @@
 
 import asyncio
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import aiohttp
 import pytest
+from support import wire_tls
 from support.wire_answers import response
-from support.wire_faults import always, only
+from support.wire_faults import always, fin, on_accept, only, rst, step, when
 from support.wire_judge import HELLO, Ledger
 from support.wire_network import detoured
 from support.wire_rig import OWN_OR_INJECTED, QUICK, client_of
-from support.wire_server import WireServer
+from support.wire_server import Act, Wire, WireServer
 
 from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
 from pushsdk._io import fast_post
@@ -151,6 +153,100 @@ async def test_a_204_for_what_the_peer_has_not_got_is_retried_if_the_policy_says
     monkeypatch.setattr(fast_post, "monotonic", asyncio.get_running_loop().time)
     retry = RetryPolicy.at_least_once(max_attempts=2, initial_delay=0.001)
     await answer_unread((True, False), injected=injected, retry=retry)
+
+
+@OWN_OR_INJECTED
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
+@pytest.mark.parametrize("answer", [response(204), response(204, Content_Length=2) + b"{}", response(200, b"{}")])
+@pytest.mark.parametrize("warm", [True, False], ids=["after a fast push", "on a new connection"])
+async def test_a_2xx_for_a_large_request_that_was_not_read_is_unknown_however_late_it_comes(
+    warm: bool, answer: bytes, injected: bool
+) -> None:
+    async def refuse_to_read(wire: Wire) -> None:
+        wire.writer.transport.pause_reading()
+        await asyncio.sleep(0.05)
+        wire.writer.write(answer)
+        await asyncio.sleep(0.01)
+        await wire.rst()
+
+    server = WireServer(when(only(int(warm)), step(refuse_to_read)))
+    async with server:
+        (listener,) = server._server.sockets
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        async with client_of(server, injected=injected, retry=NONE) as client:
+            if warm:
+                await client.send("user", HELLO)
+            with pytest.raises(OutcomeUnknownError):
+                await client.send("user", MobilePush(body={"en": "x" * 47_000}))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
+async def test_of_small_requests_only_the_fastest_response_so_far_asks_the_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+    ask = fast_post.ioctl
+
+    def counting(*args: object) -> object:
+        nonlocal asked
+        asked += 1
+        return ask(*args)
+
+    monkeypatch.setattr(fast_post, "ioctl", counting)
+    times = iter([0.0, *[number * number / 10 for number in range(1000)]])
+    async with WireServer() as server, client_of(server) as client:
+        await client.send("warm", HELLO)
+        # Each response takes longer than the one before.
+        monkeypatch.setattr(fast_post, "monotonic", lambda: next(times))
+        monkeypatch.setattr(client._engine.transport._fast_post, "keepalive", 1e9)
+        before = asked
+        for _ in range(5):
+            await client.send("user", HELLO)
+        assert asked - before <= 1
+        await client.send("user", MobilePush(body={"en": "x" * 2_000}))
+        assert asked - before >= 1
+
+
+# --- a fresh TLS connection ---
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("end", [fin, rst], ids=["FIN", "RST"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_tls_connection_that_ends_right_after_the_handshake_carries_nothing(
+    loop: str, version: ssl.TLSVersion, end: Act, injected: bool
+) -> None:
+    new_event_loop = asyncio.new_event_loop if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
+
+    async def main() -> None:
+        context = wire_tls.speaking(version)
+        async with (
+            WireServer(when(always, on_accept(end)), tls=context) as server,
+            client_of(server, injected=injected, retry=NONE) as client,
+        ):
+            with pytest.raises(NotSentError) as excinfo:
+                await client.send("user", HELLO)
+            assert excinfo.value.retryable
+        assert server.begun == 0
+        if end is fin:
+            # Replaced once: a service that does so again is left to the policy.
+            assert (server.connections, client.stats().stale_connections) == (2, 1)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main())
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_session_tickets_are_no_end(version: ssl.TLSVersion, injected: bool) -> None:
+    async with (
+        WireServer(tls=wire_tls.speaking(version)) as server,
+        client_of(server, injected=injected, retry=NONE) as client,
+    ):
+        for _ in range(3):
+            assert (await client.send("user", HELLO)).outcome is Outcome.ACCEPTED
+    assert (server.connections, client.stats().stale_connections) == (1, 0)
 
 
 def test_the_same_on_uvloop() -> None:
