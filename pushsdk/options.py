@@ -46,7 +46,7 @@ class ClientOptions(SendingOptions, total=False):
     ssl: ssl_module.SSLContext | None
     """A context with your own certificates. It must verify. Default: the system's certificates."""
     keepalive: Seconds
-    """Seconds for which an idle connection is kept: half a second less than the server keeps it. Shortened if the server
+    """Seconds for which an idle connection is kept: keep it half a second below the server's. Shortened if the server
     announces less (``Keep-Alive: timeout=N``), or closes a connection with a request in flight. Default: 1.5."""
     on_event: Callable[[Event], Any] | None
     """A callable that is called with each event."""

@@ -147,6 +147,27 @@ async def test_a_service_that_closed_only_its_half_may_have_read_the_request(
 
 @LINUX
 @OWN_OR_INJECTED
+async def test_a_service_that_acknowledges_after_its_end_and_then_resets_may_have_read_the_request(
+    injected: bool, kernel: Kernel
+) -> None:
+    async def read_on(wire: Wire) -> None:
+        wire.writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+        await asyncio.sleep(0.005)
+        await take(wire)
+        kernel.acknowledges = lambda: True
+        await wire.rst()
+
+    async with (
+        WireServer(when(only(0), step(read_on))) as server,
+        client_of(server, injected=injected, retry=RetryPolicy.none()) as client,
+    ):
+        with pytest.raises(OutcomeUnknownError):
+            await client.send("user", HELLO)
+    assert server.processed == {"user": 1}
+
+
+@LINUX
+@OWN_OR_INJECTED
 async def test_a_reset_proves_nothing_if_the_request_was_acknowledged(injected: bool, kernel: Kernel) -> None:
     kernel.acknowledges = lambda: True
     async with (

@@ -328,6 +328,7 @@ def test_a_context_that_takes_an_old_tls_is_refused() -> None:
         "",
         "http://u:p@[::1]]:3128",
         "http://u:p@a%zz:3128",
+        "http://u:p@xn--:3128",
         "proxy:3128",
         "socks5://proxy:1",
         "http://",
