@@ -100,7 +100,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.pool: Any = None
         self.lease: Any = None
         #: The last request: its evidence, its size, and the idle time before it in seconds. Set when it is written.
-        self.evidence: Any = None
+        self.evidence = Evidence(status=0)
         self.size = math.inf
         self.idle = 0.0
         #: Set while a response is awaited. Called with True for a plain 204, else with False: aiohttp parses it.
@@ -212,8 +212,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """Keep the connection for a while if the peer closed it before a byte of the request came."""
         self.handler.eof_received()
-        evidence = self.evidence
-        if evidence is None or evidence.status is not None:
+        if self.evidence.status is not None:
             return False
         self._shorten()
         # The peer's FIN acknowledges all that came before it.
@@ -247,7 +246,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.handler.set_exception(StaleConnectionError())
         content = self.handler._payload
         self.handler.connection_lost(exc)
-        if content is not None and not content.is_eof():
+        if isinstance(content, aiohttp.StreamReader) and not content.is_eof():
             # aiohttp's parser forgets the body that it can't read.
             content.set_exception(aiohttp.ClientPayloadError())
         self._respond(is_plain=False)
@@ -268,6 +267,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.read, lines = self._read_head, io.BytesIO(data)
         for line in lines:
             self.handler.data_received(line)
+            if self.transport.is_closing():
+                return  # the parser refused it
             message = self.handler._buffer[-1][0][0] if self.handler._buffer else None
             if message is None or (100 <= message.code < 200 and message.code != 101):
                 continue  # the final response is still to come
@@ -316,8 +317,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _shorten(self) -> None:
         """Keep idle connections for a shorter time if the peer closed this one with a request in flight."""
-        evidence = self.evidence
-        if evidence is not None and evidence.status is None and evidence.reused:
+        if self.evidence.status is None and self.evidence.reused:
             self.pool.shorten(self.idle)
 
     def _respond(self, *, is_plain: bool) -> None:

@@ -129,6 +129,16 @@ async def test_a_whole_exchange_is_written_down_and_its_connection_kept(injected
     assert (server.requests[0].path, server.requests[0].body) == ("/ext/api/v1/push", BODY)
 
 
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+async def test_a_body_of_megabytes_is_written_whole(injected: bool, tls: bool) -> None:
+    body = BODY.ljust(6_000_000)
+    async with rigged(tls=tls, injected=injected, context=wire_tls.client_context()) as (server, transport):
+        assert writing(await post(transport, body)) == FIRST
+        assert writing(await post(transport, body)) == AGAIN
+    assert [request.body for request in server.requests] == [body] * 2
+
+
 async def test_more_timeouts_than_are_remembered_are_still_right() -> None:
     async with rigged() as (server, transport):
         for number in range(70):
