@@ -959,7 +959,7 @@ TRANSPORT = [
         IO + "fast_post.py",
         "((self.is_plain or self.used) and self.poll(0))",
         "self.poll(0)",
-        T_WIRE,
+        "tests/faults/test_early.py",
     ),
     Mutant(
         "a service that always speaks first is reconnected to endlessly",
@@ -1050,13 +1050,6 @@ TRANSPORT = [
         IO + "fast_post.py",
         "        if is_unread and is_reset:\n",
         "        if is_unread:\n",
-        "tests/faults/test_crossing.py",
-    ),
-    Mutant(
-        "an acknowledged request is sent again after the end of its connection",
-        IO + "fast_post.py",
-        "is_early = self._unacknowledged() >= self.size",
-        "is_early = True",
         "tests/faults/test_crossing.py",
     ),
     Mutant(

@@ -216,10 +216,10 @@ class HttpConnection(asyncio.BufferedProtocol):
             return False
         self._shorten()
         # The peer's FIN acknowledges all that came before it.
-        is_early = self._unacknowledged() >= self.size
-        if is_early:
-            self._await_reset(RESET_CHECKS)
-        return is_early
+        if self._unacknowledged() < self.size:
+            return False
+        self._await_reset(RESET_CHECKS)
+        return True
 
     def _await_reset(self, checks: int) -> None:
         """Find out if the peer has closed both halves: then its kernel answers the request by a reset.

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from support import wire_tls
 from support.wire_answers import response
-from support.wire_faults import always, fin, on_accept, only, rst, step, when
+from support.wire_faults import always, fin, on_accept, only, rst, step, take, when
 from support.wire_judge import HELLO, Ledger
 from support.wire_network import detoured
 from support.wire_rig import OWN_OR_INJECTED, QUICK, client_of
@@ -180,31 +180,36 @@ async def test_a_2xx_for_a_large_request_that_was_not_read_is_unknown_however_la
                 await client.send("user", MobilePush(body={"en": "x" * 47_000}))
 
 
+@OWN_OR_INJECTED
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
-async def test_of_small_requests_only_the_fastest_response_so_far_asks_the_kernel(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("seconds", "size", "outcome"),
+    [(0.5, 1, Outcome.UNKNOWN), (1.5, 1, Outcome.ACCEPTED), (1.5, 2_000, Outcome.UNKNOWN)],
+    ids=["the fastest so far", "a slower one", "a slower one, to more than a segment"],
+)
+async def test_the_kernel_is_asked_for_the_fastest_response_and_for_large_requests(
+    seconds: float, size: int, outcome: Outcome, injected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = 0
-    ask = fast_post.ioctl
+    now, times = 0.0, iter([1.0, seconds])
 
-    def counting(*args: object) -> object:
-        nonlocal asked
-        asked += 1
-        return ask(*args)
+    async def take_time(wire: Wire) -> None:
+        nonlocal now
+        await take(wire)
+        now += next(times)
+        await wire.send(response(204))
 
-    monkeypatch.setattr(fast_post, "ioctl", counting)
-    times = iter([0.0, *[number * number / 10 for number in range(1000)]])
-    async with WireServer() as server, client_of(server) as client:
+    monkeypatch.setattr(fast_post, "monotonic", lambda: now)
+    async with (
+        WireServer(when(always, step(take_time))) as server,
+        client_of(server, injected=injected, retry=NONE) as client,
+    ):
         await client.send("warm", HELLO)
-        # Each response takes longer than the one before.
-        monkeypatch.setattr(fast_post, "monotonic", lambda: next(times))
-        monkeypatch.setattr(client._engine.transport._fast_post, "keepalive", 1e9)
-        before = asked
-        for _ in range(5):
-            await client.send("user", HELLO)
-        assert asked - before <= 1
-        await client.send("user", MobilePush(body={"en": "x" * 2_000}))
-        assert asked - before >= 1
+        monkeypatch.setattr(fast_post, "ioctl", lambda *_: b"\1\0\0\0")
+        try:
+            found = (await client.send("user", MobilePush(body={"en": "x" * size}))).outcome
+        except OutcomeUnknownError as error:
+            found = error.outcome
+        assert found is outcome
 
 
 # --- a fresh TLS connection ---
@@ -238,8 +243,17 @@ def test_a_tls_connection_that_ends_right_after_the_handshake_carries_nothing(
 
 
 @OWN_OR_INJECTED
+@pytest.mark.parametrize("are_read", [True, False], ids=["read", "waiting"])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_session_tickets_are_no_end(version: ssl.TLSVersion, injected: bool) -> None:
+async def test_session_tickets_are_no_end(
+    version: ssl.TLSVersion, are_read: bool, injected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not are_read:
+
+        async def settle(_connection: object) -> None:
+            """Over a network, the tickets come later."""
+
+        monkeypatch.setattr(fast_post.HttpConnection, "settle", settle)
     async with (
         WireServer(tls=wire_tls.speaking(version)) as server,
         client_of(server, injected=injected, retry=NONE) as client,

@@ -320,6 +320,7 @@ async def test_a_connection_that_is_still_being_written_is_not_reused(
 ) -> None:
     transport = transport_of(server)
     assert (await post(transport)).status == 204
+    transport._fast_post._idle[-1].quickest = 0.0  # else the kernel is asked
     with monkeypatch.context() as patch:
         patch.setattr(asyncio.selector_events._SelectorSocketTransport, "get_write_buffer_size", lambda _: 1)
         assert (await post(transport)).status == 204
@@ -663,7 +664,8 @@ async def test_what_is_behind_a_204_answers_no_other_request(name: str, segments
                 # The head announced nothing: what came behind it was found before the next request.
                 evidence = await post(transport, body)
             statuses.append((evidence.status, evidence.written))
-            await asyncio.sleep(0.01)
+            if "announced" in name:
+                await asyncio.sleep(0.01)
         await transport.close()
         if session is not None:
             await session.close()
