@@ -219,7 +219,7 @@ class AsyncPushClient:
     async def aclose(self, drain: Seconds = 30.0) -> DrainReport:
         """Refuse new calls, wait up to ``drain`` seconds for the calls in flight, cancel the rest, and close.
 
-        A second call does nothing.
+        A second call does nothing. Any event loop may make the call if the client's is closed.
 
         Returns:
             The users of the calls that ended meanwhile. Cancelled calls have their true outcome, NOT_SENT or UNKNOWN.

@@ -147,7 +147,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         connection.transport.set_protocol(connection)
         return connection
 
-    async def settle(self) -> None:
+    async def let_read(self) -> None:
         """Let the loop read the end of a fresh TLS connection that the peer closes after the handshake."""
         if not (self.is_plain or self.used):
             await let_read()
@@ -501,7 +501,7 @@ class FastPost:
         try:
             connection = HttpConnection.of(lease.protocol, self, evidence)
             connection.lease = lease
-            await connection.settle()
+            await connection.let_read()
         except BaseException:
             lease.close()
             raise

@@ -171,7 +171,7 @@ class _EvidenceBody(payload.Payload):
         claim, self._claim = self._claim, None
         protocol = writer.protocol  # type: ignore[attr-defined]
         self._connection = connection = self._connection_of(protocol)
-        await connection.settle()
+        await connection.let_read()
         if claim is not None:
             body = await fast_post.claimed(claim)
             # The head has announced the length already. JSON may end in white space.

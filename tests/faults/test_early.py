@@ -250,10 +250,10 @@ async def test_session_tickets_are_no_end(
 ) -> None:
     if not are_read:
 
-        async def settle(_connection: object) -> None:
+        async def let_read(_connection: object) -> None:
             """Over a network, the tickets come later."""
 
-        monkeypatch.setattr(fast_post.HttpConnection, "settle", settle)
+        monkeypatch.setattr(fast_post.HttpConnection, "let_read", let_read)
     async with (
         WireServer(tls=wire_tls.speaking(version)) as server,
         client_of(server, injected=injected, retry=NONE) as client,
