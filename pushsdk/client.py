@@ -57,7 +57,7 @@ from pushsdk._core.words import alias, check_keywords, count, hint_calls, kind_o
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.queue import SubmittedSend
-from pushsdk._io.transport import ApiRequest, Session, check_session, check_ssl
+from pushsdk._io.transport import ApiRequest, Session, check_host, check_session, check_ssl
 from pushsdk._runs.keyed import KeyedSends
 from pushsdk.options import ClientOptions, RunOptions
 
@@ -152,8 +152,12 @@ class AsyncPushClient:
         check_session(session)
         if session is not None and "keepalive" in options:
             raise ConfigurationError("keepalive can't change your own session: set the keepalive of its connector")
-        keepalive = check_seconds("keepalive", options.get("keepalive", 4.0))
+        keepalive = check_seconds("keepalive", options.get("keepalive", 1.5))
         warn_of_milliseconds("keepalive", options.get("keepalive"))
+        if proxy is not None:
+            proxy = check_proxy(proxy, base_url=checked_url, allow_insecure=allow_insecure)
+        check_host(url_name, checked_url)
+        check_host("proxy", proxy)
         check_ssl(ssl := options.get("ssl"))
         check_callback("on_event", on_event := options.get("on_event"), "event")
         check_choice("PUSHSDK_SHOW_ANSWERS", shown := os.environ.get("PUSHSDK_SHOW_ANSWERS", ""), ("1", "0", ""))
@@ -168,9 +172,7 @@ class AsyncPushClient:
                 limits=check_setting(Limits, "limits", options.get("limits"), Limits()),
                 rate=check_setting(Rate, "rate", options.get("rate"), Rate()),
                 session=session,
-                proxy=None
-                if proxy is None
-                else check_proxy(proxy, base_url=checked_url, allow_insecure=allow_insecure),
+                proxy=proxy,
                 allow_insecure=allow_insecure,
                 ssl=True if ssl is None else ssl,
                 headers=check_headers(options.get("headers")),
@@ -217,7 +219,7 @@ class AsyncPushClient:
     async def aclose(self, drain: Seconds = 30.0) -> DrainReport:
         """Refuse new calls, wait up to ``drain`` seconds for the calls in flight, cancel the rest, and close.
 
-        A second call does nothing.
+        A second call does nothing. Any event loop may make the call if the client's is closed.
 
         Returns:
             The users of the calls that ended meanwhile. Cancelled calls have their true outcome, NOT_SENT or UNKNOWN.
@@ -225,7 +227,7 @@ class AsyncPushClient:
         seconds = check_seconds("drain", drain, or_zero=True)
         warn_of_milliseconds("drain", drain)
         engine = self._engine
-        if engine.loop is not None and not engine.closed:
+        if engine.loop is not None and not engine.closed and not engine.loop.is_closed():
             engine.enter()
         return await engine.close(seconds)
 

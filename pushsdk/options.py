@@ -46,8 +46,8 @@ class ClientOptions(SendingOptions, total=False):
     ssl: ssl_module.SSLContext | None
     """A context with your own certificates. It must verify. Default: the system's certificates."""
     keepalive: Seconds
-    """Seconds for which an idle connection is kept. Keep it below the server's: a connection that the server has closed
-    is replaced, at the cost of a new one. Default: 4.0."""
+    """Seconds for which an idle connection is kept: keep it half a second below the server's. Shortened if the server
+    announces less (``Keep-Alive: timeout=N``), or closes a connection with a request in flight. Default: 1.5."""
     on_event: Callable[[Event], Any] | None
     """A callable that is called with each event."""
     show_answers: bool | None

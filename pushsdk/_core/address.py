@@ -38,6 +38,8 @@ _MISSING = {
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # A loopback host, or a domain with a port or a path; a key does not look like that, and a login has an @.
 _HOST = re.compile(r"(localhost|127(?:\.\d+){3}|(?:[a-z0-9-]+\.)+[a-z]{2,24}(?=[:/]))(:\d+)?(/[a-z0-9/._-]*)?")
+# A domain name, or an IPv6 address in brackets, with or without a zone; and a port.
+_AUTHORITY = re.compile(r"((?:[\w-]{1,63}\.)*[\w-]{0,63}|\[[0-9a-fA-F:.]+(?:%[\w.~-]+)?\])(?::\d*)?", re.ASCII)
 _FIELD_VALUE = re.compile(r"[\x20-\x7e\t]*")
 # The service requires the first two; the others frame the body, and changing them would change the request.
 _OURS = frozenset({"api-key", "content-type", "content-length", "content-encoding", "transfer-encoding", "expect"})
@@ -208,8 +210,8 @@ def _url_error(name: str, url: object, *, userinfo: bool = False) -> str | None:
         port = parts.port
     except ValueError:
         return f"{rule}: host or port can't be parsed"
-    # Only a port may follow the bracket of an IPv6 address; urlsplit accepts anything on 3.11.
-    if "]" in parts.netloc and not re.search(r"\](:\d+)?$", parts.netloc):
+    # ``urlsplit`` accepts more than aiohttp does.
+    if not _AUTHORITY.fullmatch(parts.netloc.rpartition("@")[2]):
         return f"{rule}: host or port can't be parsed"
     if host := _HOST.fullmatch(url):
         scheme = "http" if name == "proxy" or is_loopback(host[1]) else "https"

@@ -21,7 +21,7 @@ class Outcome(StrEnum):
     REJECTED = "REJECTED"
     """The service answered that it did not accept the request."""
     NOT_SENT = "NOT_SENT"
-    """Proven: no byte of the request left this process."""
+    """Proven: no byte of the request left this process, or none arrived."""
     UNKNOWN = "UNKNOWN"
     """The service may have accepted the request. Sending again may push twice."""
 
@@ -164,7 +164,7 @@ class Evidence(Guarded, msgspec.Struct, eq=False, gc=False):
     touched: bool = False
     """Set when a real transport takes the body. Never set by a mock, which answers above the socket."""
     started_writing: bool = False
-    """Set just before the first byte is written to the connection."""
+    """Set just before the first byte is written to the connection. Unset if it is proven that no byte arrived."""
     written: bool = False
     """Set after the whole request is written. Unset if a response arrives before the peer's kernel had all of it."""
     reused: bool = False
@@ -232,7 +232,7 @@ ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome
 
 # The first row that matches decides. README shows the same rows in the same order.
 TABLE: tuple[Rule, ...] = (
-    Rule("204", (204,), ACCEPTED, False, "accepted, if the whole request had been sent"),
+    Rule("204", (204,), ACCEPTED, False, "accepted, whatever follows its head, if the whole request had been sent"),
     Rule(
         "200-299 with JSON or no body",
         range(200, 300),
@@ -264,7 +264,7 @@ TABLE: tuple[Rule, ...] = (
         NO_RESPONSE,
         NOT_SENT,
         True,
-        "proven that no byte left: DNS, refused, connect timeout, deadline before the first byte",
+        "proven that no byte left, or that none arrived: DNS, refused, connect timeout, deadline before the first byte",
         _is_unsent,
     ),
     Rule("no response", NO_RESPONSE, UNKNOWN, False, "a timeout, reset, disconnect or garbage after the first byte"),

@@ -35,7 +35,7 @@ from pushsdk._core.splitting import (
 from pushsdk._core.words import count
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.sender import RequestSender
-from pushsdk._io.timers import TURNS_TO_READ
+from pushsdk._io.timers import let_read
 from pushsdk._io.transport import ApiRequest, Claimant
 
 logger = logging.getLogger("pushsdk")
@@ -161,9 +161,7 @@ class PendingCalls:
         self._waiters.append(waiter)
         try:
             await asyncio.wait([waiter[1]], timeout=seconds)
-            for _ in range(TURNS_TO_READ):
-                # If the loop is late, the answers come after its timers.
-                await asyncio.sleep(0)
+            await let_read()  # if the loop is late, the answers come after its timers
             return waiter[1].done()
         finally:
             self._waiters.remove(waiter)

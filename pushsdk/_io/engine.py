@@ -26,7 +26,7 @@ from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._core.words import count
-from pushsdk._io.batch_sender import PendingCalls
+from pushsdk._io.batch_sender import PendingCalls, unsettled
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.forks import ProcessGuard, in_child
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
@@ -232,6 +232,8 @@ class Engine:
         self.home = None
         if self.loop is None:
             return DrainReport()
+        if self.loop.is_closed():
+            return await self._close_late()
         self.pending.drained = []
         try:
             self.queue.flush()
@@ -268,6 +270,14 @@ class Engine:
     ) -> Options:
         """Return one object for equal options, which is quick to compare."""
         return self._options_of(policy, timeout, keyed, is_urgent)
+
+    async def _close_late(self) -> DrainReport:
+        """Release what another event loop can, as that of the client is gone. Its calls can't end any more."""
+        for close in (self.transport.close, self.close_store):
+            if close is not None:
+                with suppress(Exception):
+                    await close()
+        return DrainReport(unknown=tuple(user for call in self.pending.active for user in unsettled(call)))
 
     def stats(self) -> ClientStats:
         """Return the current counters."""

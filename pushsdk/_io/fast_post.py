@@ -2,15 +2,18 @@
 
 aiohttp opens each connection: host names, TLS, happy eyeballs. Then ``HttpConnection`` takes the place of aiohttp's
 protocol on it. A plain 204 is recognized at once. Any other response goes to aiohttp's protocol, from its first byte.
+In both cases the connection records the status when it reads the head: a response that was read counts, even if its
+task is cancelled in the same turn of the loop.
 
 ``check_stale`` finds a stale connection before the first byte is written; ``RequestSender`` then replaces the
 connection (``_may_replace`` in ``_io.sender``).
 
-The module serves only the releases of aiohttp that the contract test covers, and no session or request that other code
-mocks, traces, records, forbids or proxies.
+``FastPost`` serves only the releases of aiohttp that the contract test covers, and no session or request that other
+code mocks, traces, records, forbids or proxies. Requests that aiohttp sends are read by ``HttpConnection``, too.
 """
 
 import asyncio
+import io
 import math
 import re
 import select
@@ -18,6 +21,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from types import FunctionType
@@ -29,6 +33,7 @@ from aiohttp.http_writer import _serialize_headers
 from yarl import URL
 
 from pushsdk._core.outcome import Evidence, is_json
+from pushsdk._io.timers import let_read
 
 if sys.platform == "linux":  # pragma: no branch - the tests run there
     from fcntl import ioctl
@@ -40,19 +45,32 @@ WHOLE_BODY_LIMIT = 48 * 1024
 READ_SIZE = 64 * 1024
 ERROR_BODY_LIMIT = 4 * 1024
 ANSWER_BODY_LIMIT = 64 * 1024
+# Bytes that fit into one TCP segment on every path: IPv6 allows packets of 1,280 bytes, less 72 of headers. A request
+# of one segment arrives whole or not at all.
+SEGMENT = 1_208
+# Seconds between the end of an idle connection here and the time that the server announced: for the way, and for a loop
+# that is late.
+MARGIN = 0.5
+# Seconds. A shorter idle time is no reason for a server to close a connection: it crashed, or was restarted.
+LEAST_IDLE = 0.5
+# A peer that has closed the connection answers a request by a reset, after one round trip: looked for every 10 ms.
+RESET_CHECK, RESET_CHECKS = 0.01, 50
 KNOWN_RELEASES = ("3.14.",)
 # For the head of a response. Gateways add many kilobytes of cookies and policies; aiohttp's 8,190 bytes are too few.
 HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024, "max_headers": 256}
 # Set on aiohttp's protocol to its ``HttpConnection``: the next request finds that it was used.
 _CONNECTION = "_pushsdk_connection"
-# A whole 204 whose headers leave the connection open, all of it valid for aiohttp's parser, too.
-_is_plain_204 = re.compile(
+# A whole 204 whose headers leave the connection open, all of it valid for aiohttp's parser, too. The group is the
+# announced idle time.
+match_plain_204 = re.compile(
     rb"HTTP/1\.1 204 [ -~]{0,99}\r\n"
     rb"(?:(?:(?i:connection: *keep-alive)"
+    rb"|(?i:keep-alive:)[\t -~]{0,99}(?i:timeout *= *)(\d{1,9})[\t -~]{0,99}"
     rb"|(?!(?i:connection|proxy-connection|content-length|transfer-encoding|upgrade|sec-websocket-key1):)"
     rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,99}:[\t -~\x80-\xff]{0,4096})\r\n){0,64}"
     rb"\r\n"
 ).fullmatch
+_find_timeout = re.compile(r"timeout *= *(\d{1,9})", re.IGNORECASE).search
 
 Claim = Callable[[], Awaitable[bytes | None]]
 """Hook that is awaited after the connection is acquired and before the first byte is written.
@@ -70,21 +88,25 @@ class UnclaimedError(Exception):
 
 
 class HttpConnection(asyncio.BufferedProtocol):
-    """One connection, with the kernel's view of it. Reads the responses to the requests of ``FastPost``."""
+    """One connection, with the kernel's view of it. Reads the responses to all requests of this package."""
 
     def __init__(self, handler: Any, *, used: bool) -> None:
-        #: aiohttp's protocol. Reads responses that are not plain, and every response to a request of aiohttp's own.
+        #: aiohttp's protocol. Parses responses that are not plain.
         self.handler = handler
         self.transport = transport = handler.transport
         #: True once a request was written.
         self.used = used
-        #: The place in aiohttp's pool, the ``FastPost``, and the memory for reads. Set by ``FastPost``.
-        self.lease: Any = None
+        #: The ``FastPost``, set by ``of``; and the place in aiohttp's pool, set by ``FastPost.acquire``.
         self.pool: Any = None
-        self.buffer: Any = None
-        #: Set while a response is awaited. Called with True for a plain 204, else with False: aiohttp's protocol reads.
+        self.lease: Any = None
+        #: The last request: its evidence, its size, and the idle time before it in seconds. Set when it is written.
+        self.evidence = Evidence(status=0)
+        self.size = math.inf
+        self.idle = 0.0
+        #: Set while a response is awaited. Called with True for a plain 204, else with False: aiohttp parses it.
         self.respond: Callable[[bool], None] | None = None
-        self.is_handed_over = False
+        #: Takes what is read for aiohttp's protocol. None before the first byte of a response, unless aiohttp writes.
+        self.read: Callable[[bytes], object] | None = None
         if hasattr(transport, "max_size"):  # asyncio's, not uvloop's
             transport.max_size = READ_SIZE
         sock = transport.get_extra_info("socket")
@@ -101,98 +123,202 @@ class HttpConnection(asyncio.BufferedProtocol):
         # Only Linux counts what the peer has not acknowledged, and only for TCP; TLS adds bytes of its own.
         is_counted = sys.platform == "linux" and self.is_plain and sock.family in (socket.AF_INET, socket.AF_INET6)
         self._fd = sock.fileno() if is_counted else None
-        self._unacknowledged = bytearray(4)
-        #: Time when the last request was written, or the last response received.
-        self.since = 0.0
+        #: Time when the connection was opened, the last request was written, or the last response received.
+        self.since = monotonic()
         #: Shortest time to a response, in seconds.
         self.quickest = math.inf
 
     @classmethod
-    def of(cls, handler: Any, evidence: Evidence) -> "HttpConnection":
-        """Return the connection of aiohttp's protocol. Raises StaleConnectionError if the connection is stale."""
+    def of(cls, handler: Any, pool: "FastPost", evidence: Evidence) -> "HttpConnection":
+        """Return the connection of aiohttp's protocol, in its place. Raises StaleConnectionError if it is stale."""
         connection: HttpConnection | None = getattr(handler, _CONNECTION, None)
         # Other users of an injected session leave no ``HttpConnection``, but the ``_payload`` of their last response.
         # Unread input is no response to an earlier request.
         evidence.reused = connection.used if connection else handler._payload is not None and not handler._buffer
+        is_old = connection is not None and monotonic() - connection.since > pool.keepalive
         # Unsolicited input was read already. A paused writer still holds an earlier request, answered before the server
         # had read it.
-        if handler.should_close or handler.writing_paused or not handler.is_connected():
+        if is_old or handler.should_close or handler.writing_paused or not handler.is_connected():
             raise StaleConnectionError
         if connection is None:
             connection = cls(handler, used=evidence.reused)
             setattr(handler, _CONNECTION, connection)
+        connection.pool, connection.read = pool, None
+        connection.transport.set_protocol(connection)
         return connection
+
+    async def let_read(self) -> None:
+        """Let the loop read the end of a fresh TLS connection that the peer closes after the handshake."""
+        if not (self.is_plain or self.used):
+            await let_read()
 
     def check_stale(self, evidence: Evidence) -> None:
         """Raise StaleConnectionError if the connection is closed or has input waiting, just before the first byte."""
         evidence.reused = self.used
+        is_closed = self.handler.transport is None or self.transport.is_closing()
         # A fresh TLS connection may have session tickets waiting.
-        if self.transport.is_closing() or ((self.is_plain or self.used) and self.poll(0)):
+        if is_closed or ((self.is_plain or self.used) and self.poll(0)):
             raise StaleConnectionError
-        self.used = True
-        self.since = monotonic()
+        now = monotonic()
+        self.used, self.idle, self.since, self.evidence = True, now - self.since, now, evidence
 
     def write(self, head: "RequestHead", body: bytes, evidence: Evidence, respond: Callable[[bool], None]) -> None:
         """Write the whole request. ``respond`` is called at its response, or if the connection is lost."""
         evidence.started_writing = True
         self.respond = respond
-        head.write(self.transport, body)
+        self.size = head.write(self.transport, body)
         evidence.written = True
 
-    def accept(self, evidence: Evidence) -> None:
-        """Record a plain 204, and release the connection."""
-        evidence.status = 204
-        self.confirm(evidence)
-        self.pool.release(self)
+    def hand_over(self) -> None:
+        """Let aiohttp write the next request."""
+        self.read, self.size = self._read_head, math.inf
 
     def abort(self) -> None:
-        """Close the connection, whatever comes."""
+        """Close the connection, whatever comes. What was read counts."""
         self.respond = None
+        self.take_in()
         self.lease.close()
 
-    def confirm(self, evidence: Evidence) -> None:
-        """Record the latency of a 2xx. Mark the request as not written if the peer's kernel lacks a part of it.
-
-        Such a response does not belong to this request, so the connection is closed.
-        """
-        now = monotonic()
-        seconds, self.since = now - self.since, now
-        if evidence.reused or self.handler.should_close:
-            evidence.latency = seconds
-        # An unsolicited response arrives faster than any real one. Only the fastest response so far pays for the system
-        # call, which takes 2 % of a send. A closed socket can't be asked: its file descriptor may be reused.
-        if seconds < self.quickest and not self.transport.is_closing():
-            if self._fd is not None:
-                ioctl(self._fd, TIOCOUTQ, self._unacknowledged)
-            if any(self._unacknowledged):
-                evidence.written = False
-                self.transport.close()
-            else:
-                self.quickest = seconds
+    def take_in(self) -> None:
+        """Record the body as far as it was read, if the head was read and its task ends before it could take it."""
+        if self.handler._buffer and self.evidence.status is not None:
+            (message, content), _ = self.handler._buffer[-1]
+            reading = read_body(message, content, self.evidence)
+            with suppress(Exception):
+                reading.send(None)
+            reading.close()
 
     def get_buffer(self, sizehint: int) -> Any:
         """Return the memory for one read."""
-        return self.buffer
+        return self.pool.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Recognize a plain 204; leave any other response to aiohttp's protocol."""
-        if self.is_handed_over:
-            self.handler.data_received(bytes(self.buffer[:nbytes]))
+        if self.read is not None:
+            self.read(bytes(self.pool.buffer[:nbytes]))
         elif self.respond is None:
             # No request awaits a response.
             self.transport.close()
-        elif _is_plain_204(self.buffer, 0, nbytes):
+        elif (plain := match_plain_204(self.pool.buffer, 0, nbytes)) is not None:
+            if plain.lastindex:
+                self.pool.announce(plain[1])
+            self._record(204)
             self._respond(is_plain=True)
         else:
-            self.is_handed_over = True
             self.handler.set_response_params(read_until_eof=True, auto_decompress=False, **HEAD_LIMITS)
-            self.handler.data_received(bytes(self.buffer[:nbytes]))
+            self._read_head(bytes(self.pool.buffer[:nbytes]))
             self._respond(is_plain=False)
+
+    def eof_received(self) -> bool:
+        """Keep the connection for a while if the peer closed it before a byte of the request came."""
+        self.handler.eof_received()
+        if self.evidence.status is not None:
+            return False
+        self._shorten()
+        # The peer's FIN acknowledges all that came before it.
+        if self._unacknowledged() < self.size:
+            return False
+        self._await_reset(RESET_CHECKS)
+        return True
+
+    def _await_reset(self, checks: int) -> None:
+        """Find out if the peer has closed both halves: then its kernel answers the request by a reset.
+
+        A peer that closed only its half may still read. Its kernel acknowledges the request.
+        """
+        if self.transport.is_closing():
+            return
+        is_unread = self._unacknowledged() >= self.size
+        is_reset = bool(self.poll(0)[0][1] & (select.POLLERR | select.POLLHUP))
+        if is_unread and checks and not is_reset:
+            asyncio.get_running_loop().call_later(RESET_CHECK, self._await_reset, checks - 1)
+            return
+        if is_unread and is_reset:
+            self.evidence.started_writing = self.evidence.written = False
+            self.handler.set_exception(StaleConnectionError())
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let aiohttp's protocol raise the reason in the request that awaits a response."""
+        if exc is not None:
+            self._shorten()
+        if self.read is None and self.respond is None:  # before the first byte of a request
+            self.handler.set_exception(StaleConnectionError())
+        content = self.handler._payload
         self.handler.connection_lost(exc)
+        if isinstance(content, aiohttp.StreamReader) and not content.is_eof():
+            # aiohttp's parser forgets the body that it can't read.
+            content.set_exception(aiohttp.ClientPayloadError())
         self._respond(is_plain=False)
+
+    def pause_writing(self) -> None:
+        """See ``asyncio.Protocol``."""
+        self.handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        """See ``asyncio.Protocol``."""
+        self.handler.resume_writing()
+
+    def _read_head(self, data: bytes) -> None:
+        """Let aiohttp's protocol parse the final head. The head of a 204 is the whole response, whatever follows.
+
+        By lines, as aiohttp's parser loses a 204 with something behind it in the same read.
+        """
+        self.read, lines = self._read_head, io.BytesIO(data)
+        for line in lines:
+            self.handler.data_received(line)
+            if self.transport.is_closing():
+                return  # the parser refused it
+            message = self.handler._buffer[-1][0][0] if self.handler._buffer else None
+            if message is None or (100 <= message.code < 200 and message.code != 101):
+                continue  # the final response is still to come
+            if announced := _find_timeout(message.headers.get("Keep-Alive", "")):
+                self.pool.announce(announced[1])
+            if message.code != 204:
+                self.evidence.headers = message.headers
+            self._record(message.code)
+            self.read, rest = self.handler.data_received, lines.read()
+            length = message.headers.get("Content-Length", "0")
+            if message.code == 204 and (rest or message.chunked or int(length)):
+                self.handler.force_close()
+                self.read = bytes  # not read
+            elif rest:
+                self.read(rest)
+            return
+
+    def _record(self, status: int) -> None:
+        """Record the status, and the latency of a 2xx. Mark the request as not written if the peer lacks a part of it.
+
+        Such a response does not belong to this request, so the connection is closed.
+        """
+        evidence = self.evidence
+        evidence.status = status
+        now = monotonic()
+        seconds, self.since = now - self.since, now
+        if not 200 <= status < 300:
+            return
+        if evidence.reused or self.handler.should_close:
+            evidence.latency = seconds
+        # An unsolicited response arrives faster than any real one. Of small requests only the fastest response so far
+        # pays for the system call, which takes 2 % of a send.
+        if seconds < self.quickest or self.size > SEGMENT:
+            if self._unacknowledged():
+                evidence.written = False
+                self.transport.close()
+            else:
+                self.quickest = min(seconds, self.quickest)
+
+    def _unacknowledged(self) -> int:
+        """Return the number of bytes that the peer's kernel has not acknowledged; 0 if that is not known."""
+        if self._fd is None:
+            return 0
+        queued = int.from_bytes(ioctl(self._fd, TIOCOUTQ, bytes(4)), sys.byteorder)
+        return queued + int(self.transport.get_write_buffer_size())
+
+    def _shorten(self) -> None:
+        """Keep idle connections for a shorter time if the peer closed this one with a request in flight."""
+        if self.evidence.status is None and self.evidence.reused:
+            self.pool.shorten(self.idle)
 
     def _respond(self, *, is_plain: bool) -> None:
         respond, self.respond = self.respond, None
@@ -229,9 +355,11 @@ class RequestHead:
         text = _serialize_headers(f"{method} {url.raw_path_qs} HTTP/1.1", self.request.headers)
         self._text = text.removesuffix(b"\r\n") + b"Content-Length: "
 
-    def write(self, transport: Any, body: bytes) -> None:
-        """Write the whole request."""
-        transport.write(b"%b%d\r\n\r\n%b" % (self._text, len(body), body))
+    def write(self, transport: Any, body: bytes) -> int:
+        """Write the whole request, and return its size."""
+        data = b"%b%d\r\n\r\n%b" % (self._text, len(body), body)
+        transport.write(data)
+        return len(data)
 
 
 async def read_body(response: Any, content: aiohttp.StreamReader, evidence: Evidence, *, wanted: bool = False) -> None:
@@ -257,20 +385,27 @@ async def read_body(response: Any, content: aiohttp.StreamReader, evidence: Evid
 
 
 class FastPost:
-    """Sends requests over connections of one session, and keeps the idle ones: the last used is the next."""
+    """Sends requests over connections of one session to one host, and keeps the idle ones: the last used is the next.
 
-    def __init__(self, session: Any, keepalive: float, release: str = aiohttp.__version__) -> None:
+    ``is_used``: False if aiohttp sends all requests. Their connections are read by ``HttpConnection`` all the same.
+    """
+
+    def __init__(
+        self, session: Any, keepalive: float, release: str = aiohttp.__version__, *, is_used: bool = True
+    ) -> None:
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self._keepalive = keepalive
+        #: Seconds for which an idle connection is kept. Only falls; set by ``announce`` and ``shorten``.
+        self.keepalive = keepalive
         # Count against the limit of aiohttp's pool: callers have no more requests in flight than that.
         self._idle: deque[HttpConnection] = deque()
-        # One read ends before the next begins: all connections of a loop share this.
-        self._buffer = memoryview(bytearray(READ_SIZE))
+        #: The memory for one read, which ends before the next begins: all connections of a loop share it.
+        self.buffer = memoryview(bytearray(READ_SIZE))
         self._sweeper: asyncio.TimerHandle | None = None
         # Instrumentation libraries add their hooks to every session.
         self._is_plain = (
-            release.startswith(KNOWN_RELEASES)
+            is_used
+            and release.startswith(KNOWN_RELEASES)
             and all(map(is_own, (_REQUEST, _SEND, _START)))
             and type(session) is _SESSION
             and session._request_class is aiohttp.ClientRequest
@@ -311,16 +446,13 @@ class FastPost:
                 waiter = self._loop.create_future()
                 connection.write(head, body, evidence, partial(_resolve, waiter))
                 if await waiter:
-                    connection.accept(evidence)
+                    self.release(connection)
             else:
                 await asyncio.sleep(0)  # if the task was cancelled, that is raised here
-            if evidence.status is None:
+            if evidence.status is None or connection.read is not None:
                 message, content = await connection.handler.read()
-                while 100 <= message.code < 200 and message.code != 101:  # the final response is still to come
+                while evidence.status != message.code:  # the final response is still to come
                     message, content = await connection.handler.read()
-                evidence.status = message.code
-                if 200 <= evidence.status < 300:
-                    connection.confirm(evidence)
                 if evidence.status != 204:
                     await read_body(message, content, evidence)
                 self.release(connection)
@@ -353,7 +485,7 @@ class FastPost:
     def _take_idle(self) -> HttpConnection | None:
         while self._idle:
             connection = self._idle.pop()
-            if not connection.transport.is_closing() and monotonic() - connection.since <= self._keepalive:
+            if not connection.transport.is_closing() and monotonic() - connection.since <= self.keepalive:
                 return connection
             connection.lease.close()
         return None
@@ -367,38 +499,46 @@ class FastPost:
         except TimeoutError as error:
             raise aiohttp.ConnectionTimeoutError from error
         try:
-            connection = HttpConnection.of(lease.protocol, evidence)
-        except Exception:
+            connection = HttpConnection.of(lease.protocol, self, evidence)
+            connection.lease = lease
+            await connection.let_read()
+        except BaseException:
             lease.close()
             raise
-        connection.lease, connection.pool, connection.buffer = lease, self, self._buffer
-        connection.transport.set_protocol(connection)
         return connection
 
     def release(self, connection: HttpConnection) -> None:
         """Keep the connection for the next request, unless it can't carry one."""
-        is_ended = connection.is_handed_over and connection.handler.should_close
-        connection.is_handed_over = False
+        is_ended = connection.read is not None and connection.handler.should_close
+        connection.read = None
         # A part of the request may be unsent if the response came early.
         if is_ended or connection.transport.is_closing() or connection.transport.get_write_buffer_size():
             connection.lease.close()
         else:
             self._idle.append(connection)
             if self._sweeper is None:
-                self._sweeper = self._loop.call_later(self._keepalive, self._sweep)
+                self._sweeper = self._loop.call_later(self.keepalive, self._sweep)
+
+    def announce(self, seconds: bytes | str) -> None:
+        """Keep idle connections for less than the server says it does."""
+        self.keepalive = min(self.keepalive, max(0.0, int(seconds) - MARGIN))
+
+    def shorten(self, idle: float) -> None:
+        """Keep idle connections for half as long as one that the server closed with a request in flight."""
+        if idle > LEAST_IDLE:
+            self.keepalive = min(self.keepalive, max(LEAST_IDLE, idle / 2))
 
     def lend(self) -> None:
         """Return an idle connection to aiohttp's pool, for a request of aiohttp's own."""
         if self._idle:
             connection = self._idle.pop()
-            connection.transport.set_protocol(connection.handler)
             connection.lease.release()
 
     def _sweep(self) -> None:
         """Close the connections that were idle too long."""
-        while self._idle and monotonic() - self._idle[0].since >= self._keepalive:
+        while self._idle and monotonic() - self._idle[0].since >= self.keepalive:
             self._idle.popleft().lease.close()
-        self._sweeper = self._loop.call_later(self._keepalive, self._sweep) if self._idle else None
+        self._sweeper = self._loop.call_later(self.keepalive, self._sweep) if self._idle else None
 
     def close(self) -> None:
         """Release the idle connections. Call this after the session has closed all connections."""

@@ -108,7 +108,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     def accept(self, request: ApiRequest) -> bool:
         """End a begun request that was answered by a plain 204. Return False if that came before all of it was sent."""
-        request.connection.accept(request.evidence)
+        request.connection.pool.release(request.connection)
         if not request.evidence.written:
             return False
         self._conclude(request)
@@ -118,7 +118,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     def abort(self, request: ApiRequest) -> None:
         """Give up a begun request, as its caller was cancelled."""
         request.connection.abort()
-        request.failure = request.evidence.failure = Failure.CANCELLED
+        request.failure = Failure.CANCELLED
+        if request.evidence.status is None:
+            request.evidence.failure = Failure.CANCELLED
         self._conclude(request)
 
     def _conclude(self, request: ApiRequest) -> None:

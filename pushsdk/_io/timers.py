@@ -21,6 +21,12 @@ TURNS_TO_READ = 5
 NEVER = -1
 
 
+async def let_read() -> None:
+    """Let the loop read its sockets, and take in what was read."""
+    for _ in range(TURNS_TO_READ):
+        await asyncio.sleep(0)
+
+
 class TimerEntry(Protocol):
     """An entry of the timer wheel."""
 

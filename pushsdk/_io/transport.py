@@ -6,6 +6,7 @@ session and for an injected one. A contract test checks these properties of the 
 """
 
 import asyncio
+import math
 import os
 import socket
 import ssl
@@ -55,7 +56,7 @@ class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=F
     allow_insecure: bool = False
     ssl: Any = True
     headers: dict[str, str] = {}
-    keepalive: float = 4.0
+    keepalive: float = 1.5
 
 
 class Claimant(Protocol):
@@ -151,15 +152,22 @@ class _EvidenceBody(payload.Payload):
     _filename = None
     _headers = CIMultiDict({"Content-Type": "application/json"})
 
-    def __init__(self, value: bytes, evidence: Evidence, claim: fast_post.Claim | None) -> None:
+    def __init__(
+        self,
+        value: bytes,
+        evidence: Evidence,
+        claim: fast_post.Claim | None,
+        connection_of: Callable[[Any], fast_post.HttpConnection],
+    ) -> None:
         # Without the constructor of the base, which doubles the cost by making headers for each body.
         self._value = value
         self._size = len(value)
         self._evidence = evidence
         self._claim = claim
-        # The connection, and its parser of this request's answer. Set when the body is written.
+        # A plain function: mocks copy the body, and with it what it refers to.
+        self._connection_of = connection_of
+        # Set when the body is written.
         self._connection: fast_post.HttpConnection | None = None
-        self._parser: object = None
 
     @property
     def size(self) -> int | None:
@@ -175,24 +183,28 @@ class _EvidenceBody(payload.Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         evidence = self._evidence
-        protocol = writer.protocol  # type: ignore[attr-defined]
         # Claimed once: a middleware of an injected session may send again, within this attempt.
         claim, self._claim = self._claim, None
+        protocol = writer.protocol  # type: ignore[attr-defined]
+        self._connection = connection = self._connection_of(protocol)
+        await connection.let_read()
         if claim is not None:
             body = await fast_post.claimed(claim)
             # The head has announced the length already. JSON may end in white space.
             self._value = body.ljust(len(self._value))
-        self._connection = connection = fast_post.HttpConnection.of(protocol, evidence)
         connection.check_stale(evidence)
-        self._parser = protocol._parser
+        connection.hand_over()
+        evidence.status = None
         evidence.started_writing = True
         await writer.write(self._value)
+        if content_length == len(self._value):  # else aiohttp may add bytes
+            connection.size = writer.output_size
         evidence.written = True
 
-    def confirm(self) -> None:
-        """See ``HttpConnection.confirm``. Does nothing for a mock, or if another request uses the connection by now."""
-        if self._connection is not None and self._connection.handler._parser is self._parser:
-            self._connection.confirm(self._evidence)
+    def take_in(self) -> None:
+        """Record what was read of the response, unless another request uses the connection by now."""
+        if self._connection is not None and self._connection.evidence is self._evidence:
+            self._connection.take_in()
 
 
 class AiohttpTransport:
@@ -225,9 +237,9 @@ class AiohttpTransport:
             auto_decompress=False,
             trust_env=False,
         )
-        self._fast_post = (
-            fast_post.FastPost(self._session, settings.keepalive) if self._owned and proxy is None else None
-        )
+        # How long an injected session keeps its connections is for its owner to say.
+        keepalive = settings.keepalive if self._owned else math.inf
+        self._fast_post = fast_post.FastPost(self._session, keepalive, is_used=self._owned and proxy is None)
         self._key = key
         self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **fast_post.HEAD_LIMITS}
         if not self._owned:
@@ -251,11 +263,11 @@ class AiohttpTransport:
     def begin(self, request: ApiRequest, key: HeaderSecret, respond: Callable[[bool], None]) -> bool:
         """Write the request at once, if there is an idle connection for it.
 
-        ``respond(True)`` follows a plain 204: call ``accept`` of the request's connection. ``respond(False)`` follows
+        ``respond(True)`` follows a plain 204: call ``release`` of the connection's pool. ``respond(False)`` follows
         anything else: call ``post``.
         """
         fast = self._fast_post
-        if fast is None or not fast.takes(request.body):
+        if not fast.takes(request.body):
             return False
         connection = request.connection = fast.begin(self._head(key, None), request.body, request.evidence, respond)
         return connection is not None
@@ -271,23 +283,25 @@ class AiohttpTransport:
             evidence.touched, evidence.failure, evidence.reason = True, Failure.PROXY, EXPOSED
             return
         response: aiohttp.ClientResponse | None = None
+        data: _EvidenceBody | None = None
         timeout, fast = _timeout(request.timeout.connect), self._fast_post
         headers = None if span is None else span.headers
         try:
-            if fast is not None and (request.connection or (operation is PUSH and fast.takes(body))):
+            if request.connection or (operation is PUSH and fast.takes(body)):
                 begun, request.connection = request.connection, None
                 evidence.touched = True
                 await fast.post(self._head(key, headers), body, evidence, timeout, claim, begun)
                 return
-            if fast is not None:
-                fast.lend()
+            fast.lend()
             if claim is not None and not fast_post.is_own(getattr(self._session._request, "__func__", None)):
                 # A mock or a recorder may never ask the body to write. Nothing is sent before the claim.
                 evidence.touched = True
                 body, claim = await fast_post.claimed(claim), None
                 evidence.touched = False
             # Called by session.post(), which adds a context manager.
-            data = _EvidenceBody(body, evidence, claim)
+            data = _EvidenceBody(
+                body, evidence, claim, lambda protocol: fast_post.HttpConnection.of(protocol, fast, evidence)
+            )
             with nullcontext() if span is None else span.current():
                 response = await self._session._request(
                     operation.method,
@@ -297,14 +311,15 @@ class AiohttpTransport:
                     timeout=timeout,
                     **self._options,
                 )
-            if 200 <= response.status < 300:
-                data.confirm()
             evidence.status = response.status
             if evidence.status != 204 or operation.returns_body:
                 await fast_post.read_body(response, response.content, evidence, wanted=operation.returns_body)
         except asyncio.CancelledError as error:
             if (phase := _connecting(error)) is not None:
                 evidence.failure, evidence.reason = Failure.CONNECT_TIMEOUT, f"{self._place}, {phase}"
+                self._look_up_again()
+            elif data is not None and response is None:
+                data.take_in()
             raise
         except Exception as error:  # noqa: BLE001 - the one place where exceptions become evidence
             # After a status, the exception came from reading the body: the status counts.
@@ -337,8 +352,15 @@ class AiohttpTransport:
             words = _words(evidence.error)
         else:
             words = "" if failure in (Failure.DISCONNECTED, Failure.UNREADABLE) else type(error).__name__
+        if failure in _CONNECTING:
+            self._look_up_again()
         place = self._options.get("proxy") if failure is Failure.PROXY else self._place
         evidence.reason = f"{place}, {words}" if place and failure in _CONNECTING else words
+
+    def _look_up_again(self) -> None:
+        """Forget the addresses of host names, which aiohttp keeps for 10 s: the host may have moved."""
+        if isinstance(connector := self._session.connector, aiohttp.TCPConnector):
+            connector.clear_dns_cache()
 
     async def close(self) -> None:
         """Close the own session; an injected one stays open."""
@@ -346,8 +368,7 @@ class AiohttpTransport:
             if self._owned:
                 await self._session.close()
         finally:
-            if self._fast_post is not None:
-                self._fast_post.close()
+            self._fast_post.close()
 
     def _head(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> fast_post.RequestHead:
         if self._push_head is not None and headers is None and key is self._key:
@@ -477,6 +498,16 @@ def check_session(session: object) -> None:
     """Raise ConfigurationError unless the session is None or an aiohttp session."""
     if session is not None and not isinstance(session, aiohttp.ClientSession):
         raise must_be("session", "an aiohttp.ClientSession", session)
+
+
+def check_host(name: str, url: str | None) -> None:
+    """Raise ConfigurationError if aiohttp can't parse a URL that the core has checked: its ``xn--`` host is broken."""
+    try:
+        is_valid = url is None or URL(url).host is not None
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ConfigurationError(f"{name} must have a valid host name: what follows xn-- can't be decoded")
 
 
 def check_ssl(context: object) -> None:

@@ -150,18 +150,69 @@ def test_a_client_in_use_by_a_loop_is_refused_by_another(use: Use) -> None:
     assert server.processed == {"u": 1}
 
 
-def test_closing_from_another_loop_is_refused() -> None:
-    client = AsyncPushClient(NOWHERE, "key")
-
-    async def main() -> None:
-        await client.__aenter__()
-        await client._engine.transport.close()
-
-    asyncio.run(main())
+def test_closing_from_another_loop_is_refused_while_the_first_is_there() -> None:
+    client, first = AsyncPushClient(NOWHERE, "key"), asyncio.new_event_loop()
+    first.run_until_complete(client.__aenter__())
     with pytest.raises(ConfigurationError, match="another event loop"):
         asyncio.run(client.aclose())
-    # Nothing can close the client any more: without its loop it would warn.
-    client._engine.home = None
+    first.run_until_complete(client.aclose())
+    first.close()
+
+
+LOOP_IS_GONE = """
+import asyncio, socket, sys, threading
+import pushsdk
+
+arrival, listener = threading.Event(), socket.create_server(("127.0.0.1", 0))
+
+def serve():
+    wire = listener.accept()[0]
+    wire.recv(65536)
+    wire.sendall(b"HTTP/1.1 204 No Content\\r\\n\\r\\n")
+    wire.recv(65536)
+    arrival.set()
+
+threading.Thread(target=serve, daemon=True).start()
+if sys.argv[1] == "uvloop":
+    import uvloop
+    first = uvloop.new_event_loop()
+else:
+    first = asyncio.new_event_loop()
+message = {"body": {"en": "hi"}, "iosEnabled": True}
+client = pushsdk.AsyncPushClient(f"http://127.0.0.1:{listener.getsockname()[1]}", "key")
+first.run_until_complete(client.send("u", message))
+call = first.create_task(client.send("v", message))
+while not arrival.is_set():
+    first.run_until_complete(asyncio.sleep(0.001))
+first.close()
+
+async def close_store():
+    print("store", end=" ")
+    raise RuntimeError("Event loop is closed")
+
+client._engine.close_store = close_store
+print(asyncio.run(client.aclose()).unknown, client.closed, asyncio.run(client.aclose()).unknown)
+"""
+
+
+# uvloop ends its connections, and so the call, when it is closed.
+@pytest.mark.parametrize(("loop", "unknown"), [("asyncio", ("v",)), ("uvloop", ())])
+def test_a_client_whose_loop_is_gone_is_closed_in_another(loop: str, unknown: tuple[str, ...]) -> None:
+    pytest.importorskip(loop)
+    code, output, errors = run_program(LOOP_IS_GONE, loop)
+    assert (code, output.strip()) == (0, f"store {unknown} True ()"), errors
+
+
+def test_after_asyncio_run_a_client_is_closed_in_another_one() -> None:
+    async def main() -> AsyncPushClient:
+        async with WireServer() as server:
+            client = AsyncPushClient(server.base_url, "key")
+            await client.send("u", HELLO)
+            client._engine.home = None  # else it would warn
+        return client
+
+    client = asyncio.run(main())
+    assert asyncio.run(client.aclose()).unknown == ()
 
 
 def test_a_client_is_constructed_outside_of_any_loop_and_used_inside_one() -> None:

@@ -2,18 +2,20 @@
 
 import asyncio
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import aiohttp
 import pytest
+from support import wire_tls
 from support.wire_answers import response
-from support.wire_faults import always, only
+from support.wire_faults import always, fin, on_accept, only, rst, step, take, when
 from support.wire_judge import HELLO, Ledger
 from support.wire_network import detoured
 from support.wire_rig import OWN_OR_INJECTED, QUICK, client_of
-from support.wire_server import WireServer
+from support.wire_server import Act, Wire, WireServer
 
 from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
 from pushsdk._io import fast_post
@@ -151,6 +153,114 @@ async def test_a_204_for_what_the_peer_has_not_got_is_retried_if_the_policy_says
     monkeypatch.setattr(fast_post, "monotonic", asyncio.get_running_loop().time)
     retry = RetryPolicy.at_least_once(max_attempts=2, initial_delay=0.001)
     await answer_unread((True, False), injected=injected, retry=retry)
+
+
+@OWN_OR_INJECTED
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
+@pytest.mark.parametrize("answer", [response(204), response(204, Content_Length=2) + b"{}", response(200, b"{}")])
+@pytest.mark.parametrize("warm", [True, False], ids=["after a fast push", "on a new connection"])
+async def test_a_2xx_for_a_large_request_that_was_not_read_is_unknown_however_late_it_comes(
+    warm: bool, answer: bytes, injected: bool
+) -> None:
+    async def refuse_to_read(wire: Wire) -> None:
+        wire.writer.transport.pause_reading()
+        await asyncio.sleep(0.05)
+        wire.writer.write(answer)
+        await asyncio.sleep(0.01)
+        await wire.rst()
+
+    server = WireServer(when(only(int(warm)), step(refuse_to_read)))
+    async with server:
+        (listener,) = server._server.sockets
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        async with client_of(server, injected=injected, retry=NONE) as client:
+            if warm:
+                await client.send("user", HELLO)
+            with pytest.raises(OutcomeUnknownError):
+                await client.send("user", MobilePush(body={"en": "x" * 47_000}))
+
+
+@OWN_OR_INJECTED
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
+@pytest.mark.parametrize(
+    ("seconds", "size", "outcome"),
+    [(0.5, 1, Outcome.UNKNOWN), (1.5, 1, Outcome.ACCEPTED), (1.5, 2_000, Outcome.UNKNOWN)],
+    ids=["the fastest so far", "a slower one", "a slower one, to more than a segment"],
+)
+async def test_the_kernel_is_asked_for_the_fastest_response_and_for_large_requests(
+    seconds: float, size: int, outcome: Outcome, injected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, times = 0.0, iter([1.0, seconds])
+
+    async def take_time(wire: Wire) -> None:
+        nonlocal now
+        await take(wire)
+        now += next(times)
+        await wire.send(response(204))
+
+    monkeypatch.setattr(fast_post, "monotonic", lambda: now)
+    async with (
+        WireServer(when(always, step(take_time))) as server,
+        client_of(server, injected=injected, retry=NONE) as client,
+    ):
+        await client.send("warm", HELLO)
+        monkeypatch.setattr(fast_post, "ioctl", lambda *_: b"\1\0\0\0")
+        try:
+            found = (await client.send("user", MobilePush(body={"en": "x" * size}))).outcome
+        except OutcomeUnknownError as error:
+            found = error.outcome
+        assert found is outcome
+
+
+# --- a fresh TLS connection ---
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("end", [fin, rst], ids=["FIN", "RST"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_tls_connection_that_ends_right_after_the_handshake_carries_nothing(
+    loop: str, version: ssl.TLSVersion, end: Act, injected: bool
+) -> None:
+    new_event_loop = asyncio.new_event_loop if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
+
+    async def main() -> None:
+        context = wire_tls.speaking(version)
+        async with (
+            WireServer(when(always, on_accept(end)), tls=context) as server,
+            client_of(server, injected=injected, retry=NONE) as client,
+        ):
+            with pytest.raises(NotSentError) as excinfo:
+                await client.send("user", HELLO)
+            assert excinfo.value.retryable
+        assert server.begun == 0
+        if end is fin:
+            # Replaced once: a service that does so again is left to the policy.
+            assert (server.connections, client.stats().stale_connections) == (2, 1)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main())
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("are_read", [True, False], ids=["read", "waiting"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_session_tickets_are_no_end(
+    version: ssl.TLSVersion, are_read: bool, injected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not are_read:
+
+        async def let_read(_connection: object) -> None:
+            """Over a network, the tickets come later."""
+
+        monkeypatch.setattr(fast_post.HttpConnection, "let_read", let_read)
+    async with (
+        WireServer(tls=wire_tls.speaking(version)) as server,
+        client_of(server, injected=injected, retry=NONE) as client,
+    ):
+        for _ in range(3):
+            assert (await client.send("user", HELLO)).outcome is Outcome.ACCEPTED
+    assert (server.connections, client.stats().stale_connections) == (1, 0)
 
 
 def test_the_same_on_uvloop() -> None:

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from support import wire_tls
 from support.mock_aiohttp import mocked
 from support.requests import request_of
-from support.wire_answers import response
+from support.wire_answers import BEHIND, response
 from support.wire_faults import Step, always, answering, fin, hold, only, pause, reached, rst, send, step, take, when
-from support.wire_server import WireServer
+from support.wire_server import Act, Wire, WireServer
 from yarl import URL
 
 from pushsdk._core.address import HeaderSecret
@@ -198,7 +198,7 @@ async def test_what_was_laid_hands_on_before_is_left_alone(monkeypatch: pytest.M
     for wrapper in (refuse, posing, types.MethodType(own, object())):
         monkeypatch.setattr(fast_post, function, wrapper)
         async with aiohttp.ClientSession() as session:
-            assert not FastPost(session, 4.0).takes(BODY)
+            assert not FastPost(session, 1.5).takes(BODY)
 
 
 class CustomRequest(aiohttp.ClientRequest):
@@ -286,12 +286,12 @@ async def test_a_mock_that_comes_and_goes_is_heeded_meanwhile(server: WireServer
 )
 async def test_only_releases_that_these_tests_were_run_with_are_leant_on(release: str, leant_on: bool) -> None:
     async with aiohttp.ClientSession() as session:
-        assert FastPost(session, 4.0, release).takes(BODY) is leant_on
+        assert FastPost(session, 1.5, release).takes(BODY) is leant_on
 
 
 async def test_the_installed_release_is_one_of_them() -> None:
     async with aiohttp.ClientSession() as session:
-        assert FastPost(session, 4.0).takes(BODY)
+        assert FastPost(session, 1.5).takes(BODY)
 
 
 async def test_what_only_says_that_an_answer_is_to_come_is_none() -> None:
@@ -320,6 +320,7 @@ async def test_a_connection_that_is_still_being_written_is_not_reused(
 ) -> None:
     transport = transport_of(server)
     assert (await post(transport)).status == 204
+    transport._fast_post._idle[-1].quickest = 0.0  # else the kernel is asked
     with monkeypatch.context() as patch:
         patch.setattr(asyncio.selector_events._SelectorSocketTransport, "get_write_buffer_size", lambda _: 1)
         assert (await post(transport)).status == 204
@@ -449,7 +450,7 @@ async def test_every_204_that_is_taken_for_plain_is_one_to_aiohttps_parser_too(
     protocol.set_response_params(read_until_eof=True, auto_decompress=False)
     protocol.data_received(data)
     messages = [protocol._buffer.popleft()[0][0] for _ in range(len(protocol._buffer))]
-    if fast_post._is_plain_204(data):
+    if fast_post.match_plain_204(data):
         assert [(message.code, message.should_close) for message in messages] == [(204, False)]
         assert not protocol.should_close
 
@@ -524,10 +525,152 @@ async def test_a_connection_that_was_idle_too_long_is_not_used_although_no_timer
     transport = transport_of(server)
     await post(transport)
     now = fast_post.monotonic()
-    monkeypatch.setattr(fast_post, "monotonic", lambda: now + 4.1)
+    monkeypatch.setattr(fast_post, "monotonic", lambda: now + 1.6)
     assert (await post(transport)).reused is False
     await transport.close()
     assert server.connections == 2
+
+
+class Clock:
+    """The time that idle connections are measured by."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.time = fast_post.monotonic()
+        monkeypatch.setattr(fast_post, "monotonic", lambda: self.time)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+async def is_kept(transport: AiohttpTransport, clock: Clock, idle: float, body: bytes = BODY) -> bool:
+    """Return True if a connection that was idle for so long is used again."""
+    await post(transport, body)
+    clock.time += idle
+    evidence = await post(transport, body)
+    if evidence.failure is Failure.STALE:
+        assert not evidence.started_writing
+        evidence = await post(transport, body)
+    assert evidence.status is not None
+    return evidence.reused
+
+
+ANNOUNCED = [
+    (b"Keep-Alive: timeout=1", 0.5),
+    (b"keep-alive: max=100, Timeout = 1", 0.5),
+    (b"Keep-Alive: timeout=1, max=5\r\nServer: x", 0.5),
+    (b"Connection: keep-alive\r\nKEEP-ALIVE: timeout=1\r\nDate: now", 0.5),
+    (b"Keep-Alive: timeout=0", 0.0),
+    (b"Keep-Alive: timeout=5", 1.5),
+    (b"Keep-Alive: max=1", 1.5),
+    (b"X-Keep-Alive: timeout=1", 1.5),
+    (b"Server: x", 1.5),
+]
+
+
+@pytest.mark.parametrize("status", [b"204 No Content", b"400 Bad\r\nContent-Length: 0"], ids=["204", "400"])
+@pytest.mark.parametrize("size", [len(BODY), WHOLE_BODY_LIMIT + 1], ids=["small", "large"])
+@pytest.mark.parametrize(("header", "seconds"), ANNOUNCED, ids=lambda value: str(value))
+async def test_an_idle_connection_is_kept_for_less_than_the_server_announces(
+    header: bytes, seconds: float, size: int, status: bytes, clock: Clock
+) -> None:
+    script = when(always, answering(b"HTTP/1.1 %b\r\n%b\r\n\r\n" % (status, header)))
+    async with WireServer(script) as server:
+        transport = transport_of(server)
+        if seconds:
+            assert await is_kept(transport, clock, seconds - 0.01, BODY.ljust(size))
+        assert await is_kept(transport, clock, seconds + 0.01, BODY.ljust(size)) is False
+        await transport.close()
+
+
+async def test_a_plain_204_that_announces_an_idle_time_needs_no_parser_of_aiohttp(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert fast_post.match_plain_204(b"HTTP/1.1 204 No Content\r\nKeep-Alive: timeout=5, max=9\r\n\r\n")[1] == b"5"
+    assert fast_post.match_plain_204(b"HTTP/1.1 204 No Content\r\nKeep-Alive: max=9\r\n\r\n").lastindex is None
+
+
+async def test_an_injected_session_keeps_connections_as_long_as_its_owner_says_unless_the_server_announces_less(
+    clock: Clock,
+) -> None:
+    announcing = iter([b"", b"", b"Keep-Alive: timeout=3\r\n"])
+
+    async def answer(wire: Wire) -> None:
+        await take(wire)
+        await wire.send(b"HTTP/1.1 204 No Content\r\n%b\r\n" % next(announcing, b""))
+
+    async with WireServer(when(always, step(answer))) as server, aiohttp.ClientSession() as session:
+        settings = TransportSettings(base_url=server.base_url, session=session)
+        transport = AiohttpTransport(settings, key=KEY, limit=4)
+        assert await is_kept(transport, clock, 10.0)
+        assert await is_kept(transport, clock, 3.0) is False
+        assert await is_kept(transport, clock, 2.0)
+
+
+@pytest.mark.parametrize("end", [fin, rst], ids=["FIN", "RST"])
+@pytest.mark.parametrize("size", [len(BODY), WHOLE_BODY_LIMIT + 1], ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("idle", "kept", "closed"),
+    [(1.4, 0.69, 0.71), (0.7, 0.49, 0.51), (0.4, 1.49, 1.51)],
+    ids=["halved", "not below half a second", "a crash, as it was hardly idle"],
+)
+async def test_idle_connections_are_kept_for_a_shorter_time_after_the_server_closed_one_with_a_request_in_flight(
+    idle: float, kept: float, closed: float, size: int, end: Act, clock: Clock
+) -> None:
+    async with WireServer(when(only(1), step(take, end))) as server:
+        transport, body = transport_of(server), BODY.ljust(size)
+        await post(transport, body)
+        clock.time += idle
+        evidence = await post(transport, body)
+        assert (evidence.status, evidence.reused) == (None, True)
+        assert await is_kept(transport, clock, kept, body)
+        assert await is_kept(transport, clock, closed, body) is False
+        await transport.close()
+
+
+@pytest.mark.parametrize("spoil", ["a new connection", "our own end"])
+async def test_what_the_server_did_not_close_for_idleness_shortens_nothing(spoil: str, clock: Clock) -> None:
+    script = when(only(0), step(take, rst)) if spoil == "a new connection" else when(only(1), step(take, hold))
+    async with WireServer(script) as server:
+        transport = transport_of(server)
+        await post(transport)
+        clock.time += 1.4
+        if spoil == "our own end":
+            call = asyncio.create_task(post(transport))
+            while len(server.requests) < 2:  # noqa: ASYNC110 - the server sets no event
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait([call])
+        assert await is_kept(transport, clock, 1.4)
+        await transport.close()
+
+
+@pytest.mark.parametrize("path", ["small", "large", "by a proxy", "injected"])
+@pytest.mark.parametrize("segments", [1, 2])
+@pytest.mark.parametrize("name", BEHIND)
+async def test_what_is_behind_a_204_answers_no_other_request(name: str, segments: int, path: str) -> None:
+    head, rest = BEHIND[name]
+    acts = [send(head + rest)] if segments == 1 else [send(head), pause(0.005), send(rest)]
+    async with WireServer(when(always, step(take, *acts))) as server:
+        session = aiohttp.ClientSession() if path == "injected" else None
+        proxy = server.base_url.removesuffix("/ext/api") if path == "by a proxy" else None
+        settings = TransportSettings(base_url=server.base_url, session=session, proxy=proxy, keepalive=9.0)
+        transport, body = AiohttpTransport(settings, key=KEY, limit=1), BODY.ljust(60_000 if path == "large" else 30)
+        statuses = []
+        for _ in range(3):
+            evidence = await post(transport, body)
+            if evidence.failure is Failure.STALE:
+                # The head announced nothing: what came behind it was found before the next request.
+                evidence = await post(transport, body)
+            statuses.append((evidence.status, evidence.written))
+            if "announced" in name:
+                await asyncio.sleep(0.01)
+        await transport.close()
+        if session is not None:
+            await session.close()
+    assert statuses == [(204, True)] * 3
+    assert (server.connections, server.processed["u"]) == (3, 3)
 
 
 async def test_an_answer_that_comes_as_its_request_is_cancelled_answers_no_other() -> None:

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +32,9 @@ from support.wire_faults import (
 )
 from support.wire_network import (
     Spoil,
+    black_hole,
     closed,
+    closed_port,
     late_408,
     reset,
     spoiled,
@@ -43,12 +46,8 @@ from support.wire_server import Script, Wire, WireServer
 from pushsdk._core.address import HeaderSecret
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
-from pushsdk._io.fast_post import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, HttpConnection
-from pushsdk._io.transport import (
-    AiohttpTransport,
-    TransportSettings,
-    _EvidenceBody,
-)
+from pushsdk._io.fast_post import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, WHOLE_BODY_LIMIT
+from pushsdk._io.transport import AiohttpTransport, TransportSettings
 
 KEY = HeaderSecret("key")
 BODY = b'{"userIds":["u"],"message":{}}'
@@ -63,7 +62,7 @@ async def transport_of(
     key: HeaderSecret | None = KEY,
     context: ssl.SSLContext | None = None,
     limit: int = 4,
-    keepalive: float = 4.0,
+    keepalive: float = 1.5,
     headers: dict[str, str] | None = None,
     proxy: str | None = None,
 ) -> AsyncIterator[AiohttpTransport]:
@@ -128,6 +127,16 @@ async def test_a_whole_exchange_is_written_down_and_its_connection_kept(injected
     assert (second.status, writing(second)) == (204, AGAIN)
     assert (server.connections, server.processed) == (1, {"u": 2})
     assert (server.requests[0].path, server.requests[0].body) == ("/ext/api/v1/push", BODY)
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+async def test_a_body_of_megabytes_is_written_whole(injected: bool, tls: bool) -> None:
+    body = BODY.ljust(6_000_000)
+    async with rigged(tls=tls, injected=injected, context=wire_tls.client_context()) as (server, transport):
+        assert writing(await post(transport, body)) == FIRST
+        assert writing(await post(transport, body)) == AGAIN
+    assert [request.body for request in server.requests] == [body] * 2
 
 
 async def test_more_timeouts_than_are_remembered_are_still_right() -> None:
@@ -212,6 +221,43 @@ async def test_a_pooled_connection_that_the_sessions_owner_used_is_a_used_one(sp
         with spoiled(server, spoil, only(0)):
             evidence = await post(transport)
         assert (evidence.status, evidence.failure) == (None, Failure.STALE)
+
+
+# --- a host that moves ---
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("trouble", ["refused", "no connection in time", "cancelled"])
+async def test_after_a_failure_to_connect_the_name_is_looked_up_again(
+    trouble: str, injected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up, loop = list[str](), asyncio.get_running_loop()
+    async with rigged(injected=injected) as (server, _), closed_port() as closed, black_hole() as silent:
+        moved = closed if trouble == "refused" else silent
+        places = iter([moved, server.address])
+
+        async def getaddrinfo(host: str, _port: int, **_: object) -> list[tuple[object, ...]]:
+            looked_up.append(host)
+            return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", next(places))]
+
+        monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo, raising=False)
+        async with transport_of(f"http://localhost:{server.port}/ext/api", injected=injected) as transport:
+            first = asyncio.create_task(post(transport, connect=0.02 if trouble == "no connection in time" else None))
+            if trouble == "cancelled":
+                await asyncio.sleep(0.02)
+                first.cancel()
+                await asyncio.wait([first])
+            else:
+                assert (await first).status is None
+            assert (await post(transport)).status == 204
+            assert (await post(transport)).status == 204
+    assert looked_up == ["localhost"] * 2
+
+
+async def test_a_session_without_names_has_none_to_look_up_again(tmp_path: Path) -> None:
+    async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(tmp_path / "nobody"))) as session:
+        transport = AiohttpTransport(TransportSettings(base_url="http://127.0.0.1", session=session), key=KEY, limit=4)
+        assert (await post(transport)).failure is Failure.REFUSED
 
 
 # --- what fails ---
@@ -334,7 +380,9 @@ async def test_the_body_is_bytes_and_can_be_written_without_a_length() -> None:
 
     left, right = socket.socketpair()
     with left, right:
-        transport: Any = SimpleNamespace(is_closing=lambda: False, get_extra_info={"socket": left}.get)
+        transport: Any = SimpleNamespace(
+            is_closing=lambda: False, get_extra_info={"socket": left}.get, set_protocol=lambda _: None
+        )
         protocol = SimpleNamespace(
             transport=transport,
             should_close=False,
@@ -347,22 +395,22 @@ async def test_the_body_is_bytes_and_can_be_written_without_a_length() -> None:
     assert written == [BODY]
 
 
-def test_a_unix_socket_is_not_asked_what_its_peer_has_read() -> None:
-    left, right = socket.socketpair()
-    with left, right:
-        left.send(BODY)
-        transport = SimpleNamespace(get_extra_info={"socket": left}.get, is_closing=lambda: False)
-        evidence = Evidence(written=True)
-        HttpConnection(SimpleNamespace(transport=transport, should_close=False), used=False).confirm(evidence)
-    assert evidence.written
+async def test_a_unix_socket_is_not_asked_what_its_peer_has_read(tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(WHOLE_BODY_LIMIT)
+        writer.write(response(204))
+        await reader.read()
+        writer.close()
 
-
-def test_a_connection_that_another_request_has_by_now_says_nothing_about_this_one() -> None:
-    evidence = Evidence(written=True)
-    body = _EvidenceBody(BODY, evidence, None)
-    body._connection, body._parser = SimpleNamespace(handler=SimpleNamespace(_parser="another's")), "ours"
-    body.confirm()
-    assert evidence.written
+    service = await asyncio.start_unix_server(answer, tmp_path / "service")
+    async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(tmp_path / "service"))) as session:
+        settings = TransportSettings(base_url="http://127.0.0.1", session=session)
+        transport = AiohttpTransport(settings, key=KEY, limit=4)
+        evidence = await post(transport, BODY.ljust(WHOLE_BODY_LIMIT))
+    assert (evidence.status, evidence.written) == (204, True)
+    service.close()
+    await service.wait_closed()
 
 
 def under_the_loop(data: bytes) -> Spoil:

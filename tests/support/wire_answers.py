@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 __all__ = [
+    "BEHIND",
     "BODIES",
     "FOREIGN",
-    "HIDDEN",
     "NO_CONTENT",
     "UNREADABLE",
     "http_date",
@@ -48,11 +48,15 @@ UNREADABLE: dict[str, bytes] = {
     "a thousand headers": b"HTTP/1.1 204 No Content\r\n" + b"X-A: a\r\n" * 1000 + b"\r\n",
 }
 
-# Responses with a valid head that aiohttp nevertheless reports as status 400.
-HIDDEN: dict[str, bytes] = {
-    "a 204 with a body in the same packet": b"HTTP/1.1 204 No Content\r\n\r\nsurprise, a body",
-    "a chunked 204": b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "a bad first chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnot a size\r\n{}\r\n",
+# Heads of a 204, and the bytes behind it: aiohttp reports all of them as status 400 if both come in one packet.
+_CHUNKED = b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n"
+BEHIND: dict[str, tuple[bytes, bytes]] = {
+    "a body that was not announced": (b"HTTP/1.1 204 No Content\r\n\r\n", b"surprise, a body"),
+    "an empty body in chunks": (_CHUNKED, b"0\r\n\r\n"),
+    "a chunk": (_CHUNKED, b"2\r\n{}\r\n0\r\n\r\n"),
+    "a body of two bytes": (response(204, Content_Length=2), b"{}"),
+    "a body as if it were a 400": (response(204, Content_Length=2), response(400)),
+    "a body, after a 102": (b"HTTP/1.1 102 Processing\r\n\r\n" + response(204, Content_Length=2), b"{}"),
 }
 
 

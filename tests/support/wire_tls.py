@@ -9,7 +9,7 @@ from functools import cache
 
 import trustme
 
-__all__ = ["client_context", "expired", "good", "other_host", "untrusted"]
+__all__ = ["client_context", "expired", "good", "other_host", "speaking", "untrusted"]
 
 NAMES = ("localhost", "127.0.0.1")
 
@@ -37,6 +37,13 @@ def client_context() -> ssl.SSLContext:
 def good() -> ssl.SSLContext:
     """A server the client should trust."""
     return _serving(_authority(), *NAMES)
+
+
+def speaking(version: ssl.TLSVersion) -> ssl.SSLContext:
+    """A server the client should trust, of one version of TLS."""
+    context = _serving(_authority(), *NAMES)
+    context.minimum_version = context.maximum_version = version
+    return context
 
 
 @cache

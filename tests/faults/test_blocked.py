@@ -1,0 +1,105 @@
+"""A call that ends in the very turn in which its answer is read: what was read counts."""
+
+import asyncio
+import time
+
+import pytest
+from support import wire_tls
+from support.wire_answers import response
+from support.wire_faults import only, read_request, send, step, when
+from support.wire_judge import HELLO
+from support.wire_rig import OWN_OR_INJECTED, client_of
+from support.wire_server import Wire, WireServer
+
+from pushsdk import AttemptEnded, CampaignRequest, Event, MobilePush, Outcome, RetryPolicy, SendAbandoned
+
+JSON = "application/json"
+ANSWERS = {
+    "204": (response(204), Outcome.ACCEPTED),
+    "204 with Content-Length: 0": (response(204, Content_Length=0), Outcome.ACCEPTED),
+    "204 with something behind it": (response(204, Content_Length=2) + b"{}", Outcome.ACCEPTED),
+    "200 with JSON": (response(200, b"{}", Content_Type=JSON), Outcome.ACCEPTED),
+    "200 with JSON without a type": (response(200, b"{}"), Outcome.ACCEPTED),
+    "200 without a body": (response(200), Outcome.ACCEPTED),
+    "200 with HTML": (response(200, b"<html>"), Outcome.UNKNOWN),
+    "200 with JSON whose body is to come": (response(200, Content_Type=JSON, Content_Length=9), Outcome.ACCEPTED),
+    "200 whose body is to come": (response(200, Content_Length=9), Outcome.UNKNOWN),
+    "400": (response(400, b"{}"), Outcome.REJECTED),
+    "429": (response(429, Retry_After=9), Outcome.REJECTED),
+    "500": (response(500), Outcome.UNKNOWN),
+    "half a head": (response(204)[:-3], Outcome.UNKNOWN),
+    "102": (b"HTTP/1.1 102 Processing\r\n\r\n", Outcome.UNKNOWN),
+}
+PATIENCE = 0.05
+
+
+async def block(_wire: Wire) -> None:
+    """Let the answer come, and the timers of the calls become due, before the loop turns again."""
+    time.sleep(0.001)  # noqa: ASYNC251 - the loop is blocked
+    asyncio.get_running_loop().jump(PATIENCE)  # type: ignore[attr-defined]
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize("at", [0, 1], ids=["new connection", "pooled connection"])
+@pytest.mark.parametrize("how", ["timeout", "cancel"])
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_an_answer_that_was_read_counts_though_its_call_is_cancelled_in_the_same_turn(
+    name: str, how: str, at: int, tls: bool, injected: bool
+) -> None:
+    (data, outcome), events = ANSWERS[name], list[Event]()
+    async with (
+        WireServer(
+            when(only(at), step(read_request, send(data), block)), tls=wire_tls.good() if tls else None
+        ) as server,
+        client_of(server, injected=injected, retry=RetryPolicy.none(), on_event=events.append) as client,
+    ):
+        if at:
+            await client.send("warm", HELLO)
+        if how == "timeout":
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await client.send("user", HELLO)
+        else:
+            call = asyncio.create_task(client.send("user", HELLO))
+            asyncio.get_running_loop().call_later(PATIENCE, call.cancel)
+            with pytest.raises(asyncio.CancelledError):
+                await call
+    assert [event.outcome for event in events if isinstance(event, SendAbandoned)] == [outcome]
+    attempt = [event.attempt for event in events if isinstance(event, AttemptEnded)][-1]
+    assert attempt.outcome is outcome
+    if name == "429":
+        assert attempt.retry_after == 9.0
+
+
+@pytest.mark.parametrize("name", ["204", "204 with Content-Length: 0", "400"])
+async def test_a_submitted_send_that_is_cancelled_in_that_turn_has_its_outcome(name: str) -> None:
+    (data, outcome), events = ANSWERS[name], list[Event]()
+    async with (
+        WireServer(when(only(1), step(read_request, send(data), block)), tls=wire_tls.good()) as server,
+        client_of(server, retry=RetryPolicy.none(), on_event=events.append) as client,
+    ):
+        await client.send("warm", HELLO)
+        future = client.submit("user", HELLO)
+        asyncio.get_running_loop().call_later(PATIENCE, future.cancel)
+        await asyncio.wait([future])
+        assert future.cancelled()
+    assert [event.outcome for event in events if isinstance(event, SendAbandoned)] == [outcome]
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("name", ["200 with JSON", "200 with JSON without a type", "400"])
+@pytest.mark.parametrize("big", [False, True], ids=["campaign", "large push"])
+async def test_a_request_that_aiohttp_sends_has_the_answer_that_was_read(big: bool, name: str, injected: bool) -> None:
+    (data, outcome), events = ANSWERS[name], list[Event]()
+    async with (
+        WireServer(when(only(0), step(read_request, send(data), block))) as server,
+        client_of(server, injected=injected, retry=RetryPolicy.none(), on_event=events.append) as client,
+    ):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                if big:
+                    await client.send("user", MobilePush(body={"en": "x" * 60_000}))
+                else:
+                    await client.create_campaign(CampaignRequest(name="spring"))
+    assert [event.attempt.outcome for event in events if isinstance(event, AttemptEnded)] == [outcome]

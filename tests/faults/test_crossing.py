@@ -1,0 +1,196 @@
+"""A request that crosses the end of its connection on the way: the service closed it before a byte had come."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.programs import run_program
+from support.wire_faults import always, hold, only, step, take, when
+from support.wire_judge import HELLO
+from support.wire_rig import OWN_OR_INJECTED, client_of
+from support.wire_server import Wire, WireServer
+
+from pushsdk import Event, MobilePush, Outcome, OutcomeUnknownError, RetryPolicy, SendAbandoned
+from pushsdk._io import fast_post
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
+
+# In a namespace of its own, with 50 ms each way. The service ends the idle connection, and in the same turn of the loop
+# the client sends.
+CROSSING = """
+import asyncio, sys
+sys.path.append(sys.argv[3])
+from support.far_network import FAR, NEAR, enter
+
+try:
+    enter(0.05)
+except OSError as error:
+    print("skip:", error)
+    sys.exit()
+
+from pushsdk import AsyncPushClient, PushError, RetryPolicy
+from support.wire_faults import hold, only, step, take, when
+from support.wire_server import WireServer
+
+async def main(how):
+    script = when(only(1), step(take, hold)) if how == "half-close" else None
+    async with WireServer(script, host=NEAR) as server:
+        url = server.base_url.replace(NEAR, FAR)
+        async with AsyncPushClient(url, "key", retry=RetryPolicy.none(), allow_insecure=True) as client:
+            message = {"body": {"en": "hi"}, "iosEnabled": True}
+            await client.send("warm", message)
+            (wire,) = server.open_wires
+            wire.writer.close() if how == "close" else wire.writer.write_eof()
+            try:
+                receipt = await client.send("user", message)
+                print(receipt.outcome, end=" ")
+            except PushError as error:
+                print(error.outcome, end=" ")
+            await asyncio.sleep(0.2)
+            print(server.processed["user"], client.stats().stale_connections)
+
+if sys.argv[1] == "uvloop":
+    import uvloop
+    uvloop.run(main(sys.argv[2]))
+else:
+    asyncio.run(main(sys.argv[2]))
+"""
+
+
+@LINUX
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize(("how", "result"), [("close", "ACCEPTED 1 1"), ("half-close", "UNKNOWN 1 0")])
+def test_on_a_slow_network_a_request_that_crosses_the_end_is_sent_again_unless_the_service_may_read_it(
+    how: str, result: str, loop: str
+) -> None:
+    pytest.importorskip(loop)
+    code, output, errors = run_program(CROSSING, loop, how, str(Path(__file__).parents[1]))
+    if output.startswith("skip:"):
+        pytest.skip(output)
+    assert (code, output.strip()) == (0, result), errors
+
+
+class Kernel:
+    """Stands in for what the kernel of a peer far away has acknowledged: nothing, unless ``acknowledges`` says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.acknowledges: Callable[[], bool] = lambda: False
+        monkeypatch.setattr(fast_post, "ioctl", self.ioctl)
+        monkeypatch.setattr(fast_post, "RESET_CHECK", 0.001)
+
+    def ioctl(self, _fd: int, _request: int, _value: bytes) -> bytes:
+        return (0 if self.acknowledges() else 1 << 20).to_bytes(4, sys.byteorder)
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    return Kernel(monkeypatch)
+
+
+async def close_unread(wire: Wire) -> None:
+    """End both halves, one after the other: what was not read makes the kernel reset the connection."""
+    sock: socket.socket = wire.writer.get_extra_info("socket")
+    wire.writer.transport.pause_reading()
+    sock.shutdown(socket.SHUT_WR)
+    await asyncio.sleep(0.005)
+    await wire.rst()
+
+
+async def half_close(wire: Wire) -> None:
+    wire.writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+    await asyncio.sleep(0.005)
+    await take(wire)
+    await hold(wire)
+
+
+@LINUX
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("big", [False, True], ids=["small", "large"])
+@pytest.mark.parametrize("at", [0, 1], ids=["new connection", "pooled connection"])
+async def test_a_connection_that_closed_before_a_byte_came_is_replaced(
+    at: int, big: bool, injected: bool, kernel: Kernel
+) -> None:
+    message = MobilePush(body={"en": "x" * 60_000}) if big else HELLO
+    async with (
+        WireServer(when(only(at), step(close_unread))) as server,
+        client_of(server, injected=injected, retry=RetryPolicy.none()) as client,
+    ):
+        kernel.acknowledges = lambda: server.begun <= at or server.connections > 1
+        if at:
+            await client.send("warm", HELLO)
+        receipt = await client.send("user", message)
+        stats = client.stats()
+    assert (receipt.outcome, len(receipt.attempts), stats.stale_connections) == (Outcome.ACCEPTED, 1, 1)
+    assert (server.processed["user"], server.connections) == (1, 2)
+
+
+@LINUX
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("late", [False, True], ids=["it acknowledges nothing", "it acknowledges later"])
+async def test_a_service_that_closed_only_its_half_may_have_read_the_request(
+    late: bool, injected: bool, kernel: Kernel
+) -> None:
+    async with (
+        WireServer(when(always, step(half_close))) as server,
+        client_of(server, injected=injected, retry=RetryPolicy.none()) as client,
+    ):
+        if late:
+            asyncio.get_running_loop().call_later(0.003, setattr, kernel, "acknowledges", lambda: True)
+        with pytest.raises(OutcomeUnknownError, match="closed without an answer"):
+            await client.send("user", HELLO)
+        await server.quiet()
+    assert server.processed == {"user": 1}
+
+
+@LINUX
+@OWN_OR_INJECTED
+async def test_a_service_that_acknowledges_after_its_end_and_then_resets_may_have_read_the_request(
+    injected: bool, kernel: Kernel
+) -> None:
+    async def read_on(wire: Wire) -> None:
+        wire.writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+        await asyncio.sleep(0.005)
+        await take(wire)
+        kernel.acknowledges = lambda: True
+        await wire.rst()
+
+    async with (
+        WireServer(when(only(0), step(read_on))) as server,
+        client_of(server, injected=injected, retry=RetryPolicy.none()) as client,
+    ):
+        with pytest.raises(OutcomeUnknownError):
+            await client.send("user", HELLO)
+    assert server.processed == {"user": 1}
+
+
+@LINUX
+@OWN_OR_INJECTED
+async def test_a_reset_proves_nothing_if_the_request_was_acknowledged(injected: bool, kernel: Kernel) -> None:
+    kernel.acknowledges = lambda: True
+    async with (
+        WireServer(when(always, step(take, close_unread))) as server,
+        client_of(server, injected=injected, retry=RetryPolicy.none()) as client,
+    ):
+        with pytest.raises(OutcomeUnknownError):
+            await client.send("user", HELLO)
+    assert server.processed == {"user": 1}
+
+
+@LINUX
+async def test_a_call_that_is_cancelled_while_the_reset_is_awaited_is_unknown(kernel: Kernel) -> None:
+    events: list[Event] = []
+    async with (
+        WireServer(when(always, step(half_close))) as server,
+        client_of(server, retry=RetryPolicy.none(), on_event=events.append) as client,
+    ):
+        call = asyncio.create_task(client.send("user", HELLO))
+        while not server.begun:  # noqa: ASYNC110 - the server sets no event
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.002)
+        call.cancel()
+        await asyncio.wait([call])
+        await asyncio.sleep(0.005)
+    assert [event.outcome for event in events if isinstance(event, SendAbandoned)] == [Outcome.UNKNOWN]
