@@ -1,8 +1,9 @@
 """Concurrency: how much of what a service can take a client uses by itself, and how many requests it keeps in flight.
 
 The service is a process (`service.py`). No limit is configured. Distinct messages are sent for some seconds, of which
-the first part, in which the limit is found, does not count. What the service can do follows from its parameters. If this
-client may be the bound, it takes turns with clients whose limit is fixed, and the best of these is what can be done.
+the first part, in which the limit is found, does not count. What the service can do follows from its parameters. If
+this client may be the bound, it takes turns with clients whose limit is fixed, and the best of these is what can be
+done.
 
 The last case kills a run and counts the users in doubt.
 """

@@ -1,7 +1,7 @@
 """The service of the load scenarios: a process with workers, a queue and a delay.
 
-It may refuse by rate, by number or by chance, hang, lose answers, slow down and change. On request it records every push
-that it gets: this record, not what the client says, is the truth. A simulation can run the pool on a virtual clock.
+It may refuse by rate, by number or by chance, hang, lose answers, slow down and change. On request it records every
+push that it gets: this record, not what the client says, is the truth. A simulation can run the pool on a virtual clock.
 """
 
 import asyncio
@@ -279,9 +279,9 @@ class Running:
         self.base_url = f"{'https' if self._ca else 'http'}://127.0.0.1:{port}"
 
     @property
-    def ssl(self) -> ssl.SSLContext | bool:
-        """The client's option that trusts this service."""
-        return ssl.create_default_context(cadata=self._ca) if self._ca else True
+    def context(self) -> ssl.SSLContext | None:
+        """What a client needs to trust this service, as its option `ssl`."""
+        return ssl.create_default_context(cadata=self._ca) if self._ca else None
 
     def _ask(self, question: object) -> Any:
         self._pipe.send(question)
