@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import math
 import multiprocessing
+import os
 import random
 import ssl
 import time
@@ -262,6 +263,7 @@ async def _main(pipe: Connection, rules: Rules, *, records: bool, tls: bool, see
             pool.change(question)
         pool.count()
         counts = (pool.accepted, pool.refused, pool.begun, pool.work_seconds, pool.area, time.process_time(), pool.at)
+        os.set_blocking(pipe.fileno(), True)  # uvloop's reader has changed that, and the record is long
         pipe.send({"pushes": pushes, "flight": pool.flight}.get(question, counts))
 
     loop.add_reader(pipe.fileno(), control)

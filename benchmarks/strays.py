@@ -53,7 +53,7 @@ async def run(*, quick: bool) -> dict[str, Any]:
     for share in SHARES[1:]:
         parts = [clean / slow for clean, slow in zip(seconds[0.0], seconds[share], strict=True)]
         goals.append(Goal(f"{named(share)}: throughput, x without any", Spread.of(parts), at_least=0.92))
-    return result("strays", "push", list(series.values()), goals)
+    return result("strays", "user", list(series.values()), goals)
 
 
 if __name__ == "__main__":  # a manual check

@@ -43,7 +43,10 @@ async def run(*, quick: bool) -> dict[str, Any]:
     goals, notes = [], []
     with service(POOL) as running:
         usual = [await turn(running, waiting, {})]
-        goals.append(Goal(f"seconds behind {waiting:,} sends, not urgent", Spread.of(behind for _, behind in usual)))
+        goals += [
+            Goal("seconds alone", Spread.of(alone for alone, _ in usual)),
+            Goal(f"seconds behind {waiting:,} sends", Spread.of(behind for _, behind in usual)),
+        ]
         try:
             urgent = [await turn(running, waiting, {"urgent": True}) for _ in range(rounds)]
         except TypeError as error:
@@ -58,7 +61,7 @@ async def run(*, quick: bool) -> dict[str, Any]:
                     at_most=most,
                 ),
             ]
-    return {**result("urgent", "push", [], goals), "notes": notes}
+    return {**result("urgent", "send", [], goals), "notes": notes}
 
 
 if __name__ == "__main__":  # a manual check
