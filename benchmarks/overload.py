@@ -174,7 +174,9 @@ async def run(*, quick: bool, words: tuple[str, ...] = ()) -> dict[str, Any]:
     goals = [goal for row in rows for goal in goals_of(row)]
     goals += [
         Goal("p99 of the accepted / their timeout, worst case", Spread.of([p99(slowest.calls)]), at_most=1.0),
-        Goal("answers that the service contradicts", Spread.of([sum(sum(row.wrong.values()) for row in rows)]), at_most=0),
+        Goal(
+            "answers that the service contradicts", Spread.of([sum(sum(row.wrong.values()) for row in rows)]), at_most=0
+        ),
     ]
     notes = [f"BENCHMARK_SEED={seed}; the clients took {busy:.0%} of a core; slowest accepted: {slowest.case.name}"]
     notes += [f"{row.case.name}: {row.wrong}" for row in rows if row.wrong]

@@ -1,7 +1,7 @@
 """The service of the load scenarios: a process with workers, a queue and a delay.
 
 It may refuse by rate, by number or by chance, hang, lose answers, slow down and change. On request it records every
-push that it gets: this record, not what the client says, is the truth. A simulation can run the pool on a virtual clock.
+push that it gets: this record, not what the client says, is the truth. A simulation runs the pool on a virtual clock.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Rules(NamedTuple):
     rate: float = 0.0
     retry_after: int = 0
     stray: float = 0.0
-    """Share of the requests that get a 429 for no reason."""
+    """Share of the requests that get a 429 for no reason, with `Retry-After: 0`."""
     sigma: float = 0.0
     """Of a lognormal distribution of the work; 0 is 5 % around the mean."""
     outliers: float = 0.0
@@ -118,19 +118,21 @@ class Pool:
         rules, now = self.rules, self.clock.time()
         self.tokens = min(max(1.0, rules.rate / 10), self.tokens + (now - self.filled) * rules.rate)
         self.filled = now
-        if (rules.rate and self.tokens < 1) or self.chance.random() < rules.stray:
-            return self.refuse(caller, 429)
+        if rules.rate and self.tokens < 1:
+            return self.refuse(caller, 429, rules.retry_after)
         if self.flight >= rules.most:
-            return self.refuse(caller, 503)
+            return self.refuse(caller, 503, rules.retry_after)
+        if self.chance.random() < rules.stray:
+            return self.refuse(caller, 429, 0)
         self.tokens -= 1
         self.count()
         self.queue.append(caller)
         self.work()
         return True
 
-    def refuse(self, caller: Caller, status: int) -> bool:
+    def refuse(self, caller: Caller, status: int, retry_after: int) -> bool:
         self.refused += 1
-        caller.write(REFUSED % (status, self.rules.retry_after))
+        caller.write(REFUSED % (status, retry_after))
         return False
 
     def change(self, rules: Rules) -> None:
@@ -220,7 +222,7 @@ class Reading(NamedTuple):
     client_cpu: float
 
     def __sub__(self, earlier: "Reading") -> "Reading":
-        return Reading(*(late - early for late, early in zip(self, earlier, strict=True)))
+        return Reading._make(late - early for late, early in zip(self, earlier, strict=True))
 
     @property
     def rate(self) -> float:
@@ -291,7 +293,7 @@ class Running:
 
     def read(self, rules: Rules | None = None) -> Reading:
         """Return the counts since the start, after a change to ``rules`` if given."""
-        return Reading(*self._ask(rules), time.process_time())
+        return Reading._make([*self._ask(rules), time.process_time()])
 
     def flight(self) -> int:
         """Return the number of requests in the service."""

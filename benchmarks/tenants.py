@@ -15,7 +15,7 @@ from benchmarks.harness import Spread
 from benchmarks.report import Goal, result, table
 from benchmarks.service import Reading, Rules, Running, service
 
-PUSHES, QUICK_PUSHES = 100_000, 5_000
+PUSHES, QUICK_PUSHES = 20_000, 2_000  # of each kind
 TENANTS, USERS = ("acme", "globex"), 2  # users of each tenant and message
 ROUND = 25  # messages that are sent at once
 THREADS = 16
