@@ -149,11 +149,10 @@ async def measure(drawn: Drawn, *, quick: bool) -> tuple[float, Reading, str]:
     return share, ours, f"{share:.2f} of {fixed[best].rate:,.0f}/s at {best}: {drawn.name}"
 
 
-async def run(*, quick: bool, words: Sequence[str] = ()) -> dict[str, Any]:
+async def run(*, quick: bool, count: int = SERVICES) -> dict[str, Any]:
     logging.getLogger("pushsdk").addHandler(logging.NullHandler())  # each turn ends with cancelled sends
-    seed = int(words[0]) if words else drawn_seed()
-    count = QUICK_SERVICES if quick else SERVICES
-    services = [draw(seed + index) for index in range(count)]
+    seed = drawn_seed()
+    services = [draw(seed + index) for index in range(QUICK_SERVICES if quick else count)]
     with busy_neighbor():
         rows = [await measure(drawn, quick=quick) for drawn in services]
     shares = [share for share, _, _ in rows]
@@ -169,5 +168,6 @@ async def run(*, quick: bool, words: Sequence[str] = ()) -> dict[str, Any]:
     return {**result("drawn", "request", series, goals), "notes": notes, "shares": {"real sockets": shares}}
 
 
-if __name__ == "__main__":  # a manual check: `python -m benchmarks.drawn SEED`
-    print(table([{**asyncio.run(run(quick=False, words=sys.argv[1:])), "loop": "asyncio"}]))
+if __name__ == "__main__":  # a manual check: `python -m benchmarks.drawn 12` on asyncio
+    pin(0)
+    print(table([{**asyncio.run(run(quick=False, count=int(sys.argv[1]))), "loop": "asyncio"}]))

@@ -86,11 +86,11 @@ def distribution(shares: dict[str, list[float]], path: Path) -> None:
     axis.set_xlim(0, max(1.15, 1.02 * max(max(values) for values in shares.values())))
     axis.set_xlabel("each dot is a service: throughput as a share of the best fixed limit, start included", fontsize=10)
     axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
     plt.close(figure)
 
 
 def _in_columns(axis: Any, level: float, *texts: str) -> None:
     for index, text in enumerate(texts):
-        at = 1.06 + 0.11 * index
+        at = 1.06 + 0.12 * index
         axis.text(at, level, text, transform=axis.get_yaxis_transform(), ha="center", va="center", fontsize=10)
