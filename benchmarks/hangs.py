@@ -6,15 +6,25 @@ its own.
 """
 
 import asyncio
-import contextlib
 import math
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from benchmarks.harness import Spread
-from benchmarks.offer import Ended, Offer, accepted_share, contradictions, opened, unknown
+from benchmarks.offer import (
+    Ended,
+    Offer,
+    accepted_share,
+    chosen,
+    contradicted,
+    contradictions,
+    in_waves,
+    opened,
+    unknown,
+)
 from benchmarks.report import Goal, result, table
 from benchmarks.service import Rules, Running, service
 
@@ -42,6 +52,13 @@ class Case(NamedTuple):
     def end(self) -> float:
         """The time at which the service is well again."""
         return self.before + self.during
+
+    @property
+    def length(self) -> float:
+        return self.end + self.after
+
+    def start(self) -> AbstractContextManager[Running]:
+        return service(self.rules if self.before else self.changed, records=True)
 
 
 class Measured(NamedTuple):
@@ -139,25 +156,13 @@ def by_second(case: Case, measured: Measured) -> str:
     return f"{case.name}: accepted by second after the end: {' '.join(shares)}"
 
 
-async def run(*, quick: bool, words: tuple[str, ...] = ()) -> dict[str, Any]:
-    cases = [case for case in CASES if case.quick or not quick]
-    cases = [case for case in cases if not words or any(word in case.name for word in words)]
-    cases.sort(key=lambda case: case.end + case.after)
-    rows: list[Measured] = []
-    for first in range(0, len(cases), AT_ONCE):
-        wave = cases[first : first + AT_ONCE]
-        with contextlib.ExitStack() as stack:
-            begins = [case.rules if case.before else case.changed for case in wave]
-            services = [stack.enter_context(service(rules, records=True)) for rules in begins]
-            rows += await asyncio.gather(*map(measure, wave, services))
-    goals = [goal for case, row in zip(cases, rows, strict=True) for goal in case.judge(case, row)]
-    wrong = sum(sum(row.wrong.values()) for row in rows)
-    goals.append(Goal("answers that the service contradicts", Spread.of([wrong]), at_most=0))
-    pairs = list(zip(cases, rows, strict=True))
-    notes = [by_second(case, row) for case, row in pairs if case.during]
-    notes += [f"{case.name}: {row.wrong}" for case, row in pairs if row.wrong]
-    return {**result("hangs", "call", [], goals), "notes": notes}
+async def run(*, quick: bool, words: Sequence[str] = ()) -> dict[str, Any]:
+    rows, note = await in_waves(chosen(CASES, quick=quick, words=words), AT_ONCE, measure)
+    goals = [goal for case, row in rows for goal in case.judge(case, row)]
+    truth, notes = contradicted([(case, row.wrong) for case, row in rows])
+    notes = [note, *(by_second(case, row) for case, row in rows if case.during), *notes]
+    return {**result("hangs", "call", [], [*goals, truth]), "notes": notes}
 
 
 if __name__ == "__main__":  # a manual check: `python -m benchmarks.hangs slower` runs the cases with this text
-    print(table([{**asyncio.run(run(quick=False, words=tuple(sys.argv[1:]))), "loop": "asyncio"}]))
+    print(table([{**asyncio.run(run(quick=False, words=sys.argv[1:])), "loop": "asyncio"}]))

@@ -4,16 +4,19 @@ import asyncio
 import os
 import random
 import statistics
+import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from benchmarks import contenders as c
-from benchmarks.harness import user
+from benchmarks.harness import Spread, user
+from benchmarks.report import Goal
 from benchmarks.service import Pushes, Running
 
 SETTLE = 3.0  # seconds at the beginning of a load that do not count
+LATE = 0.02  # seconds of the event loop's lateness from which a run says little
 Way = Literal["send", "submit", "keyed"]
 
 
@@ -120,3 +123,72 @@ def contradictions(calls: Iterable[Ended], pushes: Pushes) -> Counter[str]:
         wrong["NOT_SENT, but pushed"] += call.outcome == "NOT_SENT" and times > 0
         wrong["ACCEPTED, but not pushed"] += call.is_accepted and times == 0
     return +wrong
+
+
+class Case(Protocol):
+    """One case of a scenario."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def quick(self) -> bool:
+        """Part of a quick run."""
+
+    @property
+    def length(self) -> float:
+        """Seconds that the case takes."""
+
+    def start(self) -> AbstractContextManager[Running]:
+        """Start the service."""
+
+
+C = TypeVar("C", bound=Case)
+M = TypeVar("M")
+
+
+def chosen(cases: Sequence[C], *, quick: bool, words: Sequence[str]) -> list[C]:
+    """Return the cases of a quick run, or those with one of the words in their names, the shortest first."""
+    chosen = [case for case in cases if case.quick or not quick]
+    if words:
+        chosen = [case for case in chosen if any(word in case.name for word in words)]
+    return sorted(chosen, key=lambda case: case.length)
+
+
+async def in_waves(
+    cases: Sequence[C], at_once: int, measure: Callable[[C, Running], Coroutine[Any, Any, M]]
+) -> tuple[list[tuple[C, M]], str]:
+    """Measure so many cases at a time, and return a note on the client process.
+
+    The services of a wave start before its first load, as starting a process takes time from the client.
+    """
+    rows: list[tuple[C, M]] = []
+    lateness: list[float] = []
+    watch = asyncio.create_task(_watch(lateness))
+    wall, cpu = time.perf_counter(), time.process_time()
+    for first in range(0, len(cases), at_once):
+        wave = cases[first : first + at_once]
+        with ExitStack() as stack:
+            services = [stack.enter_context(case.start()) for case in wave]
+            rows += zip(wave, await asyncio.gather(*map(measure, wave, services)), strict=True)
+    watch.cancel()
+    busy = (time.process_time() - cpu) / (time.perf_counter() - wall)
+    late = sorted(lateness)[int(0.99 * len(lateness))]
+    advice = ": run again when the machine is idle" if late > LATE else ""
+    return rows, f"the clients took {busy:.0%} of a core; p99 of their loop's lateness {late * 1000:.0f} ms{advice}"
+
+
+async def _watch(lateness: list[float]) -> None:
+    """Note by how much the event loop is late."""
+    loop = asyncio.get_running_loop()
+    while True:
+        before = loop.time()
+        await asyncio.sleep(0.01)
+        lateness.append(loop.time() - before - 0.01)
+
+
+def contradicted(rows: Sequence[tuple[Case, dict[str, int]]]) -> tuple[Goal, list[str]]:
+    """Return the goal that the service contradicts no answer, and a note for each case in which it does."""
+    count = sum(sum(wrong.values()) for _, wrong in rows)
+    notes = [f"{case.name}: {wrong}" for case, wrong in rows if wrong]
+    return Goal("answers that the service contradicts", Spread.of([count]), at_most=0), notes

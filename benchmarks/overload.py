@@ -6,11 +6,10 @@ Several cases run at a time, each with a service and a client of its own, at a f
 """
 
 import asyncio
-import contextlib
 import random
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from benchmarks.harness import Spread
@@ -21,8 +20,11 @@ from benchmarks.offer import (
     Way,
     accepted_share,
     begun,
+    chosen,
+    contradicted,
     contradictions,
     drawn_seed,
+    in_waves,
     opened,
     p99,
     unknown,
@@ -31,7 +33,7 @@ from benchmarks.report import Goal, result, table
 from benchmarks.service import Rules, Running, service
 
 AT_ONCE = 5  # cases
-DRAWN, QUICK_DRAWN = 6, 1
+DRAWN = 6
 EIGHT, FOUR = Rules(0.1, workers=8), Rules(0.1, workers=4)
 MOST = 350  # calls a second of a case that is drawn
 
@@ -62,6 +64,13 @@ class Case(NamedTuple):
     def most_unknown(self) -> float:
         """The share of the begun calls that may end as UNKNOWN."""
         return 0.02 if self.rules.sigma >= 1 else 0.01
+
+    @property
+    def length(self) -> float:
+        return self.seconds + max(self.timeouts)
+
+    def start(self) -> AbstractContextManager[Running]:
+        return service(self.rules, records=True, tls=self.tls)
 
     def phases(self) -> Iterator[tuple[float, float]]:
         """Yield rates and seconds."""
@@ -120,7 +129,6 @@ def drawn(chance: random.Random) -> Case:
 class Measured(NamedTuple):
     """What became of the calls of a case."""
 
-    case: Case
     share: float
     """Accepted after the first seconds, as a share of what the workers could do."""
     calls: list[Ended]
@@ -138,11 +146,11 @@ async def measure(case: Case, running: Running) -> Measured:
         await offer.ended()
         accepted = sum(call.is_accepted and SETTLE <= call.ended < end for call in offer.calls)
         could = (end - SETTLE) * case.rules.workers * work.begun / work.work
-        return Measured(case, accepted / could, offer.calls, dict(contradictions(offer.calls, running.pushes())))
+        return Measured(accepted / could, offer.calls, dict(contradictions(offer.calls, running.pushes())))
 
 
-def goals_of(measured: Measured) -> list[Goal]:
-    case, calls = measured.case, measured.calls
+def goals_of(case: Case, measured: Measured) -> list[Goal]:
+    calls = measured.calls
     share = unknown(calls) / max(1, begun(calls))
     goals = [
         Goal(f"{case.name}: accepted, of what it can do", Spread.of([measured.share]), at_least=case.share),
@@ -155,33 +163,18 @@ def goals_of(measured: Measured) -> list[Goal]:
     return goals
 
 
-async def run(*, quick: bool, words: tuple[str, ...] = ()) -> dict[str, Any]:
+async def run(*, quick: bool, words: Sequence[str] = ()) -> dict[str, Any]:
     seed = drawn_seed()
     chance = random.Random(seed)
-    cases = [case for case in overloads() if case.quick or not quick]
-    cases += [drawn(chance) for _ in range(QUICK_DRAWN if quick else DRAWN)]
-    cases = [case for case in cases if not words or any(word in case.name for word in words)]
-    cases.sort(key=lambda case: case.seconds + max(case.timeouts))
-    rows: list[Measured] = []
-    wall, cpu = time.perf_counter(), time.process_time()
-    for first in range(0, len(cases), AT_ONCE):
-        wave = cases[first : first + AT_ONCE]
-        with contextlib.ExitStack() as stack:
-            services = [stack.enter_context(service(case.rules, records=True, tls=case.tls)) for case in wave]
-            rows += await asyncio.gather(*map(measure, wave, services))
-    busy = (time.process_time() - cpu) / (time.perf_counter() - wall)
-    slowest = max(rows, key=lambda row: p99(row.calls))
-    goals = [goal for row in rows for goal in goals_of(row)]
-    goals += [
-        Goal("p99 of the accepted / their timeout, worst case", Spread.of([p99(slowest.calls)]), at_most=1.0),
-        Goal(
-            "answers that the service contradicts", Spread.of([sum(sum(row.wrong.values()) for row in rows)]), at_most=0
-        ),
-    ]
-    notes = [f"BENCHMARK_SEED={seed}; the clients took {busy:.0%} of a core; slowest accepted: {slowest.case.name}"]
-    notes += [f"{row.case.name}: {row.wrong}" for row in rows if row.wrong]
-    return {**result("overload", "call", [], goals), "notes": notes}
+    cases = overloads() + [drawn(chance) for _ in range(DRAWN)]
+    rows, note = await in_waves(chosen(cases, quick=quick, words=words), AT_ONCE, measure)
+    goals = [goal for case, row in rows for goal in goals_of(case, row)]
+    slowest, seconds = max(((case.name, p99(row.calls)) for case, row in rows), key=lambda pair: pair[1])
+    goals.append(Goal("p99 of the accepted / their timeout, worst case", Spread.of([seconds]), at_most=1.0))
+    truth, notes = contradicted([(case, row.wrong) for case, row in rows])
+    notes = [f"BENCHMARK_SEED={seed}; {note}", f"the slowest accepted: {slowest}", *notes]
+    return {**result("overload", "call", [], [*goals, truth]), "notes": notes}
 
 
 if __name__ == "__main__":  # a manual check: `python -m benchmarks.overload TLS` runs the cases with this text
-    print(table([{**asyncio.run(run(quick=False, words=tuple(sys.argv[1:]))), "loop": "asyncio"}]))
+    print(table([{**asyncio.run(run(quick=False, words=sys.argv[1:])), "loop": "asyncio"}]))
