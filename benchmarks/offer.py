@@ -164,14 +164,14 @@ async def in_waves(
     """
     rows: list[tuple[C, M]] = []
     lateness: list[float] = []
-    watch = asyncio.create_task(_watch(lateness))
     wall, cpu = time.perf_counter(), time.process_time()
     for first in range(0, len(cases), at_once):
         wave = cases[first : first + at_once]
         with ExitStack() as stack:
             services = [stack.enter_context(case.start()) for case in wave]
+            watch = asyncio.create_task(_watch(lateness))
             rows += zip(wave, await asyncio.gather(*map(measure, wave, services)), strict=True)
-    watch.cancel()
+            watch.cancel()
     busy = (time.process_time() - cpu) / (time.perf_counter() - wall)
     late = sorted(lateness)[int(0.99 * len(lateness))]
     advice = ": run again when the machine is idle" if late > LATE else ""

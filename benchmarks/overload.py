@@ -58,7 +58,7 @@ class Case(NamedTuple):
     def seconds(self) -> float:
         """The length of the load: until calls wait as long as they can, and a while longer."""
         least = min(self.timeouts)
-        return SETTLE + least / (self.load - 1) + min(2 * least, least + 5) + 3
+        return SETTLE + least * self.load / (self.load - 1) + 8
 
     @property
     def most_unknown(self) -> float:
@@ -86,7 +86,7 @@ class Case(NamedTuple):
 def overloads() -> list[Case]:
     half, one = EIGHT._replace(sigma=0.5), EIGHT._replace(sigma=1.0)
     return [
-        Case("2x, 30 s", EIGHT, 2, (30,)),
+        Case("3x, 30 s", EIGHT, 3, (30,)),
         Case("5x, 30 s, sigma 1", FOUR._replace(sigma=1.0), 5, (30,)),
         Case("10x, 30 s", FOUR, 10, (30,)),
         Case("1.1x, 2 s", EIGHT, 1.1),
