@@ -140,8 +140,8 @@ CASES = [
     Case("50 x slower for 6 s, 100/s, 2 s", slowed, 100, 2.0, changed=slower(50), quick=True),
     Case("50 x slower for 6 s, 100/s, 0.5 s", slowed, 100, 0.5, changed=slower(50)),
     Case("1 answer in 100 lost, 100/s, 2 s", others, 100, 2.0, LOSES, during=0, after=12),
-    Case("1 answer in 100 lost, 300/s, 5 s", others, 300, 5.0, LOSES, during=0, after=12),
-    Case("1 answer in 100 lost, 10/s, 1 s", others, 10, 1.0, LOSES, during=0, after=20),
+    Case("1 answer in 100 lost, 400/s, 5 s", others, 400, 5.0, LOSES, during=0, after=12),
+    Case("1 answer in 100 lost, 30/s, 1 s", others, 30, 1.0, LOSES, during=0, after=20),
     Case("0.3 s, sigma 1, 50/s, 1 s", near, 50, 1.0, NEAR, during=0, after=12, quick=True),
     Case("0.3 s, sigma 1, 5/s, 1 s", near, 5, 1.0, NEAR, during=0, after=26),
 ]

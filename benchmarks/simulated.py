@@ -25,7 +25,7 @@ from benchmarks.plot import distribution
 from benchmarks.report import Goal, result, table
 from benchmarks.service import Pool, Rules
 
-SERVICES, QUICK_SERVICES = 100, 6
+SERVICES, QUICK_SERVICES = 60, 6
 PARTS = (0.8, 1.1, 1.6, 3.0, 12.0)  # fixed limits, as multiples of the requests that are needed in flight
 CORE = 2.5e-4  # seconds of the client's core for a request
 CAP = 4096
