@@ -199,10 +199,16 @@ def shares(seed: int, count: int) -> list[Share]:
 
 
 def by_kind(rows: Sequence[Share]) -> dict[str, list[float]]:
+    """Return the shares of each kind of service."""
     kinds: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         kinds[row.kind].append(row.share)
     return dict(sorted(kinds.items()))
+
+
+def drawable(rows: Sequence[Share]) -> dict[str, list[float]]:
+    """Return the rows of the picture."""
+    return {"all simulated": [row.share for row in rows], **by_kind(rows)}
 
 
 def judged(rows: Sequence[Share]) -> list[Goal]:
@@ -225,7 +231,7 @@ async def run(*, quick: bool) -> dict[str, Any]:
     seed = drawn_seed()
     rows = shares(seed, QUICK_SERVICES if quick else SERVICES)
     notes = [f"BENCHMARK_SEED={seed}", *(f"{row.share:.2f}: {row.name}" for row in rows[:5])]
-    return {**result("simulated", "request", [], judged(rows)), "notes": notes, "shares": by_kind(rows)}
+    return {**result("simulated", "request", [], judged(rows)), "notes": notes, "shares": drawable(rows)}
 
 
 def main(seed: int, count: int, picture: str = "") -> None:
@@ -233,7 +239,7 @@ def main(seed: int, count: int, picture: str = "") -> None:
     print(table([{**result("simulated", "request", [], judged(rows)), "loop": ""}]))
     print("\n".join(f"  {row.share:.2f} {row.flight:5.1f}: {row.name}" for row in rows[:WORST]))
     if picture:
-        distribution({"all": [row.share for row in rows], **by_kind(rows)}, Path(picture))
+        distribution(drawable(rows), Path(picture))
 
 
 if __name__ == "__main__":
