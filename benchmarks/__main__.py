@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.plot import plot
+from benchmarks.plot import distribution, plot
 
 RESULTS = Path(__file__).parent / "results"
 # Scenario: the number of event loops it runs on. None if no loop affects it; one for long turns.
@@ -29,6 +29,13 @@ SCENARIOS = {
     "broadcast": 2,
     "throttled": 0,
     "concurrency": 1,
+    "overload": 1,
+    "hangs": 1,
+    "strays": 1,
+    "tenants": 1,
+    "urgent": 1,
+    "drawn": 2,
+    "simulated": 0,
     "emulator": 2,
     "sync": 2,
     "otel": 2,
@@ -36,6 +43,8 @@ SCENARIOS = {
     "arrow": 0,
     "spark": 0,
 }
+# What `--only` of the first name runs.
+GROUPS = {"concurrency": ["concurrency", "overload", "hangs", "strays", "tenants", "urgent", "drawn", "simulated"]}
 # Run only if named: these need more than `.[bench]`.
 NAMED_ONLY = {"spark"}
 # Packages whose versions are recorded.
@@ -64,6 +73,22 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--loop", choices=["asyncio", "uvloop", "both"], default="both", help="use this loop (both)")
     parser.add_argument("--compare", type=Path, metavar="OLD.json", help="compare with the JSON file of an earlier run")
     return parser.parse_args()
+
+
+def chosen(only: list[str] | None) -> list[str]:
+    """Return the scenarios to run, groups resolved."""
+    if not only:
+        return [name for name in SCENARIOS if name not in NAMED_ONLY]
+    return [name for first in only for name in GROUPS.get(first, [first])]
+
+
+def shares(results: list[dict[str, Any]]) -> dict[str, list[float]]:
+    """Return the shares of random services in all results, by kind and event loop."""
+    return {
+        f"{kind}, {result['loop']}" if result["loop"] else kind: values
+        for result in results
+        for kind, values in result.get("shares", {}).items()
+    }
 
 
 def run(name: str, loop: str, *, quick: bool) -> dict[str, Any]:
@@ -102,7 +127,7 @@ def main() -> int:
     args = arguments()
     loops = ["asyncio", "uvloop"] if args.loop == "both" else [args.loop]
     started, results, failed = time.monotonic(), [], []
-    for name in args.only or [name for name in SCENARIOS if name not in NAMED_ONLY]:
+    for name in chosen(args.only):
         for loop in loops[: SCENARIOS[name]] or ["none"]:
             print(f"{name} {loop if SCENARIOS[name] else ''}...", file=sys.stderr)
             try:
@@ -115,6 +140,8 @@ def main() -> int:
     path = RESULTS / f"{stamp}.json"
     report.save(results, meta(quick=args.quick, seconds=time.monotonic() - started), path)
     plot(results, path.with_suffix(".png"))
+    if services := shares(results):
+        distribution(services, path.with_suffix(".services.png"))
     if args.compare:
         print(report.compared(results, report.load(args.compare)))
     plotted = " and .png" if path.with_suffix(".png").exists() else ""

@@ -1,9 +1,9 @@
 """Concurrency: how much of what a service can take a client uses by itself, and how many requests it keeps in flight.
 
-The service is a process with a pool of workers, a queue and a delay; it may refuse by rate, by number or by chance, and
-change. No limit is configured. Distinct messages are sent for some seconds, of which the first part, in which the limit
-is found, does not count. What the service can do follows from its parameters. If this client may be the bound, it takes
-turns with clients whose limit is fixed, and the best of these is what can be done.
+The service is a process (`service.py`). No limit is configured. Distinct messages are sent for some seconds, of which
+the first part, in which the limit is found, does not count. What the service can do follows from its parameters. If
+this client may be the bound, it takes turns with clients whose limit is fixed, and the best of these is what can be
+done.
 
 The last case kills runs and counts the users in doubt, beside what the wire needs: throughput x the time that a request
 holds its slot when half of the throughput is asked for.
@@ -13,21 +13,20 @@ import asyncio
 import contextlib
 import math
 import multiprocessing
-import random
 import sys
 import tempfile
 import time
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from multiprocessing.connection import Connection
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from benchmarks import contenders as c
-from benchmarks.harness import Round, Series, Spread, user
+from benchmarks.harness import Series, Spread, user
 from benchmarks.report import Goal, result, table
-from benchmarks.sink import NO_CONTENT, content_length, pin
+from benchmarks.service import UNBOUND, Reading, Rules, Running, Stall, service
+from benchmarks.sink import pin
 
 QUICK, LEAST_WARM_UP = 0.15, 1.5  # a quick run takes this share of all seconds, but so many to warm up
 ROUNDS, LEAD, TURN = 3, 0.6, 1.0  # turns of a client beside fixed limits; the lead of each does not count
@@ -35,209 +34,13 @@ SAMPLE = 0.5  # seconds, in which a level is reached or not
 SENDERS = 2000  # tasks that send one message after another: more than any limit that is found
 GROUP, KILLS, QUICK_KILLS = 1000, {300_000: 6, 3_000_000: 6}, {300_000: 3}  # users of a request; kills by users of a run
 DELAY, SPARE = 0.005, 2.5  # of the service; how many times the users that the wire needs may be in doubt
-REFUSED = b"HTTP/1.1 %d Refused\r\nRetry-After: %d\r\nContent-Length: 0\r\n\r\n"
-UNBOUND = 10**6
-
-# Seconds of work by their mean.
-DELAYS: dict[str, Callable[[float], float]] = {
-    "even": lambda mean: mean * random.uniform(0.95, 1.05),
-    "lognormal": lambda mean: random.lognormvariate(math.log(mean) - 0.5, 1.0),
-    "outliers": lambda mean: mean / 1.09 * (10 if random.random() < 0.01 else 1),
-}
 
 
-class Stall(NamedTuple):
-    """Block the event loop for ``length`` seconds, every so many seconds."""
-
-    every: float
-    length: float
-
-    async def run(self) -> None:
-        while True:
-            asyncio.get_running_loop().call_soon(time.sleep, self.length)
-            await asyncio.sleep(self.every)
-
-
-class Rules(NamedTuple):
-    """The behavior of the service. ``most``: requests at once, ``rate``: per second; more are refused."""
-
-    delay: float
-    workers: int = UNBOUND
-    most: int = UNBOUND
-    rate: float = 0.0
-    retry_after: int = 0
-    stray: float = 0.0
-    shape: str = "even"
-    pause: Stall | None = None
-
-    @property
-    def capacity(self) -> float:
-        """Requests per second that the service can do, 0 if it has no bound."""
-        at_once = min(self.workers, self.most)
-        if self.rate or at_once == UNBOUND:
-            return self.rate
-        return at_once / self.delay * (1.0 - self.pause.length / self.pause.every if self.pause else 1.0)
-
-
-class Service(asyncio.Protocol):
-    """One connection of the service."""
-
-    def __init__(self, pool: "Pool") -> None:
-        self.pool = pool
-        self.buffer = b""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.buffer += data
-        end = self.buffer.find(b"\r\n\r\n")
-        if end >= 0 and len(self.buffer) >= end + 4 + content_length(self.buffer[:end]):
-            self.buffer = b""
-            self.pool.take(self.transport)
-
-
-class Pool:
-    """The workers of the service and its counts."""
-
-    def __init__(self, rules: Rules) -> None:
-        self.rules, self.loop = rules, asyncio.get_running_loop()
-        self.queue: deque[asyncio.Transport] = deque()
-        self.busy = self.accepted = self.refused = 0
-        self.area, self.at = 0.0, self.loop.time()
-        self.tokens, self.filled = rules.rate / 10, self.at
-
-    def take(self, transport: asyncio.Transport) -> None:
-        rules, now = self.rules, self.loop.time()
-        self.tokens = min(rules.rate / 10, self.tokens + (now - self.filled) * rules.rate)
-        self.filled = now
-        if (rules.rate and self.tokens < 1) or random.random() < rules.stray:
-            self.refuse(transport, 429)
-        elif self.busy + len(self.queue) >= rules.most:
-            self.refuse(transport, 503)
-        else:
-            self.tokens -= 1
-            self.count()
-            self.queue.append(transport)
-            self.work()
-
-    def refuse(self, transport: asyncio.Transport, status: int) -> None:
-        self.refused += 1
-        transport.write(REFUSED % (status, self.rules.retry_after))
-
-    def work(self) -> None:
-        while self.queue and self.busy < self.rules.workers:
-            self.busy += 1
-            delay = DELAYS[self.rules.shape](self.rules.delay)
-            self.loop.call_later(delay, self.finish, self.queue.popleft())
-
-    def finish(self, transport: asyncio.Transport) -> None:
-        self.count()
-        self.busy -= 1
-        self.accepted += 1
-        if not transport.is_closing():
-            transport.write(NO_CONTENT)
-        self.work()
-
-    def count(self) -> None:
-        now = self.loop.time()
-        self.area += (self.busy + len(self.queue)) * (now - self.at)
-        self.at = now
-
-
-def _serve(pipe: Connection, rules: Rules) -> None:
-    pin(1)
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    asyncio.run(_main(pipe, rules))
-
-
-async def _main(pipe: Connection, rules: Rules) -> None:
-    loop, stopped, pool = asyncio.get_running_loop(), asyncio.Event(), Pool(rules)
-    server = await loop.create_server(lambda: Service(pool), "127.0.0.1", 0, backlog=4096)
-    pauses = asyncio.create_task(rules.pause.run()) if rules.pause else None
-
-    def control() -> None:
-        """Change to the new rules, if any, and send the counts."""
-        try:
-            changed = pipe.recv()
-        except EOFError:
-            loop.remove_reader(pipe.fileno())
-            stopped.set()
-            return
-        pool.count()
-        if changed:
-            pool.rules = changed
-            pool.work()
-        pipe.send((pool.accepted, pool.refused, pool.area, time.process_time(), pool.at))
-
-    loop.add_reader(pipe.fileno(), control)
-    pipe.send(server.sockets[0].getsockname()[1])
-    await stopped.wait()
-    if pauses:
-        pauses.cancel()
-    server.close()
-
-
-class Reading(NamedTuple):
-    """Counts of the service, its seconds of CPU and of wall time, and the CPU seconds of this process."""
-
-    accepted: int
-    refused: int
-    area: float
-    cpu: float
-    wall: float
-    client_cpu: float
-
-    @property
-    def rate(self) -> float:
-        return max(1, self.accepted) / self.wall
-
-    @property
-    def flight(self) -> float:
-        """Mean number of requests in the service."""
-        return self.area / self.wall
-
-    def round(self) -> Round:
-        done = max(1, self.accepted)
-        return Round(done, self.client_cpu, self.wall, done, self.cpu / self.wall, 0)
-
-
-class Running:
-    """The parent's handle of a service."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-        self.base_url = f"http://127.0.0.1:{pipe.recv()}"
-
-    def read(self, rules: Rules | None = None) -> Reading:
-        """Return the counts since the start, after a change to ``rules`` if given."""
-        self._pipe.send(rules)
-        return Reading(*self._pipe.recv(), time.process_time())
-
-    async def period(self, seconds: float) -> Reading:
-        """Return the counts of the next seconds."""
-        before = self.read()
-        await asyncio.sleep(seconds)
-        return Reading(*(late - early for late, early in zip(self.read(), before, strict=True)))
-
-
-@contextlib.contextmanager
-def service(rules: Rules) -> Iterator[Running]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, rules), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        yield Running(ours)
-    finally:
-        ours.close()
-        process.join(5)
-        if process.is_alive():
-            process.kill()
+async def block(stall: Stall) -> None:
+    """Block the event loop again and again."""
+    while True:
+        asyncio.get_running_loop().call_soon(time.sleep, stall.length)
+        await asyncio.sleep(stall.every)
 
 
 class Fixed:
@@ -288,7 +91,7 @@ class Load:
     @contextlib.asynccontextmanager
     async def running(self, stall: Stall | None) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(self._send(number)) for number in range(SENDERS)]
-        tasks += [asyncio.create_task(stall.run())] if stall else []
+        tasks += [asyncio.create_task(block(stall))] if stall else []
         try:
             yield
             for task in tasks:
@@ -329,8 +132,8 @@ CASES = [
     Case("32 workers, 50 ms", POOL, share=0.92, flight=2.5),
     Case("300 workers, 50 ms", POOL._replace(workers=300), share=0.92, flight=2.5, fixed=(256, 384, 768)),
     Case("200 > 20 > 200 workers, 50 ms", DEPLOY, share=0.85, seconds=14, then=((12, 20, 5), (20, 200, 10))),
-    Case("lognormal, 64 workers, 50 ms", Rules(0.05, workers=64, shape="lognormal"), share=0.85),
-    Case("1 % tenfold, 32 workers, 50 ms", POOL._replace(shape="outliers"), share=0.85),
+    Case("lognormal, 64 workers, 50 ms", Rules(0.05, workers=64, sigma=1.0), share=0.85),
+    Case("1 % tenfold, 32 workers, 50 ms", POOL._replace(outliers=0.01), share=0.85),
     Case("200 ms of pause in 5 s, 32 workers", POOL._replace(pause=Stall(5, 0.2)), share=0.85),
     Case("429 above 500/s", Rules(0.05, rate=500), seconds=18),
     Case("429 above 500/s, Retry-After", Rules(0.05, rate=500, retry_after=1), seconds=18),

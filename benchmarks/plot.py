@@ -1,5 +1,6 @@
-"""The plot: a panel per scenario and loop, with a bar per contender."""
+"""The plots: a panel per scenario and loop, with a bar per contender; a row of dots per kind of service."""
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -59,3 +60,37 @@ def _quartile_distances(row: dict[str, Any]) -> tuple[float, float]:
     low, high = rates[len(rates) // 4], rates[(3 * len(rates)) // 4]
     middle = row["per_cpu_second"]
     return max(0.0, middle - low), max(0.0, high - middle)
+
+
+def distribution(shares: dict[str, list[float]], path: Path) -> None:
+    """Draw a dot for each service at its share of the best fixed limit, in a row for each kind of service."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    rows = list(shares.items())
+    figure, axis = plt.subplots(figsize=(9, 1.3 + 0.75 * len(rows)), layout="constrained")
+    for level, (_, values) in enumerate(rows):
+        ordered = sorted(values)
+        # Neighbors are drawn one above the other, so that each dot can be seen.
+        heights = [level + (index % 5 - 2) * 0.09 for index in range(len(ordered))]
+        axis.scatter(ordered, heights, s=16, color=OURS_COLOR, alpha=0.55, linewidths=0)
+        median, tenth = statistics.median(ordered), ordered[len(ordered) // 10]
+        axis.vlines([median, tenth], level - 0.32, level + 0.32, colors=["black", OTHER_COLOR], linewidth=2)
+        _in_columns(axis, level, f"{median:.2f}", f"{tenth:.2f}", f"{ordered[0]:.2f}")
+    _in_columns(axis, -0.65, "median\n(black)", "10th pct.\n(gray)", "worst\n")
+    axis.axvline(1.0, color=OTHER_COLOR, linestyle="--", linewidth=1, zorder=0)
+    axis.set_yticks(range(len(rows)), [f"{kind}\n{len(values)} services" for kind, values in rows], fontsize=10)
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+    axis.set_xlim(0, max(1.15, 1.02 * max(max(values) for values in shares.values())))
+    axis.set_xlabel("each dot is a service: throughput as a share of the best fixed limit, start included", fontsize=10)
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    plt.close(figure)
+
+
+def _in_columns(axis: Any, level: float, *texts: str) -> None:
+    for index, text in enumerate(texts):
+        at = 1.06 + 0.12 * index
+        axis.text(at, level, text, transform=axis.get_yaxis_transform(), ha="center", va="center", fontsize=10)

@@ -37,6 +37,7 @@ NEEDED: dict[type, dict[str, Any]] = {
     pushsdk.Problem: {"path": "$.title", "code": "languages", "message": "advice"},
     pushsdk.Progress: {"stage": "sending"},
     pushsdk.RequestSplit: {"status": 413, "users": 2, "calls": 1},
+    pushsdk.SendNotBegun: {"users": 1, "seconds_left": 0.1, "seconds_needed": 0.2},
     pushsdk.Row: {"user_id": "u", "outcome": Outcome.ACCEPTED},
     SendAbandoned: {"outcome": Outcome.UNKNOWN, "user_ids": ("u",)},
     CampaignCreated: {"uuid": "x"},
