@@ -54,7 +54,7 @@ from pushsdk._core.policy import (
 )
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._core.words import alias, check_keywords, count, hint_calls, kind_of, missing_attribute, near_word, refusal
-from pushsdk._io.credentials import Credentials, KeySource
+from pushsdk._io.credentials import KeySource, credentials_of
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.queue import SubmittedSend
 from pushsdk._io.transport import ApiRequest, Session, check_session, check_ssl
@@ -115,8 +115,8 @@ class AsyncPushClient:
         Args:
             base_url: Address of the service, without ``/v1``; by default the variable PUSHSDK_BASE_URL. It is https;
                 http is allowed to localhost, 127.0.0.0/8 and ::1, and anywhere with ``allow_insecure``.
-            api_key: The key, or a sync or async callable that is called for each attempt; by default the variable
-                PUSHSDK_API_KEY.
+            api_key: The key, or a sync or async callable that is called for each call and again for each retry, in
+                the caller's context; by default the variable PUSHSDK_API_KEY.
             session: Your own aiohttp ClientSession, which is never closed here.
             retry: A RetryPolicy; by default ``RetryPolicy.safe()``, with at most 4 attempts.
             timeout: A Timeout, or seconds for a whole call; by default 30 s, with 10 s per attempt and 5 s to connect.
@@ -147,7 +147,7 @@ class AsyncPushClient:
                 check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
             required = {"base_url": base_url, "api_key": api_key}
             raise missing(tuple(name for name, value in required.items() if value is None), os.environ)
-        credentials = Credentials(api_key, key_name)
+        credentials = credentials_of(api_key, key_name)
         checked_url = check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
         check_session(session)
         if session is not None and "keepalive" in options:
@@ -163,7 +163,6 @@ class AsyncPushClient:
         self._engine = Engine(
             EngineSettings(
                 base_url=checked_url,
-                credentials=credentials,
                 batching=check_setting(Batching, "batching", options.get("batching"), Batching()),
                 limits=check_setting(Limits, "limits", options.get("limits"), Limits()),
                 rate=check_setting(Rate, "rate", options.get("rate"), Rate()),
@@ -179,7 +178,7 @@ class AsyncPushClient:
                 show_answers=check_setting(bool, "show_answers", options.get("show_answers"), shows),
             )
         )
-        self._options = self._engine.options_of(policy, timeout)
+        self._options = self._engine.options_of(Options(policy, timeout), **credentials)
         self._keyed = None if claims is None else KeyedSends(claims, self._engine)
 
     if not TYPE_CHECKING:  # a checker would take any name for an attribute
@@ -194,8 +193,7 @@ class AsyncPushClient:
                 meant = meant or alias(name, _FIXED) or near_word(name, _FIXED)
             if meant:
                 way = f"pass {meant}= to a new client"
-                way = f"use with_options({meant}=...)" if meant in ("timeout", "retry") else way
-                way += "; a callable may return another key for each attempt" if meant == "api_key" else ""
+                way = f"use with_options({meant}=...)" if meant in ("timeout", "retry", "api_key") else way
                 raise AttributeError(f"{type(self).__name__}.{name} can't be set: {way}")
             object.__setattr__(self, name, value)
 
@@ -282,11 +280,14 @@ class AsyncPushClient:
             engine.pending.end(call)
             raise
         if idempotency_key is not None and self._keyed is not None:
-            keyed = Content(encoded, fields, engine.options_of(options.policy, options.timeout, keyed=True))
+            keyed = Content(encoded, fields, engine.options_of(options, keyed=True))
             return await self._keyed.send(call, keyed, key=idempotency_key)
+        content = (encoded, fields, options)
         try:
             # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
-            receipt = await engine.queue.submit(call, (encoded, fields, options))
+            if options.key is None:
+                content = await engine.queue.with_key(call, content)
+            receipt = await engine.queue.submit(call, content)
         except asyncio.CancelledError as error:
             await engine.queue.unwind(call, error)
             raise
@@ -320,7 +321,10 @@ class AsyncPushClient:
             queue.refuse(call, Failure.QUEUE_FULL)
         future = call.future = SubmittedSend(loop=self._engine.home)
         future.call, future.queue = call, queue
-        queue.submit(call, content)
+        if options.key is None:
+            queue.submit_with_key(call, content)
+        else:
+            queue.submit(call, content)
         return future
 
     @hint_calls
@@ -377,6 +381,9 @@ class AsyncPushClient:
             policy=options.policy,
             timeout=options.timeout,
             deadline=math.inf if total is None else loop.time() + total,
+            key=options.key,
+            units=(options,),
+            is_asked=options.ask is None,
         )
         engine.campaigns.add(job)
         watched = None if engine.observer is None else engine.observer.campaign()
@@ -484,12 +491,22 @@ class AsyncPushClient:
         return await self._run(self.resume, run, stop, options)
 
     @hint_calls
-    def with_options(self, *, timeout: Timeout | Seconds | None = None, retry: RetryPolicy | None = None) -> Self:
-        """Return a client with another timeout or policy. Both share everything else and are closed together."""
-        client = object.__new__(type(self))
-        client.__dict__ |= self.__dict__
-        client._options = self._options_of(timeout, retry)
-        return client
+    def with_options(
+        self,
+        *,
+        timeout: Timeout | Seconds | None = None,
+        retry: RetryPolicy | None = None,
+        api_key: str | KeySource | None = None,
+    ) -> Self:
+        """Return a client with another timeout, policy or Api-Key.
+
+        Both share everything else, such as connections, limits and pauses, and are closed together.
+        """
+        api_key = redacted(api_key)
+        options = self._options_of(timeout, retry)
+        if api_key is not None:
+            options = self._engine.options_of(options, **credentials_of(api_key))
+        return self._view(options)
 
     @property
     def closed(self) -> bool:
@@ -534,15 +551,20 @@ class AsyncPushClient:
         # Not above: runs are a third of the import time, and most processes only send.
         from pushsdk._runs import api, pipeline
 
-        policy, timeout = self._options.policy, self._options.timeout
-        settings = pipeline.RunSettings(run=run, stop=stop, policy=policy, timeout=timeout, **options)
+        settings = pipeline.RunSettings(run=run, stop=stop, sending=self._options, **options)
         report: BroadcastReport = await getattr(api, method.__name__)(self._engine, settings, *source, **content)
         return report
 
     def _options_of(self, timeout: object, retry: object) -> Options:
         own = self._options
         policy = check_setting(RetryPolicy, "retry", retry, own.policy)
-        return self._engine.options_of(policy, check_timeout(timeout, own.timeout))
+        return self._engine.options_of(own, policy=policy, timeout=check_timeout(timeout, own.timeout))
+
+    def _view(self, options: Options) -> Self:
+        client = object.__new__(type(self))
+        client.__dict__ |= self.__dict__
+        client._options = options
+        return client
 
 
 class SendBatch:

@@ -68,6 +68,9 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     """The observer's record of the caller. Set by the shell if there is an observer."""
     claims: Any = None
     """The call's entry in a claim store, if it has an idempotency key. Set by the shell."""
+    ask: Any = None
+    """Asks the api_key callable in the caller's context. None for a fixed key. Set by the shell, unset by ``settle``,
+    as the context may refer to the call."""
 
     def wake(self) -> None:
         """Wake the caller, unless it was woken or cancelled before."""
@@ -83,6 +86,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
         if unsettled:
             self.shares = (*self.shares, (users, verdict))
             return False
+        self.ask = None
         if self.shares:
             self.shares = (*self.shares, (users, verdict))
             receipt = None

@@ -27,7 +27,6 @@ from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._core.words import count
 from pushsdk._io.batch_sender import PendingCalls
-from pushsdk._io.credentials import Credentials
 from pushsdk._io.forks import ProcessGuard, in_child
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.queue import SendQueue
@@ -41,7 +40,6 @@ from pushsdk._io.transport import AiohttpTransport, Transport, TransportSettings
 class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):
     """The checked settings of a client."""
 
-    credentials: Credentials
     batching: Batching
     limits: Limits
     rate: Rate
@@ -68,6 +66,11 @@ async def _until_end(engine: ref["Engine"], queue: SendQueue, transport: Transpo
             await transport.close()
 
 
+def _options_of(make: Callable[..., Options]) -> Callable[..., Options]:
+    # Not a method: the queue, which outlives an engine that is not closed, has it, too.
+    return lambda options, **changes: make(*msgspec.structs.astuple(msgspec.structs.replace(options, **changes)))
+
+
 class Engine:
     """The parts of one client, put together inside its event loop. Shared with what ``with_options`` returns."""
 
@@ -90,8 +93,8 @@ class Engine:
         self.counters = Counters()
         self.closed = False
         self._has_block = False
-        #: Returns one object for equal options, which is quick to compare.
-        self.options_of = lru_cache(1024)(Options)
+        #: Returns options with changes: one object for equal ones, which is quick to compare.
+        self.options_of = _options_of(lru_cache(1024)(Options))
         #: Runs blocking work of runs. Set by ``serve`` if there are no threads.
         self.offload: Offload = in_thread
         #: The transport that replaces aiohttp. Set by ``serve``, in tests only.
@@ -147,14 +150,13 @@ class Engine:
         cap = most_in_flight(settings.limits, settings.session)
         self.limiter = ConcurrencyLimiter(loop, cap, self.rate_limiter)
         self.backlog = Backlog(settings.limits)
-        self.transport = self.given or AiohttpTransport(settings, key=settings.credentials.fixed, limit=cap)
+        self.transport = self.given or AiohttpTransport(settings, limit=cap)
         #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()
         self.sender = RequestSender(
             loop=loop,
             transport=self.transport,
             begin_post=getattr(self.transport, "begin", None) if self.observer is None else None,
-            credentials=settings.credentials,
             timers=self.timers,
             limiter=self.limiter,
             backlog=self.backlog,
@@ -166,7 +168,12 @@ class Engine:
         )
         self.pending = PendingCalls(self.counters, emit, settings.target(PUSH))
         self.queue = SendQueue(
-            self.sender, self.pending, sizes=self.sizes, batching=settings.batching, limits=settings.limits
+            self.sender,
+            self.pending,
+            sizes=self.sizes,
+            batching=settings.batching,
+            limits=settings.limits,
+            options_of=self.options_of,
         )
         #: Campaigns, and sends with idempotency keys, that have not ended.
         self.campaigns: set[object] = set()

@@ -51,5 +51,11 @@ async def retry(sender: RequestSender, request: ApiRequest) -> None:
         ended = number >= policy.max_attempts if policy.stop is None else bool(policy.stop(state))
         return ended or not sender.may_retry(request, number, state.upcoming_sleep)
 
-    sleep = partial(sender.wait, request)
-    await tenacity.AsyncRetrying(sleep=sleep, stop=stop, wait=wait, retry=should_retry, reraise=True)(attempt)
+    def count(state: tenacity.RetryCallState) -> None:
+        # The first is the failed one: not number 1 if the request was split from another by its key.
+        if first:
+            state.attempt_number = request.number
+        request.number = state.attempt_number
+
+    strategies: Any = {"stop": stop, "wait": wait, "retry": should_retry, "before": count}
+    await tenacity.AsyncRetrying(sleep=partial(sender.wait, request), reraise=True, **strategies)(attempt)

@@ -9,8 +9,8 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,10 +20,11 @@ from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Verdict, judge, verdict_of
+from pushsdk._core.policy import Timeout
 from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
 from pushsdk._core.results import Counters
 from pushsdk._core.words import count, trace_of
-from pushsdk._io.credentials import Credentials, NoKeyError
+from pushsdk._io.credentials import ApiKey, NoKey, answer_of
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
@@ -56,7 +57,6 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     transport: Transport
     begin_post: Callable[[ApiRequest, HeaderSecret, Callable[[bool], None]], bool] | None
     """``AiohttpTransport.begin``; None if each request needs a task."""
-    credentials: Credentials
     timers: TimerWheel
     limiter: ConcurrencyLimiter
     backlog: Backlog
@@ -71,12 +71,17 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     """True once no request may start any more. Set by the engine."""
 
     async def run(self, request: ApiRequest, *, has_slot: bool = False) -> Verdict:
-        """Send the request and its retries. ``has_slot``: the caller has taken a slot for the first attempt."""
-        if request.scope is None:
+        """Send the request and its retries. ``has_slot``: the caller has taken a slot for the first attempt.
+
+        If the request's failure is REKEYED then, its calls go on in a request for each key.
+        """
+        # True for calls that were split from others, which try a rotated key at once.
+        has_failed = request.own > 0 and not request.is_asked
+        if request.scope is None and not has_failed:
             self.counters.requests += 1
             if not has_slot and not await self._take_slot(request):
                 return request.verdict()
-        if await self._attempt(request):
+        if not has_failed and await self._attempt(request):
             if request.own == 1:
                 self.budget.refund()
         elif request.own and (request.policy.max_attempts > 1 or request.policy.stop is not None):
@@ -88,8 +93,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
         ``respond(True)`` follows a plain 204: call ``accept``. ``respond(False)`` follows anything else: call ``run``.
         """
-        key, begin = self.credentials.fixed, self.begin_post
-        if begin is None or key is None or self.closed or request.policy.statuses:
+        key, begin = request.key, self.begin_post
+        if begin is None or key.__class__ is NoKey or self.closed or request.policy.statuses:
             return False
         scope = self._open(request)
         if request.started >= request.deadline or not begin(request, key, respond):
@@ -118,7 +123,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         request.scope.end()
         request.scope = None
         try:
-            self._note(request, self._judge(request, self.credentials.fixed))
+            self._note(request, self._judge(request))
         finally:
             self._release(request)
 
@@ -200,8 +205,11 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if request.scope is None:
             request.started = self.loop.time()
         try:
-            while request.scope is not None or (self.loop.time() < request.deadline and not self.closed):
-                attempt, key = await self._post(request)
+            if request.scope is None and not request.is_asked and not self._use(request, await self._ask(request)):
+                return False
+            request.is_asked = False
+            while self._may_begin(request):
+                attempt = await self._post(request)
                 if (failure := request.evidence.failure) is not None:
                     if failure is Failure.UNCLAIMED:
                         request.failure = failure
@@ -210,7 +218,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                         continue
                 self._note(request, attempt)
                 is_refused = attempt.status == 401 and attempt.outcome is REJECTED
-                if is_refused and await self._is_rotated(request, key):
+                if is_refused and await self._is_rotated(request):
                     continue
                 return attempt.outcome is ACCEPTED
             request.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
@@ -219,7 +227,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             if request.span is not None:
                 request.span.end(None, request.evidence.failure)
                 request.span = None
-            if request.own == own and request.failure is Failure.UNCLAIMED:
+            if request.own == own:
                 # Nothing was sent: the fixed rates don't count the request.
                 self.limiter.rate_limiter.refund(request.users)
                 self.limiter.release(request.users)
@@ -240,31 +248,33 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         request.evidence = Evidence()
         return DeadlineScope(self.timers, min(request.deadline, started + (request.timeout.attempt or math.inf)))
 
-    async def _post(self, request: ApiRequest) -> tuple[Attempt, HeaderSecret | None]:
-        """Post the request once, until its deadline. Returns the attempt and its key, and settles the claim."""
+    def _may_begin(self, request: ApiRequest) -> bool:
+        """Return True if the attempt has begun, can't send anything as it has no key, or is in time."""
+        if request.scope is not None or isinstance(request.key, NoKey):
+            return True
+        return self.loop.time() < request.deadline and not self.closed
+
+    async def _post(self, request: ApiRequest) -> Attempt:
+        """Post the request once, until its deadline. Returns the attempt, and settles the claim."""
         scope = request.scope or self._open(request)
         request.scope = None
         evidence, limit = request.evidence, scope.deadline
-        key = self.credentials.fixed
+        key: ApiKey = request.key
         # A stale connection that is replaced belongs to the attempt that goes on.
         if self.observer is not None and request.span is None:
             first = not request.attempts
             request.span = self.observer.attempt(request.operation, request.users, request.own, first=first)
         try:
-            with scope:
-                if key is None:
-                    # Nothing is sent before there is a key, however the wait for the key ends.
-                    evidence.touched = True
-                    with nullcontext() if request.span is None else request.span.application_context():
-                        key = await self.credentials.ask()
-                    evidence.touched = False
-                await self.transport.post(request, key)
-        except NoKeyError as error:
-            evidence.failure, evidence.reason, evidence.error = error.args
+            if isinstance(key, NoKey):
+                evidence.touched = True  # by no transport: nothing was sent
+                evidence.failure, evidence.reason, evidence.error = key.failure, key.reason, key.error
+            else:
+                with scope:
+                    await self.transport.post(request, key)
         except asyncio.CancelledError:
             if evidence.status is None:
                 evidence.failure, evidence.reason = Failure.CANCELLED, ""
-            self._note(request, self._judge(request, key))
+            self._note(request, self._judge(request))
             if request.claim is not None:
                 request.claim.settle(request.verdict())
             raise
@@ -273,17 +283,15 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             named = request.timeout.named("attempt" if late else "total") if scope.expired is Failure.DEADLINE else ""
             if evidence.failure is Failure.CONNECT_TIMEOUT and scope.expired is Failure.DEADLINE:
                 evidence.reason += named
-            elif key is None and named:
-                evidence.failure, evidence.reason = Failure.CREDENTIALS, f"it did not return within {named}"
             else:
                 evidence.failure, evidence.reason = Failure.ATTEMPT_TIMEOUT if late else scope.expired, named
             evidence.error = TimeoutError(named) if scope.expired is Failure.DEADLINE else None
-        attempt = self._judge(request, key)
+        attempt = self._judge(request)
         if request.claim is not None:
             request.claim.settle(verdict_of((*request.attempts, attempt), evidence))
-        return attempt, key
+        return attempt
 
-    def _judge(self, request: ApiRequest, key: str | None) -> Attempt:
+    def _judge(self, request: ApiRequest) -> Attempt:
         evidence = request.evidence
         if evidence.headers:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
@@ -293,7 +301,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             retry_on=request.policy.retry_on,
             started=request.started,
             seconds=self.loop.time() - request.started,
-            key=key,
+            key=request.key,
         )
 
     def _note(self, request: ApiRequest, attempt: Attempt) -> None:
@@ -339,14 +347,50 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         self.counters.stale_connections += 1
         return True
 
-    async def _is_rotated(self, request: ApiRequest, key: str | None) -> bool:
-        """Return True if the callable has a new key. Asks once per request."""
-        if request.rekeyed or self.credentials.fixed is not None:
+    async def _is_rotated(self, request: ApiRequest) -> bool:
+        """Return True if the callables have a new key, which is then used. Asks once per request."""
+        if request.rekeyed:
             return False
         request.rekeyed = True
-        with suppress(NoKeyError), DeadlineScope(self.timers, request.deadline):
-            return await self.credentials.ask() != key
-        return False
+        keys = await self._ask(request)
+        # Calls without a new key stay rejected.
+        keys = {ask: None if isinstance(key, NoKey) or key == request.key else key for ask, key in keys.items()}
+        return any(keys.values()) and self._use(request, keys)
+
+    async def _ask(self, request: ApiRequest) -> dict[Any, Any]:
+        """Return the keys of the next attempt by ``ask``: each callable is called once, in its caller's context."""
+        asks = dict.fromkeys([unit.ask for unit in request.units])
+        answers = [request.key if ask is None else ask() for ask in asks]
+        return dict(zip(asks, await self.keys(answers, request.timeout, request.deadline), strict=True))
+
+    def _use(self, request: ApiRequest, keys: dict[Any, Any]) -> bool:
+        """Use the key that all calls have. Return False if their keys differ."""
+        first, *others = {*keys.values()} or {request.key}
+        if others:
+            request.keys, request.failure = keys, Failure.REKEYED
+        else:
+            request.key = first
+        return not others
+
+    async def keys(self, answers: Sequence[Any], timeout: Timeout, deadline: float) -> list[ApiKey]:
+        """Return the keys of these answers, some of which may be futures, within the timeouts."""
+        waits = [answer for answer in answers if asyncio.isfuture(answer)]
+        if not waits:
+            return list(answers)
+        limit = min(deadline, self.loop.time() + (timeout.attempt or math.inf))
+        scope = DeadlineScope(self.timers, limit)
+        try:
+            with scope:
+                await asyncio.wait(waits)
+        finally:
+            undone = [waiting for waiting in waits if not waiting.done()]
+            for waiting in undone:
+                waiting.cancel()
+        late = NoKey(scope.expired or Failure.DEADLINE, "", None)
+        if scope.expired is Failure.DEADLINE and (named := timeout.named("attempt" if limit < deadline else "total")):
+            late = NoKey(Failure.CREDENTIALS, f"it did not return within {named}", TimeoutError(named))
+        known = {waiting: late if waiting in undone else answer_of(waiting) for waiting in waits}
+        return [known.get(answer, answer) for answer in answers]
 
 
 def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:

@@ -14,7 +14,7 @@ import msgspec
 
 from pushsdk._core.arguments import check_callback, check_setting
 from pushsdk._core.errors import RunFileError, check_choice, must_be
-from pushsdk._core.policy import RetryPolicy, Timeout, check_count
+from pushsdk._core.policy import Options, check_count
 from pushsdk._core.splitting import Rejected
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState
@@ -39,8 +39,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     run: str | os.PathLike[str] | None
     stop: asyncio.Event | None
-    policy: RetryPolicy
-    timeout: Timeout
+    sending: Options
     on_unknown: OnUnknown = "skip"
     stop_policy: StopPolicy | None = None
     on_progress: OnProgress | None = None
@@ -84,8 +83,7 @@ class Pipeline:
         self._sender = ChunkSender(
             engine,
             self._log,
-            settings.policy,
-            settings.timeout,
+            settings.sending,
             stop_policy=settings.stop_policy,
             varied=journal.header.message is None,
             resends=settings.on_unknown == "resend",

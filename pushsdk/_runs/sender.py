@@ -18,7 +18,7 @@ from pushsdk._core import decisions
 from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, decide, stop_reason
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Failure, Outcome, Verdict
-from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._core.policy import Options
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
 from pushsdk._core.stop_policy import StopMonitor, StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
@@ -88,8 +88,7 @@ class ChunkSender:
         self,
         engine: Engine,
         log: RunLog,
-        policy: RetryPolicy,
-        timeout: Timeout,
+        options: Options,
         *,
         stop_policy: StopPolicy | None,
         varied: bool,
@@ -103,8 +102,9 @@ class ChunkSender:
         self._split_on = engine.settings.batching.split_on
         # One attempt per claim: ``_send`` retries, outside the retry budget.
         self._policy = msgspec.structs.replace(
-            policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None
+            options.policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None
         )
+        self._options, timeout = options, options.timeout
         limits = [limit for limit in (timeout.attempt, timeout.total) if limit is not None]
         self._timeout = msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None))
         self._varied = varied
@@ -259,6 +259,9 @@ class ChunkSender:
                 policy=self._policy,
                 timeout=self._timeout,
                 deadline=self._log.deadline(),
+                key=self._options.key,
+                units=(self._options,),
+                is_asked=self._options.ask is None,
                 claim=claim,
             )
             try:

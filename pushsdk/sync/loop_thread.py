@@ -8,6 +8,7 @@ import asyncio
 import atexit
 import contextlib
 import functools
+import inspect
 import itertools
 import os
 import queue
@@ -17,11 +18,13 @@ import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextvars import ContextVar
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
 from pushsdk._audience.source import BatchSource
 from pushsdk._core.arguments import refuse_containers
+from pushsdk._core.checks import is_async
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import (
     ClientClosedError,
@@ -68,6 +71,7 @@ class ThreadCall(Generic[T]):
         self.task: asyncio.Task[None] | None = None
         self.started: bool = False
         self.done: bool = False
+        self._asked: set[asyncio.Future[Any]] = set()
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -76,6 +80,7 @@ class ThreadCall(Generic[T]):
         assert self.work is not None  # noqa: S101 - set before the call is submitted
         self.started = True
         caller.set(self.caller)
+        current.set(self)
         try:
             self.result = await self.work()
         except asyncio.CancelledError:
@@ -84,6 +89,17 @@ class ThreadCall(Generic[T]):
             self.finish(error)
         else:
             self.finish()
+
+    async def ask(self, function: Callable[[], Any]) -> Any:
+        """Return what the function returns in the waiting thread. Raises CancelledError if that no longer waits."""
+        if self.done:
+            raise asyncio.CancelledError
+        answer = asked(function, self.callbacks.put)
+        self._asked.add(answer)
+        try:
+            return await answer
+        finally:
+            self._asked.discard(answer)
 
     def finish(self, error: BaseException | None = None) -> None:
         """Release the waiting thread."""
@@ -94,10 +110,16 @@ class ThreadCall(Generic[T]):
 
     def abort(self) -> None:
         """End a call that the loop does not perform, or performs no further. Once started, its outcome is UNKNOWN."""
+        for answer in self._asked:
+            answer.cancel()
         if self.done:
             return
         unknown = OutcomeUnknownError("outcome unknown: the client was closed during this call")
         self.finish(unknown if self.started else closed_error())
+
+
+current: ContextVar[ThreadCall[Any]] = ContextVar("current")
+"""The call in whose context a task of the loop runs."""
 
 
 class LoopThread:
@@ -344,21 +366,40 @@ def async_readable(name: str, items: object, request: Request) -> Any:
     return in_blocks(iter(lambda: next_block(source), []), request)
 
 
-async def in_blocks(blocks: Iterator[list[T]], request: Request) -> AsyncGenerator[T]:
-    """Iterate over the items of blocks, which the waiting thread reads when ``request`` asks it to."""
+def asked(function: Callable[[], T], request: Request) -> asyncio.Future[T]:
+    """Return the future result of a function that the waiting thread calls when ``request`` asks it to."""
+    future: Future[T] = Future()
 
-    def read(future: Future[list[T]]) -> None:
+    def work() -> None:
         if future.set_running_or_notify_cancel():
             try:
-                future.set_result(next(blocks, []))
+                future.set_result(function())
             except Exception as error:  # noqa: BLE001 - raised again in the loop
                 future.set_exception(error)
 
+    request(work)
+    return asyncio.wrap_future(future)
+
+
+def asked_in_thread(api_key: Any) -> Any:
+    """Return the api_key, which, if it is a sync callable, is called in the thread that waits for the call."""
+    if not callable(api_key) or is_async(api_key):
+        return api_key
+
+    @functools.wraps(api_key, updated=())
+    async def ask() -> Any:
+        key = await current.get().ask(api_key)
+        return await key if inspect.isawaitable(key) else key
+
+    return ask
+
+
+async def in_blocks(blocks: Iterator[list[T]], request: Request) -> AsyncGenerator[T]:
+    """Iterate over the items of blocks, which the waiting thread reads when ``request`` asks it to."""
+
     while True:
-        future: Future[list[T]] = Future()
-        request(functools.partial(read, future))
         try:
-            values = await asyncio.wrap_future(future)
+            values = await asked(lambda: next(blocks, []), request)
         except asyncio.CancelledError:
             # The thread no longer waits, or the client was closed.
             raise ClientClosedError("the client was closed before the plan was finished: nothing was sent") from None

@@ -187,9 +187,9 @@ def test_a_thread_does_not_wait_for_a_call_that_will_not_end(
     monkeypatch.setattr(loop_thread, "CANCEL_TIMEOUT", 0.05)
     blocked, go_on = threading.Event(), threading.Event()
 
-    def key() -> str:
+    async def key() -> str:
         blocked.set()
-        assert go_on.wait(HANGS)
+        assert go_on.wait(HANGS)  # blocks the loop
         return service.api_key
 
     with PushClient(api_key=key) as client:
