@@ -130,18 +130,19 @@ class SendQueue:
             self.submit(call, content)
 
     def _ask(self, call: Call, content: Key) -> ApiKey | asyncio.Future[str]:
+        """Ask for the key of a call. While an async callable runs, the call is pending and queued."""
         call.ask = functools.partial(copy_context().run, content[2].ask)
-        return call.ask()  # type: ignore[no-any-return]
+        answer: ApiKey | asyncio.Future[str] = call.ask()
+        if asyncio.isfuture(answer):
+            self.pending.active.add(call)
+            self._backlog.enter(len(call.users), len(call.ids))
+        return answer
 
     async def _answer(self, call: Call, content: Key, answer: asyncio.Future[str]) -> ApiKey:
-        """Wait for the key of a call, which is pending and queued meanwhile."""
-        users, size = len(call.users), len(call.ids) + 1
-        self.pending.active.add(call)
-        self._backlog.enter(users, size)
         try:
             return (await self._sender.keys([answer], content[2].timeout, call.deadline))[0]
         finally:
-            self._backlog.leave(users, size)
+            self._backlog.leave(len(call.users), len(call.ids))
 
     def _identified(self, content: Key, key: ApiKey) -> Key:
         message, custom_fields, options = content
