@@ -307,7 +307,7 @@ class BatchSender:
         for key, units in groups.items():
             own = BatchPart.of(units, request.attempts)
             next_request = self._request(batch, own)
-            for name in ("own", "number", "rekeyed", "replaced", "evidence"):
+            for name in ("own", "number", "rekeyed", "evidence"):
                 setattr(next_request, name, getattr(request, name))
             next_request.is_asked, next_request.key = key is not None, key or request.key
             requests.append((own, next_request))

@@ -376,7 +376,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         """Return the keys of these answers, some of which may be futures, within the timeouts."""
         waits = [answer for answer in answers if asyncio.isfuture(answer)]
         if not waits:
-            return list(answers)
+            return list(answers)  # nearly always
         limit = min(deadline, self.loop.time() + (timeout.attempt or math.inf))
         scope = DeadlineScope(self.timers, limit)
         try:
@@ -386,8 +386,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             undone = [waiting for waiting in waits if not waiting.done()]
             for waiting in undone:
                 waiting.cancel()
-        late = NoKey(scope.expired or Failure.DEADLINE, "", None)
-        if scope.expired is Failure.DEADLINE and (named := timeout.named("attempt" if limit < deadline else "total")):
+        failure, named = scope.expired or Failure.DEADLINE, timeout.named("attempt" if limit < deadline else "total")
+        late = NoKey(failure, "", None)
+        if failure is Failure.DEADLINE:
             late = NoKey(Failure.CREDENTIALS, f"it did not return within {named}", TimeoutError(named))
         known = {waiting: late if waiting in undone else answer_of(waiting) for waiting in waits}
         return [known.get(answer, answer) for answer in answers]

@@ -71,7 +71,6 @@ class ThreadCall(Generic[T]):
         self.task: asyncio.Task[None] | None = None
         self.started: bool = False
         self.done: bool = False
-        self._asked: set[asyncio.Future[Any]] = set()
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -92,14 +91,10 @@ class ThreadCall(Generic[T]):
 
     async def ask(self, function: Callable[[], Any]) -> Any:
         """Return what the function returns in the waiting thread. Raises CancelledError if that no longer waits."""
-        if self.done:
-            raise asyncio.CancelledError
+        assert self.task is not None  # noqa: S101 - set before the call runs
         answer = asked(function, self.callbacks.put)
-        self._asked.add(answer)
-        try:
-            return await answer
-        finally:
-            self._asked.discard(answer)
+        self.task.add_done_callback(lambda _: answer.cancel())
+        return await answer
 
     def finish(self, error: BaseException | None = None) -> None:
         """Release the waiting thread."""
@@ -110,8 +105,6 @@ class ThreadCall(Generic[T]):
 
     def abort(self) -> None:
         """End a call that the loop does not perform, or performs no further. Once started, its outcome is UNKNOWN."""
-        for answer in self._asked:
-            answer.cancel()
         if self.done:
             return
         unknown = OutcomeUnknownError("outcome unknown: the client was closed during this call")
