@@ -41,23 +41,16 @@ def _ask(source: KeySource) -> ApiKey | asyncio.Future[str]:
     """Call a callable. Return its key; or a future for ``answer_of``, if it is async."""
     try:
         key: Any = source()
+        return asyncio.ensure_future(key) if inspect.isawaitable(key) else check_key(key)
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever a caller's callable raises: no key
         return _no_key(error)
-    return asyncio.ensure_future(key) if inspect.isawaitable(key) else _checked(key)
 
 
 def answer_of(future: asyncio.Future[str]) -> ApiKey:
     """Return the answer of an async callable that is done."""
-    if future.cancelled():
-        return _no_key(asyncio.CancelledError())
-    error = future.exception()
-    return _checked(future.result()) if error is None else _no_key(error)
-
-
-def _checked(key: object) -> ApiKey:
     try:
-        return check_key(key)
-    except ConfigurationError as error:
+        return check_key(future.result())
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as above
         return _no_key(error)
 
 

@@ -140,7 +140,8 @@ class SendQueue:
 
     async def _answer(self, call: Call, content: Key, answer: asyncio.Future[str]) -> ApiKey:
         try:
-            return (await self._sender.keys([answer], content[2].timeout, call.deadline))[0]
+            (key,) = await self._sender.keys([answer], content[2].timeout, call.deadline)
+            return key  # type: ignore[no-any-return]
         finally:
             self._backlog.leave(len(call.users), len(call.ids))
 

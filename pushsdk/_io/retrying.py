@@ -26,9 +26,12 @@ async def retry(sender: RequestSender, request: ApiRequest) -> None:
     async def attempt() -> None:
         if first:
             raise first.pop()
+        request.number += 1
         await sender.again(request)
 
     async def should_retry(state: tenacity.RetryCallState) -> bool:
+        # Not counted from 1 if the request was split from another by its key. Asked before ``wait`` and ``stop``.
+        state.attempt_number = request.number
         # Our own errors only: a broad predicate would swallow a cancellation and call again.
         if state.outcome is None or not isinstance(state.outcome.exception(), PushError):
             return False
@@ -51,11 +54,5 @@ async def retry(sender: RequestSender, request: ApiRequest) -> None:
         ended = number >= policy.max_attempts if policy.stop is None else bool(policy.stop(state))
         return ended or not sender.may_retry(request, number, state.upcoming_sleep)
 
-    def count(state: tenacity.RetryCallState) -> None:
-        # The first is the failed one: not number 1 if the request was split from another by its key.
-        if first:
-            state.attempt_number = request.number
-        request.number = state.attempt_number
-
-    strategies: Any = {"stop": stop, "wait": wait, "retry": should_retry, "before": count}
-    await tenacity.AsyncRetrying(sleep=partial(sender.wait, request), reraise=True, **strategies)(attempt)
+    sleep = partial(sender.wait, request)
+    await tenacity.AsyncRetrying(sleep=sleep, stop=stop, wait=wait, retry=should_retry, reraise=True)(attempt)

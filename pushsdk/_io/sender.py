@@ -24,7 +24,7 @@ from pushsdk._core.policy import Timeout
 from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
 from pushsdk._core.results import Counters
 from pushsdk._core.words import count, trace_of
-from pushsdk._io.credentials import ApiKey, NoKey, answer_of
+from pushsdk._io.credentials import NoKey, answer_of
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
@@ -205,7 +205,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if request.scope is None:
             request.started = self.loop.time()
         try:
-            if request.scope is None and not request.is_asked and not self._use(request, await self._ask(request)):
+            if not request.is_asked and not await self._rekey(request):
                 return False
             request.is_asked = False
             while self._may_begin(request):
@@ -249,7 +249,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         return DeadlineScope(self.timers, min(request.deadline, started + (request.timeout.attempt or math.inf)))
 
     def _may_begin(self, request: ApiRequest) -> bool:
-        """Return True if the attempt has begun, can't send anything as it has no key, or is in time."""
+        """Return True if the attempt has begun, or is in time; or if it has no key, and so sends nothing."""
         if request.scope is not None or isinstance(request.key, NoKey):
             return True
         return self.loop.time() < request.deadline and not self.closed
@@ -259,7 +259,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         scope = request.scope or self._open(request)
         request.scope = None
         evidence, limit = request.evidence, scope.deadline
-        key: ApiKey = request.key
+        key = request.key
         # A stale connection that is replaced belongs to the attempt that goes on.
         if self.observer is not None and request.span is None:
             first = not request.attempts
@@ -348,31 +348,26 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         return True
 
     async def _is_rotated(self, request: ApiRequest) -> bool:
-        """Return True if the callables have a new key, which is then used. Asks once per request."""
-        if request.rekeyed:
+        """Return True if the calls have a new key. Asks once per request."""
+        is_first, request.rekeyed = not request.rekeyed, True
+        return is_first and await self._rekey(request, is_refused=True)
+
+    async def _rekey(self, request: ApiRequest, *, is_refused: bool = False) -> bool:
+        """Ask each callable once, in its caller's context. Return True if the calls have one key, for an attempt.
+
+        ``is_refused``: calls without a new key need no attempt.
+        """
+        old, asks = request.key, dict.fromkeys([unit.ask for unit in request.units])
+        keys = await self.keys([old if ask is None else ask() for ask in asks], request.timeout, request.deadline)
+        if is_refused:
+            keys = [None if isinstance(key, NoKey) or key == old else key for key in keys]
+        if len({*keys}) > 1:
+            request.keys, request.failure = dict(zip(asks, keys, strict=True)), Failure.REKEYED
             return False
-        request.rekeyed = True
-        keys = await self._ask(request)
-        # Calls without a new key stay rejected.
-        keys = {ask: None if isinstance(key, NoKey) or key == request.key else key for ask, key in keys.items()}
-        return any(keys.values()) and self._use(request, keys)
+        request.key = keys[0] or old
+        return keys[0] is not None
 
-    async def _ask(self, request: ApiRequest) -> dict[Any, Any]:
-        """Return the keys of the next attempt by ``ask``: each callable is called once, in its caller's context."""
-        asks = dict.fromkeys([unit.ask for unit in request.units])
-        answers = [request.key if ask is None else ask() for ask in asks]
-        return dict(zip(asks, await self.keys(answers, request.timeout, request.deadline), strict=True))
-
-    def _use(self, request: ApiRequest, keys: dict[Any, Any]) -> bool:
-        """Use the key that all calls have. Return False if their keys differ."""
-        first, *others = {*keys.values()} or {request.key}
-        if others:
-            request.keys, request.failure = keys, Failure.REKEYED
-        else:
-            request.key = first
-        return not others
-
-    async def keys(self, answers: Sequence[Any], timeout: Timeout, deadline: float) -> list[ApiKey]:
+    async def keys(self, answers: Sequence[Any], timeout: Timeout, deadline: float) -> list[Any]:
         """Return the keys of these answers, some of which may be futures, within the timeouts."""
         waits = [answer for answer in answers if asyncio.isfuture(answer)]
         if not waits:
@@ -383,14 +378,14 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             with scope:
                 await asyncio.wait(waits)
         finally:
-            undone = [waiting for waiting in waits if not waiting.done()]
-            for waiting in undone:
+            done = {waiting: answer_of(waiting) for waiting in waits if waiting.done()}
+            for waiting in waits:
                 waiting.cancel()
         failure, named = scope.expired or Failure.DEADLINE, timeout.named("attempt" if limit < deadline else "total")
         late = NoKey(failure, "", None)
         if failure is Failure.DEADLINE:
             late = NoKey(Failure.CREDENTIALS, f"it did not return within {named}", TimeoutError(named))
-        known = {waiting: late if waiting in undone else answer_of(waiting) for waiting in waits}
+        known = dict.fromkeys(waits, late) | done
         return [known.get(answer, answer) for answer in answers]
 
 
