@@ -54,7 +54,7 @@ from pushsdk._core.policy import (
 )
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._core.words import alias, check_keywords, count, hint_calls, kind_of, missing_attribute, near_word, refusal
-from pushsdk._io.credentials import KeySource, credentials_of
+from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.queue import SubmittedSend
 from pushsdk._io.transport import ApiRequest, Session, check_session, check_ssl
@@ -147,7 +147,7 @@ class AsyncPushClient:
                 check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
             required = {"base_url": base_url, "api_key": api_key}
             raise missing(tuple(name for name, value in required.items() if value is None), os.environ)
-        credentials = credentials_of(api_key, key_name)
+        self._credentials = Credentials.of(api_key, key_name)
         checked_url = check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
         check_session(session)
         if session is not None and "keepalive" in options:
@@ -178,7 +178,7 @@ class AsyncPushClient:
                 show_answers=check_setting(bool, "show_answers", options.get("show_answers"), shows),
             )
         )
-        self._options = self._engine.options_of(Options(policy, timeout), **credentials)
+        self._options = self._engine.options_of(policy, timeout)
         self._keyed = None if claims is None else KeyedSends(claims, self._engine)
 
     if not TYPE_CHECKING:  # a checker would take any name for an attribute
@@ -280,12 +280,13 @@ class AsyncPushClient:
             engine.pending.end(call)
             raise
         if idempotency_key is not None and self._keyed is not None:
-            keyed = Content(encoded, fields, engine.options_of(options, keyed=True))
+            options = engine.options_of(options.policy, options.timeout, keyed=True)
+            keyed = Content(encoded, fields, options, self._credentials.key)
             return await self._keyed.send(call, keyed, key=idempotency_key)
-        content = (encoded, fields, options)
+        content = (encoded, fields, options, self._credentials.key)
         try:
             # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
-            if options.key is None:
+            if content[3] is None:
                 content = await engine.queue.with_key(call, content)
             receipt = await engine.queue.submit(call, content)
         except asyncio.CancelledError as error:
@@ -315,13 +316,13 @@ class AsyncPushClient:
             several = ", as send takes several ids" if isinstance(user_id, Iterable) else ""
             raise ValidationError(f"user_id must be a str{several}; got {kind_of(user_id)}")
         call, options = self._call_of(user_id, timeout, retry)
-        content = (*wire.encode_content(message, custom_fields), options)
+        content = (*wire.encode_content(message, custom_fields), options, self._credentials.key)
         queue = self._engine.queue
         if self._engine.backlog.is_full:
             queue.refuse(call, Failure.QUEUE_FULL)
         future = call.future = SubmittedSend(loop=self._engine.home)
         future.call, future.queue = call, queue
-        if options.key is None:
+        if content[3] is None:
             queue.submit_with_key(call, content)
         else:
             queue.submit(call, content)
@@ -344,7 +345,8 @@ class AsyncPushClient:
             async with client.batch(message) as batch:
                 batch.add("user-1")
         """
-        return SendBatch(self, (*wire.encode_content(message, custom_fields), self._options_of(timeout, retry)))
+        options, key = self._options_of(timeout, retry), self._credentials.key
+        return SendBatch(self, (*wire.encode_content(message, custom_fields), options, key))
 
     @hint_calls
     async def create_campaign(
@@ -381,9 +383,9 @@ class AsyncPushClient:
             policy=options.policy,
             timeout=options.timeout,
             deadline=math.inf if total is None else loop.time() + total,
-            key=options.key,
-            units=(options,),
-            is_asked=options.ask is None,
+            key=self._credentials.key,
+            units=(self._credentials,),
+            is_asked=self._credentials.ask is None,
         )
         engine.campaigns.add(job)
         watched = None if engine.observer is None else engine.observer.campaign()
@@ -503,10 +505,11 @@ class AsyncPushClient:
         Both share everything else, such as connections, limits and pauses, and are closed together.
         """
         api_key = redacted(api_key)
-        options = self._options_of(timeout, retry)
+        client = self._view(self)
+        client._options = self._options_of(timeout, retry)
         if api_key is not None:
-            options = self._engine.options_of(options, **credentials_of(api_key))
-        return self._view(options)
+            client._credentials = Credentials.of(api_key)
+        return client
 
     @property
     def closed(self) -> bool:
@@ -534,7 +537,9 @@ class AsyncPushClient:
         users, ids, duplicates = check_users(user_ids, most or engine.settings.batching.max_users)
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
-        return Call(users, ids, math.inf if total is None else loop.time() + total, len(users), duplicates), options
+        call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users), duplicates)
+        call.ask = self._credentials.ask
+        return call, options
 
     async def _run(
         self,
@@ -551,19 +556,21 @@ class AsyncPushClient:
         # Not above: runs are a third of the import time, and most processes only send.
         from pushsdk._runs import api, pipeline
 
-        settings = pipeline.RunSettings(run=run, stop=stop, sending=self._options, **options)
+        sending, credentials = self._options, self._credentials
+        settings = pipeline.RunSettings(run=run, stop=stop, sending=sending, credentials=credentials, **options)
         report: BroadcastReport = await getattr(api, method.__name__)(self._engine, settings, *source, **content)
         return report
 
     def _options_of(self, timeout: object, retry: object) -> Options:
         own = self._options
         policy = check_setting(RetryPolicy, "retry", retry, own.policy)
-        return self._engine.options_of(own, policy=policy, timeout=check_timeout(timeout, own.timeout))
+        return self._engine.options_of(policy, check_timeout(timeout, own.timeout))
 
-    def _view(self, options: Options) -> Self:
+    def _view(self, other: AsyncPushClient) -> Self:
+        """Return a client like this one, with what ``with_options`` has set in another."""
         client = object.__new__(type(self))
         client.__dict__ |= self.__dict__
-        client._options = options
+        client._options, client._credentials = other._options, other._credentials
         return client
 
 

@@ -242,14 +242,10 @@ def _is_needless(seconds: float | None, bound: float, default: float) -> bool:
 
 
 class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What ``with_options`` sets, and the key. Equal options of a client are one object: quick to compare."""
+    """Retry policy and timeouts of a request. Equal options are one object: quick to compare."""
 
     policy: RetryPolicy
     timeout: Timeout
-    key: Any = None
-    """The Api-Key, a HeaderSecret; before the callable is asked, None; then also the reason why there is no key."""
-    ask: Any = None
-    """Asks the callable for its key. None if the key is a string, or once it is known."""
     keyed: bool = False
     """True for calls with an idempotency key: their requests wait for a claim store, so they are merged separately."""
 

@@ -5,7 +5,7 @@ The core decides what is split (``_core.splitting``).
 
 import asyncio
 import logging
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Protocol
@@ -300,9 +300,9 @@ class BatchSender:
 
     def _by_key(self, batch: Batch, part: BatchPart, request: ApiRequest) -> list[tuple[BatchPart, ApiRequest]]:
         """Return a request for the calls of each key, which goes on where this one ended."""
-        groups: defaultdict[object, list[Call | CallPart]] = defaultdict(list)
+        groups: dict[object, list[Call | CallPart]] = {}
         for unit in part.units:
-            groups[request.keys[unit.ask]].append(unit)
+            groups.setdefault(request.keys[unit.ask], []).append(unit)
         requests = []
         for key, units in groups.items():
             own = BatchPart.of(units, request.attempts)
@@ -338,7 +338,7 @@ class BatchSender:
             policy=options.policy,
             timeout=options.timeout,
             deadline=deadline,
-            key=options.key,
+            key=content.api_key,
             units=units,
             is_asked=not part.history,
             collapsible=options.policy.unknown == "retry_if_collapsible" and wire.is_collapsible(content.message),

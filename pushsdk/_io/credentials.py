@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -28,13 +28,20 @@ class NoKey(Guarded, msgspec.Struct, frozen=True, eq=False):
 ApiKey = HeaderSecret | NoKey
 
 
-def credentials_of(api_key: Any, name: str = "api_key") -> dict[str, Any]:
-    """Return the fields of ``Options`` for an api_key. Raises ConfigurationError if it is neither key nor callable."""
-    if not callable(api_key):
-        return {"key": check_key(api_key, name), "ask": None}
-    if not takes(api_key):
-        raise must_be(name, "a str, or a callable without arguments that returns one", api_key)
-    return {"key": None, "ask": partial(_ask, api_key)}
+class Credentials(Guarded, msgspec.Struct, frozen=True, eq=False):
+    """A fixed key, or a callable's way to ask for one."""
+
+    key: HeaderSecret | None = None
+    ask: Callable[[], ApiKey | asyncio.Future[str]] | None = None
+
+    @classmethod
+    def of(cls, api_key: Any, name: str = "api_key") -> Self:
+        """Raises ConfigurationError if the api_key is neither a key nor a callable."""
+        if not callable(api_key):
+            return cls(key=check_key(api_key, name))
+        if not takes(api_key):
+            raise must_be(name, "a str, or a callable without arguments that returns one", api_key)
+        return cls(ask=partial(_ask, api_key))
 
 
 def _ask(source: KeySource) -> ApiKey | asyncio.Future[str]:

@@ -66,11 +66,6 @@ async def _until_end(engine: ref["Engine"], queue: SendQueue, transport: Transpo
             await transport.close()
 
 
-def _options_of(make: Callable[..., Options]) -> Callable[..., Options]:
-    # Not a method: the queue, which outlives an engine that is not closed, has it, too.
-    return lambda options, **changes: make(*msgspec.structs.astuple(msgspec.structs.replace(options, **changes)))
-
-
 class Engine:
     """The parts of one client, put together inside its event loop. Shared with what ``with_options`` returns."""
 
@@ -93,8 +88,8 @@ class Engine:
         self.counters = Counters()
         self.closed = False
         self._has_block = False
-        #: Returns options with changes: one object for equal ones, which is quick to compare.
-        self.options_of = _options_of(lru_cache(1024)(Options))
+        #: Returns one object for equal options, which is quick to compare.
+        self.options_of = lru_cache(1024)(Options)
         #: Runs blocking work of runs. Set by ``serve`` if there are no threads.
         self.offload: Offload = in_thread
         #: The transport that replaces aiohttp. Set by ``serve``, in tests only.
@@ -168,12 +163,7 @@ class Engine:
         )
         self.pending = PendingCalls(self.counters, emit, settings.target(PUSH))
         self.queue = SendQueue(
-            self.sender,
-            self.pending,
-            sizes=self.sizes,
-            batching=settings.batching,
-            limits=settings.limits,
-            options_of=self.options_of,
+            self.sender, self.pending, sizes=self.sizes, batching=settings.batching, limits=settings.limits
         )
         #: Campaigns, and sends with idempotency keys, that have not ended.
         self.campaigns: set[object] = set()

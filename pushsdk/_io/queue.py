@@ -12,21 +12,19 @@ import itertools
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import copy_context
 from typing import Any
-
-import msgspec
 
 from pushsdk._core import wire
 from pushsdk._core.batching import DONE, LINGERING, QUEUED, SENDING, Batch, Batches, Call, Content, Key
 from pushsdk._core.errors import PushError
 from pushsdk._core.outcome import Failure, Outcome, Verdict
-from pushsdk._core.policy import Batching, Limits, Options
+from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.batch_sender import BatchSender, PendingCalls, unsettled
-from pushsdk._io.credentials import ApiKey, NoKey
+from pushsdk._io.credentials import ApiKey
 from pushsdk._io.sender import RequestSender
 from pushsdk._io.timers import TICKS_PER_SECOND
 
@@ -39,14 +37,7 @@ class SendQueue:
     """Takes calls, sends them in as few requests as possible, and settles each."""
 
     def __init__(
-        self,
-        sender: RequestSender,
-        pending: PendingCalls,
-        *,
-        sizes: LearnedSizes,
-        batching: Batching,
-        limits: Limits,
-        options_of: Callable[..., Options],
+        self, sender: RequestSender, pending: PendingCalls, *, sizes: LearnedSizes, batching: Batching, limits: Limits
     ) -> None:
         self._sender = sender
         self._observer = sender.observer
@@ -57,7 +48,6 @@ class SendQueue:
         self._backlog = sender.backlog
         self._linger = batching.linger
         self._raise_when_full = limits.when_full == "raise"
-        self._options_of = options_of
         self.pending = pending
         self._batches = Batches(batching, sizes)
         self._batch_sender = BatchSender(sender, pending, sizes=sizes, batching=batching)
@@ -95,7 +85,7 @@ class SendQueue:
         if self._backlog.is_full:
             await self.wait_for_room(call)
         try:
-            if content[2].key is None:
+            if content[3] is None:
                 content = await self.with_key(call, content)
             receipt = await self.submit(call, content)
         except asyncio.CancelledError as error:
@@ -104,34 +94,34 @@ class SendQueue:
         return receipt or self.pending.conclude(call)
 
     async def with_key(self, call: Call, content: Key) -> Key:
-        """Ask the callable for the call's key. Return the content with the key: equal calls of one key are merged."""
-        answer = self._ask(call, content)
+        """Return the content with the key that the call's callable returns."""
+        answer = self._ask(call)
         if asyncio.isfuture(answer):
             answer = await self._answer(call, content, answer)
-        return self._identified(content, answer)
+        return (*content[:3], answer)
 
     def submit_with_key(self, call: Call, content: Key) -> None:
-        """Submit the call with the callable's key: at once, or in a task if the callable is async."""
-        answer = self._ask(call, content)
-        if not asyncio.isfuture(answer):
-            self.submit(call, self._identified(content, answer))
-            return
-        task = self._loop.create_task(self._submit_later(call, content, answer))
-        call.future.add_done_callback(lambda _: task.cancel())
+        """Submit the call with its callable's key: at once, or in a task if the callable is async."""
+        answer = self._ask(call)
+        if asyncio.isfuture(answer):
+            task = self._loop.create_task(self._submit_later(call, content, answer))
+            call.future.add_done_callback(lambda _: task.cancel())
+        else:
+            self.submit(call, (*content[:3], answer))
 
     async def _submit_later(self, call: Call, content: Key, answer: asyncio.Future[str]) -> None:
         try:
-            content = self._identified(content, await self._answer(call, content, answer))
+            key = await self._answer(call, content, answer)
         except asyncio.CancelledError:
             if call.unsettled:  # cancelled with the loop's other tasks, not with its future
-                self.pending.settle(call, call.users, self._not_sent(Failure.CANCELLED))
+                self.cancel(call)
             raise
         if call.unsettled:
-            self.submit(call, content)
+            self.submit(call, (*content[:3], key))
 
-    def _ask(self, call: Call, content: Key) -> ApiKey | asyncio.Future[str]:
-        """Ask for the key of a call. While an async callable runs, the call is pending and queued."""
-        call.ask = functools.partial(copy_context().run, content[2].ask)
+    def _ask(self, call: Call) -> ApiKey | asyncio.Future[str]:
+        """Ask for a call's key in a copy of this context. While an async callable runs, the call is queued."""
+        call.ask = functools.partial(copy_context().run, call.ask)
         answer: ApiKey | asyncio.Future[str] = call.ask()
         if asyncio.isfuture(answer):
             self.pending.active.add(call)
@@ -144,12 +134,6 @@ class SendQueue:
             return key  # type: ignore[no-any-return]
         finally:
             self._backlog.leave(len(call.users), len(call.ids))
-
-    def _identified(self, content: Key, key: ApiKey) -> Key:
-        message, custom_fields, options = content
-        if isinstance(key, NoKey):
-            return message, custom_fields, msgspec.structs.replace(options, key=key)
-        return message, custom_fields, self._options_of(options, key=key, ask=None)
 
     def submit(self, call: Call, content: Key) -> asyncio.Future[Receipt | None]:
         """Queue the call, and return its future.

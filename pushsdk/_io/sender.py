@@ -218,7 +218,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                         continue
                 self._note(request, attempt)
                 is_refused = attempt.status == 401 and attempt.outcome is REJECTED
-                if is_refused and await self._is_rotated(request):
+                if is_refused and await self._rekey(request, is_refused=True):
                     continue
                 return attempt.outcome is ACCEPTED
             request.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
@@ -347,16 +347,14 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         self.counters.stale_connections += 1
         return True
 
-    async def _is_rotated(self, request: ApiRequest) -> bool:
-        """Return True if the calls have a new key. Asks once per request."""
-        is_first, request.rekeyed = not request.rekeyed, True
-        return is_first and await self._rekey(request, is_refused=True)
-
     async def _rekey(self, request: ApiRequest, *, is_refused: bool = False) -> bool:
         """Ask each callable once, in its caller's context. Return True if the calls have one key, for an attempt.
 
-        ``is_refused``: calls without a new key need no attempt.
+        ``is_refused``: the last key was refused, and calls without a new key need no attempt. Once per request.
         """
+        if is_refused and request.rekeyed:
+            return False
+        request.rekeyed |= is_refused
         old, asks = request.key, dict.fromkeys([unit.ask for unit in request.units])
         keys = await self.keys([old if ask is None else ask() for ask in asks], request.timeout, request.deadline)
         if is_refused:

@@ -19,6 +19,7 @@ from pushsdk._core.splitting import Rejected
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState
 from pushsdk._core.words import count
+from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._io.files import check_path
 from pushsdk._io.sender import guarded
@@ -40,6 +41,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     run: str | os.PathLike[str] | None
     stop: asyncio.Event | None
     sending: Options
+    credentials: Credentials
     on_unknown: OnUnknown = "skip"
     stop_policy: StopPolicy | None = None
     on_progress: OnProgress | None = None
@@ -84,6 +86,7 @@ class Pipeline:
             engine,
             self._log,
             settings.sending,
+            settings.credentials,
             stop_policy=settings.stop_policy,
             varied=journal.header.message is None,
             resends=settings.on_unknown == "resend",

@@ -23,6 +23,7 @@ from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
 from pushsdk._core.stop_policy import StopMonitor, StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._core.words import count
+from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._io.timers import DeadlineScope
 from pushsdk._io.transport import ApiRequest
@@ -89,6 +90,7 @@ class ChunkSender:
         engine: Engine,
         log: RunLog,
         options: Options,
+        credentials: Credentials,
         *,
         stop_policy: StopPolicy | None,
         varied: bool,
@@ -104,9 +106,10 @@ class ChunkSender:
         self._policy = msgspec.structs.replace(
             options.policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None
         )
-        self._options, timeout = options, options.timeout
+        timeout = options.timeout
         limits = [limit for limit in (timeout.attempt, timeout.total) if limit is not None]
         self._timeout = msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None))
+        self._credentials = credentials
         self._varied = varied
         self._resends = resends
         # Deliveries in progress; the last clock reading of ``_now``; the seconds so far that were not spent sending.
@@ -259,9 +262,9 @@ class ChunkSender:
                 policy=self._policy,
                 timeout=self._timeout,
                 deadline=self._log.deadline(),
-                key=self._options.key,
-                units=(self._options,),
-                is_asked=self._options.ask is None,
+                key=self._credentials.key,
+                units=(self._credentials,),
+                is_asked=self._credentials.ask is None,
                 claim=claim,
             )
             try:

@@ -13,6 +13,7 @@ from pushsdk._core.errors import ClientClosedError, ValidationError
 from pushsdk._core.policy import Options, Share
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, claim_error
@@ -73,6 +74,7 @@ class PlanSender:
         self,
         engine: Engine,
         options: Options,
+        credentials: Credentials,
         *,
         log: ClaimLog,
         stop_policy: StopPolicy | None,
@@ -85,7 +87,7 @@ class PlanSender:
         # The chunks in flight, by number; the claims of their requests that are not settled.
         self._in_work: dict[int, ChunkInFlight] = {}
         self._unsettled: dict[UserRange, ClaimRequest] = {}
-        self._sender = ChunkSender(engine, self, options, stop_policy=stop_policy, varied=varied)
+        self._sender = ChunkSender(engine, self, options, credentials, stop_policy=stop_policy, varied=varied)
         self._outcomes = outcomes
         # With the chunk that ``_feed`` holds, AHEAD chunks.
         self._ready: asyncio.Queue[PreparedChunk] = asyncio.Queue(AHEAD - 1)

@@ -100,6 +100,7 @@ def _outcomes(
         sender = PlanSender(
             client._engine,
             client._options,
+            client._credentials,
             log=ClaimLog(store, client._engine),
             stop_policy=stop_policy,
             varied=encoder.personal is not None,

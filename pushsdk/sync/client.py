@@ -128,7 +128,7 @@ class _Portal:
         """Start over in a forked child: the thread runs in the parent only, and another thread may hold the lock."""
         engine = self.client._engine
         self._lock, self._thread = threading.RLock(), None
-        self.client = client = self.client._view(self.client._options)
+        self.client = client = self.client._view(self.client)
         client._engine = Engine(engine.settings)
         client._engine.observer = engine.observer
         client._keyed = None if self._claims is None else KeyedSends(self._claims, client._engine)
@@ -430,7 +430,7 @@ class PushClient:
     def _enter(self) -> tuple[LoopThread, AsyncPushClient]:
         thread, own = self._portal.enter(), self._portal.client
         if self._client._engine is not own._engine:
-            self._client = own._view(self._client._options)
+            self._client = own._view(self._client)
         return thread, self._client
 
 

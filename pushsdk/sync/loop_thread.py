@@ -68,7 +68,7 @@ class ThreadCall(Generic[T]):
         self.callbacks: SimpleQueue[Callback | None] = SimpleQueue()
         self.caller: list[Any] = [sys._getframe(2)]  # until the call is done
         # Set in the loop.
-        self.task: asyncio.Task[None] | None = None
+        self.task: Any = None
         self.started: bool = False
         self.done: bool = False
         self.result: Any = None
@@ -88,13 +88,6 @@ class ThreadCall(Generic[T]):
             self.finish(error)
         else:
             self.finish()
-
-    async def ask(self, function: Callable[[], Any]) -> Any:
-        """Return what the function returns in the waiting thread. Raises CancelledError if that no longer waits."""
-        assert self.task is not None  # noqa: S101 - set before the call runs
-        answer = asked(function, self.callbacks.put)
-        self.task.add_done_callback(lambda _: answer.cancel())
-        return await answer
 
     def finish(self, error: BaseException | None = None) -> None:
         """Release the waiting thread."""
@@ -381,7 +374,11 @@ def asked_in_thread(api_key: Any) -> Any:
 
     @functools.wraps(api_key, updated=())
     async def ask() -> Any:
-        key = await current.get().ask(api_key)
+        call = current.get()
+        answer = asked(api_key, call.callbacks.put)
+        # If the thread no longer waits, the callable fails.
+        call.task.add_done_callback(lambda _: answer.cancel())
+        key = await answer
         return await key if inspect.isawaitable(key) else key
 
     return ask

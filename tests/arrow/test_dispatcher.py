@@ -70,6 +70,7 @@ class DispatcherRun:
         self.dispatcher = PlanSender(
             engine,
             client._options,
+            client._credentials,
             log=ClaimLog(claims, engine),
             stop_policy=stop_policy,
             varied=personal is not None,

@@ -104,14 +104,14 @@ def test_unset_stays_a_singleton(way: Way) -> None:
     [
         lambda client: client,
         lambda client: client.with_options(timeout=1.0),
-        lambda client: client._options,
-        lambda client: client._options.key,
+        lambda client: client._credentials,
+        lambda client: client._credentials.key,
     ],
-    ids=["client", "view", "options", "key"],
+    ids=["client", "view", "credentials", "key"],
 )
 def test_nothing_that_knows_the_key_is_pickled_or_copied(hidden: Way, way: Way) -> None:
     client = AsyncPushClient("https://push.example", "key")
-    if way is copy.copy and hidden(client) is client._options:
+    if way is copy.copy and hidden(client) is client._credentials:
         pytest.skip("a shallow copy of an inner object stays in this process")
     with pytest.raises(TypeError):
         way(hidden(client))
