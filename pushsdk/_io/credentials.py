@@ -32,7 +32,7 @@ class Credentials(Guarded, msgspec.Struct, frozen=True, eq=False):
     """A fixed key, or a callable's way to ask for one."""
 
     key: HeaderSecret | None = None
-    ask: Callable[[], ApiKey | asyncio.Future[str]] | None = None
+    ask: Callable[[], ApiKey | asyncio.Future[ApiKey]] | None = None
 
     @classmethod
     def of(cls, api_key: Any, name: str = "api_key") -> Self:
@@ -44,19 +44,19 @@ class Credentials(Guarded, msgspec.Struct, frozen=True, eq=False):
         return cls(ask=partial(_ask, api_key))
 
 
-def _ask(source: KeySource) -> ApiKey | asyncio.Future[str]:
-    """Call a callable. Return its key; or a future for ``answer_of``, if it is async."""
+def _ask(source: KeySource) -> ApiKey | asyncio.Future[ApiKey]:
+    """Call a callable. Return its answer; if it is async, a future of the answer."""
     try:
         key: Any = source()
-        return asyncio.ensure_future(key) if inspect.isawaitable(key) else check_key(key)
+        return asyncio.ensure_future(_answer(key)) if inspect.isawaitable(key) else check_key(key)
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever a caller's callable raises: no key
         return _no_key(error)
 
 
-def answer_of(future: asyncio.Future[str]) -> ApiKey:
-    """Return the answer of an async callable that is done."""
+async def _answer(key: Awaitable[str]) -> ApiKey:
+    # The result is not a plain str: in its debug mode asyncio logs the result of a slow task.
     try:
-        return check_key(future.result())
+        return check_key(await key)
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as above
         return _no_key(error)
 

@@ -109,7 +109,7 @@ class SendQueue:
         else:
             self.submit(call, (*content[:3], answer))
 
-    async def _submit_later(self, call: Call, content: Key, answer: asyncio.Future[str]) -> None:
+    async def _submit_later(self, call: Call, content: Key, answer: asyncio.Future[ApiKey]) -> None:
         try:
             key = await self._answer(call, content, answer)
         except asyncio.CancelledError:
@@ -119,16 +119,16 @@ class SendQueue:
         if call.unsettled:
             self.submit(call, (*content[:3], key))
 
-    def _ask(self, call: Call) -> ApiKey | asyncio.Future[str]:
+    def _ask(self, call: Call) -> ApiKey | asyncio.Future[ApiKey]:
         """Ask for a call's key in a copy of this context. While an async callable runs, the call is queued."""
         call.ask = functools.partial(copy_context().run, call.ask)
-        answer: ApiKey | asyncio.Future[str] = call.ask()
+        answer: ApiKey | asyncio.Future[ApiKey] = call.ask()
         if asyncio.isfuture(answer):
             self.pending.active.add(call)
             self._backlog.enter(len(call.users), len(call.ids))
         return answer
 
-    async def _answer(self, call: Call, content: Key, answer: asyncio.Future[str]) -> ApiKey:
+    async def _answer(self, call: Call, content: Key, answer: asyncio.Future[ApiKey]) -> ApiKey:
         try:
             (key,) = await self._sender.keys([answer], content[2].timeout, call.deadline)
             return key  # type: ignore[no-any-return]

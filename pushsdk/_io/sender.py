@@ -24,7 +24,7 @@ from pushsdk._core.policy import Timeout
 from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
 from pushsdk._core.results import Counters
 from pushsdk._core.words import count, trace_of
-from pushsdk._io.credentials import NoKey, answer_of
+from pushsdk._io.credentials import NoKey
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
@@ -376,7 +376,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             with scope:
                 await asyncio.wait(waits)
         finally:
-            done = {waiting: answer_of(waiting) for waiting in waits if waiting.done()}
+            done = {waiting: waiting.result() for waiting in waits if waiting.done() and not waiting.cancelled()}
             for waiting in waits:
                 waiting.cancel()
         failure, named = scope.expired or Failure.DEADLINE, timeout.named("attempt" if limit < deadline else "total")

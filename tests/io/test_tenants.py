@@ -541,6 +541,21 @@ async def test_a_callable_that_is_no_coroutine_function_may_return_an_awaitable(
     assert pushed(service) == {"key-acme-0": {"acme:1"}, "key-globex-0": {"globex:1"}}
 
 
+async def test_the_debug_mode_of_asyncio_logs_no_key(caplog: pytest.LogCaptureFixture) -> None:
+    async def key() -> str:
+        await asyncio.sleep(0)
+        return "s3cr3t-key-of-acme"
+
+    loop = asyncio.get_running_loop()
+    async with client_of(FakeService(refused()), api_key=key, retry=RetryPolicy.safe(initial_delay=0.01)) as client:
+        loop.set_debug(True)
+        loop.slow_callback_duration = 0.0
+        await asyncio.gather(client.send("a", MESSAGE), client.submit("b", MESSAGE))
+        loop.set_debug(False)
+    assert "Executing" in caplog.text
+    assert "s3cr3t" not in caplog.text
+
+
 @virtual
 async def test_a_call_that_has_ended_does_not_keep_its_callers_context() -> None:
     # The context may refer to the call, and the cycle collector does not know calls.

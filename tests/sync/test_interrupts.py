@@ -17,7 +17,7 @@ import pytest
 from support.service_thread import HANGS, ThreadService, wait_until
 
 import pushsdk
-from pushsdk import Batching, MobilePush, Outcome, PushClient, RetryPolicy, SendAbandoned
+from pushsdk import Batching, MobilePush, Outcome, PushClient, RetryPolicy, SendAbandoned, Timeout
 from pushsdk.emulator import Fault
 from pushsdk.sync import loop_thread
 from pushsdk.sync.loop_thread import LoopThread, ThreadCall
@@ -209,7 +209,9 @@ def test_a_thread_that_is_gone_is_not_asked_for_the_key_of_a_retry_and_the_other
         return service.api_key
 
     retry = RetryPolicy.from_tenacity(wait=lambda state: 0.3, stop=lambda state: state.attempt_number >= 2)
-    with PushClient(api_key=key, retry=retry, batching=Batching(linger=0.3), on_event=events.append) as client:
+    patient = Timeout(total=None, attempt=None)
+    batching = Batching(linger=0.3)
+    with PushClient(api_key=key, retry=retry, batching=batching, timeout=patient, on_event=events.append) as client:
         other = threading.Thread(target=client.send, args=("other", HELLO), name="other")
         other.start()
         with limited(lambda: service.wait_for(1)):

@@ -93,6 +93,7 @@ def test_a_callable_that_fails_in_its_thread_ends_only_its_call(service: ThreadS
         try:
             client.send(f"{tenant}:{number}", HELLO)
         except NotSentError as error:
+            assert "failed: ConnectionError at test_tenants.py:" in str(error)  # noqa: PT017 - in a thread
             return error.__cause__
         return None
 
@@ -100,6 +101,19 @@ def test_a_callable_that_fails_in_its_thread_ends_only_its_call(service: ThreadS
         causes = as_tenants(work)
     assert [type(cause) for cause in causes] == [ConnectionError, *[type(None)] * 3] * 4
     assert pushes(service)["acme"] == {}
+
+
+def test_the_debug_mode_of_asyncio_logs_no_key(service: ThreadService, caplog: pytest.LogCaptureFixture) -> None:
+    LOCAL.tenant = "acme-s3cr3t"
+    with PushClient(api_key=of_thread) as client:
+        client.send("u", HELLO)
+        loop = client._portal._thread.loop
+        loop.slow_callback_duration = 0.0
+        loop.call_soon_threadsafe(loop.set_debug, True)
+        client.send("v", HELLO)
+        loop.call_soon_threadsafe(loop.set_debug, False)
+    assert "Executing" in caplog.text
+    assert "s3cr3t" not in caplog.text
 
 
 def test_runs_and_campaigns_ask_in_the_calling_thread(service: ThreadService) -> None:
