@@ -93,11 +93,14 @@ class SendQueue:
             raise
         return receipt or self.pending.conclude(call)
 
-    async def with_key(self, call: Call, content: Key) -> Key:
-        """Return the content with the key that the call's callable returns."""
-        answer = self._ask(call)
+    async def with_key(self, call: Call, content: Key, answer: Any = None) -> Key:
+        """Return the content with the key that the call's callable returns. ``answer`` is given if it was asked."""
+        answer = answer or self._ask(call)
         if asyncio.isfuture(answer):
-            answer = await self._answer(call, content, answer)
+            try:
+                (answer,) = await self._sender.keys([answer], content[2].timeout, call.deadline)
+            finally:
+                self._backlog.leave(len(call.users), len(call.ids))
         return (*content[:3], answer)
 
     def submit_with_key(self, call: Call, content: Key) -> None:
@@ -111,13 +114,13 @@ class SendQueue:
 
     async def _submit_later(self, call: Call, content: Key, answer: asyncio.Future[ApiKey]) -> None:
         try:
-            key = await self._answer(call, content, answer)
+            content = await self.with_key(call, content, answer)
         except asyncio.CancelledError:
             if call.unsettled:  # cancelled with the loop's other tasks, not with its future
                 self.cancel(call)
             raise
         if call.unsettled:
-            self.submit(call, (*content[:3], key))
+            self.submit(call, content)
 
     def _ask(self, call: Call) -> ApiKey | asyncio.Future[ApiKey]:
         """Ask for a call's key in a copy of this context. While an async callable runs, the call is queued."""
@@ -127,13 +130,6 @@ class SendQueue:
             self.pending.active.add(call)
             self._backlog.enter(len(call.users), len(call.ids))
         return answer
-
-    async def _answer(self, call: Call, content: Key, answer: asyncio.Future[ApiKey]) -> ApiKey:
-        try:
-            (key,) = await self._sender.keys([answer], content[2].timeout, call.deadline)
-            return key  # type: ignore[no-any-return]
-        finally:
-            self._backlog.leave(len(call.users), len(call.ids))
 
     def submit(self, call: Call, content: Key) -> asyncio.Future[Receipt | None]:
         """Queue the call, and return its future.
