@@ -237,7 +237,9 @@ class AiohttpTransport:
             elif login is not None:
                 self._options["proxy_headers"] = {"Proxy-Authorization": login}
         # By key, of which a client with tenants has many.
-        self._push_head = lru_cache(1024)(self._head)
+        self._push_head = lru_cache(1024)(
+            lambda key: fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(key, None))
+        )
 
     def begin(self, request: ApiRequest, key: HeaderSecret, respond: Callable[[bool], None]) -> bool:
         """Write the request at once, if there is an idle connection for it.
@@ -268,8 +270,7 @@ class AiohttpTransport:
             if fast is not None and (request.connection or (operation is PUSH and fast.takes(body))):
                 begun, request.connection = request.connection, None
                 evidence.touched = True
-                head = self._head(key, headers) if headers else self._push_head(key)
-                await fast.post(head, body, evidence, timeout, claim, begun)
+                await fast.post(self._head(key, headers), body, evidence, timeout, claim, begun)
                 return
             if fast is not None:
                 fast.lend()
@@ -341,7 +342,9 @@ class AiohttpTransport:
             if self._fast_post is not None:
                 self._fast_post.close()
 
-    def _head(self, key: HeaderSecret, headers: Mapping[str, str] | None = None) -> fast_post.RequestHead:
+    def _head(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> fast_post.RequestHead:
+        if headers is None:
+            return self._push_head(key)
         return fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(key, headers))
 
     def _merged(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str]:
