@@ -31,6 +31,7 @@ T_BRAKE = "tests/core/test_stop_policy.py"
 T_BATCHING = "tests/core/test_batching.py"
 T_ENDPOINT = "tests/security/test_settings.py"
 T_MODEL = "tests/model"
+T_TENANTS = "tests/io/test_tenants.py"
 T_CALLS = "tests/io/test_coalescing.py tests/io tests/model"
 T_REQUESTS = "tests/io/test_retrying.py tests/io tests/model"
 T_KILL = "tests/runs/test_kill.py::test_a_small_run_survives_its_kills"
@@ -584,15 +585,15 @@ COALESCING = [
     Mutant(
         "calls with different policies share a batch",
         "pushsdk/client.py",
-        "engine.queue.submit(call, (encoded, fields, options))",
-        "engine.queue.submit(call, (encoded, fields, self._options))",
+        "content = (encoded, fields, options, ",
+        "content = (encoded, fields, self._options, ",
         T_CALLS,
     ),
     Mutant(
         "calls with different custom fields share a batch",
         "pushsdk/client.py",
-        "engine.queue.submit(call, (encoded, fields, options))",
-        "engine.queue.submit(call, (encoded, None, options))",
+        "content = (encoded, fields, options, ",
+        "content = (encoded, None, options, ",
         T_CALLS,
     ),
     Mutant(
@@ -947,9 +948,58 @@ SENDING = [
     Mutant(
         "a refused key is fetched again and again",
         IO + "sender.py",
-        "if request.rekeyed or self.credentials.fixed is not None:",
-        "if self.credentials.fixed is not None:",
+        "if is_refused and request.rekeyed:",
+        "if False:",
         T_REQUESTS,
+    ),
+    Mutant(
+        "a retry of merged calls goes under the first call's key",
+        IO + "sender.py",
+        "if len({*keys}) > 1:",
+        "if False:",
+        T_TENANTS,
+    ),
+    Mutant(
+        "a retry goes under the key of the first attempt",
+        IO + "sender.py",
+        "if not request.is_asked and not await self._rekey(request):",
+        "if False:",
+        T_TENANTS,
+    ),
+    Mutant(
+        "a refused request is repeated for calls without a new key",
+        IO + "sender.py",
+        "None if isinstance(key, NoKey) or key == old else key for key in keys",
+        "old if isinstance(key, NoKey) or key == old else key for key in keys",
+        T_TENANTS,
+    ),
+    Mutant(
+        "a retry asks in the context of another call",
+        IO + "queue.py",
+        "call.ask = functools.partial(copy_context().run, call.ask)",
+        "pass",
+        T_TENANTS,
+    ),
+    Mutant(
+        "calls that were split by key make as many attempts again",
+        IO + "batch_sender.py",
+        '("own", "number", "rekeyed", "evidence")',
+        '("own", "rekeyed", "evidence")',
+        T_TENANTS,
+    ),
+    Mutant(
+        "a call that waits for its key is not closed with its client",
+        IO + "queue.py",
+        "            self.pending.active.add(call)\n            self._backlog.enter(len(call.users), len(call.ids))\n",
+        "            self._backlog.enter(len(call.users), len(call.ids))\n",
+        T_TENANTS,
+    ),
+    Mutant(
+        "a key callable keeps its caller's context after the call",
+        CORE + "batching.py",
+        "        self.ask = None\n",
+        "",
+        T_TENANTS,
     ),
     Mutant(
         "a cancellation is retried like a failure",
@@ -2388,6 +2438,27 @@ SYNC_CODE = [
         "if not thread.is_inherited:",
         T_SYNC + "lifetime.py",
     ),
+    Mutant(
+        "the child of a fork pushes under the key of the base client",
+        "pushsdk/sync/client.py",
+        "own._view(self._client)",
+        "own",
+        T_SYNC + "tenants.py",
+    ),
+    Mutant(
+        "a sync key callable is called in the client's thread",
+        LOOP_THREAD,
+        "if not callable(api_key) or is_async(api_key):",
+        "if True:",
+        T_SYNC + "tenants.py",
+    ),
+    Mutant(
+        "the retry of a shared request waits for a thread that is gone",
+        LOOP_THREAD,
+        "        call.task.add_done_callback(lambda _: answer.cancel())\n",
+        "",
+        T_SYNC + "interrupts.py",
+    ),
 ]
 
 CLAIMS, T_CLAIMS = "pushsdk/claims/", "tests/claims/test_"
@@ -2661,8 +2732,8 @@ CLAIM_STORES = [
     Mutant(
         "the rate limiter refunds a rejected attempt",
         IO + "sender.py",
-        "request.own == own and request.failure in HELD_BACK",
-        "request.failure in HELD_BACK",
+        "if request.own == own:",
+        "if request.own >= own:",
         T_CLAIMS + "conflicts.py",
     ),
     Mutant(
@@ -3218,8 +3289,8 @@ DEADLINES = [
     Mutant(
         "a call that leaves while its batch connects is pushed all the same",
         IO + "batch_sender.py",
-        "request.users, request.body = part.users, _body_of(request.content, part)",
-        "request.users = part.users",
+        "request.users, request.body = request.part.users, _body_of(request.content, request.part)",
+        "request.users = request.part.users",
         T_OVERLOAD,
     ),
     Mutant(

@@ -115,8 +115,8 @@ class AsyncPushClient:
         Args:
             base_url: Address of the service, without ``/v1``; by default the variable PUSHSDK_BASE_URL. It is https;
                 http is allowed to localhost, 127.0.0.0/8 and ::1, and anywhere with ``allow_insecure``.
-            api_key: The key, or a sync or async callable that is called for each attempt; by default the variable
-                PUSHSDK_API_KEY.
+            api_key: The key, or a sync or async callable that is called for each call and again for each retry, in
+                the caller's context; by default the variable PUSHSDK_API_KEY.
             session: Your own aiohttp ClientSession, which is never closed here.
             retry: A RetryPolicy; by default ``RetryPolicy.safe()``, with at most 4 attempts.
             timeout: A Timeout, or seconds for a whole call; by default 30 s, with 10 s per attempt and 5 s to connect.
@@ -147,7 +147,7 @@ class AsyncPushClient:
                 check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
             required = {"base_url": base_url, "api_key": api_key}
             raise missing(tuple(name for name, value in required.items() if value is None), os.environ)
-        credentials = Credentials(api_key, key_name)
+        self._credentials = Credentials.of(api_key, key_name)
         checked_url = check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
         check_session(session)
         if session is not None and "keepalive" in options:
@@ -167,7 +167,6 @@ class AsyncPushClient:
         self._engine = Engine(
             EngineSettings(
                 base_url=checked_url,
-                credentials=credentials,
                 batching=check_setting(Batching, "batching", options.get("batching"), Batching()),
                 limits=check_setting(Limits, "limits", options.get("limits"), Limits()),
                 rate=check_setting(Rate, "rate", options.get("rate"), Rate()),
@@ -196,8 +195,7 @@ class AsyncPushClient:
                 meant = meant or alias(name, _FIXED) or near_word(name, _FIXED)
             if meant:
                 way = f"pass {meant}= to a new client"
-                way = f"use with_options({meant}=...)" if meant in ("timeout", "retry") else way
-                way += "; a callable may return another key for each attempt" if meant == "api_key" else ""
+                way = f"use with_options({meant}=...)" if meant in ("timeout", "retry", "api_key") else way
                 raise AttributeError(f"{type(self).__name__}.{name} can't be set: {way}")
             object.__setattr__(self, name, value)
 
@@ -285,11 +283,15 @@ class AsyncPushClient:
             raise
         if idempotency_key is not None and self._keyed is not None:
             policy, urgent = options.policy, options.is_urgent
-            keyed = Content(encoded, fields, engine.options_of(policy, options.timeout, keyed=True, is_urgent=urgent))
+            options = engine.options_of(policy, options.timeout, keyed=True, is_urgent=urgent)
+            keyed = Content(encoded, fields, options, self._credentials.key)
             return await self._keyed.send(call, keyed, key=idempotency_key)
+        content = (encoded, fields, options, self._credentials.key)
         try:
             # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
-            receipt = await engine.queue.submit(call, (encoded, fields, options))
+            if content[3] is None:
+                content = await engine.queue.with_key(call, content)
+            receipt = await engine.queue.submit(call, content)
         except asyncio.CancelledError as error:
             await engine.queue.unwind(call, error)
             raise
@@ -317,13 +319,16 @@ class AsyncPushClient:
             several = ", as send takes several ids" if isinstance(user_id, Iterable) else ""
             raise ValidationError(f"user_id must be a str{several}; got {kind_of(user_id)}")
         call, options = self._call_of(user_id, timeout, retry)
-        content = (*wire.encode_content(message, custom_fields), options)
+        content = (*wire.encode_content(message, custom_fields), options, self._credentials.key)
         queue = self._engine.queue
         if self._engine.backlog.is_full:
             queue.refuse(call, Failure.QUEUE_FULL)
         future = call.future = SubmittedSend(loop=self._engine.home)
         future.call, future.queue = call, queue
-        queue.submit(call, content)
+        if content[3] is None:
+            queue.submit_with_key(call, content)
+        else:
+            queue.submit(call, content)
         return future
 
     @hint_calls
@@ -343,7 +348,8 @@ class AsyncPushClient:
             async with client.batch(message) as batch:
                 batch.add("user-1")
         """
-        return SendBatch(self, (*wire.encode_content(message, custom_fields), self._options_of(timeout, retry)))
+        options, key = self._options_of(timeout, retry), self._credentials.key
+        return SendBatch(self, (*wire.encode_content(message, custom_fields), options, key))
 
     @hint_calls
     async def create_campaign(
@@ -380,6 +386,9 @@ class AsyncPushClient:
             policy=options.policy,
             timeout=options.timeout,
             deadline=math.inf if total is None else loop.time() + total,
+            key=self._credentials.key,
+            units=(self._credentials,),
+            is_asked=self._credentials.ask is None,
         )
         engine.campaigns.add(job)
         watched = None if engine.observer is None else engine.observer.campaign()
@@ -492,21 +501,27 @@ class AsyncPushClient:
         *,
         timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
+        api_key: str | KeySource | None = None,
         urgent: bool | None = None,
     ) -> Self:
-        """Return a client with other options. Both share everything else and are closed together.
+        """Return a client with other options. Both share everything else, such as connections, limits and pauses.
+
+        Both are closed together.
 
         Args:
             timeout: A Timeout, or the total in seconds.
             retry: A RetryPolicy.
+            api_key: Another key, or a callable as for the constructor.
             urgent: True lets sends go before all that wait, in slots and rates; they share no request with others.
                 Pauses, deadlines and a full queue hold for them, too. Runs ignore it.
         """
-        client = object.__new__(type(self))
-        client.__dict__ |= self.__dict__
+        api_key = redacted(api_key)
+        client = self._view(self)
         options = self._options_of(timeout, retry)
         is_urgent = check_setting(bool, "urgent", urgent, options.is_urgent)
         client._options = self._engine.options_of(options.policy, options.timeout, is_urgent=is_urgent)
+        if api_key is not None:
+            client._credentials = Credentials.of(api_key)
         return client
 
     @property
@@ -535,7 +550,9 @@ class AsyncPushClient:
         users, ids, duplicates = check_users(user_ids, most or engine.settings.batching.max_users)
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
-        return Call(users, ids, math.inf if total is None else loop.time() + total, len(users), duplicates), options
+        call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users), duplicates)
+        call.ask = self._credentials.ask
+        return call, options
 
     async def _run(
         self,
@@ -552,8 +569,8 @@ class AsyncPushClient:
         # Not above: runs are a third of the import time, and most processes only send.
         from pushsdk._runs import api, pipeline
 
-        policy, timeout = self._options.policy, self._options.timeout
-        settings = pipeline.RunSettings(run=run, stop=stop, policy=policy, timeout=timeout, **options)
+        sending, credentials = self._options, self._credentials
+        settings = pipeline.RunSettings(run=run, stop=stop, sending=sending, credentials=credentials, **options)
         report: BroadcastReport = await getattr(api, method.__name__)(self._engine, settings, *source, **content)
         return report
 
@@ -561,6 +578,13 @@ class AsyncPushClient:
         own = self._options
         policy = check_setting(RetryPolicy, "retry", retry, own.policy)
         return self._engine.options_of(policy, check_timeout(timeout, own.timeout), is_urgent=own.is_urgent)
+
+    def _view(self, other: AsyncPushClient) -> Self:
+        """Return a client like this one, with what ``with_options`` has set in another."""
+        client = object.__new__(type(self))
+        client.__dict__ |= self.__dict__
+        client._options, client._credentials = other._options, other._credentials
+        return client
 
 
 class SendBatch:

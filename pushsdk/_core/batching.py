@@ -18,7 +18,7 @@ FRAME = 48
 
 
 class Content(NamedTuple):
-    """Key of merging: calls with equal bytes and options may share a request.
+    """Key of merging: calls with equal bytes, options and Api-Key may share a request.
 
     A plain tuple with the same items is equal and much faster to create: only the first call of a batch needs names.
     """
@@ -26,6 +26,8 @@ class Content(NamedTuple):
     message: bytes
     custom_fields: bytes | None
     options: Options
+    api_key: Any = None
+    """A HeaderSecret, or why the callable gave none; None before it is asked."""
 
     @property
     def frame(self) -> int:
@@ -36,7 +38,7 @@ class Content(NamedTuple):
         return f"Content(message bytes={len(self.message)})"
 
 
-Key = tuple[bytes, bytes | None, Options]
+Key = tuple[bytes, bytes | None, Options, Any]
 """A ``Content``, or a plain tuple equal to one."""
 
 
@@ -68,6 +70,9 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     """The observer's record of the caller. Set by the shell if there is an observer."""
     claims: Any = None
     """The call's entry in a claim store, if it has an idempotency key. Set by the shell."""
+    ask: Any = None
+    """Asks the api_key callable; None for a fixed key. Set by the shell, and unset by ``settle``: the context in which
+    it asks may refer to the call."""
 
     def wake(self) -> None:
         """Wake the caller, unless it was woken or cancelled before."""
@@ -83,6 +88,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
         if unsettled:
             self.shares = (*self.shares, (users, verdict))
             return False
+        self.ask = None
         if self.shares:
             self.shares = (*self.shares, (users, verdict))
             receipt = None

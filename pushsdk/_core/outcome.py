@@ -54,6 +54,7 @@ class Failure(StrEnum):
     TOO_LATE = "the next wait would pass the deadline"
     BUDGET = "the retry budget is used up"
     UNCLAIMED = "the claim was refused or could not be made"
+    REKEYED = "its calls have different keys now"
     OTHER = "the transport failed"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set, Sized
 from itertools import pairwise
-from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -34,6 +34,10 @@ class CallPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
     @property
     def deadline(self) -> float:
         return self.call.deadline
+
+    @property
+    def ask(self) -> Any:
+        return self.call.ask
 
 
 class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):

@@ -4,6 +4,7 @@ import functools
 import re
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from itertools import groupby
 from pathlib import PurePath
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -195,9 +196,9 @@ _PACKAGE = str(PurePath(__file__).parents[1])
 
 def trace_of(error: BaseException) -> str:
     """Return the class of an exception and the lines of its traceback between ours. Its text may quote an id."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    own = next((index for index, frame in enumerate(frames) if frame.filename.startswith(_PACKAGE)), None)
-    frames = frames[:own] or frames
+    frames = list(traceback.extract_tb(error.__traceback__))
+    groups = groupby(frames, lambda frame: frame.filename.startswith(_PACKAGE))
+    frames = next((list(group) for is_own, group in groups if not is_own), frames[1:])
     places = " > ".join(f"{PurePath(frame.filename).name}:{frame.lineno}" for frame in frames)
     return f"{type(error).__name__} at {places}" if places else type(error).__name__
 

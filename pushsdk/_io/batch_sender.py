@@ -6,8 +6,8 @@ The core decides what is split (``_core.splitting``).
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import msgspec
@@ -39,6 +39,7 @@ from pushsdk._io.timers import let_read
 from pushsdk._io.transport import ApiRequest, Claimant
 
 logger = logging.getLogger("pushsdk")
+End = Callable[[BatchPart, Verdict], Awaitable[None]]
 
 
 class PendingCalls:
@@ -209,6 +210,10 @@ class PushRequest(ApiRequest, eq=False, gc=False):
     def has_time(self) -> bool:
         return bool(self.owner.drop_late(self))
 
+    def take(self, part: BatchPart) -> None:
+        """Send this part, whose calls are some of those before."""
+        self.part, self.units = part, part.units
+
     async def _prepare(self) -> bytes | None:
         if not self.has_time():
             return None
@@ -218,7 +223,7 @@ class PushRequest(ApiRequest, eq=False, gc=False):
         claim: Any = self.claim
         claim.part = self.part
         body: bytes | None = await claim.claim()
-        self.part = claim.part
+        self.take(claim.part)
         return body
 
 
@@ -241,7 +246,7 @@ class BatchSender:
         parts = batch.parts = split_calls(batch.calls, self._sizes, batch.frame, self._max_users)
         if len(parts) > 1 or batch.content.options.keyed:
             return False
-        request = batch.request = self._request(batch, parts[0], None)
+        request = batch.request = self._request(batch, parts[0])
         batch.has_slot = not self._sender.begin(request, respond)
         return not batch.has_slot
 
@@ -256,8 +261,8 @@ class BatchSender:
         late = [unit for unit in part.units if unit.deadline < earliest]
         if late:
             in_time = [unit for unit in part.units if unit.deadline >= earliest]
-            request.part = part = BatchPart.of(in_time, part.history)
-            request.users, request.body = part.users, _body_of(request.content, part)
+            request.take(BatchPart.of(in_time, part.history))
+            request.users, request.body = request.part.users, _body_of(request.content, request.part)
             verdict = verdict_of(request.attempts, Evidence(), Failure.NO_TIME)
             for unit in late:
                 sender.note_not_begun(len(unit.users), unit.deadline)
@@ -286,8 +291,11 @@ class BatchSender:
         """Send the batch, or go on with a request that was begun, until every call in it is settled."""
         if len(batch.parts) > 1:
             await self._split(batch, batch.parts, None)
-            return
-        whole, verdict = await self._send(batch, batch.parts[0], batch.request)
+        else:
+            request = batch.request or self._request(batch, batch.parts[0])
+            await self._send(batch, batch.parts[0], request, partial(self._end, batch))
+
+    async def _end(self, batch: Batch, whole: BatchPart, verdict: Verdict) -> None:
         if verdict.outcome is REJECTED and verdict.status in self._split_on:
             await self._split(batch, (), (whole, verdict))
         else:
@@ -303,47 +311,73 @@ class BatchSender:
         splitter = Splitter(
             parts, split_on=self._split_on, sizes=self._sizes, frame=batch.frame, message=self._message(batch.content)
         )
-        if rejected is not None:
-            self._report(batch, splitter, *rejected)
-        wave: list[BatchPart] = []
+        # Settled as each ends: if other parts are cancelled, its verdict must not be lost.
+        report = partial(self._report, batch, splitter)
         try:
+            if rejected is not None:
+                await report(*rejected)
             while wave := splitter.next_wave():
-                async with asyncio.TaskGroup() as requests:
-                    for _ in tuple(wave):
-                        requests.create_task(self._post(batch, splitter, wave))
+                await self._send_all(batch, [(part, self._request(batch, part)) for part in wave], report)
         except asyncio.CancelledError:
-            # Every request in flight has its verdict. The other parts were in a rejected request, or in none.
+            # Every request in flight has its verdict. The other parts were in a rejected request.
             for part, verdict in splitter.rest():
                 self._pending.settle_part(part, msgspec.structs.replace(verdict, failure=Failure.CANCELLED))
-            for part in wave:
-                self._pending.settle_part(part, verdict_of(part.history, Evidence(), Failure.CANCELLED))
             raise
         for part, verdict in splitter.rest():
             self._pending.settle_part(part, verdict)
 
-    async def _post(self, batch: Batch, splitter: Splitter[BatchPart], wave: list[BatchPart]) -> None:
-        """Send the next part of the wave. Parts that a cancellation leaves in the wave were not sent."""
-        part = wave.pop(0)
-        # Settled as it ends: if other parts are cancelled, its verdict must not be lost.
-        self._report(batch, splitter, *await self._send(batch, part))
+    async def _send_all(self, batch: Batch, requests: list[tuple[BatchPart, PushRequest]], end: End) -> None:
+        """Send parts at the same time. Settles all of them if cancelled."""
 
-    async def _send(self, batch: Batch, part: BatchPart, request: PushRequest | None = None) -> Rejected[BatchPart]:
-        """Send a part, without the users whose claim is refused or whose time is short. Settles it if cancelled."""
-        claim: CallClaims | None = None
-        if batch.content.options.keyed:
-            claim = call_of(part.units[0]).claims.for_request(batch.content, part, self._pending)
-        request = request or self._request(batch, part, claim)
+        async def send() -> None:
+            await self._send(batch, *requests.pop(0), end)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in tuple(requests):
+                    tasks.create_task(send())
+        except asyncio.CancelledError:
+            # What a cancellation leaves here was not sent.
+            for part, _ in requests:
+                self._pending.settle_part(part, verdict_of(part.history, Evidence(), Failure.CANCELLED))
+            raise
+
+    async def _send(self, batch: Batch, part: BatchPart, request: PushRequest, end: End) -> None:
+        """Send a part and await its ``end``, without the users whose claim is refused or whose time is short.
+
+        Settles the part if cancelled.
+        """
         # The first request of the batch takes over the slot.
         has_slot, batch.has_slot = batch.has_slot, False
+        claim: Any = request.claim
         try:
             verdict = await self._sender.run(request, has_slot=has_slot)
         except asyncio.CancelledError:
             request.failure = request.failure or Failure.CANCELLED
             self._pending.settle_part(request.part, request.verdict())
             raise
-        return request.part, verdict
+        part = request.part
+        if request.failure is Failure.REKEYED:
+            await self._send_all(batch, self._by_key(batch, part, request), end)
+        else:
+            await end(part, verdict)
 
-    def _report(self, batch: Batch, splitter: Splitter[BatchPart], part: BatchPart, verdict: Verdict) -> None:
+    def _by_key(self, batch: Batch, part: BatchPart, request: ApiRequest) -> list[tuple[BatchPart, PushRequest]]:
+        """Return a request for the calls of each key, which goes on where this one ended."""
+        groups: dict[object, list[Call | CallPart]] = {}
+        for unit in part.units:
+            groups.setdefault(request.keys[unit.ask], []).append(unit)
+        requests = []
+        for key, units in groups.items():
+            own = BatchPart.of(units, request.attempts)
+            next_request = self._request(batch, own)
+            for name in ("own", "number", "rekeyed", "evidence"):
+                setattr(next_request, name, getattr(request, name))
+            next_request.is_asked, next_request.key = key is not None, key or request.key
+            requests.append((own, next_request))
+        return requests
+
+    async def _report(self, batch: Batch, splitter: Splitter[BatchPart], part: BatchPart, verdict: Verdict) -> None:
         if splitter.report(part, verdict):
             self._pending.settle_part(part, verdict)
             return
@@ -353,8 +387,11 @@ class BatchSender:
             calls = len({id(call_of(unit)) for unit in part.units})
             self._sender.emit(RequestSplit(status=verdict.status or 0, users=part.users, calls=calls))
 
-    def _request(self, batch: Batch, part: BatchPart, claim: CallClaims | None) -> PushRequest:
-        content, units, policy = batch.content, part.units, batch.content.options.policy
+    def _request(self, batch: Batch, part: BatchPart) -> PushRequest:
+        content, units, options = batch.content, part.units, batch.content.options
+        claim: CallClaims | None = None
+        if options.keyed:
+            claim = call_of(units[0]).claims.for_request(content, part, self._pending)
         deadline = units[0].deadline
         if len(units) > 1:
             deadline = max([unit.deadline for unit in units])
@@ -362,10 +399,13 @@ class BatchSender:
             PUSH,
             _body_of(content, part),
             users=part.users,
-            policy=policy,
-            timeout=content.options.timeout,
+            policy=options.policy,
+            timeout=options.timeout,
             deadline=deadline,
-            collapsible=policy.unknown == "retry_if_collapsible" and wire.is_collapsible(content.message),
+            key=content.api_key,
+            units=units,
+            is_asked=not part.history,
+            collapsible=options.policy.unknown == "retry_if_collapsible" and wire.is_collapsible(content.message),
             attempts=part.history,
             claim=claim,
             owner=self,

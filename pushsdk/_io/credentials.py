@@ -1,49 +1,72 @@
-"""The Api-Key: a string, or a callable that is called for each attempt."""
+"""The Api-Key: a string, or a callable that is asked for each call and each attempt."""
 
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
+from typing import Any, Self
+
+import msgspec
 
 from pushsdk._core.address import HeaderSecret, check_key
 from pushsdk._core.checks import takes
 from pushsdk._core.errors import ConfigurationError, must_be
-from pushsdk._core.outcome import Failure
+from pushsdk._core.outcome import Failure, Guarded
 from pushsdk._core.words import trace_of
 
 KeySource = Callable[[], str | Awaitable[str]]
 
 
-class NoKeyError(Exception):
-    """The callable returned no usable key. ``args`` are the failure, words for it, and the exception."""
+class NoKey(Guarded, msgspec.Struct, frozen=True, eq=False):
+    """The reason why a callable gave no key. Equal to no other, so calls without a key are never merged."""
+
+    failure: Failure
+    reason: str
+    error: Exception | None
 
 
-class Credentials:
-    """Provides the key as a header value, which is never shown and never pickled."""
+ApiKey = HeaderSecret | NoKey
 
-    def __init__(self, key: object, name: str = "api_key") -> None:
-        #: The key if it is a string, else None. Checked here, so that an invalid key fails in the constructor.
-        self.fixed = None if callable(key) else check_key(key, name)
-        if callable(key) and not takes(key):
-            raise must_be(name, "a str, or a callable without arguments that returns one", key)
-        self._source: Any = key if callable(key) else None
 
-    async def ask(self) -> HeaderSecret:
-        """Call the callable for the current key. Raises NoKeyError if it raises or returns no valid key."""
-        task = asyncio.current_task()
-        cancelling = task.cancelling() if task is not None else 0
-        try:
-            key = self._source()
-            return check_key(await key if inspect.isawaitable(key) else key)
-        except ConfigurationError as error:
-            raise NoKeyError(Failure.NO_KEY, str(error), error.with_traceback(None)) from None
-        except asyncio.CancelledError:
-            if task is None or task.cancelling() > cancelling:
-                raise
-            # This task was not cancelled: the callable awaited something that was.
-            raise NoKeyError(Failure.CREDENTIALS, "CancelledError", None) from None
-        except Exception as error:  # noqa: BLE001 - whatever a caller's callable raises means: no key
-            # What Python itself raises, such as a TypeError, is raised again by every retry.
-            is_bug = type(error).__module__ == "builtins" and not isinstance(error, OSError)
-            failure = Failure.BUG if is_bug else Failure.CREDENTIALS
-            raise NoKeyError(failure, trace_of(error), error) from None
+class Credentials(Guarded, msgspec.Struct, frozen=True, eq=False):
+    """A fixed key, or a callable's way to ask for one."""
+
+    key: HeaderSecret | None = None
+    ask: Callable[[], ApiKey | asyncio.Future[ApiKey]] | None = None
+
+    @classmethod
+    def of(cls, api_key: Any, name: str = "api_key") -> Self:
+        """Raises ConfigurationError if the api_key is neither a key nor a callable."""
+        if not callable(api_key):
+            return cls(key=check_key(api_key, name))
+        if not takes(api_key):
+            raise must_be(name, "a str, or a callable without arguments that returns one", api_key)
+        return cls(ask=partial(_ask, api_key))
+
+
+def _ask(source: KeySource) -> ApiKey | asyncio.Future[ApiKey]:
+    """Call a callable. Return its answer; if it is async, a future of the answer."""
+    try:
+        key: Any = source()
+        return asyncio.ensure_future(_answer(key)) if inspect.isawaitable(key) else check_key(key)
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever a caller's callable raises: no key
+        return _no_key(error)
+
+
+async def _answer(key: Awaitable[str]) -> ApiKey:
+    # The result is not a plain str: in its debug mode asyncio logs the result of a slow task.
+    try:
+        return check_key(await key)
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as above
+        return _no_key(error)
+
+
+def _no_key(error: BaseException) -> NoKey:
+    if isinstance(error, ConfigurationError):
+        return NoKey(Failure.NO_KEY, str(error), error.with_traceback(None))
+    if not isinstance(error, Exception):
+        # The task was not cancelled: the callable awaited something that was.
+        return NoKey(Failure.CREDENTIALS, type(error).__name__, None)
+    # What Python itself raises, such as a TypeError, is raised again by every retry.
+    is_bug = type(error).__module__ == "builtins" and not isinstance(error, OSError)
+    return NoKey(Failure.BUG if is_bug else Failure.CREDENTIALS, trace_of(error), error)

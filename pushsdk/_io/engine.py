@@ -27,7 +27,6 @@ from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._core.words import count
 from pushsdk._io.batch_sender import PendingCalls, unsettled
-from pushsdk._io.credentials import Credentials
 from pushsdk._io.forks import ProcessGuard, in_child
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.queue import SendQueue
@@ -41,7 +40,6 @@ from pushsdk._io.transport import AiohttpTransport, Transport, TransportSettings
 class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):
     """The checked settings of a client."""
 
-    credentials: Credentials
     batching: Batching
     limits: Limits
     rate: Rate
@@ -146,14 +144,13 @@ class Engine:
         cap = most_in_flight(settings.limits, settings.session)
         self.limiter = ConcurrencyLimiter(loop, cap, self.rate_limiter)
         self.backlog = Backlog(settings.limits)
-        self.transport = self.given or AiohttpTransport(settings, key=settings.credentials.fixed, limit=cap)
+        self.transport = self.given or AiohttpTransport(settings, limit=cap)
         #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()
         self.sender = RequestSender(
             loop=loop,
             transport=self.transport,
             begin_post=getattr(self.transport, "begin", None) if self.observer is None else None,
-            credentials=settings.credentials,
             timers=self.timers,
             limiter=self.limiter,
             backlog=self.backlog,

@@ -24,6 +24,7 @@ from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.batch_sender import BatchSender, PendingCalls, unsettled
+from pushsdk._io.credentials import ApiKey
 from pushsdk._io.sender import OUT_OF_TIME, RequestSender
 from pushsdk._io.timers import TICKS_PER_SECOND
 
@@ -84,11 +85,51 @@ class SendQueue:
         if self._backlog.is_full:
             await self.wait_for_room(call)
         try:
+            if content[3] is None:
+                content = await self.with_key(call, content)
             receipt = await self.submit(call, content)
         except asyncio.CancelledError as error:
             await self.unwind(call, error)
             raise
         return receipt or self.pending.conclude(call)
+
+    async def with_key(self, call: Call, content: Key, answer: Any = None) -> Key:
+        """Return the content with the key that the call's callable returns. ``answer`` is given if it was asked."""
+        answer = answer or self._ask(call)
+        if asyncio.isfuture(answer):
+            try:
+                (answer,) = await self._sender.keys([answer], content[2].timeout, call.deadline)
+            finally:
+                self._backlog.leave(len(call.users), len(call.ids))
+        return (*content[:3], answer)
+
+    def submit_with_key(self, call: Call, content: Key) -> None:
+        """Submit the call with its callable's key: at once, or in a task if the callable is async."""
+        answer = self._ask(call)
+        if asyncio.isfuture(answer):
+            task = self._loop.create_task(self._submit_later(call, content, answer))
+            call.future.add_done_callback(lambda _: task.cancel())
+        else:
+            self.submit(call, (*content[:3], answer))
+
+    async def _submit_later(self, call: Call, content: Key, answer: asyncio.Future[ApiKey]) -> None:
+        try:
+            content = await self.with_key(call, content, answer)
+        except asyncio.CancelledError:
+            if call.unsettled:  # cancelled with the loop's other tasks, not with its future
+                self.cancel(call)
+            raise
+        if call.unsettled:
+            self.submit(call, content)
+
+    def _ask(self, call: Call) -> ApiKey | asyncio.Future[ApiKey]:
+        """Ask for a call's key in a copy of this context. While an async callable runs, the call is queued."""
+        call.ask = functools.partial(copy_context().run, call.ask)
+        answer: ApiKey | asyncio.Future[ApiKey] = call.ask()
+        if asyncio.isfuture(answer):
+            self.pending.active.add(call)
+            self._backlog.enter(len(call.users), len(call.ids))
+        return answer
 
     def submit(self, call: Call, content: Key) -> asyncio.Future[Receipt | None]:
         """Queue the call, and return its future.

@@ -27,13 +27,18 @@ async def retry(sender: RequestSender, request: ApiRequest) -> None:
 
     async def attempt() -> bool:
         nonlocal is_first
-        is_accepted = not is_first and await sender.again(request)
+        is_accepted = False
+        if not is_first:
+            request.number += 1
+            is_accepted = await sender.again(request)
         is_first = False
         if raises and not is_accepted:
             raise error_for(request.verdict())
         return is_accepted
 
     async def should_retry(state: tenacity.RetryCallState) -> bool:
+        # Not counted from 1 if the request was split from another by its key. Asked before ``wait`` and ``stop``.
+        state.attempt_number = request.number
         outcome = state.outcome
         error = None if outcome is None else outcome.exception()
         # Our own errors only: a broad predicate would swallow a cancellation and call again.

@@ -9,8 +9,8 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,10 +19,11 @@ from pushsdk._core.address import HeaderSecret
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Verdict, judge, verdict_of
+from pushsdk._core.policy import Timeout
 from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
 from pushsdk._core.words import count, trace_of
-from pushsdk._io.credentials import Credentials, NoKeyError
+from pushsdk._io.credentials import NoKey
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
@@ -44,8 +45,6 @@ def log_to_stderr(level: str | None) -> None:
 
 log_to_stderr(os.environ.get("PUSHSDK_LOG"))
 UNCONNECTED = frozenset({Failure.REFUSED, Failure.CONNECT_TIMEOUT})
-# Nothing of the attempt was sent, though it had a connection.
-HELD_BACK = frozenset({Failure.UNCLAIMED, Failure.NO_TIME})
 OUT_OF_TIME = frozenset({Failure.DEADLINE, Failure.NO_TIME})
 
 
@@ -56,7 +55,6 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     transport: Transport
     begin_post: Callable[[ApiRequest, HeaderSecret, Callable[[bool], None]], bool] | None
     """``AiohttpTransport.begin``; None if each request needs a task."""
-    credentials: Credentials
     timers: TimerWheel
     limiter: ConcurrencyLimiter
     backlog: Backlog
@@ -71,15 +69,20 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     """True once no request may start any more. Set by the engine."""
 
     async def run(self, request: ApiRequest, *, has_slot: bool = False) -> Verdict:
-        """Send the request and its retries. ``has_slot``: the caller has taken a slot for the first attempt."""
-        if request.scope is None:
+        """Send the request and its retries. ``has_slot``: the caller has taken a slot for the first attempt.
+
+        If the request's failure is REKEYED then, its calls go on in a request for each key.
+        """
+        # True for calls that were split from others, which try a rotated key at once.
+        has_failed = request.own > 0 and not request.is_asked
+        if request.scope is None and not has_failed:
             self.counters.requests += 1
             if not has_slot and not await self._take_slot(request):
                 return request.verdict()
             if has_slot and not request.has_time():
                 self.limiter.give_back(request.users)
                 return request.verdict()
-        if await self._attempt(request):
+        if not has_failed and await self._attempt(request):
             if request.own == 1:
                 self.budget.refund()
         elif self._may_go_on(request):
@@ -91,8 +94,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
         ``respond(True)`` follows a plain 204: call ``accept``. ``respond(False)`` follows anything else: call ``run``.
         """
-        key, begin = self.credentials.fixed, self.begin_post
-        if begin is None or key is None or self.closed or request.policy.statuses:
+        key, begin = request.key, self.begin_post
+        if begin is None or key.__class__ is NoKey or self.closed or request.policy.statuses:
             return False
         scope = self._open(request)
         times = self.limiter.times
@@ -128,7 +131,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         request.scope = None
         now = self.limiter.clock()
         try:
-            self._note(request, self._judge(request, self.credentials.fixed, now))
+            self._note(request, self._judge(request, now))
         finally:
             self._release(request, now)
 
@@ -228,8 +231,11 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if request.scope is None:
             request.started = self.limiter.clock()
         try:
-            while request.scope is not None or (self.limiter.clock() < request.deadline and not self.closed):
-                attempt, key = await self._post(request)
+            if not request.is_asked and not await self._rekey(request):
+                return False
+            request.is_asked = False
+            while self._may_begin(request):
+                attempt = await self._post(request)
                 if (failure := request.evidence.failure) is not None:
                     if failure is Failure.UNCLAIMED:
                         request.failure = request.failure or failure
@@ -238,7 +244,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                         continue
                 self._note(request, attempt)
                 is_refused = attempt.status == 401 and attempt.outcome is REJECTED
-                if is_refused and await self._is_rotated(request, key):
+                if is_refused and await self._rekey(request, is_refused=True):
                     continue
                 return attempt.outcome is ACCEPTED
             request.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
@@ -247,7 +253,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             if request.span is not None:
                 request.span.end(None, request.evidence.failure)
                 request.span = None
-            if request.own == own and request.failure in HELD_BACK:
+            if request.own == own:
+                # Nothing was sent.
                 if request.sent is not None:
                     request.sent = None
                     self.limiter.times.withdrawn()
@@ -275,31 +282,33 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         request.evidence = Evidence()
         return DeadlineScope(self.timers, min(request.deadline, started + (request.timeout.attempt or math.inf)))
 
-    async def _post(self, request: ApiRequest) -> tuple[Attempt, HeaderSecret | None]:
-        """Post the request once, until its deadline. Returns the attempt and its key, and settles the claim."""
+    def _may_begin(self, request: ApiRequest) -> bool:
+        """Return True if the attempt has begun, or is in time; or if it has no key, and so sends nothing."""
+        if request.scope is not None or isinstance(request.key, NoKey):
+            return True
+        return self.loop.time() < request.deadline and not self.closed
+
+    async def _post(self, request: ApiRequest) -> Attempt:
+        """Post the request once, until its deadline. Returns the attempt, and settles the claim."""
         scope = request.scope or self._open(request)
         request.scope = None
         evidence, limit = request.evidence, scope.deadline
-        key = self.credentials.fixed
+        key = request.key
         # A stale connection that is replaced belongs to the attempt that goes on.
         if self.observer is not None and request.span is None:
             first = not request.attempts
             request.span = self.observer.attempt(request.operation, request.users, request.own, first=first)
         try:
-            with scope:
-                if key is None:
-                    # Nothing is sent before there is a key, however the wait for the key ends.
-                    evidence.touched = True
-                    with nullcontext() if request.span is None else request.span.application_context():
-                        key = await self.credentials.ask()
-                    evidence.touched = False
-                await self.transport.post(request, key)
-        except NoKeyError as error:
-            evidence.failure, evidence.reason, evidence.error = error.args
+            if isinstance(key, NoKey):
+                evidence.touched = True  # by no transport: nothing was sent
+                evidence.failure, evidence.reason, evidence.error = key.failure, key.reason, key.error
+            else:
+                with scope:
+                    await self.transport.post(request, key)
         except asyncio.CancelledError:
             if evidence.status is None:
                 evidence.failure, evidence.reason = Failure.CANCELLED, ""
-            self._note(request, self._judge(request, key, self.limiter.clock()))
+            self._note(request, self._judge(request, self.limiter.clock()))
             if request.claim is not None:
                 request.claim.settle(request.verdict())
             raise
@@ -308,17 +317,15 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             named = request.timeout.named("attempt" if late else "total") if scope.expired is Failure.DEADLINE else ""
             if evidence.failure is Failure.CONNECT_TIMEOUT and scope.expired is Failure.DEADLINE:
                 evidence.reason += named
-            elif key is None and named:
-                evidence.failure, evidence.reason = Failure.CREDENTIALS, f"it did not return within {named}"
             else:
                 evidence.failure, evidence.reason = Failure.ATTEMPT_TIMEOUT if late else scope.expired, named
             evidence.error = TimeoutError(named) if scope.expired is Failure.DEADLINE else None
-        attempt = self._judge(request, key, self.limiter.clock())
+        attempt = self._judge(request, self.limiter.clock())
         if request.claim is not None:
             request.claim.settle(verdict_of((*request.attempts, attempt), evidence))
-        return attempt, key
+        return attempt
 
-    def _judge(self, request: ApiRequest, key: str | None, now: float) -> Attempt:
+    def _judge(self, request: ApiRequest, now: float) -> Attempt:
         evidence = request.evidence
         if evidence.headers:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
@@ -328,7 +335,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             retry_on=request.policy.retry_on,
             started=request.started,
             seconds=now - request.started,
-            key=key,
+            key=request.key,
         )
 
     def _note(self, request: ApiRequest, attempt: Attempt) -> None:
@@ -381,14 +388,44 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         self.counters.stale_connections += 1
         return True
 
-    async def _is_rotated(self, request: ApiRequest, key: str | None) -> bool:
-        """Return True if the callable has a new key. Asks once per request."""
-        if request.rekeyed or self.credentials.fixed is not None:
+    async def _rekey(self, request: ApiRequest, *, is_refused: bool = False) -> bool:
+        """Ask each callable once, in its caller's context. Return True if the calls have one key, for an attempt.
+
+        ``is_refused``: the last key was refused, and calls without a new key need no attempt. Once per request.
+        """
+        if is_refused and request.rekeyed:
             return False
-        request.rekeyed = True
-        with suppress(NoKeyError), DeadlineScope(self.timers, request.deadline):
-            return await self.credentials.ask() != key
-        return False
+        request.rekeyed |= is_refused
+        old, asks = request.key, dict.fromkeys([unit.ask for unit in request.units])
+        keys = await self.keys([old if ask is None else ask() for ask in asks], request.timeout, request.deadline)
+        if is_refused:
+            keys = [None if isinstance(key, NoKey) or key == old else key for key in keys]
+        if len({*keys}) > 1:
+            request.keys, request.failure = dict(zip(asks, keys, strict=True)), Failure.REKEYED
+            return False
+        request.key = keys[0] or old
+        return keys[0] is not None
+
+    async def keys(self, answers: Sequence[Any], timeout: Timeout, deadline: float) -> list[Any]:
+        """Return the keys of these answers, some of which may be futures, within the timeouts."""
+        waits = [answer for answer in answers if asyncio.isfuture(answer)]
+        if not waits:
+            return list(answers)  # nearly always
+        limit = min(deadline, self.loop.time() + (timeout.attempt or math.inf))
+        scope = DeadlineScope(self.timers, limit)
+        try:
+            with scope:
+                await asyncio.wait(waits)
+        finally:
+            done = {waiting: waiting.result() for waiting in waits if waiting.done() and not waiting.cancelled()}
+            for waiting in waits:
+                waiting.cancel()
+        failure, named = scope.expired or Failure.DEADLINE, timeout.named("attempt" if limit < deadline else "total")
+        late = NoKey(failure, "", None)
+        if failure is Failure.DEADLINE:
+            late = NoKey(Failure.CREDENTIALS, f"it did not return within {named}", TimeoutError(named))
+        known = dict.fromkeys(waits, late) | done
+        return [known.get(answer, answer) for answer in answers]
 
 
 def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class AttemptSpan(Protocol):
-    """One attempt, from before its key is asked for until it is judged. Ended in the task that it began in."""
+    """One attempt, from when it has its key until it is judged. Ended in the task that it began in."""
 
     @property
     def headers(self) -> Mapping[str, str] | None:
@@ -23,9 +23,6 @@ class AttemptSpan(Protocol):
 
     def current(self) -> AbstractContextManager[None]:
         """Make the span current for a block in which other code sees the request, such as hooks of a session."""
-
-    def application_context(self) -> AbstractContextManager[None]:
-        """Restore the caller's context for a block that runs the application's code, such as its key callable."""
 
     def end(self, attempt: "Attempt | None", failure: "Failure | None") -> None:
         """End the span. ``attempt`` is None if it was not judged; ``failure`` is the reason for no response."""

@@ -12,7 +12,7 @@ import socket
 import ssl
 import traceback
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache, lru_cache
 from typing import Any, Protocol
@@ -85,11 +85,21 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
     timeout: Timeout
     deadline: float
     """On the loop's clock; infinite if there is none."""
+    key: Any = None
+    """The Api-Key of the next attempt, or the reason why there is none."""
+    units: Sequence[Any] = ()
+    """The calls, or what else has a function ``ask`` for the key of an attempt; ``ask`` is None for a fixed key."""
+    is_asked: bool = False
+    """True if the key was asked for, and no attempt has used it yet."""
+    keys: Mapping[Any, Any] = {}
+    """The keys by ``ask``, if they differ: None for the calls that need no other attempt. Set with REKEYED."""
     collapsible: bool = False
     attempts: tuple[Attempt, ...] = ()
     """The attempts so far, beginning with those of the request that this one was split from."""
     own: int = 0
-    """Number of this request's own attempts."""
+    """Number of this request's own attempts, and of those before its calls were split by key."""
+    number: int = 1
+    """Number of the attempt as the policy counts: not repeated with a rotated key."""
     evidence: Evidence = msgspec.field(default_factory=Evidence)
     """Evidence of the last attempt."""
     started: float = 0.0
@@ -214,7 +224,7 @@ class AiohttpTransport:
     netrc. On an injected session, each request sets as much of that as it can, and always verifies certificates.
     """
 
-    def __init__(self, settings: TransportSettings, *, key: HeaderSecret | None, limit: int) -> None:
+    def __init__(self, settings: TransportSettings, *, limit: int) -> None:
         session, proxy, ssl = settings.session, settings.proxy, settings.ssl
         if session is not None and session._loop is not asyncio.get_running_loop():
             raise ConfigurationError("session is of another event loop: make it in the asyncio.run() that uses it")
@@ -240,7 +250,6 @@ class AiohttpTransport:
         # How long an injected session keeps its connections is for its owner to say.
         keepalive = settings.keepalive if self._owned else math.inf
         self._fast_post = fast_post.FastPost(self._session, keepalive, is_used=self._owned and proxy is None)
-        self._key = key
         self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **fast_post.HEAD_LIMITS}
         if not self._owned:
             # A context: with True, aiohttp follows the session's connector, which may verify nothing, and reuses
@@ -255,9 +264,9 @@ class AiohttpTransport:
                 self._headers["Proxy-Authorization"] = login
             elif login is not None:
                 self._options["proxy_headers"] = {"Proxy-Authorization": login}
-        # Of a push with the fixed key.
-        self._push_head = (
-            None if key is None else fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(key, None))
+        # By key, of which a client with tenants has many.
+        self._push_head = lru_cache(1024)(
+            lambda key: fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(key, None))
         )
 
     def begin(self, request: ApiRequest, key: HeaderSecret, respond: Callable[[bool], None]) -> bool:
@@ -269,7 +278,7 @@ class AiohttpTransport:
         fast = self._fast_post
         if not fast.takes(request.body):
             return False
-        connection = request.connection = fast.begin(self._head(key, None), request.body, request.evidence, respond)
+        connection = request.connection = fast.begin(self._push_head(key), request.body, request.evidence, respond)
         return connection is not None
 
     async def post(self, request: ApiRequest, key: HeaderSecret) -> None:
@@ -371,8 +380,8 @@ class AiohttpTransport:
             self._fast_post.close()
 
     def _head(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> fast_post.RequestHead:
-        if self._push_head is not None and headers is None and key is self._key:
-            return self._push_head
+        if headers is None:
+            return self._push_head(key)
         return fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(key, headers))
 
     def _merged(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -22,7 +22,7 @@ from pushsdk._core.errors import (
     ValidationError,
     warn_caller,
 )
-from pushsdk._core.outcome import Evidence, Failure, Verdict, verdict_of
+from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import BatchPart, CallPart, call_of
 from pushsdk._core.user_states import UserState
@@ -163,10 +163,10 @@ class KeyedClaim:
         self.part = part
         # The requests of the current attempt, one per unit of the part.
         self._requests: list[ClaimRequest] = []
-        # True if the last attempt was UNKNOWN and is to be resent.
-        self._resends = False
         # The verdict on the attempts so far, final if the next attempt can't be claimed.
         self._verdict = verdict_of(part.history, Evidence())
+        # True if it is UNKNOWN, and to be resent.
+        self._resends = self._verdict.outcome is Outcome.UNKNOWN
 
     async def claim(self) -> bytes | None:
         requests = self._requests = [self._request(unit) for unit in self.part.units]

@@ -14,11 +14,12 @@ import msgspec
 
 from pushsdk._core.arguments import check_callback, check_setting
 from pushsdk._core.errors import RunFileError, check_choice, must_be
-from pushsdk._core.policy import RetryPolicy, Timeout, check_count, warn_of_unused
+from pushsdk._core.policy import Options, check_count, warn_of_unused
 from pushsdk._core.splitting import Rejected
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState
 from pushsdk._core.words import count
+from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._io.files import check_path
 from pushsdk._io.sender import guarded
@@ -37,8 +38,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     run: str | os.PathLike[str] | None
     stop: asyncio.Event | None
-    policy: RetryPolicy
-    timeout: Timeout
+    sending: Options
+    credentials: Credentials
     on_unknown: OnUnknown = "skip"
     stop_policy: StopPolicy | None = None
     on_progress: OnProgress | None = None
@@ -68,7 +69,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.stop is not None and not isinstance(self.stop, asyncio.Event):
             raise must_be("stop", "an asyncio.Event, not one of threading: set it to end the run early", self.stop)
         check_count("limit", self.limit, or_none=True)
-        warn_of_unused(self.policy)
+        warn_of_unused(self.sending.policy)
 
 
 class Pipeline:
@@ -83,8 +84,8 @@ class Pipeline:
         self._sender = ChunkSender(
             engine,
             self._log,
-            settings.policy,
-            settings.timeout,
+            settings.sending,
+            settings.credentials,
             stop_policy=settings.stop_policy,
             varied=journal.header.message is None,
             resends=settings.on_unknown == "resend",

@@ -18,11 +18,12 @@ from pushsdk._core import decisions
 from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, decide, stop_reason
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Failure, Outcome, Verdict
-from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._core.policy import Options
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
 from pushsdk._core.stop_policy import StopMonitor, StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._core.words import count
+from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._io.timers import DeadlineScope
 from pushsdk._io.transport import ApiRequest
@@ -88,8 +89,8 @@ class ChunkSender:
         self,
         engine: Engine,
         log: RunLog,
-        policy: RetryPolicy,
-        timeout: Timeout,
+        options: Options,
+        credentials: Credentials,
         *,
         stop_policy: StopPolicy | None,
         varied: bool,
@@ -103,10 +104,12 @@ class ChunkSender:
         self._split_on = engine.settings.batching.split_on
         # One attempt per claim: ``_send`` retries, outside the retry budget.
         self._policy = msgspec.structs.replace(
-            policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None
+            options.policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None
         )
+        timeout = options.timeout
         limits = [limit for limit in (timeout.attempt, timeout.total) if limit is not None]
         self._timeout = msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None))
+        self._credentials = credentials
         self._varied = varied
         self._resends = resends
         # Deliveries in progress; the last clock reading of ``_now``; the seconds so far that were not spent sending.
@@ -259,6 +262,9 @@ class ChunkSender:
                 policy=self._policy,
                 timeout=self._timeout,
                 deadline=self._log.deadline(),
+                key=self._credentials.key,
+                units=(self._credentials,),
+                is_asked=self._credentials.ask is None,
                 claim=claim,
             )
             try:

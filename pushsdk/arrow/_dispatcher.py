@@ -10,9 +10,10 @@ import pyarrow as pa
 from pushsdk._core import wire
 from pushsdk._core.decisions import OUTCOMES, TOO_LARGE
 from pushsdk._core.errors import ClientClosedError, ValidationError
-from pushsdk._core.policy import RetryPolicy, Share, Timeout
+from pushsdk._core.policy import Options, Share
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, claim_error
@@ -72,8 +73,8 @@ class PlanSender:
     def __init__(
         self,
         engine: Engine,
-        policy: RetryPolicy,
-        timeout: Timeout,
+        options: Options,
+        credentials: Credentials,
         *,
         log: ClaimLog,
         stop_policy: StopPolicy | None,
@@ -86,7 +87,7 @@ class PlanSender:
         # The chunks in flight, by number; the claims of their requests that are not settled.
         self._in_work: dict[int, ChunkInFlight] = {}
         self._unsettled: dict[UserRange, ClaimRequest] = {}
-        self._sender = ChunkSender(engine, self, policy, timeout, stop_policy=stop_policy, varied=varied)
+        self._sender = ChunkSender(engine, self, options, credentials, stop_policy=stop_policy, varied=varied)
         self._outcomes = outcomes
         # With the chunk that ``_feed`` holds, AHEAD chunks.
         self._ready: asyncio.Queue[PreparedChunk] = asyncio.Queue(AHEAD - 1)

@@ -100,8 +100,8 @@ def _outcomes(
         store = checked_store(claims(), "claims()")
         sender = PlanSender(
             client._engine,
-            client._options.policy,
-            client._options.timeout,
+            client._options,
+            client._credentials,
             log=ClaimLog(store, client._engine),
             stop_policy=stop_policy,
             varied=encoder.personal is not None,

@@ -7,7 +7,7 @@ exception. An exception of a provider is logged by its type, and the send contin
 import functools
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from random import random
 from time import time_ns
 from typing import Any
@@ -253,9 +253,6 @@ class _Attempt(msgspec.Struct, eq=False, gc=False):
     def current(self) -> AbstractContextManager[None]:
         context = otel_context.set_value(_SUPPRESS, True)
         return _AttachedContext(context if self.span is None else trace.set_span_in_context(self.span, context))
-
-    def application_context(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.span is None else _AttachedContext(trace.set_span_in_context(self.span))
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
         span, observer = self.span, self.observer

@@ -41,7 +41,7 @@ from pushsdk._runs.keyed import KeyedSends
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import NO_OPTIONS, AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
-from pushsdk.sync.loop_thread import EXIT_DRAIN, LoopThread, ThreadCall, async_readable, read_ids
+from pushsdk.sync.loop_thread import EXIT_DRAIN, LoopThread, ThreadCall, asked_in_thread, async_readable, read_ids
 
 if TYPE_CHECKING:
     from pushsdk._audience.audience import Audience
@@ -128,7 +128,7 @@ class _Portal:
         """Start over in a forked child: the thread runs in the parent only, and another thread may hold the lock."""
         engine = self.client._engine
         self._lock, self._thread = threading.RLock(), None
-        self.client = client = self.client.with_options()
+        self.client = client = self.client._view(self.client)
         client._engine = Engine(engine.settings)
         client._engine.observer = engine.observer
         client._keyed = None if self._claims is None else KeyedSends(self._claims, client._engine)
@@ -141,8 +141,9 @@ class PushClient:
     in flight stay with the parent. A call blocks its thread, even if an event loop runs there: fine in a notebook, but
     in async code use AsyncPushClient.
 
-    ``on_event`` and ``api_key`` callables run in the client's own thread: they must be quick, and must not call the
-    client. A client that was not closed is closed when the interpreter exits, with five seconds for calls in flight.
+    A sync ``api_key`` callable runs in the thread that calls the client. ``on_event`` and an async ``api_key`` callable
+    run in the client's own thread: they must be quick, and must not call the client. A client that was not closed is
+    closed when the interpreter exits, with five seconds for calls in flight.
 
     Example:
         with PushClient(base_url, api_key) as client:
@@ -156,7 +157,8 @@ class PushClient:
 
         Args:
             base_url: Address of the service, without ``/v1``; by default the variable PUSHSDK_BASE_URL.
-            api_key: The key, or a callable that is called for each attempt; by default the variable PUSHSDK_API_KEY.
+            api_key: The key, or a callable that is called for each call and again for each retry; by default the
+                variable PUSHSDK_API_KEY.
             retry: A RetryPolicy; by default ``RetryPolicy.safe()``, with at most 4 attempts.
             timeout: A Timeout, or seconds for a whole call; by default 30 s, with 10 s per attempt and 5 s to connect.
             batching: A Batching; by default at most 1,000 users or 1 MiB per request, without lingering.
@@ -175,7 +177,7 @@ class PushClient:
         check_keywords(PushClient, options, ClientOptions.__optional_keys__, NO_OPTIONS)
         # A session would belong to another loop.
         # Replaced by ``_enter`` in a forked child.
-        self._client = AsyncPushClient(base_url, api_key, session=None, **options)
+        self._client = AsyncPushClient(base_url, asked_in_thread(api_key), session=None, **options)
         self._portal = _Portal(self._client, claims)
 
     if not TYPE_CHECKING:  # a checker would take any name for an attribute
@@ -360,11 +362,21 @@ class PushClient:
         return self._run(ThreadCall(), lambda inner, stop: inner.resume(run, stop=stop, **options), stop, options)
 
     @hint_calls
-    def with_options(self, *, timeout: Timeout | Seconds | None = None, retry: RetryPolicy | None = None) -> Self:
-        """Return a client with another timeout or policy. Both share everything else and are closed together."""
+    def with_options(
+        self,
+        *,
+        timeout: Timeout | Seconds | None = None,
+        retry: RetryPolicy | None = None,
+        api_key: str | KeySource | None = None,
+    ) -> Self:
+        """Return a client with another timeout, policy or Api-Key.
+
+        Both share everything else, such as connections, limits and pauses, and are closed together.
+        """
+        api_key = asked_in_thread(redacted(api_key))
         client = object.__new__(type(self))
         client.__dict__ |= self.__dict__
-        client._client = self._client.with_options(timeout=timeout, retry=retry)
+        client._client = self._client.with_options(timeout=timeout, retry=retry, api_key=api_key)
         return client
 
     def flush(self) -> None:
@@ -418,8 +430,7 @@ class PushClient:
     def _enter(self) -> tuple[LoopThread, AsyncPushClient]:
         thread, own = self._portal.enter(), self._portal.client
         if self._client._engine is not own._engine:
-            options = self._client._options
-            self._client = own.with_options(timeout=options.timeout, retry=options.policy)
+            self._client = own._view(self._client)
         return thread, self._client
 
 

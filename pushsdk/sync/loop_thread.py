@@ -8,6 +8,7 @@ import asyncio
 import atexit
 import contextlib
 import functools
+import inspect
 import itertools
 import os
 import queue
@@ -17,11 +18,14 @@ import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextvars import ContextVar
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
 from pushsdk._audience.source import BatchSource
+from pushsdk._core.address import redact_texts
 from pushsdk._core.arguments import refuse_containers
+from pushsdk._core.checks import is_async
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import (
     ClientClosedError,
@@ -65,7 +69,7 @@ class ThreadCall(Generic[T]):
         self.callbacks: SimpleQueue[Callback | None] = SimpleQueue()
         self.caller: list[Any] = [sys._getframe(2)]  # until the call is done
         # Set in the loop.
-        self.task: asyncio.Task[None] | None = None
+        self.task: Any = None
         self.started: bool = False
         self.done: bool = False
         self.result: Any = None
@@ -76,6 +80,7 @@ class ThreadCall(Generic[T]):
         assert self.work is not None  # noqa: S101 - set before the call is submitted
         self.started = True
         caller.set(self.caller)
+        current.set(self)
         try:
             self.result = await self.work()
         except asyncio.CancelledError:
@@ -98,6 +103,10 @@ class ThreadCall(Generic[T]):
             return
         unknown = OutcomeUnknownError("outcome unknown: the client was closed during this call")
         self.finish(unknown if self.started else closed_error())
+
+
+current: ContextVar[ThreadCall[Any]] = ContextVar("current")
+"""The call in whose context a task of the loop runs."""
 
 
 class LoopThread:
@@ -344,21 +353,44 @@ def async_readable(name: str, items: object, request: Request) -> Any:
     return in_blocks(iter(lambda: next_block(source), []), request)
 
 
-async def in_blocks(blocks: Iterator[list[T]], request: Request) -> AsyncGenerator[T]:
-    """Iterate over the items of blocks, which the waiting thread reads when ``request`` asks it to."""
+def asked(function: Callable[[], T], request: Request) -> asyncio.Future[T]:
+    """Return the future result of a function that the waiting thread calls when ``request`` asks it to."""
+    future: Future[T] = Future()
 
-    def read(future: Future[list[T]]) -> None:
+    def work() -> None:
         if future.set_running_or_notify_cancel():
             try:
-                future.set_result(next(blocks, []))
+                future.set_result(function())
             except Exception as error:  # noqa: BLE001 - raised again in the loop
                 future.set_exception(error)
 
+    request(work)
+    return asyncio.wrap_future(future)
+
+
+def asked_in_thread(api_key: Any) -> Any:
+    """Return the api_key, which, if it is a sync callable, is called in the thread that waits for the call."""
+    if not callable(api_key) or is_async(api_key):
+        return api_key
+
+    @functools.wraps(api_key, updated=())
+    async def ask() -> Any:
+        call = current.get()
+        answer = asked(lambda: redact_texts(api_key()), call.callbacks.put)
+        # If the thread no longer waits, the callable fails.
+        call.task.add_done_callback(lambda _: answer.cancel())
+        key = await answer
+        return await key if inspect.isawaitable(key) else key
+
+    return ask
+
+
+async def in_blocks(blocks: Iterator[list[T]], request: Request) -> AsyncGenerator[T]:
+    """Iterate over the items of blocks, which the waiting thread reads when ``request`` asks it to."""
+
     while True:
-        future: Future[list[T]] = Future()
-        request(functools.partial(read, future))
         try:
-            values = await asyncio.wrap_future(future)
+            values = await asked(lambda: next(blocks, []), request)
         except asyncio.CancelledError:
             # The thread no longer waits, or the client was closed.
             raise ClientClosedError("the client was closed before the plan was finished: nothing was sent") from None

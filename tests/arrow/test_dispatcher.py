@@ -67,11 +67,10 @@ class DispatcherRun:
         self.recipe = ChunkEncoder(
             MESSAGE, None, personal, run="spring", base_url=engine.settings.base_url, max_users=1000
         )
-        options = client._options
         self.dispatcher = PlanSender(
             engine,
-            options.policy,
-            options.timeout,
+            client._options,
+            client._credentials,
             log=ClaimLog(claims, engine),
             stop_policy=stop_policy,
             varied=personal is not None,

@@ -53,7 +53,7 @@ async def transport(request: pytest.FixtureRequest, server: WireServer) -> Async
 
 
 def transport_to(base_url: str, session: aiohttp.ClientSession | None = None) -> AiohttpTransport:
-    return AiohttpTransport(TransportSettings(base_url=base_url, session=session), key=KEY, limit=4)
+    return AiohttpTransport(TransportSettings(base_url=base_url, session=session), limit=4)
 
 
 async def post(transport: AiohttpTransport, claim: Claim | None, evidence: Evidence | None = None) -> Evidence:

@@ -41,11 +41,9 @@ async def server() -> AsyncIterator[WireServer]:
         yield server
 
 
-def transport_of(
-    server: WireServer | SimpleNamespace, *, key: HeaderSecret | None = KEY, proxy: str | None = None
-) -> AiohttpTransport:
+def transport_of(server: WireServer | SimpleNamespace, *, proxy: str | None = None) -> AiohttpTransport:
     settings = TransportSettings(base_url=server.base_url, headers={"X-Team": "growth"}, proxy=proxy)
-    return AiohttpTransport(settings, key=key, limit=4)
+    return AiohttpTransport(settings, limit=4)
 
 
 class Watched:
@@ -87,15 +85,13 @@ def exchanged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("headers", [None, TRACEPARENT, {"x-team": "other"}], ids=str)
-@pytest.mark.parametrize("fixed", [True, False], ids=["a fixed key", "a key that is asked for"])
 async def test_it_is_the_same_on_the_wire_as_aiohttps_own(
     server: WireServer,
-    fixed: bool,
     headers: dict[str, str] | None,
     monkeypatch: pytest.MonkeyPatch,
     exchanged: list[int],
 ) -> None:
-    transport = transport_of(server, key=KEY if fixed else None)
+    transport = transport_of(server)
     await post(transport, span=Watched(headers))
     monkeypatch.setattr(fast_post, "WHOLE_BODY_LIMIT", 0)
     await post(transport, span=Watched(headers))
@@ -487,7 +483,7 @@ def test_small_and_large_requests_and_all_answers_share_a_connection(loop: str, 
     async def main() -> None:
         async with WireServer(script, tls=wire_tls.good() if tls else None) as server:
             settings = TransportSettings(base_url=server.base_url, ssl=wire_tls.client_context() if tls else True)
-            transport = AiohttpTransport(settings, key=KEY, limit=1)
+            transport = AiohttpTransport(settings, limit=1)
             for _ in range(2):
                 assert [(await post(transport, body)).status for body in bodies] == answers
             await transport.close()
@@ -503,7 +499,7 @@ def test_small_and_large_requests_and_all_answers_share_a_connection(loop: str, 
 
 async def test_the_connection_that_was_used_last_is_the_next_and_the_others_end(server: WireServer) -> None:
     settings = TransportSettings(base_url=server.base_url, keepalive=0.2)
-    transport = AiohttpTransport(settings, key=KEY, limit=4)
+    transport = AiohttpTransport(settings, limit=4)
     await asyncio.gather(*(post(transport) for _ in range(3)))
     now, longest = asyncio.get_running_loop().time(), 0.0
     ending = now + 5.0

@@ -59,7 +59,6 @@ async def transport_of(
     base_url: str,
     *,
     injected: bool = False,
-    key: HeaderSecret | None = KEY,
     context: ssl.SSLContext | None = None,
     limit: int = 4,
     keepalive: float = 1.5,
@@ -75,7 +74,7 @@ async def transport_of(
         ssl=True if context is None else context,
         proxy=proxy,
     )
-    transport = AiohttpTransport(settings, key=key, limit=limit)
+    transport = AiohttpTransport(settings, limit=limit)
     yield transport
     await transport.close()
     if session is not None:
@@ -215,7 +214,7 @@ async def test_a_new_connection_that_ends_before_the_first_byte_is_stale_and_no_
 @STALE
 async def test_a_pooled_connection_that_the_sessions_owner_used_is_a_used_one(spoil: Spoil) -> None:
     async with WireServer() as server, aiohttp.ClientSession() as session:
-        transport = AiohttpTransport(TransportSettings(base_url=server.base_url, session=session), key=KEY, limit=4)
+        transport = AiohttpTransport(TransportSettings(base_url=server.base_url, session=session), limit=4)
         async with session.post(f"{server.base_url}/v1/push", data=BODY) as answer:
             assert answer.status == 204
         with spoiled(server, spoil, only(0)):

@@ -1,7 +1,8 @@
-"""Random users of a random client before a random service, on virtual time; then a judge looks at the truth."""
+"""Random tenants and users of a random client before a random service, on virtual time; a judge looks at the truth."""
 
 import asyncio
 from collections import Counter
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import pytest
@@ -73,6 +74,7 @@ class Deed(NamedTuple):
     message: int
     style: int
     cancel_after: float | None
+    tenant: str
 
 
 class Style(NamedTuple):
@@ -97,6 +99,9 @@ class World(NamedTuple):
     tokens: int
     close_at: float
     drain: float
+    source: str
+    keys: list[str]
+    later_keys: list[str]
 
 
 TIMES = mostly(0.0, 0.005, 0.01, 0.02, 0.1, 0.5, 1.0, 3.0)
@@ -108,6 +113,7 @@ DEEDS = st.builds(
     message=mostly(0, 1, 2),
     style=mostly(0, 1, 2),
     cancel_after=mostly(None, 0.0, 0.005, 0.02, 0.03, 0.1, 1.0, 3.0),
+    tenant=mostly("acme", "globex"),
 )
 STYLES = st.builds(
     Style,
@@ -115,32 +121,62 @@ STYLES = st.builds(
     total=mostly(30.0, None, 5.0, 0.5, 0.05, 0.015),
     attempt=mostly(10.0, None, 0.3),
 )
-WORLDS = st.builds(
-    World,
-    deeds=st.lists(DEEDS, min_size=2, max_size=16),
-    styles=st.lists(STYLES, min_size=3, max_size=3),
-    faults=st.lists(st.sampled_from([*list(FAULTS) * 3, *PAUSES]), min_size=1, max_size=20),
-    takes=mostly(1000, 4, 2, 1),
-    culprits=st.frozensets(st.integers(0, 15), max_size=2),
-    batching=st.builds(
+PARTS: dict[str, st.SearchStrategy[Any]] = {
+    "deeds": st.lists(DEEDS, min_size=2, max_size=16),
+    "styles": st.lists(STYLES, min_size=3, max_size=3),
+    "faults": st.lists(st.sampled_from([*list(FAULTS) * 3, *PAUSES]), min_size=1, max_size=20),
+    "takes": mostly(1000, 4, 2, 1),
+    "culprits": st.frozensets(st.integers(0, 15), max_size=2),
+    "batching": st.builds(
         Batching,
         linger=mostly(0.0, 0.01, 0.5),
         max_users=mostly(1000, 6),
         max_bytes=mostly(1_000_000, 300),
         split_on=mostly(frozenset({413, 400, 422}), frozenset()),
     ),
-    limits=st.builds(
+    "limits": st.builds(
         Limits,
         in_flight=st.sampled_from([64, 1, 2]),
         queued_users=mostly(100_000, 1, 3),
         queued_bytes=mostly(1_000_000, 100),
         when_full=mostly("wait", "raise"),
     ),
-    rate=mostly(Rate(), Rate(requests_per_second=10.0), Rate(users_per_second=5.0)),
-    tokens=mostly(CAPACITY, 12, 0),
-    close_at=mostly(60.0, 0.005, 0.03, 1.0),
-    drain=st.sampled_from([0.0, 0.02, 5.0]),
+    "rate": mostly(Rate(), Rate(requests_per_second=10.0), Rate(users_per_second=5.0)),
+    "tokens": mostly(CAPACITY, 12, 0),
+    "close_at": mostly(60.0, 0.005, 0.03, 1.0),
+    "drain": st.sampled_from([0.0, 0.02, 5.0]),
+    "source": st.sampled_from(["fixed", "sync", "async"]),
+    "keys": st.lists(mostly("usual", "rotated", "raises", "slow", "hangs"), max_size=5),
+    "later_keys": st.lists(
+        st.sampled_from(["usual", "usual", "rotated", "rotated", "raises", "slow", "hangs"]), min_size=9
+    ),
+}
+WORLDS = st.builds(World, **PARTS)
+# Merged calls of few tenants, whose requests are retried.
+CROWDS = st.builds(
+    World,
+    **{
+        **PARTS,
+        "deeds": st.lists(
+            st.builds(
+                Deed,
+                at=st.just(0.0),
+                users=mostly(1, 2),
+                shared_user=st.none(),
+                message=st.just(0),
+                style=st.just(0),
+                cancel_after=mostly(None, None, 0.02, 1.0),
+                tenant=mostly("acme", "globex"),
+            ),
+            min_size=2,
+            max_size=8,
+        ),
+        "faults": st.lists(mostly("refused", "401", "429", *FAULTS), max_size=12),
+        "close_at": mostly(60.0, 1.0),
+        "source": st.sampled_from(["sync", "async"]),
+    },
 )
+CALL = ContextVar["CallRecord"]("CALL")
 
 
 def user_of(call: int, number: int) -> str:
@@ -162,9 +198,13 @@ class CallRecord:
         self.started = self.ended = -1.0
         self.times = 0
         self.result: Any = None
+        # What its callable returned last, and how often it was asked.
+        self.key: str | None = "secret-key" if world.source == "fixed" else None
+        self.asked = 0
 
     async def call(self, client: AsyncPushClient) -> None:
         await asyncio.sleep(self.deed.at)
+        CALL.set(self)
         loop = asyncio.get_running_loop()
         self.started = loop.time()
         total, attempt = self.style.total, self.style.attempt
@@ -206,10 +246,40 @@ class CallRecord:
         return dict.fromkeys(self.users, self.result.outcome)
 
 
+def source_of(world: World) -> Any:
+    """The api_key of the client. A callable has a plan for the first ask of a call, and one for the others."""
+    plans = [list(world.keys), list(world.later_keys)]
+
+    def step_of(record: CallRecord) -> str:
+        plan = plans[record.asked > 0]
+        record.asked, record.key = record.asked + 1, None
+        return plan.pop(0) if plan else "usual"
+
+    def answered(record: CallRecord, step: str) -> str:
+        if step == "raises":
+            raise ConnectionError
+        record.key = f"key-{record.deed.tenant}{'-new' if step == 'rotated' else ''}"
+        return record.key
+
+    def key() -> str:
+        return answered(record := CALL.get(), step_of(record))
+
+    async def later() -> str:
+        step = step_of(record := CALL.get())
+        if step in ("slow", "hangs"):
+            await asyncio.sleep(0.05 if step == "slow" else 1e6)
+        return answered(record, step)
+
+    return {"fixed": "secret-key", "sync": key, "async": later}[world.source]
+
+
 async def live(world: World) -> None:
     faults = [{**FAULTS, **PAUSES}[name] for name in world.faults]
 
     def then(request: Request) -> Any:
+        for user in request.users:
+            if request.key not in {record.key for record in records if user in record.users}:
+                wrong.append((request.key, user))
         if request.message["title"]["en"] == "hopeless":
             return answer(400)
         if len(request.users) > world.takes:
@@ -218,8 +288,9 @@ async def live(world: World) -> None:
             return answer(400)
         return faults.pop(0) if faults else answer()
 
-    service, events = FakeService(then=then), list[Any]()
-    client = client_of(service, batching=world.batching, limits=world.limits, rate=world.rate, on_event=events.append)
+    service, events, wrong = FakeService(then=then), list[Any](), list[tuple[str, str]]()
+    settings: Any = {"batching": world.batching, "limits": world.limits, "rate": world.rate}
+    client = client_of(service, api_key=source_of(world), on_event=events.append, **settings)
     client._engine.sender.budget.tokens = world.tokens
     records = [CallRecord(number, deed, world) for number, deed in enumerate(world.deeds)]
     tasks = [asyncio.ensure_future(record.live(client)) for record in records]
@@ -229,6 +300,7 @@ async def live(world: World) -> None:
     assert asyncio.get_running_loop().time() <= closing + world.drain + GRACE
     await asyncio.wait(tasks)
     assert idle(client), client.stats()
+    assert wrong == []
     assert service.closed == 1
     assert service.in_flight == 0
     assert all(len({*request.users}) == len(request.users) for request in service.requests)
@@ -263,6 +335,9 @@ def judge(records: list[CallRecord], service: FakeService, abandoned: list[SendA
         if record.times and record.style.total is not None:
             assert record.ended <= record.started + record.style.total + GRACE
         attempts = () if record.cancelled else result.attempts
+        # Once per attempt, once after a 401, and once if the deadline passed before the attempt.
+        asks = 2 * len(attempts) + 1
+        assert record.cancelled or Outcome.UNKNOWN in outcomes.values() or record.asked <= asks
         if attempts and not isinstance(result, PartialError):
             assert result.outcome is join([attempt.outcome for attempt in attempts])
         for user in record.users:
@@ -315,6 +390,8 @@ def judge_effort(client: AsyncPushClient, service: FakeService, world: World) ->
     stats = client.stats()
     first_try = sum(request.processed for request in service.requests)
     assert stats.retries * COST <= world.tokens + first_try
+    if world.source != "fixed":
+        return  # attempts without a key are no requests, and a rotated key is tried again at once
     assert stats.attempts <= len(service.requests) <= stats.attempts + stats.stale_connections
     assert stats.attempts <= stats.requests + stats.retries
 
@@ -322,6 +399,19 @@ def judge_effort(client: AsyncPushClient, service: FakeService, world: World) ->
 @SHORT
 @given(world=WORLDS)
 def test_every_call_gets_its_true_outcome_once_and_in_time(world: World) -> None:
+    run(live(world), collect=False)
+
+
+@SHORT
+@given(world=CROWDS)
+def test_every_call_of_a_crowd_of_tenants_gets_its_true_outcome_under_its_key(world: World) -> None:
+    run(live(world), collect=False)
+
+
+@pytest.mark.long
+@LONG
+@given(world=CROWDS)
+def test_every_call_of_a_crowd_of_tenants_gets_its_true_outcome_under_its_key_in_its_long_form(world: World) -> None:
     run(live(world), collect=False)
 
 

@@ -274,9 +274,10 @@ async def test_what_a_key_callable_does_is_traced_by_its_own_instrumentation(tel
         spans.append((is_http_instrumentation_enabled(), trace.get_current_span()))
         return "secret-key"
 
-    async with watched(telemetry, FakeService(), api_key=key) as client:
-        await client.send("a", MESSAGE)
-    assert spans == [(True, telemetry.spans[0])]
+    async with watched(telemetry, FakeService(refused()), api_key=key) as client:
+        with telemetry.tracer.start_as_current_span("job") as job:
+            await client.send("a", MESSAGE)
+    assert spans == [(True, job)] * 2
 
 
 @SAMPLED_OR_NOT

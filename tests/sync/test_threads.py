@@ -122,20 +122,15 @@ def test_ids_users_and_progress_are_the_calling_threads(service: ThreadService, 
     assert values == {kind: {threading.get_ident()} for kind in values}
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
-def test_events_and_keys_are_the_clients_threads(service: ThreadService, kind: str) -> None:
+def test_events_and_async_keys_are_the_clients_threads(service: ThreadService) -> None:
     names = set()
 
-    def key() -> str:
+    async def key() -> str:
+        await asyncio.sleep(0)
         names.add(threading.current_thread().name)
         return service.api_key
 
-    async def async_key() -> str:
-        await asyncio.sleep(0)
-        return key()
-
-    call_key = key if kind == "sync" else async_key
-    with PushClient(api_key=call_key, on_event=lambda event: names.add(threading.current_thread().name)) as client:
+    with PushClient(api_key=key, on_event=lambda event: names.add(threading.current_thread().name)) as client:
         client.send("u", HELLO)
     assert names == {"pushsdk"}
 

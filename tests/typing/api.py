@@ -281,6 +281,8 @@ async def use() -> None:
         await client.create_campaign({"name": "spring"}, retry=RetryPolicy.none())
         view = client.with_options(timeout=1.0, retry=RetryPolicy.none())
         assert_type(view, AsyncPushClient)
+        client.with_options(api_key="key").with_options(api_key=lambda: "key")
+        client.with_options(api_key=b"key")  # type: ignore[arg-type]
         assert_type(await view.send("u", message), Receipt)
         assert_type(view.stats(), ClientStats)
         assert_type(view.closed, bool)
@@ -361,6 +363,8 @@ def without_a_loop(message: MobilePush, campaign: CampaignRequest) -> None:
         assert_type(client.resume("r", on_progress=lambda progress: progress.rate), BroadcastReport)
         view = client.with_options(timeout=1.0, retry=RetryPolicy.none())
         assert_type(view, PushClient)
+        client.with_options(api_key="key").with_options(api_key=lambda: "key")
+        client.with_options(api_key=b"key")  # type: ignore[arg-type]
         assert_type(view.send("u", message), Receipt)
         assert_type(client.stats(), ClientStats)
         assert_type(client.closed, bool)

@@ -1,0 +1,187 @@
+"""Several tenants on one PushClient: threads, thread-locals, forks, and threads that are gone."""
+
+import asyncio
+import contextvars
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from support.programs import run_program
+from support.service_thread import HANGS, ThreadService
+
+from pushsdk import Batching, MobilePush, NotSentError, PushClient, RetryPolicy
+from pushsdk.emulator import Fault
+
+HELLO = MobilePush(title={"en": "Hi"}, ios_enabled=True)
+TENANTS = ("acme", "globex", "initech", "umbrella")
+LOCAL = threading.local()
+TENANT = contextvars.ContextVar[str]("TENANT")
+
+
+def of_thread() -> str:
+    return f"key-{LOCAL.tenant}"
+
+
+async def of_context() -> str:
+    await asyncio.sleep(0)
+    return f"key-{TENANT.get()}"
+
+
+def pushes(service: ThreadService) -> dict[str, dict[str, int]]:
+    return {tenant: dict(service.users(api_key=f"key-{tenant}")) for tenant in TENANTS}
+
+
+def as_tenants(work: Callable[[str, int], Any], threads: int = 16) -> list[Any]:
+    """Return the results of the work in threads of several tenants that begin together."""
+    together = threading.Barrier(threads)
+
+    def begin(number: int) -> Any:
+        LOCAL.tenant = tenant = TENANTS[number % len(TENANTS)]
+        TENANT.set(tenant)
+        together.wait(HANGS)
+        return work(tenant, number)
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(begin, range(threads)))
+
+
+@pytest.mark.parametrize("source", [of_thread, of_context])
+def test_threads_of_tenants_that_send_an_equal_message_are_pushed_under_their_keys(
+    service: ThreadService, source: Any
+) -> None:
+    def work(tenant: str, number: int) -> None:
+        for turn in range(10):
+            client.send(f"{tenant}:{number}:{turn}", HELLO)
+
+    with PushClient(api_key=source) as client:
+        as_tenants(work)
+    users = pushes(service)
+    assert {tenant: len(users[tenant]) for tenant in TENANTS} == dict.fromkeys(TENANTS, 40)
+    assert all(user.startswith(f"{tenant}:") for tenant in TENANTS for user in users[tenant])
+
+
+def test_a_sync_callable_runs_in_the_calling_thread_at_every_attempt_and_equal_messages_merge(
+    service: ThreadService,
+) -> None:
+    service.set_faults([Fault.status(429, first=1)])
+    threads = Counter[tuple[str, int]]()
+
+    def key() -> str:
+        threads[LOCAL.tenant, threading.get_ident()] += 1
+        return of_thread()
+
+    retry = RetryPolicy.safe(throttle_delay=0.01)
+    with PushClient(api_key=key, retry=retry, batching=Batching(linger=0.2)) as client:
+        callers = as_tenants(lambda tenant, number: client.send(f"{tenant}:{number}", HELLO) and threading.get_ident())
+        stats = client.stats()
+    assert {ident for _, ident in threads} == set(callers)
+    assert set(threads.values()) == {2}
+    assert (stats.requests, stats.attempts) == (4, 8)
+    assert {tenant: len(users) for tenant, users in pushes(service).items()} == dict.fromkeys(TENANTS, 4)
+
+
+def test_a_callable_that_fails_in_its_thread_ends_only_its_call(service: ThreadService) -> None:
+    def key() -> str:
+        if LOCAL.tenant == "acme":
+            raise ConnectionError("no vault")
+        return of_thread()
+
+    def work(tenant: str, number: int) -> BaseException | None:
+        try:
+            client.send(f"{tenant}:{number}", HELLO)
+        except NotSentError as error:
+            assert "failed: ConnectionError at test_tenants.py:" in str(error)  # noqa: PT017 - in a thread
+            return error.__cause__
+        return None
+
+    with PushClient(api_key=key, retry=RetryPolicy.none()) as client:
+        causes = as_tenants(work)
+    assert [type(cause) for cause in causes] == [ConnectionError, *[type(None)] * 3] * 4
+    assert pushes(service)["acme"] == {}
+
+
+def test_the_debug_mode_of_asyncio_logs_no_key(service: ThreadService, caplog: pytest.LogCaptureFixture) -> None:
+    LOCAL.tenant = "acme-s3cr3t"
+    with PushClient(api_key=of_thread) as client:
+        client.send("u", HELLO)
+        loop = client._portal._thread.loop
+        loop.slow_callback_duration = 0.0
+        loop.call_soon_threadsafe(loop.set_debug, True)
+        client.send("v", HELLO)
+        loop.call_soon_threadsafe(loop.set_debug, False)
+    assert "Executing" in caplog.text
+    assert "s3cr3t" not in caplog.text
+
+
+def test_runs_and_campaigns_ask_in_the_calling_thread(service: ThreadService) -> None:
+    idents = set[int]()
+
+    def key() -> str:
+        idents.add(threading.get_ident())
+        return service.api_key
+
+    with PushClient(api_key=key) as client:
+        client.broadcast((f"u{number}" for number in range(5)), HELLO)
+        client.create_campaign(
+            {
+                "name": "n",
+                "segment": {"query": "SELECT 1", "primaryKey": "id"},
+                "schedule": {"type": "START_NOW"},
+                "message": {"title": {"en": "Hi"}, "iosEnabled": True},
+            }
+        )
+    assert idents == {threading.get_ident()}
+
+
+def test_a_function_that_returns_an_awaitable_is_called_in_the_thread_and_awaited_in_the_loop(
+    service: ThreadService,
+) -> None:
+    names = list[str]()
+
+    async def later() -> str:
+        names.append(threading.current_thread().name)
+        return service.api_key
+
+    def key() -> Any:
+        names.append(threading.current_thread().name)
+        return later()
+
+    with PushClient(api_key=key) as client:
+        client.send("u", HELLO)
+    assert names == [threading.current_thread().name, "pushsdk"]
+
+
+def test_what_with_options_sets_survives_a_fork(service: ThreadService) -> None:
+    result = run_program(
+        """
+        import os, sys, warnings
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        from pushsdk import MobilePush, PushClient
+        HELLO = MobilePush(title={"en": "Hi"}, ios_enabled=True)
+        client = PushClient()
+        acme, globex = client.with_options(api_key="key-acme"), client.with_options(api_key=lambda: "key-globex")
+        patient = acme.with_options(timeout=7.0)
+        acme.send("acme:parent", HELLO)
+        pid = os.fork()
+        if not pid:
+            acme.send("acme:child", HELLO)
+            globex.send("globex:child", HELLO)
+            patient.with_options().send("acme:patient", HELLO)
+            client.with_options(api_key="key-initech").send("initech:child", HELLO)
+            client.send("base:child", HELLO)
+            sys.exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        """,
+        measured=True,
+    )
+    assert result == (0, "0\n", "")
+    assert pushes(service) == {
+        "acme": {"acme:parent": 1, "acme:child": 1, "acme:patient": 1},
+        "globex": {"globex:child": 1},
+        "initech": {"initech:child": 1},
+        "umbrella": {},
+    }
+    assert service.users(api_key=service.api_key) == {"base:child": 1}
