@@ -148,9 +148,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         return connection
 
     async def let_read(self) -> None:
-        """Let the loop read the end of a fresh TLS connection that the peer closes after the handshake."""
+        """Let the loop read the end of a fresh TLS connection. Raises StaleConnectionError if the peer closed it."""
         if not (self.is_plain or self.used):
             await let_read()
+            if not self.handler.is_connected():
+                raise StaleConnectionError
 
     def check_stale(self, evidence: Evidence) -> None:
         """Raise StaleConnectionError if the connection is closed or has input waiting, just before the first byte."""
@@ -246,7 +248,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.handler.set_exception(StaleConnectionError())
         content = self.handler._payload
         self.handler.connection_lost(exc)
-        if isinstance(content, aiohttp.StreamReader) and not content.is_eof():
+        if isinstance(content, aiohttp.StreamReader) and not (content.is_eof() or content.exception()):
             # aiohttp's parser forgets the body that it can't read.
             content.set_exception(aiohttp.ClientPayloadError())
         self._respond(is_plain=False)
