@@ -978,8 +978,8 @@ TRANSPORT = [
     Mutant(
         "a 204 with something behind it is lost",
         IO + "fast_post.py",
-        "        for line in lines:\n",
-        "        for line in (lines.read(),):\n",
+        "itertools.chain([lines.read(size)], lines)",
+        "[data]",
         T_WIRE,
     ),
     Mutant(
