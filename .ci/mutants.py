@@ -1034,8 +1034,8 @@ TRANSPORT = [
     Mutant(
         "a request that crosses the end of its connection is unknown",
         IO + "fast_post.py",
-        "            self._await_reset(RESET_CHECKS)\n",
-        "            self.transport.abort()\n",
+        "        self._await_reset(RESET_CHECKS)\n",
+        "        self.transport.abort()\n",
         "tests/faults/test_crossing.py",
     ),
     Mutant(
