@@ -14,6 +14,7 @@ code mocks, traces, records, forbids or proxies. Requests that aiohttp sends are
 
 import asyncio
 import io
+import itertools
 import math
 import re
 import select
@@ -148,9 +149,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         return connection
 
     async def let_read(self) -> None:
-        """Let the loop read the end of a fresh TLS connection that the peer closes after the handshake."""
+        """Let the loop read the end of a fresh TLS connection. Raises StaleConnectionError if the peer closed it."""
         if not (self.is_plain or self.used):
             await let_read()
+            if not self.handler.is_connected():
+                raise StaleConnectionError
 
     def check_stale(self, evidence: Evidence) -> None:
         """Raise StaleConnectionError if the connection is closed or has input waiting, just before the first byte."""
@@ -246,7 +249,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.handler.set_exception(StaleConnectionError())
         content = self.handler._payload
         self.handler.connection_lost(exc)
-        if isinstance(content, aiohttp.StreamReader) and not content.is_eof():
+        if isinstance(content, aiohttp.StreamReader) and not (content.is_eof() or content.exception()):
             # aiohttp's parser forgets the body that it can't read.
             content.set_exception(aiohttp.ClientPayloadError())
         self._respond(is_plain=False)
@@ -262,11 +265,13 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _read_head(self, data: bytes) -> None:
         """Let aiohttp's protocol parse the final head. The head of a 204 is the whole response, whatever follows.
 
-        By lines, as aiohttp's parser loses a 204 with something behind it in the same read.
+        In pieces, as aiohttp's parser loses a 204 with something behind it in the same read.
         """
         self.read, lines = self._read_head, io.BytesIO(data)
-        for line in lines:
-            self.handler.data_received(line)
+        # Up to the empty line, then by lines: this read may begin within the empty line, or with a 1xx.
+        size = 0 if data[:1] in (b"\r", b"\n") else data.find(b"\r\n\r\n") + 4
+        for piece in itertools.chain([lines.read(size)], lines):
+            self.handler.data_received(piece)
             if self.transport.is_closing():
                 return  # the parser refused it
             message = self.handler._buffer[-1][0][0] if self.handler._buffer else None

@@ -34,7 +34,7 @@ from yarl import URL
 from pushsdk._core.address import EXPOSED, HeaderSecret
 from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._core.operations import PUSH, Operation
-from pushsdk._core.outcome import PROVES_UNSENT, Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
+from pushsdk._core.outcome import NO_HEADERS, PROVES_UNSENT, Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
 from pushsdk._core.policy import Limits, RetryPolicy, Timeout
 from pushsdk._io import fast_post
 from pushsdk._version import __version__
@@ -204,7 +204,7 @@ class _EvidenceBody(payload.Payload):
             self._value = body.ljust(len(self._value))
         connection.check_stale(evidence)
         connection.hand_over()
-        evidence.status = None
+        evidence.status, evidence.headers = None, NO_HEADERS
         evidence.started_writing = True
         await writer.write(self._value)
         if content_length == len(self._value):  # else aiohttp may add bytes

@@ -20,7 +20,22 @@ from support import wire_tls
 from support.mock_aiohttp import mocked
 from support.requests import request_of
 from support.wire_answers import BEHIND, response
-from support.wire_faults import Step, always, answering, fin, hold, only, pause, reached, rst, send, step, take, when
+from support.wire_faults import (
+    Step,
+    always,
+    answering,
+    fin,
+    hold,
+    on_accept,
+    only,
+    pause,
+    reached,
+    rst,
+    send,
+    step,
+    take,
+    when,
+)
 from support.wire_server import Act, Wire, WireServer
 from yarl import URL
 
@@ -684,6 +699,22 @@ async def test_an_answer_that_comes_as_its_request_is_cancelled_answers_no_other
         assert (await post(transport)).reused is False
         await transport.close()
     assert (len(server.requests), server.connections) == (2, 2)
+
+
+@pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+async def test_a_tls_connection_that_ends_after_the_handshake_is_not_claimed(injected: bool) -> None:
+    async def claim() -> bytes:
+        raise AssertionError("nothing is claimed")
+
+    session = aiohttp.ClientSession() if injected else None
+    async with WireServer(when(always, on_accept(fin)), tls=wire_tls.good()) as server:
+        settings = TransportSettings(base_url=server.base_url, ssl=wire_tls.client_context(), session=session)
+        transport, evidence = AiohttpTransport(settings, key=KEY, limit=4), Evidence()
+        await transport.post(request_of(BODY, evidence, claim=claim), KEY)
+        await transport.close()
+        if session is not None:
+            await session.close()
+    assert (evidence.failure, evidence.started_writing) == (Failure.STALE, False)
 
 
 async def test_a_connection_that_ends_as_it_is_opened_is_not_claimed(

@@ -158,6 +158,15 @@ ACCEPTED = (
         )
         for name, (head, rest) in BEHIND.items()
     ),
+    *(
+        accepted(
+            f"a chunked 204, cut {cut} bytes before the end of its head",
+            step(take, send(head[:-cut]), pause(0.01), send(head[-cut:] + rest)),
+            minor=True,
+        )
+        for head, rest in [BEHIND["an empty body in chunks"]]
+        for cut in range(1, 6)
+    ),
     accepted("a 204 over TLS, and a body behind it", answering(NO_CONTENT + b"{}", processed=True), tls=True),
     accepted("a 204 whose body never comes", answering(response(204, Content_Length=2), processed=True), minor=True),
     accepted("two 204s at once", answering(NO_CONTENT * 2, processed=True)),
