@@ -368,15 +368,23 @@ class PushClient:
         timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
         api_key: str | KeySource | None = None,
+        urgent: bool | None = None,
     ) -> Self:
-        """Return a client with another timeout, policy or Api-Key.
+        """Return a client with other options. Both share everything else, such as connections, limits and pauses.
 
-        Both share everything else, such as connections, limits and pauses, and are closed together.
+        Both are closed together.
+
+        Args:
+            timeout: A Timeout, or the total in seconds.
+            retry: A RetryPolicy.
+            api_key: Another key, or a callable as for the constructor.
+            urgent: True lets sends go before all that wait, in slots and rates; they share no request with others.
+                Pauses, deadlines and a full queue hold for them, too. Runs ignore it.
         """
         api_key = asked_in_thread(redacted(api_key))
         client = object.__new__(type(self))
         client.__dict__ |= self.__dict__
-        client._client = self._client.with_options(timeout=timeout, retry=retry, api_key=api_key)
+        client._client = self._client.with_options(timeout=timeout, retry=retry, api_key=api_key, urgent=urgent)
         return client
 
     def flush(self) -> None:
