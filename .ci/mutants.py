@@ -316,13 +316,6 @@ PACING = [
         T_CONCURRENCY,
     ),
     Mutant(
-        "requests from before a cut are taken for what the service accepts after it",
-        CORE + "concurrency.py",
-        "        if now - seconds >= self.at:\n",
-        "        if True:\n",
-        T_CONCURRENCY,
-    ),
-    Mutant(
         "the limit after refusals is not what was accepted",
         CORE + "concurrency.py",
         "goal = current * max(LEAST, min(1.0 - STEADY, accepted / current))",

@@ -33,7 +33,11 @@ QUICK, LEAST_WARM_UP = 0.15, 1.5  # a quick run takes this share of all seconds,
 ROUNDS, LEAD, TURN = 3, 0.6, 1.0  # turns of a client beside fixed limits; the lead of each does not count
 SAMPLE = 0.5  # seconds, in which a level is reached or not
 SENDERS = 2000  # tasks that send one message after another: more than any limit that is found
-GROUP, KILLS, QUICK_KILLS = 1000, {300_000: 6, 3_000_000: 6}, {300_000: 3}  # users of a request; kills by users of a run
+GROUP, KILLS, QUICK_KILLS = (
+    1000,
+    {300_000: 6, 3_000_000: 6},
+    {300_000: 3},
+)  # users of a request; kills by users of a run
 DELAY, SPARE = 0.005, 2.5  # of the service; how many times the users that the wire needs may be in doubt
 REFUSED = b"HTTP/1.1 %d Refused\r\nRetry-After: %d\r\nContent-Length: 0\r\n\r\n"
 UNBOUND = 10**6

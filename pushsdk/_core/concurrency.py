@@ -168,7 +168,8 @@ class AdaptiveLimit:
         if before is not None and current <= (0.6 if self._measure_at == math.inf else FELL) * before[0]:
             self._compare(now, *before)
             return
-        self._base = min(self._base, latency * (1.0 + 2.0 * error))
+        if step <= 2 * STEADY or self._base == math.inf:  # while the limit rises fast, fast answers come first
+            self._base = min(self._base, latency * (1.0 + 2.0 * error))
         ratio = (self._base * (1.0 + error) + SLACK) / latency
         if ratio < 1.0 - STEADY / 2:
             self._before = before or (current, latency)
