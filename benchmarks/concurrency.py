@@ -32,7 +32,8 @@ QUICK, LEAST_WARM_UP = 0.15, 1.5  # a quick run takes this share of all seconds,
 ROUNDS, LEAD, TURN = 3, 0.6, 1.0  # turns of a client beside fixed limits; the lead of each does not count
 SAMPLE = 0.5  # seconds, in which a level is reached or not
 SENDERS = 2000  # tasks that send one message after another: more than any limit that is found
-GROUP, KILLS, QUICK_KILLS = 1000, {300_000: 6, 3_000_000: 6}, {300_000: 3}  # users of a request; kills by users of a run
+GROUP = 1000  # users of a request
+KILLS, QUICK_KILLS = {300_000: 6, 3_000_000: 6}, {300_000: 3}  # of runs of so many users
 DELAY, SPARE = 0.005, 2.5  # of the service; how many times the users that the wire needs may be in doubt
 
 
@@ -247,7 +248,7 @@ def _broadcast(base_url: str, path: Path, users: int, in_flight: int | None) -> 
 
 
 def broadcast(running: Running, path: Path, users: int, *, until: int, in_flight: int | None = None) -> float:
-    """Kill a run once so many of its requests have been accepted. Return its requests per second in the second before."""
+    """Kill a run once so many of its requests are accepted. Return its requests per second in the second before."""
     before = running.read().accepted
     arguments = (running.base_url, path, users, in_flight)
     process = multiprocessing.get_context("spawn").Process(target=_broadcast, args=arguments)

@@ -161,11 +161,12 @@ class AdaptiveLimit:
         window, before, step, current = self._window, self._before, self._step, self._slots()
         mean = max(window.roots / window.count, 1e-3)
         error = 2.0 * math.sqrt(max(0.0, window.seconds / window.count / mean**2 - 1.0) / window.count)
-        if error > max(STEADY, step / 3) and window.count < 8 * FEWEST:
+        measures = before is not None and self._measure_at == math.inf
+        if error > max(STEADY, step / 3) and window.count < (4 if measures else 8) * FEWEST:
             window.need = window.count + window.count // 2
             return
         self._latency = latency = mean**2
-        if before is not None and current <= (0.6 if self._measure_at == math.inf else FELL) * before[0]:
+        if before is not None and current <= (0.6 if measures else FELL) * before[0]:
             self._compare(now, *before)
             return
         if step <= 2 * STEADY or self._base == math.inf:  # while the limit rises fast, fast answers come first
@@ -206,7 +207,7 @@ class AdaptiveLimit:
             slots *= self._base / old
         self._refusals.ceiling *= self._base / old  # a rate limit leaves more slots to slower requests
         self._period = min(LONGEST, 2.0 * self._period) if 0.8 < self._base / old < 1.25 else 1.0
-        self._before, self._step = None, STEADY
+        self._before, self._step = None, max(STEADY, min(1.0, self._base / old - 1.0))  # faster if the base was wrong
         self.limit = max(self.limit, min(int(slots), self._cap))
         self._set(now, slots, skips=True)
 

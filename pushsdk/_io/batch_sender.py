@@ -33,6 +33,7 @@ from pushsdk._core.splitting import (
     split_calls,
 )
 from pushsdk._core.words import count
+from pushsdk._io.credentials import NoKey
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.sender import RequestSender
 from pushsdk._io.timers import let_read
@@ -208,7 +209,8 @@ class PushRequest(ApiRequest, eq=False, gc=False):
         return self._prepare
 
     def has_time(self) -> bool:
-        return bool(self.owner.drop_late(self))
+        # Without a key nothing is sent, and the reason for that is the better answer.
+        return isinstance(self.key, NoKey) or bool(self.owner.drop_late(self))
 
     def take(self, part: BatchPart) -> None:
         """Send this part, whose calls are some of those before."""

@@ -613,7 +613,7 @@ async def test_an_injected_session_keeps_connections_as_long_as_its_owner_says_u
 
     async with WireServer(when(always, step(answer))) as server, aiohttp.ClientSession() as session:
         settings = TransportSettings(base_url=server.base_url, session=session)
-        transport = AiohttpTransport(settings, key=KEY, limit=4)
+        transport = AiohttpTransport(settings, limit=4)
         assert await is_kept(transport, clock, 10.0)
         assert await is_kept(transport, clock, 3.0) is False
         assert await is_kept(transport, clock, 2.0)
@@ -667,7 +667,7 @@ async def test_what_is_behind_a_204_answers_no_other_request(name: str, segments
         session = aiohttp.ClientSession() if path == "injected" else None
         proxy = server.base_url.removesuffix("/ext/api") if path == "by a proxy" else None
         settings = TransportSettings(base_url=server.base_url, session=session, proxy=proxy, keepalive=9.0)
-        transport, body = AiohttpTransport(settings, key=KEY, limit=1), BODY.ljust(60_000 if path == "large" else 30)
+        transport, body = AiohttpTransport(settings, limit=1), BODY.ljust(60_000 if path == "large" else 30)
         statuses = []
         for _ in range(3):
             evidence = await post(transport, body)
@@ -709,7 +709,7 @@ async def test_a_tls_connection_that_ends_after_the_handshake_is_not_claimed(inj
     session = aiohttp.ClientSession() if injected else None
     async with WireServer(when(always, on_accept(fin)), tls=wire_tls.good()) as server:
         settings = TransportSettings(base_url=server.base_url, ssl=wire_tls.client_context(), session=session)
-        transport, evidence = AiohttpTransport(settings, key=KEY, limit=4), Evidence()
+        transport, evidence = AiohttpTransport(settings, limit=4), Evidence()
         await transport.post(request_of(BODY, evidence, claim=claim), KEY)
         await transport.close()
         if session is not None:

@@ -255,7 +255,7 @@ async def test_after_a_failure_to_connect_the_name_is_looked_up_again(
 
 async def test_a_session_without_names_has_none_to_look_up_again(tmp_path: Path) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(tmp_path / "nobody"))) as session:
-        transport = AiohttpTransport(TransportSettings(base_url="http://127.0.0.1", session=session), key=KEY, limit=4)
+        transport = AiohttpTransport(TransportSettings(base_url="http://127.0.0.1", session=session), limit=4)
         assert (await post(transport)).failure is Failure.REFUSED
 
 
@@ -405,7 +405,7 @@ async def test_a_unix_socket_is_not_asked_what_its_peer_has_read(tmp_path: Path)
     service = await asyncio.start_unix_server(answer, tmp_path / "service")
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(tmp_path / "service"))) as session:
         settings = TransportSettings(base_url="http://127.0.0.1", session=session)
-        transport = AiohttpTransport(settings, key=KEY, limit=4)
+        transport = AiohttpTransport(settings, limit=4)
         evidence = await post(transport, BODY.ljust(WHOLE_BODY_LIMIT))
     assert (evidence.status, evidence.written) == (204, True)
     service.close()
