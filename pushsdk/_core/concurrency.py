@@ -207,7 +207,7 @@ class AdaptiveLimit:
             slots *= self._base / old
         self._refusals.ceiling *= self._base / old  # a rate limit leaves more slots to slower requests
         self._period = min(LONGEST, 2.0 * self._period) if 0.8 < self._base / old < 1.25 else 1.0
-        self._before, self._step = None, max(STEADY, min(1.0, self._base / old - 1.0))  # faster if the base was wrong
+        self._before, self._step = None, STEADY
         self.limit = max(self.limit, min(int(slots), self._cap))
         self._set(now, slots, skips=True)
 
