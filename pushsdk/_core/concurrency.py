@@ -54,6 +54,8 @@ class _Refusals:
     """Since the score was zero: while the service refuses, this is what it takes."""
     lost: float = 0.0
     """In an outage: the limit before, to which accepted requests lead back."""
+    answered: bool = False
+    """True if the service itself refused requests."""
 
     def accept(self, now: float, seconds: float) -> None:
         if self.score < EVENT:
@@ -83,6 +85,8 @@ class AdaptiveLimit:
         self._before: tuple[float, float] | None = None
         # The next measurement of the base, and the seconds to the one after it.
         self._measure_at, self._period = math.inf, 1.0
+        # Seconds that the last measurement took.
+        self._took = 0.0
         self._refusals = _Refusals(now, math.inf, now)
         self._window = _Window(now, now + SHORTEST, 0, FEWEST)
 
@@ -120,18 +124,25 @@ class AdaptiveLimit:
             if window.count >= window.need and now >= window.ends:
                 self._judge(now)
 
-    def refused(self, now: float, *, pause: float = 0.0) -> None:
-        """Count a request that the service refused for now; ``ended`` follows. A pause weighs more than any refusal."""
+    def refused(self, now: float, *, pause: float = 0.0, answered: bool = True) -> None:
+        """Count a request that the service refused for now; ``ended`` follows. A pause weighs more than any refusal.
+
+        Not ``answered``: its connection was refused.
+        """
         refusals = self._refusals
+        refusals.answered |= answered
         if self._window.skip == 0:
             refusals.score += EVENT if pause else 1.0
             refusals.pause = max(refusals.pause, pause)
-            if not self.gap:
+            if answered and not self.gap:
                 self.gap = self._pace()
 
     def _cut(self, now: float) -> None:
         """Lower the limit to what was accepted, by Little's law: its mean number in flight."""
         refusals, current = self._refusals, self._slots()
+        if not (refusals.accepted or refusals.answered):  # nothing listens: fewer requests would not help
+            self._refusals = _Refusals(refusals.at, refusals.ceiling, now)
+            return
         # The first mean is too low if the limit was, the second if the service counts by the second, or longer.
         accepted = max(
             refusals.accepted / max(self._round(), now - refusals.at),
@@ -162,7 +173,7 @@ class AdaptiveLimit:
         mean = max(window.roots / window.count, 1e-3)
         error = 2.0 * math.sqrt(max(0.0, window.seconds / window.count / mean**2 - 1.0) / window.count)
         measures = before is not None and self._measure_at == math.inf
-        if error > max(STEADY, step / 3) and window.count < (4 if measures else 8) * FEWEST:
+        if error > max(STEADY, step / 3) and window.count < (2 if measures else 8) * FEWEST:
             window.need = window.count + window.count // 2
             return
         self._latency = latency = mean**2
@@ -198,7 +209,7 @@ class AdaptiveLimit:
 
     def _compare(self, now: float, slots: float, latency: float) -> None:
         """Compare with the latency that more slots had: if fewer are not faster, there was no queue of ours."""
-        old = self._base
+        old, self._took = self._base, now - self._window.began
         if self._latency > latency * math.sqrt(self._slots() / slots):
             self._base = self._latency
             self._measure_at = self._tick(now, LONGEST)  # when other clients measure too, which kept up the queue
@@ -237,7 +248,7 @@ class AdaptiveLimit:
         self._window = _Window(now, now + self._round(), self.in_flight if skips else 0, need)
 
     def _tick(self, now: float, seconds: float) -> float:
-        """Return the next tick of the wall clock, of a period that is much longer than the latency."""
-        while seconds < 10 * self._latency:
+        """Return the next tick of the wall clock, of a period that is much longer than the latency and a measurement."""
+        while seconds < max(10 * self._latency, 6 * self._took):
             seconds *= 2
         return (math.floor((now + self._wall) / seconds) + 1.0) * seconds - self._wall

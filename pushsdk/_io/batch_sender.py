@@ -351,7 +351,6 @@ class BatchSender:
         """
         # The first request of the batch takes over the slot.
         has_slot, batch.has_slot = batch.has_slot, False
-        claim: Any = request.claim
         try:
             verdict = await self._sender.run(request, has_slot=has_slot)
         except asyncio.CancelledError:

@@ -140,9 +140,7 @@ class ConcurrencyLimiter:
         heapq.heappush(self._queue, (not waiting.is_urgent, turn, next(self._numbers), waiting))
         self._assign_slots()
 
-    def release(
-        self, users: int, seconds: float | None = None, *, ok: bool = False, now: float | None = None
-    ) -> None:
+    def release(self, users: int, seconds: float | None = None, *, ok: bool = False, now: float | None = None) -> None:
         """Return a slot of a request for this number of users.
 
         ``seconds``: the time that it was in use, by ``clock``, wherever the time went; None if that says nothing. Not
@@ -162,9 +160,9 @@ class ConcurrencyLimiter:
         self.rate_limiter.pause(until)
         self._next_start = max(self._next_start, until)
 
-    def refused(self, *, pause: float = 0.0) -> None:
+    def refused(self, *, pause: float = 0.0, answered: bool = True) -> None:
         """Count a refused request; its ``release`` follows. See ``AdaptiveLimit.refused``."""
-        self._adaptive.refused(self.clock(), pause=pause)
+        self._adaptive.refused(self.clock(), pause=pause, answered=answered)
 
     def close(self) -> None:
         """Stop the timer."""

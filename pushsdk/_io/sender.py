@@ -351,7 +351,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             if attempt.retry_after is not None:
                 self._pause(min(attempt.retry_after, request.policy.max_retry_after))
         elif request.evidence.failure in UNCONNECTED:
-            self.limiter.refused()
+            self.limiter.refused(answered=False)
         if logger.isEnabledFor(logging.DEBUG):
             operation, outcome, seconds = request.operation.name, attempt.outcome.value, attempt.seconds
             message = "attempt %d of %s for %s: %s, %s, in %.3f s"

@@ -767,7 +767,7 @@ async def test_a_client_is_entered_once() -> None:
         (lambda client: client.with_options(timout=5), "unexpected keyword argument 'timout': did you mean 'timeout'?"),
         (
             lambda client: client.with_options(5),
-            "the other arguments are by keyword: timeout, retry, api_key",
+            "the other arguments are by keyword: timeout, retry, api_key, urgent",
         ),
         (lambda client: client.batch(MESSAGE, custom_feilds={}), "did you mean 'custom_fields'?"),
         (lambda client: client.aclose(timeout=5), "'timeout': the name is drain"),

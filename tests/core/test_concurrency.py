@@ -75,6 +75,37 @@ def test_the_workers_of_a_service_are_busy_and_few_requests_queue(workers):
     assert client.in_flight(5, 30) < 2 * workers
 
 
+@pytest.mark.parametrize("workers", [4, 8, 16])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_few_workers_are_busy_although_their_times_vary_much(workers, seed):
+    simulation = Simulation(seed)
+    client = BusyClient(simulation, Pool(simulation, workers, lognormal(0.05, 1.0)))
+    simulation.run(40)
+    assert client.rate(2, 40) > 0.85 * workers / 0.05
+    assert client.in_flight(2, 40) < 3 * workers
+
+
+def test_while_nothing_listens_requests_are_not_held_back_and_the_limit_stays():
+    limit, now = AdaptiveLimit(0.0, cap=100), 0.0
+    for _ in range(1000):
+        limit.started(now)
+        now += 0.01
+        limit.refused(now, answered=False)
+        limit.ended(now, None, ok=False, starved=True)
+    assert (limit.limit, limit.gap) == (8, 0.0)
+
+
+def test_refused_connections_beside_accepted_requests_lower_the_limit():
+    limit, now, before = AdaptiveLimit(0.0, cap=100), 0.0, 8
+    for number in range(1000):
+        limit.started(now)
+        now += 0.01
+        if number % 2:
+            limit.refused(now, answered=False)
+        limit.ended(now, None if number % 2 else 0.01, ok=not number % 2, starved=True)
+    assert limit.limit < before
+
+
 def test_a_service_that_loses_its_workers_and_has_them_again_is_followed():
     simulation = Simulation()
     pool = Pool(simulation, 200, about(0.05))

@@ -12,6 +12,7 @@ from pushsdk._core.events import (
     RequestSplit,
     RetryScheduled,
     SendAbandoned,
+    SendNotBegun,
 )
 from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._core.results import ClientStats, Counters, DrainReport, Receipt
@@ -28,6 +29,7 @@ VALUES = [
     AttemptEnded(endpoint="push", users=2, number=1, attempt=ATTEMPTS[0]),
     RetryScheduled(endpoint="campaigns", users=0, number=1, wait=0.5, attempt=ATTEMPTS[0]),
     ClientPaused(seconds=2.0),
+    SendNotBegun(users=1, seconds_left=0.1, seconds_needed=0.2),
     RequestSplit(status=413, users=10, calls=3),
     ABANDONED,
 ]

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -16,6 +17,7 @@ from pushsdk import Batching, Limits, NotSentError, Progress, Rate
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.transport import DESCRIPTORS, most_in_flight
+from pushsdk.claims import Claim, MemoryClaims, Put
 
 
 @virtual
@@ -91,16 +93,19 @@ async def test_a_loop_with_a_clock_of_its_own_measures_latencies_by_it() -> None
 
 @virtual
 async def test_time_that_a_slot_is_held_for_in_this_process_counts_as_latency() -> None:
-    async def key() -> str:
-        slow = 0.2 if client._engine.limiter.in_flight > 32 else 0.0  # a vault that 32 callers use up
-        await asyncio.sleep(slow)
-        return "key"
+    class BusyClaims(MemoryClaims):
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            # A store that 32 callers use up: others queue there.
+            await asyncio.sleep(0.05 * max(0.0, client.stats().in_flight / 32 - 1.0))
+            return await super().put(puts, ttl)
 
     service = FakeService(then=answer(after=0.05))
-    client = client_of(service, api_key=key)
+    client = client_of(service, claims=BusyClaims())
     async with client:
-        await asyncio.gather(*(client.send("a", titled(number)) for number in range(3000)))
-        assert client.stats().limit < 80
+        await asyncio.gather(
+            *(client.send("a", titled(number), idempotency_key=f"job-{number}") for number in range(3000))
+        )
+        assert client.stats().limit < 128
 
 
 async def test_without_a_cap_descriptors_and_the_pool_are_the_bound() -> None:

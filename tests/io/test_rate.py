@@ -126,7 +126,7 @@ async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets
         await asyncio.gather(*sends)
         assert 4000 / (now() - before) > 0.85 * 20
         settled = [request.evidence.status for request in service.requests if request.started > before + 30]
-        assert settled.count(429) < 0.05 * len(settled)
+        assert settled.count(429) < 0.08 * len(settled)
         assert idle(client)
     assert set(service.processed.values()) == {1}
 
@@ -147,9 +147,10 @@ async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets
 async def test_a_throttle_is_a_429_or_a_503_with_retry_after_that_may_be_repeated(
     status, headers, policy, is_throttle
 ) -> None:
-    async with client_of(FakeService(answer(status, headers)), retry=policy) as client:
+    async with client_of(FakeService(then=answer(status, headers)), retry=policy) as client:
         before = client.stats().limit
-        await outcome_of(start(client.send("a", MESSAGE)))
+        sends = [start(client.send("a", titled(number), timeout=5.0)) for number in range(100)]
+        await asyncio.gather(*map(outcome_of, sends))
         assert (client.stats().limit < before) is is_throttle
 
 
