@@ -16,7 +16,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from statistics import fmean

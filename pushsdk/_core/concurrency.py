@@ -248,7 +248,7 @@ class AdaptiveLimit:
         self._window = _Window(now, now + self._round(), self.in_flight if skips else 0, need)
 
     def _tick(self, now: float, seconds: float) -> float:
-        """Return the next tick of the wall clock, of a period that is much longer than the latency and a measurement."""
+        """Return the next tick of the wall clock, of a period much longer than the latency and a measurement."""
         while seconds < max(10 * self._latency, 6 * self._took):
             seconds *= 2
         return (math.floor((now + self._wall) / seconds) + 1.0) * seconds - self._wall

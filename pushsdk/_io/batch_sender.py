@@ -190,7 +190,7 @@ class CallClaims(Claimant, Protocol):
     """The part to send; after a claim without the users whose claim was refused, which are settled."""
 
 
-class PushRequest(ApiRequest, eq=False, gc=False):
+class BatchRequest(ApiRequest, eq=False, gc=False):
     """The request of a part of a batch, whose calls leave it if they are short of time."""
 
     owner: Any = None
@@ -252,7 +252,7 @@ class BatchSender:
         batch.has_slot = not self._sender.begin(request, respond)
         return not batch.has_slot
 
-    def drop_late(self, request: PushRequest) -> bool:
+    def drop_late(self, request: BatchRequest) -> bool:
         """End the calls of a request that are short of time. Return False if no call is left."""
         sender, part = self._sender, request.part
         earliest = sender.limiter.clock() + sender.limiter.needs()
@@ -271,7 +271,7 @@ class BatchSender:
                 self._pending.settle(call_of(unit), unit.users, verdict)
         return True
 
-    def note_sent(self, request: PushRequest) -> None:
+    def note_sent(self, request: BatchRequest) -> None:
         """Note the first byte of an attempt; once, if a stale connection is replaced."""
         if request.sent is None:
             request.sent = self._sender.limiter.clock()
@@ -328,7 +328,7 @@ class BatchSender:
         for part, verdict in splitter.rest():
             self._pending.settle_part(part, verdict)
 
-    async def _send_all(self, batch: Batch, requests: list[tuple[BatchPart, PushRequest]], end: End) -> None:
+    async def _send_all(self, batch: Batch, requests: list[tuple[BatchPart, BatchRequest]], end: End) -> None:
         """Send parts at the same time. Settles all of them if cancelled."""
 
         async def send() -> None:
@@ -344,7 +344,7 @@ class BatchSender:
                 self._pending.settle_part(part, verdict_of(part.history, Evidence(), Failure.CANCELLED))
             raise
 
-    async def _send(self, batch: Batch, part: BatchPart, request: PushRequest, end: End) -> None:
+    async def _send(self, batch: Batch, part: BatchPart, request: BatchRequest, end: End) -> None:
         """Send a part and await its ``end``, without the users whose claim is refused or whose time is short.
 
         Settles the part if cancelled.
@@ -363,7 +363,7 @@ class BatchSender:
         else:
             await end(part, verdict)
 
-    def _by_key(self, batch: Batch, part: BatchPart, request: ApiRequest) -> list[tuple[BatchPart, PushRequest]]:
+    def _by_key(self, batch: Batch, part: BatchPart, request: ApiRequest) -> list[tuple[BatchPart, BatchRequest]]:
         """Return a request for the calls of each key, which goes on where this one ended."""
         groups: dict[object, list[Call | CallPart]] = {}
         for unit in part.units:
@@ -388,7 +388,7 @@ class BatchSender:
             calls = len({id(call_of(unit)) for unit in part.units})
             self._sender.emit(RequestSplit(status=verdict.status or 0, users=part.users, calls=calls))
 
-    def _request(self, batch: Batch, part: BatchPart) -> PushRequest:
+    def _request(self, batch: Batch, part: BatchPart) -> BatchRequest:
         content, units, options = batch.content, part.units, batch.content.options
         claim: CallClaims | None = None
         if options.keyed:
@@ -396,7 +396,7 @@ class BatchSender:
         deadline = units[0].deadline
         if len(units) > 1:
             deadline = max([unit.deadline for unit in units])
-        return PushRequest(
+        return BatchRequest(
             PUSH,
             _body_of(content, part),
             users=part.users,
