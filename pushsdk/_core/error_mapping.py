@@ -60,7 +60,7 @@ _FIX_OF_FAILURE = (
     (Failure.BUG, "", "Fix the callable: __cause__ is what it raised. It is called again after an OSError only"),
     (Failure.SESSION, "", "Keep the session open for as long as the client"),
     (_SLOW, "", "Raise the timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"),
-    (Failure.NO_TIME, "", "Calls come faster than they are answered; see: pushsdk docs timeouts-and-limits"),
+    (Failure.NO_TIME, "", "Send fewer at a time, or raise the timeout; see: pushsdk docs timeouts-and-limits"),
     (Failure.QUEUE_FULL, "", "Call again later, or raise Limits(queued_users=..., queued_bytes=...)"),
     (Failure.PAUSED, "", "Call again after this pause; see: pushsdk docs retries"),
     (Failure.BUDGET, "", "The service fails too often; see: pushsdk docs retries"),

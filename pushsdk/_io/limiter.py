@@ -132,10 +132,7 @@ class ConcurrencyLimiter:
         return self.times.needed(others_wait=bool(self._queue))
 
     def enqueue(self, waiting: SlotWaiter) -> None:
-        """Queue for a slot, or queue again with an earlier deadline: then ``acquire`` is called more than once.
-
-        ``acquire`` of the waiter may be called before this returns.
-        """
+        """Queue for a slot. ``acquire`` of the waiter may be called before this returns."""
         turn = min(waiting.deadline, self.clock() + PATIENCE)
         heapq.heappush(self._queue, (not waiting.is_urgent, turn, next(self._numbers), waiting))
         self._assign_slots()

@@ -216,8 +216,6 @@ class SendQueue:
             entry = batch.entry = QueuedBatch(self, batch)
         if call.deadline < entry.deadline:
             entry.include(call.deadline)
-            if batch.state is QUEUED:
-                self._limiter.enqueue(entry)
 
     def leave(self, call: Call, batch: Batch, reason: Failure) -> None:
         """Remove the call from a batch that is not in flight: its users are proven not sent."""
@@ -264,9 +262,7 @@ class SendQueue:
             self._limiter.enqueue(batch.entry)
 
     def start(self, batch: Batch) -> bool:
-        """Put a queued batch in flight. Return False if no caller is left, or if it was queued twice."""
-        if batch.state is not QUEUED:
-            return False
+        """Put a queued batch in flight. Return False if no call is left to be begun."""
         for call in [call for call in batch.calls if call.future.done()]:
             # Cancelled; its task has not run since.
             self.leave(call, batch, Failure.CANCELLED)

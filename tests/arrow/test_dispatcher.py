@@ -329,7 +329,7 @@ async def test_a_silent_service_stops_the_sending_too() -> None:
         rows = await DispatcherRun(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0, unknown=None)).send(
             2000
         )
-    assert outcomes(rows) == {"UNKNOWN": 160, "NOT_SENT": 1840}
+    assert outcomes(rows) == {"UNKNOWN": 80, "NOT_SENT": 1920}
 
 
 @pytest.mark.parametrize("failures", [0, 2])

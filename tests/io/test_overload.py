@@ -259,21 +259,6 @@ async def test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_conn
 
 
 @virtual
-async def test_a_call_with_an_earlier_deadline_brings_its_batch_forward() -> None:
-    service = FakeService(then=answer(after=0.2))
-    async with client_of(service, limits=Limits(in_flight=1)) as client:
-        sends = [client.submit("first", titled(0))]
-        await turns()
-        sends += [client.submit("batch-1", MESSAGE, timeout=20.0)]
-        sends += [client.submit(f"user-{number}", titled(number), timeout=10.0) for number in range(1, 9)]
-        await turns()
-        sends += [client.submit("batch-2", MESSAGE, timeout=20.0)]
-        await asyncio.gather(*sends)
-    assert service.sent[0] == ("first",)
-    assert service.sent[-1] == ("batch-1", "batch-2")
-
-
-@virtual
 async def test_the_second_look_comes_after_connecting() -> None:
     service = FakeService()
     async with client_of(service) as client:

@@ -26,7 +26,7 @@ def faults_for(users: int, unlucky: str) -> list[tuple[Fault, str]]:
     return [
         (Fault.status(413, endpoint="push", more_than_users=limit), f"413 above {limit} users: split"),
         (Fault.status(400, endpoint="push", user=unlucky), "400 for one user: found by splitting"),
-        (Fault.status(429, endpoint="push", headers={"Retry-After": "1"}, first=20), "429, Retry-After: retried"),
+        (Fault.status(429, endpoint="push", headers={"Retry-After": "1"}, first=5), "429, Retry-After: retried"),
         (Fault.reset_after(endpoint="push", every=100), "accepted, then reset: not retried"),
         (Fault.reset_after(endpoint="push", more_than_users=1, every=20, first=40), "same for merged calls"),
         (Fault.reset_before(endpoint="push", every=100), "reset, not accepted: not retried"),
