@@ -3388,6 +3388,68 @@ DEADLINES = [
         T_OVERLOAD,
     ),
     Mutant(
+        "what has left the queue of a stalled client stays in memory",
+        IO + "limiter.py",
+        " if entry[-1].is_waiting]",
+        "]",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "on_event that cancels another send of the batch breaks the batch",
+        IO + "queue.py",
+        "            if not call.future.done():  # perhaps",
+        "            if True:  # perhaps",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "a send that is not begun is reported before it has ended",
+        IO + "queue.py",
+        """        self.pending.settle(call, call.users, self._not_sent(reason))
+        if reason in OUT_OF_TIME:
+            self._sender.note_not_begun(len(call.users), call.deadline)
+""",
+        """        if reason in OUT_OF_TIME:
+            self._sender.note_not_begun(len(call.users), call.deadline)
+        self.pending.settle(call, call.users, self._not_sent(reason))
+""",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "the time of a claim counts as the time of an attempt",
+        IO + "batch_sender.py",
+        "        body: bytes | None = self.body if self.has_time() else None\n",
+        "        body: bytes | None = self.body if self.has_time() else None\n        self.owner.note_sent(self)\n",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "the time of a stale connection counts as the time of an attempt",
+        IO + "sender.py",
+        "                        self._withdraw(request)\n                        continue",
+        "                        continue",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "the time to get a new key counts as the time of an attempt",
+        IO + "sender.py",
+        "                    self._end_timing(request, self.limiter.clock(), is_answered=True, is_accepted=False)\n",
+        "",
+        T_OVERLOAD,
+    ),
+    Mutant(
+        "a submit whose task never began hangs",
+        IO + "queue.py",
+        "None if begun else self._give_up(call, answer)",
+        "None",
+        "tests/io/test_tenants.py",
+    ),
+    Mutant(
+        "a retry that is split by key is paid for twice",
+        IO + "sender.py",
+        "        if request.failure is Failure.REKEYED:  # no",
+        "        if False:  # no",
+        "tests/io/test_tenants.py",
+    ),
+    Mutant(
         "short timeouts wait behind long ones",
         IO + "limiter.py",
         "turn = min(waiting.deadline, self.clock() + PATIENCE)",

@@ -88,7 +88,7 @@ class AttemptTimes:
         self._expect()
 
     def withdrawn(self) -> None:
-        """Note that an attempt was not sent after all: its claim was refused."""
+        """Note that the first byte of an attempt did not leave after all."""
         self.unanswered -= 1
         self._expect()
 

@@ -217,15 +217,14 @@ class BatchRequest(ApiRequest, eq=False, gc=False):
         self.part, self.units = part, part.units
 
     async def _prepare(self) -> bytes | None:
-        if not self.has_time():
-            return None
-        self.owner.note_sent(self)
-        if self.claim is None:
-            return self.body
-        claim: Any = self.claim
-        claim.part = self.part
-        body: bytes | None = await claim.claim()
-        self.take(claim.part)
+        body: bytes | None = self.body if self.has_time() else None
+        if body is not None and self.claim is not None:
+            claim: Any = self.claim
+            claim.part = self.part
+            body = await claim.claim()
+            self.take(claim.part)
+        if body is not None:
+            self.owner.note_sent(self)
         return body
 
 
@@ -267,15 +266,14 @@ class BatchSender:
             request.users, request.body = request.part.users, _body_of(request.content, request.part)
             verdict = verdict_of(request.attempts, Evidence(), Failure.NO_TIME)
             for unit in late:
-                sender.note_not_begun(len(unit.users), unit.deadline)
                 self._pending.settle(call_of(unit), unit.users, verdict)
+                sender.note_not_begun(len(unit.users), unit.deadline)
         return True
 
     def note_sent(self, request: BatchRequest) -> None:
-        """Note the first byte of an attempt; once, if a stale connection is replaced."""
-        if request.sent is None:
-            request.sent = self._sender.limiter.clock()
-            self._sender.limiter.times.sent(request.sent)
+        """Note the first byte of an attempt."""
+        request.sent = self._sender.limiter.clock()
+        self._sender.limiter.times.sent(request.sent)
 
     def accept(self, batch: Batch) -> bool:
         """Settle a batch whose response to ``begin`` is a plain 204. Return False if it has to be delivered."""

@@ -50,6 +50,10 @@ class SlotWaiter(Protocol):
         """True if the request goes before all that are not urgent."""
 
     @property
+    def is_waiting(self) -> bool:
+        """True while the slot is wanted."""
+
+    @property
     def is_merged(self) -> bool:
         """True for several calls that wait as one request: they need no other slot."""
 
@@ -125,7 +129,7 @@ class ConcurrencyLimiter:
     def give_back(self, users: int) -> None:
         """Return a slot whose request was not sent: the fixed rates don't count it."""
         self.rate_limiter.refund(users)
-        self.release(users)
+        self.release()
 
     def needs(self) -> float:
         """Return the seconds that a call must have left to be begun."""
@@ -137,8 +141,8 @@ class ConcurrencyLimiter:
         heapq.heappush(self._queue, (not waiting.is_urgent, turn, next(self._numbers), waiting))
         self._assign_slots()
 
-    def release(self, users: int, seconds: float | None = None, *, ok: bool = False, now: float | None = None) -> None:
-        """Return a slot of a request for this number of users.
+    def release(self, seconds: float | None = None, *, ok: bool = False, now: float | None = None) -> None:
+        """Return a slot.
 
         ``seconds``: the time that it was in use, by ``clock``, wherever the time went; None if that says nothing. Not
         ``ok``: the service did not do the work.
@@ -177,15 +181,15 @@ class ConcurrencyLimiter:
                 self._timer = self._loop.call_at(earliest, self._assign_slots)
                 return
             if self.times.is_stalled:
-                # The probe: the more time it has, the slower a service it can find to be up.
-                self._queue.sort(key=itemgetter(1))
-                waiting = self._queue.pop()[-1]
+                # The probe: the more time it has, the slower a service it can find to be up. What has left the queue
+                # meanwhile goes, as a stall may last.
+                self._queue = sorted([entry for entry in self._queue if entry[-1].is_waiting], key=itemgetter(1))
+                waiting = self._queue.pop()[-1] if self._queue else None
                 heapq.heapify(self._queue)
             else:
                 waiting = heapq.heappop(self._queue)[-1]
-            users = waiting.users
-            if waiting.acquire():
-                self._start(now, users)
+            if waiting is not None and waiting.acquire():
+                self._start(now, waiting.users)
 
     def _earliest(self, now: float) -> float:
         """Return the time before which no request starts."""
@@ -216,6 +220,10 @@ class _SlotFuture:
     def __init__(self, loop: asyncio.AbstractEventLoop, users: int, deadline: float, is_urgent: bool) -> None:
         self.users, self.deadline, self.is_urgent = users, deadline, is_urgent
         self.future: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def is_waiting(self) -> bool:
+        return not self.future.done()
 
     def acquire(self) -> bool:
         if self.future.done():

@@ -107,12 +107,22 @@ class SendQueue:
         """Submit the call with its callable's key: at once, or in a task if the callable is async."""
         answer = self._ask(call)
         if asyncio.isfuture(answer):
-            task = self._loop.create_task(self._submit_later(call, content, answer))
+            begun: list[Call] = []
+            task = self._loop.create_task(self._submit_later(call, content, answer, begun))
             call.future.add_done_callback(lambda _: task.cancel())
+            task.add_done_callback(lambda _: None if begun else self._give_up(call, answer))
         else:
             self.submit(call, (*content[:3], answer))
 
-    async def _submit_later(self, call: Call, content: Key, answer: asyncio.Future[ApiKey]) -> None:
+    def _give_up(self, call: Call, answer: asyncio.Future[ApiKey]) -> None:
+        """End a submitted call whose task was cancelled before its first step."""
+        self._backlog.leave(len(call.users), len(call.ids))
+        answer.cancel()
+        if call.unsettled:  # not cancelled with its future
+            self.cancel(call)
+
+    async def _submit_later(self, call: Call, content: Key, answer: asyncio.Future[ApiKey], begun: list[Call]) -> None:
+        begun.append(call)
         try:
             content = await self.with_key(call, content, answer)
         except asyncio.CancelledError:
@@ -228,9 +238,9 @@ class SendQueue:
         self._end_unsent(call, reason)
 
     def _end_unsent(self, call: Call, reason: Failure) -> None:
+        self.pending.settle(call, call.users, self._not_sent(reason))
         if reason in OUT_OF_TIME:
             self._sender.note_not_begun(len(call.users), call.deadline)
-        self.pending.settle(call, call.users, self._not_sent(reason))
 
     def _fail(self, calls: Sequence[Call]) -> None:
         """End the calls after a bug in this package: nothing is proven, so the outcome is UNKNOWN."""
@@ -263,12 +273,13 @@ class SendQueue:
 
     def start(self, batch: Batch) -> bool:
         """Put a queued batch in flight. Return False if no call is left to be begun."""
+        earliest = self._limiter.clock() + self._limiter.needs()
+        for call in [call for call in batch.calls if call.deadline < earliest]:
+            if not call.future.done():  # perhaps cancelled by ``on_event`` of another
+                self.leave(call, batch, Failure.NO_TIME)
         for call in [call for call in batch.calls if call.future.done()]:
             # Cancelled; its task has not run since.
             self.leave(call, batch, Failure.CANCELLED)
-        earliest = self._limiter.clock() + self._limiter.needs()
-        for call in [call for call in batch.calls if call.deadline < earliest]:
-            self.leave(call, batch, Failure.NO_TIME)
         if not batch.calls:
             return False
         if self._observer is not None:
@@ -356,7 +367,7 @@ class SendQueue:
             batch.entry.close()
         if batch.has_slot:
             batch.has_slot = False
-            self._limiter.release(batch.users)
+            self._limiter.release()
         self._batches.advance(batch, DONE)
 
 
@@ -401,7 +412,7 @@ class QueuedBatch:
         self._batch = batch
         self._tick = queue.timers.add(self, math.inf)
         self._is_closed = False
-        #: Earliest deadline of the calls; infinite if there is none. Set by ``include``.
+        #: Earliest deadline of the calls, as of the last look; infinite if there is none. Set by ``include``.
         self.deadline = math.inf
 
     def include(self, deadline: float) -> None:
@@ -438,6 +449,10 @@ class QueuedBatch:
     @property
     def users(self) -> int:
         return self._batch.users
+
+    @property
+    def is_waiting(self) -> bool:
+        return not self._is_closed
 
     @property
     def is_urgent(self) -> bool:

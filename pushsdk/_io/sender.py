@@ -158,6 +158,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if request.failure is None and await self._take_slot(request) and await self._attempt(request):
             self.budget.refund(retry_cost(retried))
             return True
+        if request.failure is Failure.REKEYED:  # no attempt was made
+            self.budget.refund(retry_cost(retried))
         return False
 
     def may_retry(self, request: ApiRequest, number: int, wait: float) -> bool:
@@ -241,11 +243,13 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                         request.failure = request.failure or failure
                         return False
                     if failure is Failure.STALE and self._may_replace(request):
+                        self._withdraw(request)
                         continue
                 self._note(request, attempt)
-                is_refused = attempt.status == 401 and attempt.outcome is REJECTED
-                if is_refused and await self._rekey(request, is_refused=True):
-                    continue
+                if attempt.status == 401 and attempt.outcome is REJECTED:
+                    self._end_timing(request, self.limiter.clock(), is_answered=True, is_accepted=False)
+                    if await self._rekey(request, is_refused=True):
+                        continue
                 return attempt.outcome is ACCEPTED
             request.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
             return False
@@ -254,10 +258,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                 request.span.end(None, request.evidence.failure)
                 request.span = None
             if request.own == own:
-                # Nothing was sent.
-                if request.sent is not None:
-                    request.sent = None
-                    self.limiter.times.withdrawn()
+                # No attempt was noted: nothing was sent.
+                self._withdraw(request)
                 self.limiter.give_back(request.users)
             else:
                 self._release(request, self.limiter.clock())
@@ -268,13 +270,23 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if evidence.latency is not None or (evidence.reused and status not in THROTTLES):
             seconds = now - request.started
         is_answered, is_accepted = status is not None, status is not None and status < 300
+        self._end_timing(request, now, is_answered=is_answered, is_accepted=is_accepted)
+        self.limiter.release(seconds, ok=is_accepted, now=now)
+
+    def _end_timing(self, request: ApiRequest, now: float, *, is_answered: bool, is_accepted: bool) -> None:
+        """Measure the attempt, if it is one of a call."""
         times, sent = self.limiter.times, request.sent
         if sent is not None:
             request.sent = None
             times.ended(now, sent, is_answered=is_answered, is_accepted=is_accepted)
         elif is_answered:
             times.answered(now)
-        self.limiter.release(request.users, seconds, ok=is_accepted, now=now)
+
+    def _withdraw(self, request: ApiRequest) -> None:
+        """Forget the first byte of an attempt that did not leave after all."""
+        if request.sent is not None:
+            request.sent = None
+            self.limiter.times.withdrawn()
 
     def _open(self, request: ApiRequest) -> DeadlineScope:
         """Prepare an attempt that starts now. Return its scope."""

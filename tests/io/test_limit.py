@@ -125,9 +125,9 @@ async def test_an_attempt_that_its_deadline_prevents_tells_nothing_about_the_ser
         await client.send("warm", MESSAGE)
         limiter, loop, latencies = client._engine.limiter, asyncio.get_running_loop(), list[float | None]()
 
-        def release(users: int, seconds: float | None = None, *, ok: bool = False) -> None:
+        def release(seconds: float | None = None, *, ok: bool = False) -> None:
             latencies.append(seconds)
-            ConcurrencyLimiter.release(limiter, users, seconds, ok=ok)
+            ConcurrencyLimiter.release(limiter, seconds, ok=ok)
 
         monkeypatch.setattr(limiter, "release", release)
         send = client.submit("user", MESSAGE, timeout=1.0)

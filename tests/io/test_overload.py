@@ -7,14 +7,15 @@ import asyncio
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, start, titled
+from support.fake_service import MESSAGE, FakeService, Request, answer, client_of, hang, idle, outcome_of, stale, start, titled
 from support.pool_service import Ended, Latency, PoolService, lognormal, send_at_random
 from support.virtual_time import turns, virtual
 
 from pushsdk import Batching, Limits, NotSentError, Outcome, OutcomeUnknownError, Rate, SendNotBegun, Timeout
-from pushsdk.claims import MemoryClaims
+from pushsdk.claims import Claim, MemoryClaims, Put
 
 # Four workers above what 8 need: then the tests are about deadlines, not about how the limit is found.
 WORKERS, IN_FLIGHT = 8, Limits(in_flight=12)
@@ -502,3 +503,92 @@ async def test_options_of_a_client_stay_urgent_for_one_call() -> None:
         await asyncio.gather(*sends)
     assert service.sent[1:3] == [("code",), ("code",)]
     assert service.sent[-1] == ("later",)
+
+
+@virtual
+async def test_on_event_may_cancel_other_sends_of_a_batch_that_is_short_of_time() -> None:
+    service, sends = FakeService(then=answer(after=1.0)), list[asyncio.Future[object]]()
+
+    def on_event(event: object) -> None:
+        if isinstance(event, SendNotBegun):
+            for send in sends:
+                send.cancel()
+
+    async with client_of(service, limits=Limits(in_flight=1), on_event=on_event) as client:
+        await client.send("warm", MESSAGE)
+        first = client.submit("first", titled(0))
+        await asyncio.sleep(0.5)
+        sends += [client.submit(f"user-{number}", titled(1), timeout=0.9) for number in range(3)]
+        await turns()
+        other = client.submit("other", titled(1), timeout=20.0)
+        await asyncio.gather(first, other)
+        assert client.stats().not_sent == 3
+        assert idle(client)
+    assert service.users() == {"warm": 1, "first": 1, "other": 1}
+
+
+class SlowClaims(MemoryClaims):
+    """A claim store that takes ``seconds`` for each put."""
+
+    seconds = 0.0
+
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        await asyncio.sleep(self.seconds)
+        return await super().put(puts, ttl)
+
+
+@virtual
+async def test_the_time_of_a_claim_does_not_count_as_the_time_of_an_attempt() -> None:
+    service, claims = FakeService(), SlowClaims()
+    async with client_of(service, claims=claims) as client:
+        await warm(client, service, 0.02)
+        claims.seconds = 3.0
+        keyed = start(client.send("keyed", MESSAGE, idempotency_key="job-1"))
+        await asyncio.sleep(1.0)
+        sends = [client.submit("user", titled(number), timeout=0.1) for number in range(8)]
+        await asyncio.gather(keyed, *sends)
+        assert client.stats().seconds_needed < 0.1
+
+
+@virtual
+async def test_the_replacement_of_a_stale_connection_does_not_count_as_the_time_of_an_attempt() -> None:
+    async def gone(request: Request) -> None:
+        await request._claim_users(request.evidence)
+        await stale()(request)
+
+    service = FakeService()
+    async with client_of(service) as client:
+        await warm(client, service, 0.02)
+        service._responses = [gone, answer(after=0.02, connecting=3.0)]  # type: ignore[list-item]
+        replaced = client.submit("replaced", MESSAGE)
+        await asyncio.sleep(1.0)
+        sends = [client.submit("user", titled(number), timeout=0.1) for number in range(8)]
+        await asyncio.gather(replaced, *sends)
+        assert client.stats().seconds_needed < 0.1
+
+
+@virtual
+async def test_the_time_to_get_a_new_key_after_a_401_does_not_count_as_the_time_of_an_attempt() -> None:
+    keys = ["old-key"] * 21
+
+    async def key() -> str:
+        if keys:
+            return keys.pop()
+        await asyncio.sleep(3.0)
+        return "new-key"
+
+    service = FakeService()
+    async with client_of(service, api_key=key) as client:
+        await warm(client, service, 0.02)
+        service._responses = [answer(401)]  # type: ignore[list-item]
+        await client.send("user", MESSAGE)
+        assert client.stats().seconds_needed < 0.1
+        assert client._engine.limiter.times.unanswered == 0
+
+
+@virtual
+async def test_in_a_long_hang_the_queue_holds_only_what_still_waits() -> None:
+    async with client_of(FakeService(then=hang()), timeout=2.0) as client:
+        await send_at_random(client, 100, 20)
+        await settled()
+        assert len(client._engine.limiter._queue) < 3 * 200

@@ -576,3 +576,41 @@ async def test_what_a_callable_sets_in_its_context_stays_there() -> None:
     async with client_of(FakeService(), api_key=key) as client:
         await client.send("a", MESSAGE)
     assert TENANT.get() == "nobody"
+
+
+@virtual
+async def test_a_submit_whose_task_is_cancelled_before_its_first_step_ends() -> None:
+    async def key() -> str:
+        await asyncio.sleep(1.0)
+        return "some-key"
+
+    async with client_of(FakeService(), api_key=key) as client:
+        send = client.submit("user", MESSAGE)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        with pytest.raises(NotSentError):
+            await send
+        dropped = client.submit("user", MESSAGE)
+        dropped.cancel()
+        await asyncio.sleep(2.0)
+        assert idle(client)
+        assert client.stats().not_sent == 2
+
+
+@virtual
+async def test_a_retry_whose_calls_split_by_key_costs_the_budget_nothing() -> None:
+    tenant, asked = ContextVar[str]("tenant"), Counter[str]()
+
+    def key() -> str:
+        asked[tenant.get()] += 1
+        return "shared-key" if asked[tenant.get()] == 1 else f"key-{tenant.get()}"
+
+    service = FakeService(then=lambda request: answer(429) if request.key == "shared-key" else answer())
+    async with client_of(service, api_key=key) as client:
+        sends = []
+        for name in ("acme", "globex"):
+            tenant.set(name)
+            sends.append(start(client.send(name, MESSAGE)))
+        await asyncio.gather(*sends)
+        assert client.stats().retry_tokens == 500
+    assert service.users() == {"acme": 1, "globex": 1}
