@@ -10,8 +10,8 @@ call
     ``_io.queue`` bounds what is queued.
 batch
     Calls with equal message, custom fields, options and Api-Key (``batching.Batch``). ``batching`` decides which calls
-    may share a batch, and its states; ``_io.queue`` sends the batch when a slot of ``_io.limiter`` is free, the rates of
-    ``rate_limit`` allow a request, and ``attempt_times`` expects its response in time.
+    may share a batch, and its states; ``_io.queue`` sends the batch when a slot of ``_io.limiter`` is free, the rates
+    of ``rate_limit`` allow a request, and ``attempt_times`` expects its response in time.
 request
     One body for the service. A batch becomes one request, or several if it is too large or was rejected:
     ``splitting`` decides, ``_io.batch_sender`` sends the parts.

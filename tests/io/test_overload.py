@@ -10,7 +10,19 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, Request, answer, client_of, hang, idle, outcome_of, stale, start, titled
+from support.fake_service import (
+    MESSAGE,
+    FakeService,
+    Request,
+    answer,
+    client_of,
+    hang,
+    idle,
+    outcome_of,
+    stale,
+    start,
+    titled,
+)
 from support.pool_service import Ended, Latency, PoolService, lognormal, send_at_random
 from support.virtual_time import turns, virtual
 
