@@ -429,6 +429,13 @@ PACING = [
         "tests/io/test_limit.py",
     ),
     Mutant(
+        "a service that was slow for a while gets one request at a time",
+        CORE + "concurrency.py",
+        "slots = max(slots * self._base / old, self._slots())",
+        "slots *= self._base / old",
+        "tests/io/test_overload.py",
+    ),
+    Mutant(
         "a measurement of the base follows the one before at once",
         CORE + "concurrency.py",
         "max(10 * self._latency, 6 * self._took)",

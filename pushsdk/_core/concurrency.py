@@ -23,7 +23,7 @@ CALM = 500.0  # seconds after refusals / CALM is the climb a second: 2 % after 1
 
 
 @dataclass(slots=True)
-class _Window:
+class _Answers:
     """Answers to requests that were sent under the present limit: ``skip`` older ones come first."""
 
     began: float
@@ -88,7 +88,7 @@ class AdaptiveLimit:
         # Seconds that the last measurement took.
         self._took = 0.0
         self._refusals = _Refusals(now, math.inf, now)
-        self._window = _Window(now, now + SHORTEST, 0, FEWEST)
+        self._window = _Answers(now, now + SHORTEST, 0, FEWEST)
 
     def started(self, now: float) -> None:
         """Count a request that takes a slot."""
@@ -215,7 +215,8 @@ class AdaptiveLimit:
             self._measure_at = self._tick(now, LONGEST)  # when other clients measure too, which kept up the queue
         else:
             self._base = min(old, self._latency)
-            slots *= self._base / old
+            # At least what was just measured, as that had no queue.
+            slots = max(slots * self._base / old, self._slots())
         self._refusals.ceiling *= self._base / old  # a rate limit leaves more slots to slower requests
         self._period = min(LONGEST, 2.0 * self._period) if 0.8 < self._base / old < 1.25 else 1.0
         self._before, self._step = None, STEADY
@@ -245,7 +246,7 @@ class AdaptiveLimit:
         if self.gap:
             self.limit = min(self.limit + 1, self._cap)  # the pace is the bound: whole slots are too coarse
         need = max(FEWEST, int(goal / 2)) if self._before is None else max(FEWEST // 2, int(goal))
-        self._window = _Window(now, now + self._round(), self.in_flight if skips else 0, need)
+        self._window = _Answers(now, now + self._round(), self.in_flight if skips else 0, need)
 
     def _tick(self, now: float, seconds: float) -> float:
         """Return the next tick of the wall clock, of a period much longer than the latency and a measurement."""
