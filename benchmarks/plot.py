@@ -62,6 +62,9 @@ def _quartile_distances(row: dict[str, Any]) -> tuple[float, float]:
     return max(0.0, middle - low), max(0.0, high - middle)
 
 
+MOST = 1.2  # a larger share is drawn there
+
+
 def distribution(shares: dict[str, list[float]], path: Path) -> None:
     """Draw a dot for each service at its share of the best fixed limit, in a row for each kind of service."""
     import matplotlib as mpl
@@ -75,7 +78,7 @@ def distribution(shares: dict[str, list[float]], path: Path) -> None:
         ordered = sorted(values)
         # Neighbors are drawn one above the other, so that each dot can be seen.
         heights = [level + (index % 5 - 2) * 0.09 for index in range(len(ordered))]
-        axis.scatter(ordered, heights, s=16, color=OURS_COLOR, alpha=0.55, linewidths=0)
+        axis.scatter([min(share, MOST) for share in ordered], heights, s=16, color=OURS_COLOR, alpha=0.55, linewidths=0)
         median, tenth = statistics.median(ordered), ordered[len(ordered) // 10]
         axis.vlines([median, tenth], level - 0.32, level + 0.32, colors=["black", OTHER_COLOR], linewidth=2)
         _in_columns(axis, level, f"{median:.2f}", f"{tenth:.2f}", f"{ordered[0]:.2f}")
@@ -83,8 +86,11 @@ def distribution(shares: dict[str, list[float]], path: Path) -> None:
     axis.axvline(1.0, color=OTHER_COLOR, linestyle="--", linewidth=1, zorder=0)
     axis.set_yticks(range(len(rows)), [f"{kind}\n{len(values)} services" for kind, values in rows], fontsize=10)
     axis.set_ylim(len(rows) - 0.5, -0.5)
-    axis.set_xlim(0, max(1.15, 1.02 * max(max(values) for values in shares.values())))
-    axis.set_xlabel("each dot is a service: throughput as a share of the best fixed limit, start included", fontsize=10)
+    axis.set_xlim(0, MOST + 0.05)
+    axis.set_xlabel(
+        f"each dot is a service: throughput as a share of the best fixed limit ({MOST:g} and more: at {MOST:g})",
+        fontsize=10,
+    )
     axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120, bbox_inches="tight")
     plt.close(figure)
