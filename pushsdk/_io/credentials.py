@@ -48,7 +48,13 @@ def _ask(source: KeySource) -> ApiKey | asyncio.Future[ApiKey]:
     """Call a callable. Return its answer; if it is async, a future of the answer."""
     try:
         key: Any = source()
-        return asyncio.ensure_future(_answer(key)) if inspect.isawaitable(key) else check_key(key)
+        if not inspect.isawaitable(key):
+            return check_key(key)
+        answer = asyncio.ensure_future(_answer(key))
+        if inspect.iscoroutine(key):
+            # A task that is cancelled before its first step never awaits it.
+            answer.add_done_callback(lambda _: key.close())
+        return answer
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever a caller's callable raises: no key
         return _no_key(error)
 

@@ -532,6 +532,19 @@ async def test_calls_of_tenants_linger_apart() -> None:
 
 
 @virtual
+async def test_a_callable_may_return_a_future() -> None:
+    def key() -> asyncio.Future[str]:
+        future = asyncio.get_running_loop().create_future()
+        future.set_result("some-key")
+        return future
+
+    service = FakeService()
+    async with client_of(service, api_key=key) as client:
+        await client.send("user", MESSAGE)
+    assert service.requests[0].key == "some-key"
+
+
+@virtual
 async def test_a_callable_that_is_no_coroutine_function_may_return_an_awaitable() -> None:
     vault, service = Vault(), FakeService()
     async with client_of(service, api_key=lambda: vault.get_later()) as client:
