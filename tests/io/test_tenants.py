@@ -598,13 +598,12 @@ async def test_a_submit_whose_task_is_cancelled_before_its_first_step_ends() -> 
         return "some-key"
 
     async with client_of(FakeService(), api_key=key) as client:
-        send = client.submit("user", MESSAGE)
+        send, dropped = client.submit("user", MESSAGE), client.submit("user", MESSAGE)
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
+        dropped.cancel()
         with pytest.raises(NotSentError):
             await send
-        dropped = client.submit("user", MESSAGE)
-        dropped.cancel()
         await asyncio.sleep(2.0)
         assert idle(client)
         assert client.stats().not_sent == 2
