@@ -62,7 +62,7 @@ class Case(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """How the calls ended, and the number in flight when the first of them was late."""
+    """Outcomes of the calls, and the number in flight when the first of them was late."""
 
     calls: list[Ended]
     in_flight: int

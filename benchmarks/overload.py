@@ -127,7 +127,7 @@ def drawn(chance: random.Random) -> Case:
 
 
 class Measured(NamedTuple):
-    """What became of the calls of a case."""
+    """Outcomes of the calls of a case."""
 
     share: float
     """Accepted after the first seconds, as a share of what the workers could do."""

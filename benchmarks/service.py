@@ -47,7 +47,7 @@ class Rules(NamedTuple):
     stray: float = 0.0
     """Share of the requests that get a 429 for no reason, with `Retry-After: 0`."""
     sigma: float = 0.0
-    """Of a lognormal distribution of the work; 0 is 5 % around the mean."""
+    """Sigma of the lognormal distribution of the work; 0 is 5 % around the mean."""
     outliers: float = 0.0
     """Share of the requests whose work takes ten times as long."""
     pause: Stall | None = None
@@ -76,7 +76,7 @@ class Rules(NamedTuple):
 
 
 class Clock(Protocol):
-    """What the pool needs of an event loop."""
+    """The part of an event loop that the pool needs."""
 
     def time(self) -> float: ...
 
@@ -84,7 +84,7 @@ class Clock(Protocol):
 
 
 class Caller(Protocol):
-    """What the pool needs of a connection."""
+    """The part of a connection that the pool needs."""
 
     def is_closing(self) -> bool: ...
 
@@ -284,7 +284,7 @@ class Running:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """What a client needs to trust this service, as its option `ssl`."""
+        """Context for the option `ssl` of a client that trusts this service."""
         return ssl.create_default_context(cadata=self._ca) if self._ca else None
 
     def _ask(self, question: object) -> Any:

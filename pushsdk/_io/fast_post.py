@@ -52,7 +52,7 @@ SEGMENT = 1_208
 # Seconds between the end of an idle connection here and the time that the server announced: for the way, and for a loop
 # that is late.
 MARGIN = 0.5
-# Seconds. A shorter idle time is no reason for a server to close a connection: it crashed, or was restarted.
+# Seconds. After a shorter idle time servers do not close a connection for being idle: they crashed, or restarted.
 LEAST_IDLE = 0.5
 # A peer that has closed the connection answers a request by a reset, after one round trip: looked for every 10 ms.
 RESET_CHECK, RESET_CHECKS = 0.01, 50
