@@ -49,25 +49,7 @@ if TYPE_CHECKING:
 else:  # hidden from type checkers: with a module __getattr__ they would accept any name
     # The clients need half of the modules.
     _CLIENTS = {"AsyncPushClient": "pushsdk.client", "PushClient": "pushsdk.sync.client"}
-    _ELSEWHERE = {
-        "instrument": "pushsdk.otel",
-        **dict.fromkeys(("FakeResponse", "FakeService", "PushInbox", "virtual_time"), "pushsdk.testing"),
-        **dict.fromkeys(("Emulator", "Fault", "ServiceLimits", "load_faults"), "pushsdk.emulator"),
-        **dict.fromkeys(("MemoryClaims", "PostgresClaims", "RedisClaims", "SqliteClaims"), "pushsdk.claims"),
-    }
-    _get, __dir__ = pushsdk._public.lazy_names(__name__, _MODULES, **_CLIENTS)
-
-    def __getattr__(name):
-        if name in __all__:
-            return _get(name)
-        if module := _ELSEWHERE.get(name):
-            raise ImportError(f"{name} is in {module}: from {module} import {name}", name=name)
-        from pushsdk._core.words import alias, near_word  # slow to import
-
-        near = alias(name, __all__) or near_word(name, __all__, 0.7)
-        advice = f": did you mean {near!r}?" if near else ""
-        # With its name, so that Python suggests no other.
-        raise AttributeError(f"module 'pushsdk' has no attribute {name!r}{advice}", name=name)
+    __getattr__, __dir__ = pushsdk._public.lazy_names(__name__, _MODULES, **_CLIENTS)
 
 
 # The clients; settings; messages and their values; advice and texts; results and events; runs; errors.

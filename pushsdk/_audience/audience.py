@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from io import TextIOBase
 from pathlib import PurePath
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 import msgspec
 
@@ -20,7 +20,7 @@ from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError, check_choice, warn_caller
 from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
 from pushsdk._core.placeholders import fill, placeholder_names
-from pushsdk._core.words import count, hint_calls, refusal
+from pushsdk._core.words import count
 from pushsdk._io.files import check_path
 
 T = TypeVar("T")
@@ -50,9 +50,6 @@ class Audience(BatchSource):
     never the value. So does a file that changes while it is read.
     """
 
-    if not TYPE_CHECKING:
-        __getitem__ = refusal("an audience is iterated by .ids() or .rows(), in lists")  # iter() calls it, too
-
     def __init__(self, source: Source) -> None:
         if not isinstance(source, Source):
             raise ValidationError(
@@ -64,7 +61,6 @@ class Audience(BatchSource):
         self._summary = AudienceSummary()
 
     @classmethod
-    @hint_calls
     def read(cls, path: str | os.PathLike[str], *, primary_key: str = "user_id") -> "Audience":
         """Return the users of a file, or of all files that match a pattern (``*``, ``**``, ``?``, ``[...]``).
 
@@ -85,7 +81,6 @@ class Audience(BatchSource):
         return cls(TextFiles(name, key=primary_key, form=FORMATS[suffix]))
 
     @classmethod
-    @hint_calls
     def query(cls, sql: str, *, primary_key: str = "user_id") -> "Audience":
         """Return the users that one SELECT of DuckDB's SQL finds. It may name files: ``FROM 'users/*.parquet'``.
 
@@ -98,7 +93,6 @@ class Audience(BatchSource):
         return cls(SqlQuery(sql, key=primary_key))
 
     @classmethod
-    @hint_calls
     def lines(cls, file: IO[bytes], *, name: str = "standard input") -> "Audience":
         """Return the users of a binary stream, one id a line. The stream can be read once, and is not closed."""
         if not hasattr(file, "readline") or isinstance(file, TextIOBase):
@@ -144,7 +138,6 @@ class Audience(BatchSource):
         """
         return self._rows(distinct, None)
 
-    @hint_calls
     def personalize(
         self,
         message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],

@@ -1,12 +1,9 @@
 """Values that calls return: frozen, without user ids in their repr."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from pushsdk._core.events import SendAbandoned
 from pushsdk._core.outcome import Attempt, Guarded, Outcome
-from pushsdk._core.words import missing_attribute, refusal
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -22,10 +19,6 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Tries on the wire, oldest first."""
     already_accepted: int = 0
     """Number of users accepted by an earlier call with the same ``idempotency_key``."""
-
-    if not TYPE_CHECKING:
-        __getattr__ = missing_attribute
-        __getitem__ = refusal("a receipt has attributes: use receipt.users")
 
     def __repr__(self) -> str:
         unsent = [f", {name}={n}" for name in ("duplicates", "already_accepted") if (n := getattr(self, name))]

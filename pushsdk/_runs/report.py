@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import msgspec
 
 from pushsdk._audience.source import printable
 from pushsdk._core.errors import PushError, ValidationError, check_choice
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.words import count, missing_attribute
+from pushsdk._core.words import count
 from pushsdk._io.files import check_path
 from pushsdk._runs.plan import ANOTHER_TEXT, StopCause, StopReason
 from pushsdk._runs.run_file.file import RunFilePath, run_file_error
@@ -70,9 +70,6 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """True if another process was sending the run: the users of its requests in flight count as unknown."""
     file: str = ""
     """The file that ``rows`` reads: the run file, or a temporary file that is deleted with this report."""
-
-    if not TYPE_CHECKING:
-        __getattr__ = missing_attribute
 
     def __repr__(self) -> str:
         parts = [f"{self.accepted:,} of {count(self.planned)} accepted{self._failed()}"]

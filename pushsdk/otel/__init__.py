@@ -3,7 +3,6 @@
 from typing import Any, TypeVar
 
 from pushsdk._core.errors import ConfigurationError, must_be
-from pushsdk._core.words import hint_calls
 from pushsdk._io.engine import Engine
 
 try:
@@ -22,7 +21,6 @@ __all__ = ["instrument"]
 Client = TypeVar("Client")
 
 
-@hint_calls
 def instrument(
     client: Client,
     *,

@@ -778,7 +778,6 @@ async def test_a_client_is_entered_once() -> None:
             "3 were given: the other arguments are by keyword: run, stop",
         ),
         (lambda client: client.broadcast(), "missing 2 required positional arguments: 'user_ids' and 'message'"),
-        (lambda client: Audience.read("u.csv", column="id"), "'column': the names are path, primary_key"),
     ],
 )
 async def test_a_call_with_a_wrong_argument_names_those_that_exist(call: Any, text: str) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -20,7 +20,6 @@ from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Guarded, Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
-from pushsdk._core.words import missing_attribute
 from pushsdk._runs.plan import Chunk, Event, Header, Notes, UserRange
 from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_file_error
 
@@ -57,9 +56,6 @@ class Row(Guarded, msgspec.Struct, frozen=True, gc=False):
     """HTTP status of the last response; None without a response."""
     reason: str = ""
     """The reason why the user was not accepted."""
-
-    if not TYPE_CHECKING:
-        __getattr__ = missing_attribute
 
     def __repr__(self) -> str:
         return f"Row({self.outcome.value}, status={self.status}, reason={self.reason!r})"
