@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pushsdk._core.checks import check, check_calls, check_fields, explain, with_retry_after
-from pushsdk._core.models import HintingType
 
 __tracebackhide__ = True  # by pytest: a failure shows the line of the test
 Count = Annotated[int, Meta(ge=0)]
@@ -49,7 +48,7 @@ ARGUMENTS: dict[str, set[str]] = {
 
 
 @check_calls
-class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, metaclass=HintingType):
+class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One rule: an action, created by one of the methods below, and its conditions.
 
     ``name`` is the key in `Emulator.hits`. ``endpoint`` is ``"push"`` or ``"campaigns"``; ``user`` is an id that the

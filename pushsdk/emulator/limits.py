@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pushsdk._core.checks import check_fields
-from pushsdk._core.models import HintingType
 from pushsdk.emulator.guard import Refused
 
 __tracebackhide__ = True  # by pytest: a failure shows the line of the test
@@ -24,7 +23,7 @@ Status: TypeAlias = Annotated[int, Meta(ge=400, le=599)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
-class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=HintingType):
+class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The status of each limit's refusal, in the order the limits are tried. Raises ValueError for an invalid one."""
 
     rate: Status = 429
@@ -37,7 +36,7 @@ class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         check_fields(self, "statuses.")
 
 
-class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=HintingType):
+class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The limits of an inbox; None is no limit. Raises ValueError for invalid values."""
 
     max_users: Count | None = None

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
+from typing import Annotated, Self, TypeAlias
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
@@ -18,7 +18,6 @@ from aiohttp.web_protocol import RequestHandler
 from msgspec import Meta
 
 from pushsdk._core.checks import NumberOfSeconds, check_calls
-from pushsdk._core.words import refusal
 from pushsdk.emulator.campaigns.segment import Tables, segment_available
 from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT
@@ -273,9 +272,6 @@ class Emulator(Accepted):
         super().__init__(records, inboxes, api_key or f"emulator-{secrets.token_hex(8)}")
         self._service: PushService | None = None  # set by __aenter__, kept afterwards for its counts
         self._ending = AsyncExitStack()  # set by __aenter__
-
-    if not TYPE_CHECKING:
-        __enter__ = __exit__ = refusal("use `async with Emulator() as emulator:`")
 
     async def __aenter__(self) -> Self:
         if self._service is not None:

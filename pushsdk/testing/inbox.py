@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +17,7 @@ from msgspec import Struct
 from pushsdk._core.checks import NumberOfSeconds, check_calls
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk._core.words import count as counted
-from pushsdk._core.words import missing_attribute, near_word, refusal
+from pushsdk._core.words import near_word
 from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
 from pushsdk.emulator.faults import Count, Ordinal, preset
 from pushsdk.emulator.server import Accepted, Shift
@@ -92,9 +92,6 @@ class SentPush(Struct, frozen=True, kw_only=True):
     subtitle: dict[str, str]
     body: dict[str, str]
 
-    if not TYPE_CHECKING:
-        __getattr__ = missing_attribute
-
 
 def _sent_push(
     source: Push | Campaign | Delivered, campaign: str | None = None, fields: Mapping[str, Any] | None = None
@@ -136,11 +133,6 @@ class FaultContext:
         never_used = f"{which} never used: write `with push.fault(...):`\n{_calls(faults)}"
         #: Message of a failure that no error has raised yet; set by __enter__ and __exit__.
         self.pending_failure: str | None = never_used if required else None
-
-    if not TYPE_CHECKING:
-        __getattr__ = missing_attribute
-        __aenter__ = __aexit__ = refusal("write `with push.fault(...):`, in async tests, too")
-        __call__ = refusal("write `with push.fault(...):`")
 
     @property
     def hits(self) -> int:

@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
+from typing import Annotated, Any, Literal, TypeAlias, Unpack
 
 import msgspec
 from msgspec import Meta, Struct
@@ -17,11 +17,9 @@ from multidict import CIMultiDict
 from pushsdk._core.address import HeaderSecret
 from pushsdk._core.checks import NumberOfSeconds, check, check_calls, check_fields, with_retry_after
 from pushsdk._core.errors import warn_caller
-from pushsdk._core.models import HintingType
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._core.words import count as counted
-from pushsdk._core.words import missing_attribute, refusal
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.transport import ApiRequest
 from pushsdk.client import AsyncPushClient
@@ -31,7 +29,7 @@ _BASE_URL = "https://push.example/external/api"
 
 
 @check_calls
-class FakeResponse(Struct, frozen=True, kw_only=True, metaclass=HintingType):
+class FakeResponse(Struct, frozen=True, kw_only=True):
     """The fate of one request. Make it with the methods below, named like those of `pushsdk.emulator.Fault`.
 
     ``after`` is the latency in seconds; the service accepts the request after half of it.
@@ -143,9 +141,6 @@ class FakeRequest:
         """The message and the custom fields as canonical JSON."""
         return msgspec.json.encode((self.message, self.custom_fields), order="deterministic")
 
-    if not TYPE_CHECKING:
-        __getattr__ = missing_attribute
-
     def __repr__(self) -> str:
         return f"FakeRequest({self.path!r}, users={len(self.user_ids)}, accepted={self.accepted})"
 
@@ -200,9 +195,6 @@ class FakeService:
         """Connect a client to this service, whatever its base_url. Raises ConfigurationError after its first call."""
         client._engine.serve(self, offload=_run_inline)
         return client
-
-    if not TYPE_CHECKING:
-        __aenter__ = __aexit__ = __enter__ = __exit__ = refusal("use `async with service.client() as client:`")
 
     def accepted(self, user_id: str) -> int:
         """Return the number of accepted pushes to this user."""

@@ -199,19 +199,6 @@ def test_an_argument_that_a_fault_does_not_take_is_an_error_with_the_names(make,
         make()
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("reset", "did you mean 'reset_after'?"),
-        ("timeout", "the names are accepts, delay, hang, reset_after, reset_before, status, truncated"),
-    ],
-)
-def test_an_action_that_is_none_is_an_error_with_the_actions(name, hint):
-    with pytest.raises(AttributeError) as caught:
-        getattr(Fault, name)
-    assert str(caught.value) == f"Fault has no attribute {name!r}: {hint}"
-
-
 def test_a_value_that_is_not_a_fault_is_refused():
     with pytest.raises(ValueError, match=r"^faults\[0\] must be a Fault, for example Fault.status\(429\); got dict$"):
         Emulator(faults=iter([{"fault": "hang"}]))

@@ -158,8 +158,3 @@ async def test_22_000_users_are_fast(wire, emulator):
 def test_a_misspelled_attribute_can_not_be_set(view):
     with pytest.raises(AttributeError, match="limts"):
         view(Emulator()).limts = None
-
-
-def test_a_plain_with_names_the_async_one():
-    with pytest.raises(TypeError, match="use `async with Emulator"), Emulator():
-        pass

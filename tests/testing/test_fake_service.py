@@ -164,12 +164,6 @@ async def test_a_response_that_no_request_got_is_warned_of():
             await client.send("ann", MESSAGE)
 
 
-@pytest.mark.parametrize("enter", ["__enter__", "__aenter__"])
-def test_the_service_itself_is_not_entered(enter):
-    with pytest.raises(TypeError, match=r"use `async with service\.client\(\) as client:`"):
-        getattr(FakeService(), enter)()
-
-
 @virtual_time
 async def test_requests_in_flight_are_counted():
     service = FakeService(then=FakeResponse.accept(after=1.0))
