@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set, Sized
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
 from pushsdk._core import wire
+from pushsdk._core.batching import Call
+from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Guarded, Outcome, Verdict
-
-if TYPE_CHECKING:
-    from pushsdk._core.batching import Call
 
 TOO_LARGE = 413
 # Number of units that are sent alone before the message may be to blame.
@@ -65,32 +64,6 @@ class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
     def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[BatchPart]:
         """Return the parts between these positions among the units."""
         return [BatchPart.of(self.units[start:stop], history) for start, stop in pairwise((0, *at, len(self.units)))]
-
-
-class LearnedSizes:
-    """Bounds learned from 413: half of the smallest request that was too large. They only shrink."""
-
-    def __init__(self) -> None:
-        #: Largest request to merge, in users and in bytes of the body; None until a 413.
-        self.users: int | None = None
-        self.bytes: int | None = None
-
-    def fits(self, users: int, frame: int, ids: int) -> bool:
-        """Return True if a request of this size is within the bounds, or if fewer ids would not make it fit."""
-        if self.users is None or users == 1 or ids < frame:
-            return True
-        max_bytes = self.bytes_for(frame)
-        return users <= self.users and (max_bytes is None or frame + ids <= max_bytes)
-
-    def learn(self, users: int, frame: int, ids: int) -> None:
-        """Learn from a request of this size that was too large. Only its ids can be made fewer, not its frame."""
-        # The larger half has one user more, and some bytes.
-        half, size = (users + 1) // 2, frame + ids // 2 + ids // 16
-        self.users, self.bytes = min(self.users or half, half), min(self.bytes or size, size)
-
-    def bytes_for(self, frame: int) -> int | None:
-        """Return the bound on a body with this frame; None if the frame alone is more than half of the bound."""
-        return None if self.bytes is None or frame * 2 > self.bytes else self.bytes
 
 
 class MessageRecord(msgspec.Struct, eq=False):

@@ -17,6 +17,7 @@ from pushsdk._core.batching import Batch, Call, Content
 from pushsdk._core.error_mapping import conclude
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import Event, RequestSplit, SendAbandoned
+from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.operations import PUSH, Target
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Batching
@@ -24,7 +25,6 @@ from pushsdk._core.results import Counters, Receipt
 from pushsdk._core.splitting import (
     BatchPart,
     CallPart,
-    LearnedSizes,
     MessageRecord,
     Rejected,
     Splitter,

@@ -19,12 +19,12 @@ import msgspec
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.events import Event
+from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.operations import PUSH, Operation, Target
 from pushsdk._core.outcome import Failure
 from pushsdk._core.policy import Batching, Limits, Options, Rate, RetryPolicy, Timeout
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._core.results import ClientStats, Counters, DrainReport
-from pushsdk._core.splitting import LearnedSizes
 from pushsdk._core.words import count
 from pushsdk._io.batch_sender import PendingCalls, unsettled
 from pushsdk._io.forks import ProcessGuard, in_child

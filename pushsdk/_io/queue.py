@@ -19,10 +19,10 @@ from typing import Any
 from pushsdk._core import wire
 from pushsdk._core.batching import DONE, LINGERING, QUEUED, SENDING, Batch, Batches, Call, Content, Key
 from pushsdk._core.errors import PushError
+from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
-from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.batch_sender import BatchSender, PendingCalls, unsettled
 from pushsdk._io.credentials import ApiKey
 from pushsdk._io.sender import OUT_OF_TIME, RequestSender

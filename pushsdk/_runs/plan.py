@@ -8,8 +8,8 @@ import msgspec
 
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
+from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Guarded
-from pushsdk._core.splitting import LearnedSizes
 from pushsdk._core.user_states import UserStatus
 
 

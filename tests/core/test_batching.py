@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from pushsdk._core import wire
 from pushsdk._core.batching import TRANSITIONS, Batch, Batches, BatchState, Call, Content
+from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.policy import Batching, Options, RetryPolicy, Timeout
-from pushsdk._core.splitting import LearnedSizes
 
 ACCEPTED = Verdict(outcome=Outcome.ACCEPTED)
 

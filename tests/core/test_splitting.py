@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from pushsdk._core import wire
 from pushsdk._core.batching import Call
+from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Outcome, Verdict
 from pushsdk._core.splitting import (
     BatchPart,
-    LearnedSizes,
     MessageRecord,
     Splitter,
     attempts_of,

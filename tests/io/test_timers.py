@@ -11,9 +11,9 @@ from support.virtual_time import now, turns, virtual
 
 from pushsdk import Batching, Limits, NotSentError, RetryPolicy, Timeout
 from pushsdk._core.batching import Batches, Call, Content
+from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Failure
 from pushsdk._core.policy import Options
-from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.queue import QueuedBatch
 from pushsdk._io.timers import TICKS_PER_SECOND, TURNS_TO_READ, DeadlineScope, TimerWheel
 

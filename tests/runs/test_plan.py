@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
-from pushsdk._core.splitting import LearnedSizes
+from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._runs.plan import Chunk, ChunkRequest, Header, UserRange, chunks_of
 
 IDS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30), min_size=1, max_size=60)
