@@ -301,7 +301,7 @@ SPLITTING = [
     ),
     Mutant(
         "the larger half of a failed request does not fit",
-        CORE + "splitting.py",
+        CORE + "learned_sizes.py",
         "half, size = (users + 1) // 2, frame + ids // 2 + ids // 16",
         "half, size = max(1, users // 2), frame + ids // 2",
         T_SPLITTING,
@@ -1678,7 +1678,7 @@ RUNNING = [
     Mutant(
         "a chunk is sent although its claim could not be committed",
         RUNS + "log.py",
-        'return (users.stop - users.start, request.ids) if self.failed is None else (0, b"")',
+        'return (users.stop - users.start, request.ids) if self.failed is None else (0, EncodedIds(b""))',
         "return users.stop - users.start, request.ids",
         "tests/runs/test_run_trouble.py",
     ),

@@ -26,8 +26,8 @@ _is_plain = re.compile(
 _MARKS = (b"\\", b";", b"{", b"$", b" ")  # single bytes, which are found much faster than two
 
 
-def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
-    """Return the distinct ids, the same as JSON without brackets, and the number of duplicates.
+def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], wire.EncodedIds, int]:
+    """Return the distinct ids, the same encoded, and the number of duplicates.
 
     Raises ValidationError.
     """
@@ -61,7 +61,7 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
         encoded = wire.encode_user_ids(distinct)
     if doubt := doubt_of(once, encoded):
         warn_caller(doubt)
-    return distinct, encoded[1:-1], len(ids) - len(distinct)
+    return distinct, encoded, len(ids) - len(distinct)
 
 
 def refuse_containers(name: str, items: object) -> None:
@@ -74,7 +74,7 @@ def refuse_containers(name: str, items: object) -> None:
 
 
 def doubt_of(ids: Mapping[str, object], encoded: bytes) -> str | None:
-    """Return the warning of the first id that is probably none. ``encoded`` is their JSON: its look is quick."""
+    """Return the warning of the first id that is probably none. The look at the ``encoded`` ids is quick."""
     is_plain = encoded.count(b",") < len(ids) and not any(mark in encoded for mark in _MARKS)
     # A look for several bytes is slow: the name of a file is looked for only if it is the one id.
     is_plain = is_plain and not (b"." in encoded and (len(ids) == 1 or b'.0"' in encoded))

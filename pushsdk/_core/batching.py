@@ -12,6 +12,7 @@ import msgspec
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Guarded, Verdict
 from pushsdk._core.policy import Batching, Options
+from pushsdk._core.wire import EncodedIds
 
 # The bytes of a push body around its parts: {"userIds":[],"message":,"customFields":}.
 FRAME = 48
@@ -48,8 +49,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     """One ``send()`` or ``submit()``: its users, and their verdicts so far."""
 
     users: tuple[str, ...]
-    ids: bytes
-    """The ids as JSON, without the brackets: joined by commas they are a request's ``userIds``."""
+    ids: EncodedIds
     deadline: float
     """On the client's clock; infinite if there is none."""
     unsettled: int

@@ -13,6 +13,7 @@ from pushsdk._core.decisions import OUTCOMES, decide
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.outcome import Verdict
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._core.wire import EncodedIds
 
 KEY_BYTES = 512
 # Prefixes of the hashed data: keys and fingerprints of another format version never match.
@@ -20,7 +21,7 @@ _KEYS, _PAYLOADS = b"pushsdk idempotency key 2\0", b"pushsdk payload 3"
 # The parts of a fingerprint in the order of their digits, by the end of the digits. Users come last: ids are short.
 _PARTS = {16: "another base_url", 32: "another message", 48: "other custom fields", 64: "other users"}
 
-Payload = tuple[bytes, bytes, bytes | None]
+Payload = tuple[EncodedIds, bytes, bytes | None]
 """The parts of one request, as JSON: user ids, message, custom fields."""
 
 

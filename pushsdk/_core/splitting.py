@@ -13,10 +13,10 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
-from pushsdk._core import wire
 from pushsdk._core.batching import Call
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Guarded, Outcome, Verdict
+from pushsdk._core.wire import EncodedIds, encode_user_id, join_ids
 
 TOO_LARGE = 413
 # Number of units that are sent alone before the message may be to blame.
@@ -24,11 +24,11 @@ PROBES = 8
 
 
 class CallPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Some users of one call, with their ids as JSON without the brackets."""
+    """Some users of one call."""
 
     call: Call
     users: tuple[str, ...]
-    ids: bytes
+    ids: EncodedIds
 
     @property
     def deadline(self) -> float:
@@ -44,7 +44,7 @@ class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     units: Sequence[Call | CallPart]
     users: int
-    ids: bytes
+    ids: EncodedIds
     history: tuple[Attempt, ...] = ()
 
     @classmethod
@@ -54,7 +54,7 @@ class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
             unit = units[0]
             return cls(units, len(unit.users), unit.ids, history)
         users = sum([len(unit.users) for unit in units])
-        return cls(units, users, b",".join([unit.ids for unit in units]), history)
+        return cls(units, users, join_ids([unit.ids for unit in units]), history)
 
     def bisect(self, history: tuple[Attempt, ...]) -> list[BatchPart]:
         """Return two parts with about half of the users each."""
@@ -85,7 +85,7 @@ class Splittable(Protocol):
     def users(self) -> int: ...
 
     @property
-    def ids(self) -> bytes: ...
+    def ids(self) -> EncodedIds: ...
 
     @property
     def units(self) -> Sized: ...
@@ -240,15 +240,15 @@ def _split_unit(unit: Call | CallPart, max_users: int, max_bytes: int | None) ->
     if len(unit.users) <= max_users and (max_bytes is None or len(unit.ids) <= max_bytes):
         return [unit]
     call = call_of(unit)
-    ids = [wire.encode_user_id(user) for user in unit.users]
+    ids = [encode_user_id(user) for user in unit.users]
     parts: list[CallPart] = []
     start = size = 0
     for end, user_id in enumerate(ids):
         if end > start and (end - start >= max_users or (max_bytes is not None and size + len(user_id) > max_bytes)):
-            parts.append(CallPart(call, unit.users[start:end], b",".join(ids[start:end])))
+            parts.append(CallPart(call, unit.users[start:end], join_ids(ids[start:end])))
             start, size = end, 0
         size += len(user_id) + 1
-    parts.append(CallPart(call, unit.users[start:], b",".join(ids[start:])))
+    parts.append(CallPart(call, unit.users[start:], join_ids(ids[start:])))
     return parts
 
 

@@ -6,11 +6,11 @@ value: values are user ids and texts.
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, NewType, cast
 
 import msgspec
 
@@ -44,7 +44,14 @@ _WARNED = (
 )
 _WARNED_RULES = tuple(rule for rule in RULES if rule.code in _WARNED)
 
+EncodedIds = NewType("EncodedIds", bytes)
+"""User ids as JSON texts with commas between them, without the brackets: such ids are cut and joined as they are."""
+
 _encode = msgspec.json.Encoder().encode
+_encode_one: Callable[[str], EncodedIds] = cast(Any, _encode)
+_decode_ids = msgspec.json.Decoder(list[str]).decode
+#: Join encoded ids.
+join_ids: Callable[[Iterable[EncodedIds]], EncodedIds] = cast(Any, b",".join)
 _decode_message = msgspec.json.Decoder(MobilePush).decode
 _decode = msgspec.json.Decoder().decode
 _ENCODING_FAILED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
@@ -141,30 +148,35 @@ def _names_in(message: bytes) -> frozenset[str]:
     return placeholder_names(_decode_message(message))
 
 
-def encode_user_id(user_id: str) -> bytes:
-    """Return the JSON of one user id. Raises ValidationError like ``encode_user_ids``."""
+def encode_user_id(user_id: str) -> EncodedIds:
+    """Return one encoded id. Raises ValidationError like ``encode_user_ids``."""
     if type(user_id) is str and user_id:
         try:
-            return _encode(user_id)
+            return _encode_one(user_id)
         except UnicodeEncodeError:
             pass
-    return encode_user_ids((user_id,))[1:-1]
+    return encode_user_ids((user_id,))
 
 
-def encode_user_ids(user_ids: Sequence[str]) -> bytes:
-    """Return the user ids as a JSON array in the given order.
+def encode_user_ids(user_ids: Sequence[str]) -> EncodedIds:
+    """Return the encoded ids in the given order.
 
     Raises ValidationError naming ``user_ids[3]``, never the id, unless every id is a non-empty str.
     """
     # Exact types: a str enum may be encoded differently from its text.
     if isinstance(user_ids, (list, tuple)) and {*map(type, user_ids)} == {str} and all(user_ids):
         try:
-            return _encode(user_ids)
+            return EncodedIds(_encode(user_ids)[1:-1])
         except UnicodeEncodeError:
             pass
     if isinstance(user_ids, (str, bytes, bytearray, memoryview)) or not isinstance(user_ids, Sequence):
         raise _error(_USER_IDS, f"expected a sequence of str, got {kind_of(user_ids)}")
-    return _encode([_user_id(user_id, (*_USER_IDS, i)) for i, user_id in enumerate(user_ids)])
+    return EncodedIds(_encode([_user_id(user_id, (*_USER_IDS, i)) for i, user_id in enumerate(user_ids)])[1:-1])
+
+
+def decode_user_ids(ids: EncodedIds) -> list[str]:
+    """Return the ids as texts."""
+    return _decode_ids(b"[%b]" % ids)
 
 
 def _user_id(user_id: object, path: Path) -> str:
@@ -175,11 +187,11 @@ def _user_id(user_id: object, path: Path) -> str:
     return _text(user_id, path)
 
 
-def push_body(user_ids_json: bytes, message: bytes, custom_fields: bytes | None) -> bytes:
+def push_body(ids: EncodedIds, message: bytes, custom_fields: bytes | None) -> bytes:
     """Return the body of a push request from its encoded parts, without further checks."""
     if custom_fields is None:
-        return b'{"userIds":%b,"message":%b}' % (user_ids_json, message)
-    return b'{"userIds":%b,"message":%b,"customFields":%b}' % (user_ids_json, message, custom_fields)
+        return b'{"userIds":[%b],"message":%b}' % (ids, message)
+    return b'{"userIds":[%b],"message":%b,"customFields":%b}' % (ids, message, custom_fields)
 
 
 def encode_campaign(request: CampaignRequest | Mapping[str, Any]) -> bytes:

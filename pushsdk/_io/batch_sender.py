@@ -414,4 +414,4 @@ class BatchSender:
 
 
 def _body_of(content: Content, part: BatchPart) -> bytes:
-    return wire.push_body(b"[" + part.ids + b"]", content.message, content.custom_fields)
+    return wire.push_body(part.ids, content.message, content.custom_fields)

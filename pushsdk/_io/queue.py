@@ -63,7 +63,7 @@ class SendQueue:
         self.pending.active.add(call)
         if self._observer is not None:
             call.caller = self._observer.caller(self._loop.time())
-        call.ids = b""
+        call.ids = wire.EncodedIds(b"")
         is_paused = self._rate_limiter.paused_until > call.deadline
         failure = Failure.QUEUE_FULL if self._raise_when_full else Failure.PAUSED if is_paused else None
         try:
@@ -73,7 +73,7 @@ class SendQueue:
             raise
         if failure is not None:
             self.refuse(call, failure)
-        call.ids = wire.encode_user_ids(call.users)[1:-1]
+        call.ids = wire.encode_user_ids(call.users)
 
     def refuse(self, call: Call, reason: Failure) -> None:
         """Raise the error of a call that is not queued."""

@@ -61,7 +61,7 @@ class KeyedSends:
             digest = idempotency.digest_of(key)
             if lacks_value(str(key)):
                 warn_caller("idempotency_key lacks its value, so jobs share it: is a variable unset, or an f missing?")
-            ids = call.ids if users == call.users else wire.encode_user_ids(users)[1:-1]
+            ids = call.ids if users == call.users else wire.encode_user_ids(users)
             payloads = [(ids, content.message, content.custom_fields)]
             fingerprint = idempotency.fingerprint_of(str(key), engine.settings.base_url, payloads)
             entry = log.open(digest, fingerprint, len(users))
@@ -181,7 +181,7 @@ class KeyedClaim:
             self.part = BatchPart.of([part for part, _ in kept], self.part.history)
         if not kept:
             return None
-        return wire.push_body(b"[" + self.part.ids + b"]", self._content.message, self._content.custom_fields)
+        return wire.push_body(self.part.ids, self._content.message, self._content.custom_fields)
 
     def settle(self, verdict: Verdict) -> None:
         if len(self.part.units) > 1:
@@ -220,4 +220,4 @@ class KeyedClaim:
                 self._pending.settle(call, keyed.users[low:high], idempotency.recorded_verdict(status))
         if not claimed:
             return None
-        return CallPart(call, tuple(claimed), wire.encode_user_ids(claimed)[1:-1])
+        return CallPart(call, tuple(claimed), wire.encode_user_ids(claimed))

@@ -13,6 +13,7 @@ import math
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk._core.wire import EncodedIds
 from pushsdk._io.threads import Offload
 from pushsdk._runs.plan import ChunkRequest, Event, Notes, UserRange
 from pushsdk._runs.run_file.file import run_file_error
@@ -58,11 +59,11 @@ class RunFileLog:
         for positions in self._journal.ranges(frozenset({UserState.CLAIMED})):
             self.settle(positions, unknown)
 
-    async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, bytes]:
+    async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, EncodedIds]:
         """Commit a claim. If that fails, nothing may be sent."""
         users = request.positions
         await self._add((users.start, users.stop, _RESENT if resent else _CLAIMED)).ended.wait()
-        return (users.stop - users.start, request.ids) if self.failed is None else (0, b"")
+        return (users.stop - users.start, request.ids) if self.failed is None else (0, EncodedIds(b""))
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
         """Write the status of users with the next commit, after a claim that is still pending."""

@@ -22,6 +22,7 @@ from pushsdk._core.policy import Options
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
 from pushsdk._core.stop_policy import StopMonitor, StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk._core.wire import EncodedIds
 from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
@@ -38,7 +39,7 @@ MOST_ANSWERS = 20
 class RunLog(Protocol):
     """The durable record of a run: a claim before the first byte of each request, a status afterwards."""
 
-    async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, bytes]:
+    async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, EncodedIds]:
         """Claim the users of one attempt. Return number and encoded ids of the claimed users, 0 if none may be sent to.
 
         ``resent`` is True if an earlier attempt was UNKNOWN.

@@ -115,7 +115,7 @@ class ChunkEncoder:
     def _payloads(self, users: list[str], rows: list[dict[str, Any]] | None) -> tuple[Payload, ...]:
         """Return one payload for all users, or one for each user if there are ``rows``."""
         if rows is None:
-            return ((wire.encode_user_ids(users)[1:-1], self._message, self._custom_fields),)
+            return ((wire.encode_user_ids(users), self._message, self._custom_fields),)
         message, custom_fields = self._unencoded
         payloads: list[Payload] = []
         for user, row in zip(map(wire.encode_user_id, users), rows, strict=True):

@@ -7,12 +7,12 @@ from queue import SimpleQueue
 
 import pyarrow as pa
 
-from pushsdk._core import wire
 from pushsdk._core.decisions import OUTCOMES, TOO_LARGE
 from pushsdk._core.errors import ClientClosedError, ValidationError
 from pushsdk._core.policy import Options, Share
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._core.wire import EncodedIds, encode_user_ids
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
@@ -59,12 +59,12 @@ class ChunkInFlight:
             for start, stop in ranges
         ]
 
-    def ids(self, ranges: Ranges) -> bytes:
+    def ids(self, ranges: Ranges) -> EncodedIds:
         """Return the encoded ids of these users. Only for a chunk with one message."""
         users = self.prepared.users
         if list(ranges) == [(0, len(users))]:
             return self.prepared.payloads[0][0]
-        return wire.encode_user_ids([user for start, stop in ranges for user in users[start:stop]])[1:-1]
+        return encode_user_ids([user for start, stop in ranges for user in users[start:stop]])
 
 
 class PlanSender:
@@ -144,12 +144,12 @@ class PlanSender:
         """Have ``run`` check again whether it can go on."""
         self._changed.set()
 
-    async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, bytes]:
+    async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, EncodedIds]:
         """See ``RunLog``. Users claimed by other processes are left out."""
         users = request.positions
         chunk = self._in_work[users.chunk]
         if chunk.error is not None:
-            return 0, b""
+            return 0, EncodedIds(b"")
         claim = self._unsettled[users] = ClaimRequest(chunk.entry, ((users.start, users.stop),))
         await self._claims.claim([claim])
         if claim.error is not None:

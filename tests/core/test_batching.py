@@ -17,7 +17,7 @@ ACCEPTED = Verdict(outcome=Outcome.ACCEPTED)
 
 
 def call(*users: str) -> Call:
-    return Call(users, wire.encode_user_ids(users)[1:-1], math.inf, len(users))
+    return Call(users, wire.encode_user_ids(users), math.inf, len(users))
 
 
 OPTIONS = [Options(RetryPolicy.safe(), Timeout()) for _ in range(2)]
@@ -44,7 +44,7 @@ def close(batches: Batches, batch: Batch) -> None:
 
 def body_of(batch: Batch) -> bytes:
     ids = b",".join(call.ids for call in batch.calls)
-    return wire.push_body(b"[%b]" % ids, batch.content.message, batch.content.custom_fields)
+    return wire.push_body(ids, batch.content.message, batch.content.custom_fields)
 
 
 # -- joining ----------------------------------------------------------------------------------------------------

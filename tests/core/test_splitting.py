@@ -30,7 +30,7 @@ ACCEPTED, REJECTED = Outcome.ACCEPTED, Outcome.REJECTED
 
 
 def call(*users: str) -> Call:
-    return Call(users, wire.encode_user_ids(users)[1:-1], math.inf, len(users))
+    return Call(users, wire.encode_user_ids(users), math.inf, len(users))
 
 
 def singles(count: int) -> list[Call]:

@@ -33,6 +33,7 @@ from pushsdk._core.models import (
 )
 from pushsdk._core.wire import (
     decode_campaign_created,
+    decode_user_ids,
     encode_campaign,
     encode_custom_fields,
     encode_message,
@@ -463,15 +464,15 @@ def test_the_short_way_and_the_walk_agree_on_every_dict(name, value):
 @pytest.mark.parametrize(
     ("user_ids", "expected"),
     [
-        (["a"], b'["a"]'),
-        (("a", 'q"\\\n', "ü"), '["a","q\\"\\\\\\n","ü"]'.encode()),
-        ([], b"[]"),
-        ([TextEnum.A, SubText("s"), OddEnum.A], b'["x","s","x"]'),
-        (collections.deque(["a"]), b'["a"]'),
-        (collections.UserList(["a"]), b'["a"]'),
+        (["a"], b'"a"'),
+        (("a", 'q"\\\n', "ü"), '"a","q\\"\\\\\\n","ü"'.encode()),
+        ([], b""),
+        ([TextEnum.A, SubText("s"), OddEnum.A], b'"x","s","x"'),
+        (collections.deque(["a"]), b'"a"'),
+        (collections.UserList(["a"]), b'"a"'),
     ],
 )
-def test_user_ids_are_a_json_array_in_their_order(user_ids, expected):
+def test_user_ids_are_a_json_array_in_their_order_without_its_brackets(user_ids, expected):
     assert encode_user_ids(user_ids) == expected
 
 
@@ -485,12 +486,12 @@ def test_user_ids_are_a_sequence_and_not_a_text(bad):
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1)))
 def test_user_ids_come_back_as_they_went(user_ids):
-    assert json.loads(encode_user_ids(user_ids)) == user_ids
+    assert json.loads(b"[%b]" % encode_user_ids(user_ids)) == decode_user_ids(encode_user_ids(user_ids)) == user_ids
 
 
 def test_a_push_body_is_its_parts_put_together():
-    assert push_body(b'["a"]', b'{"ttl":1}', None) == b'{"userIds":["a"],"message":{"ttl":1}}'
-    assert push_body(b'["a"]', b"{}", b"{}") == b'{"userIds":["a"],"message":{},"customFields":{}}'
+    assert push_body(b'"a"', b'{"ttl":1}', None) == b'{"userIds":["a"],"message":{"ttl":1}}'
+    assert push_body(b'"a"', b"{}", b"{}") == b'{"userIds":["a"],"message":{},"customFields":{}}'
 
 
 @pytest.mark.parametrize(

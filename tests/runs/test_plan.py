@@ -47,6 +47,4 @@ def test_a_request_above_the_learned_size_is_halved_until_it_fits() -> None:
     header = Header(kind="broadcast", base_url="", max_users=64, max_bytes=10_000, message=b"{}")
     parts = list(ChunkRequest.of(UserRange(0, 0, 64), chunk, header, 0).within(sizes))
     assert [part.users for part in parts] == [8] * 8
-    assert wire.encode_user_ids([f"user-{number:04d}" for number in range(64)])[1:-1] == b",".join(
-        part.ids for part in parts
-    )
+    assert wire.encode_user_ids([f"user-{number:04d}" for number in range(64)]) == b",".join(part.ids for part in parts)

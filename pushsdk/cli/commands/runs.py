@@ -153,7 +153,7 @@ def plan(
 
 
 def _totals(audience: Audience, message: bytes, fields: bytes | None, distinct: bool) -> dict[str, int]:
-    envelope = len(wire.push_body(b"[]", message, fields))
+    envelope = len(wire.push_body(wire.EncodedIds(b""), message, fields))
     users, sizes = 0, [0]
     for chunk in _chunks(audience, message, fields, distinct):
         users += chunk.users

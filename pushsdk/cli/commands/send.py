@@ -51,7 +51,7 @@ def send(
     ids = read_ids(users, Batching().max_users)
     if dry_run:
         _, encoded, _ = check_users(ids, Batching().max_users)
-        body = wire.push_body(b"[%b]" % encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
+        body = wire.push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
         print_request(settings["base_url"], PUSH, body, json=json)
         return Exit.DONE
     confirm(lambda: f"Push{quoted(title_of(message))} to {count(len(set(ids)))}", settings, yes=yes)
