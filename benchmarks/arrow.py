@@ -67,7 +67,8 @@ def pushing(base_url: str, make: Callable[[int], Any], *, personal: bool) -> Wor
 
 async def compare(rounds: int) -> dict[str, Series]:
     from pushsdk import AsyncPushClient
-    from pushsdk.claims import DirectoryClaims, MemoryClaims
+    from pushsdk.claims import MemoryClaims
+    from pushsdk.spark import DirectoryClaims
 
     numbers = Numbers()
     with tempfile.TemporaryDirectory() as name, sink() as server:

@@ -13,16 +13,8 @@ from typing import Any
 from benchmarks.harness import Contender, Plan, Run, Spread, compare
 from benchmarks.report import Goal, result
 from benchmarks.sink import sink
-from pushsdk.claims import (
-    Claim,
-    ClaimStore,
-    DirectoryClaims,
-    MemoryClaims,
-    PostgresClaims,
-    Put,
-    RedisClaims,
-    SqliteClaims,
-)
+from pushsdk.claims import Claim, ClaimStore, MemoryClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
+from pushsdk.spark import DirectoryClaims
 
 PLAN, QUICK = Plan(8, 0.4), Plan(2, 0.1)
 WEEK = 7 * 86400.0

@@ -55,7 +55,7 @@ class ClientOptions(SendingOptions, total=False):
     is loopback, or if PUSHSDK_SHOW_ANSWERS is ``1``. The attributes of errors have it in any case."""
     claims: ClaimStore | str | None
     """The claim store for ``send(..., idempotency_key=)``: a store, which AsyncPushClient never closes and PushClient
-    does; or its location, and the client opens and closes it: ``sqlite:PATH``, ``directory:PATH``, ``redis://HOST``,
+    does; or its location, and the client opens and closes it: ``sqlite:PATH``, ``redis://HOST``,
     ``postgresql://HOST/DATABASE`` or ``memory:``."""
 
 

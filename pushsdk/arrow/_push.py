@@ -70,7 +70,7 @@ def push_batches(
     check_keywords(push_batches, options, SendingOptions.__optional_keys__, WITHIN)
     base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
     if not callable(claims):
-        raise must_be("claims", "a callable, for example lambda: DirectoryClaims(path)", claims)
+        raise must_be("claims", "a callable, for example lambda: RedisClaims(url)", claims)
     check_setting(StopPolicy, "stop_policy", stop_policy, None)
     client = AsyncPushClient(base_url, api_key, session=None, **options)
     settings = client._engine.settings

@@ -12,7 +12,6 @@ from pushsdk._core.words import near_word
 
 if TYPE_CHECKING:
     from pushsdk.claims._operators import count_claimed
-    from pushsdk.claims.directory import DirectoryClaims
     from pushsdk.claims.memory import MemoryClaims
     from pushsdk.claims.postgres import PostgresClaims
     from pushsdk.claims.redis import RedisClaims
@@ -20,14 +19,13 @@ if TYPE_CHECKING:
     from pushsdk.claims.store import Claim, ClaimStore, Put
 
 else:  # a type checker would accept any name from a visible __getattr__
-    _NAMES = ("store", "_operators", "memory", "sqlite", "directory", "redis", "postgres")
+    _NAMES = ("store", "_operators", "memory", "sqlite", "redis", "postgres")
     __getattr__, __dir__ = pushsdk._public.lazy_names(__name__, [f"{__name__}.{name}" for name in _NAMES])
 
-__all__ = ["Claim", "ClaimStore", "DirectoryClaims", "MemoryClaims", "PostgresClaims", "Put", "RedisClaims"]
+__all__ = ["Claim", "ClaimStore", "MemoryClaims", "PostgresClaims", "Put", "RedisClaims"]
 __all__ += ["SqliteClaims", "count_claimed"]
 
-#: The stores whose location is a path, and the stores whose location is a URL.
-FILES = {"sqlite": "SqliteClaims", "directory": "DirectoryClaims"}
+#: The stores whose location is a URL.
 SERVERS = dict.fromkeys(("redis", "rediss", "unix"), "RedisClaims")
 SERVERS |= dict.fromkeys(("postgres", "postgresql"), "PostgresClaims")
 
@@ -40,20 +38,20 @@ def store_at(location: str, **options: Any) -> "ClaimStore":
     location = redacted(location)
     kind, _, path = location.partition(":")
     store: ClaimStore
-    if kind in FILES and path.startswith("//"):
-        raise ConfigurationError(f"claims: write {kind}:claims.db, or {kind}:/var/lib/claims.db: a path, and no URL")
-    if kind in FILES and path.strip(":") not in ("", "memory"):
-        store = getattr(pushsdk.claims, FILES[kind])(str(path), **options)
+    if kind == "sqlite" and path.startswith("//"):
+        raise ConfigurationError("claims: write sqlite:claims.db, or sqlite:/var/lib/claims.db: a path, not a URL")
+    if kind == "sqlite" and path.strip(":") not in ("", "memory"):
+        store = pushsdk.claims.SqliteClaims(str(path), **options)
     elif kind in SERVERS and path.startswith("//"):
         store = getattr(pushsdk.claims, SERVERS[kind])(location, **options)
     elif location == "memory:":
         store = pushsdk.claims.MemoryClaims(**options)
     else:
-        near = near_word(str(kind), (*FILES, *SERVERS, "memory"), 0.6)
+        near = near_word(str(kind), ("sqlite", *SERVERS, "memory"), 0.6)
         near = near or ("sqlite" if str(kind).endswith((".db", ".sqlite")) else None)
         advice = f"; did you mean {near}:{'//' if near in SERVERS else ''}...?" if near else ""
         raise ConfigurationError(
-            "claims must be a claim store, or its location: memory:, sqlite:PATH, directory:PATH, redis://HOST or "
+            "claims must be a claim store, or its location: memory:, sqlite:PATH, redis://HOST or "
             f"postgresql://HOST/DATABASE{advice}"
         )
     return store

@@ -4,9 +4,10 @@ Needs the extra ``spark``. pyspark and pyarrow are imported when a function need
 """
 
 from pushsdk._public import set_public_module
+from pushsdk.spark._claims import DirectoryClaims
 from pushsdk.spark._folder import SparkReport, read_report
 from pushsdk.spark._run import broadcast
 
-__all__ = ["SparkReport", "broadcast", "read_report"]
+__all__ = ["DirectoryClaims", "SparkReport", "broadcast", "read_report"]
 
 set_public_module(__name__, __name__)

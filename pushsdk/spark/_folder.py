@@ -30,8 +30,8 @@ from pushsdk._runs.claim_log import close_store
 from pushsdk._runs.report import COLUMNS, BroadcastReport
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Row
-from pushsdk.claims.directory import DirectoryClaims
 from pushsdk.claims.store import MAX_CLAIM_TTL, Claim, ClaimStore, Put
+from pushsdk.spark._claims import DirectoryClaims
 
 MANIFEST = "manifest.json"
 # A single letter is a drive of Windows.

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from support.service_thread import HANGS
 
-from pushsdk.claims import ClaimStore, DirectoryClaims
+from pushsdk.claims import ClaimStore
+from pushsdk.spark import DirectoryClaims
 
 # Imported by name: pytest does not know the plugin if the package is not installed.
 from pushsdk.testing.plugin import _push_host, push, push_emulator, push_emulator_options, push_env  # noqa: F401

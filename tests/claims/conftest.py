@@ -9,7 +9,8 @@ from redis.asyncio import Redis
 from support.claim_jobs import arguments_of
 from support.servers import Server, postgres_server, redis_server
 
-from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.claims import ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.spark import DirectoryClaims
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +45,6 @@ def own_postgres() -> Iterator[Server]:
         "sqlite",
         "sqlite durable",
         "directory",
-        "directory durable",
         "redis",
         "redis client",
         "postgres",
@@ -61,9 +61,9 @@ async def another(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], 
         elif kind.startswith("sqlite"):
             place = arguments_of("sqlite", request)
             make = lambda: SqliteClaims(**place, durable=kind.endswith("durable"))  # noqa: E731
-        elif kind.startswith("directory"):
+        elif kind == "directory":
             place = arguments_of("directory", request)
-            make = lambda: DirectoryClaims(**place, durable=kind.endswith("durable"))  # noqa: E731
+            make = lambda: DirectoryClaims(**place, durable=False)  # noqa: E731
         elif kind == "redis":
             place = arguments_of("redis", request)
             make = lambda: RedisClaims(**place)  # noqa: E731

@@ -22,19 +22,11 @@ from support.servers import Server
 from support.virtual_time import virtual
 
 from pushsdk import ClaimStoreError, ConfigurationError, MobilePush
-from pushsdk.claims import (
-    Claim,
-    ClaimStore,
-    DirectoryClaims,
-    MemoryClaims,
-    PostgresClaims,
-    Put,
-    RedisClaims,
-    SqliteClaims,
-)
+from pushsdk.claims import Claim, ClaimStore, MemoryClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
 from pushsdk.claims import postgres as postgres_module
 from pushsdk.claims import sqlite as sqlite_module
 from pushsdk.claims.store import LoopGuard
+from pushsdk.spark import DirectoryClaims
 from pushsdk.testing import FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})

@@ -12,11 +12,11 @@ PROGRAM = """
     import json, os, sys, warnings
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     from pushsdk import ConfigurationError, MobilePush, PushClient
-    import pushsdk.claims
+    import pushsdk.claims, pushsdk.spark
 
     claims = json.loads(sys.argv[2])
     if sys.argv[1]:
-        claims = getattr(pushsdk.claims, sys.argv[1])(**claims)
+        claims = eval(sys.argv[1])(**claims)
     client = PushClient(claims=claims)
 
     def send(job):
@@ -38,10 +38,10 @@ PROGRAM = """
     client.close()
 """
 STORES = {
-    "sqlite": "SqliteClaims",
-    "directory": "DirectoryClaims",
-    "redis": "RedisClaims",
-    "postgres": "PostgresClaims",
+    "sqlite": "pushsdk.claims.SqliteClaims",
+    "directory": "pushsdk.spark.DirectoryClaims",
+    "redis": "pushsdk.claims.RedisClaims",
+    "postgres": "pushsdk.claims.PostgresClaims",
 }
 
 

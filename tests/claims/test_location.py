@@ -11,21 +11,13 @@ from support.service_thread import served
 
 from pushsdk import ConfigurationError, MobilePush, PushClient
 from pushsdk._runs import keyed
-from pushsdk.claims import (
-    ClaimStore,
-    DirectoryClaims,
-    MemoryClaims,
-    PostgresClaims,
-    RedisClaims,
-    SqliteClaims,
-    store_at,
-)
+from pushsdk.claims import ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims, store_at
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing import FakeService
 
 HELLO = MobilePush(title={"en": "Hello"}, ios_enabled=True)
 URL = "https://push.example"
-KINDS = ["memory", "sqlite", "directory", "redis", "postgres"]
+KINDS = ["memory", "sqlite", "redis", "postgres"]
 
 
 @pytest.fixture
@@ -57,7 +49,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClaimStore]:
     [
         ("memory:", MemoryClaims, "MemoryClaims(claims=0)"),
         ("sqlite:/jobs/claims.db", SqliteClaims, "SqliteClaims('/jobs/claims.db')"),
-        ("directory:/jobs/claims", DirectoryClaims, "DirectoryClaims('/jobs/claims')"),
         ("redis://:s3cret@host:6379/1", RedisClaims, "RedisClaims(prefix='pushsdk:claim:')"),
         ("rediss://host", RedisClaims, "RedisClaims(prefix='pushsdk:claim:')"),
         ("unix:///run/redis.sock", RedisClaims, "RedisClaims(prefix='pushsdk:claim:')"),
@@ -77,7 +68,6 @@ def test_a_location_names_a_store(location: str, kind: type[ClaimStore], shown: 
         "s3cret",
         "s3cret:",
         "sqlite:",
-        "directory:",
         "memory:s3cret",
         "mysql://s3cret@host",
         "redis://s3:cret@h:s3cret",
@@ -104,7 +94,7 @@ def test_a_misspelled_location_names_the_near_one(location: str, near: str) -> N
 
 
 def test_a_path_in_the_form_of_a_url_is_refused_as_it_would_begin_at_the_root() -> None:
-    text = "^claims: write sqlite:claims.db, or sqlite:/var/lib/claims.db: a path, and no URL$"
+    text = "^claims: write sqlite:claims.db, or sqlite:/var/lib/claims.db: a path, not a URL$"
     with pytest.raises(ConfigurationError, match=text):
         store_at("sqlite:///claims.db")
 

@@ -18,7 +18,7 @@ from support.servers import postgres_server, redis_server
 
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
-from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
+from pushsdk.claims import Claim, ClaimStore, PostgresClaims, Put, RedisClaims, SqliteClaims
 
 Command = Callable[..., CommandResult]
 HOUR = 3600.0
@@ -169,11 +169,6 @@ def test_a_command_without_a_store_says_how_to_name_one(command: Command) -> Non
     )
 
 
-def test_a_directory_is_a_store(command: Command, tmp_path: Path) -> None:
-    fill(DirectoryClaims(tmp_path / "d"), 1.0)
-    assert counts(command, f"directory:{tmp_path / 'd'}")["sends"] == 1
-
-
 def test_a_variable_names_a_store_on_a_server(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     with redis_server() as redis, postgres_server() as postgres:
         fill(RedisClaims(redis.url, prefix="jobs:"), 1.0)
@@ -188,15 +183,14 @@ def test_a_variable_names_a_store_on_a_server(command: Command, monkeypatch: pyt
     ("address", "code", "text"),
     [
         ("sqlite:/no/store", 2, "/no/store: no such claim store"),
-        ("directory:/no/store", 2, "/no/store: no such claim store"),
         (
             "mysql://me:s3cret@host",
             2,
-            "directory:PATH, redis://HOST or postgresql://HOST/DATABASE; got mysql:...",
+            "sqlite:PATH, redis://HOST or postgresql://HOST/DATABASE; got mysql:...",
         ),
         ("memory:", 2, "--claims must be sqlite:PATH"),
         ("sqlite:", 2, "got another text"),
-        ("s3cret", 2, "--claims must be sqlite:PATH, directory:PATH, redis://HOST or"),
+        ("s3cret", 2, "--claims must be sqlite:PATH, redis://HOST or"),
         ("redis://:s3cret@host:port", 2, "the URL of a Redis must be like"),
         ("redis://:s3cret@127.0.0.1:1", 4, "the claim store failed (ConnectionError)"),
         ("sqlite:/", 4, "the file of the claim store can't be used: it is a folder"),

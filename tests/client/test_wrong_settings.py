@@ -33,7 +33,8 @@ from pushsdk import (
     ValidationError,
     read_report,
 )
-from pushsdk.claims import DirectoryClaims, SqliteClaims
+from pushsdk.claims import SqliteClaims
+from pushsdk.spark import DirectoryClaims
 from pushsdk.testing import FakeResponse, FakeService
 
 MESSAGE = MobilePush(title={"en": "hi"}, ios_enabled=True)

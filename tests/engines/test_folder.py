@@ -16,8 +16,8 @@ import pytest
 from pushsdk import ClaimStoreError, ConfigurationError, Outcome, RunFileError
 from pushsdk._core.idempotency import digest_of as digest_of_key
 from pushsdk._io.files import lock
-from pushsdk.claims import DirectoryClaims, MemoryClaims
-from pushsdk.spark import SparkReport, read_report
+from pushsdk.claims import MemoryClaims
+from pushsdk.spark import DirectoryClaims, SparkReport, read_report
 from pushsdk.spark._folder import Manifest, RunFolder, call_store, has_sentinel, plant_sentinel, uri
 from pushsdk.spark._preflight import digest_of, mismatch
 from pushsdk.spark._tasks import SendPartition

@@ -23,9 +23,9 @@ from pushsdk import (
     placeholder,
 )
 from pushsdk._core.policy import Share
-from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
+from pushsdk.claims import ClaimStore, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import MAX_CLAIM_TTL
-from pushsdk.spark import broadcast
+from pushsdk.spark import DirectoryClaims, broadcast
 from pushsdk.spark._folder import RunFolder
 from pushsdk.spark._preflight import check_spark, checked_claims, checked_fields, checked_options, divided, of_task
 

@@ -31,9 +31,8 @@ from pushsdk import (
     ValidationError,
     placeholder,
 )
-from pushsdk.claims import DirectoryClaims
 from pushsdk.emulator import Fault
-from pushsdk.spark import SparkReport, _run, broadcast, read_report
+from pushsdk.spark import DirectoryClaims, SparkReport, _run, broadcast, read_report
 from pushsdk.spark._folder import RunFolder
 from pushsdk.spark._tasks import ChunkPartition, SendPartition, chunk_schema
 

@@ -18,9 +18,8 @@ from support.engine_lab import ROOT, installed, kill, processes, spark_session
 from support.engine_oracle import Oracle
 
 from pushsdk import ConfigurationError, Outcome
-from pushsdk.claims import DirectoryClaims
 from pushsdk.emulator import Fault
-from pushsdk.spark import SparkReport, broadcast, read_report
+from pushsdk.spark import DirectoryClaims, SparkReport, broadcast, read_report
 from pushsdk.spark import _run as inner
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from pushsdk import BroadcastError, ConfigurationError, Outcome, RunFileError
 from pushsdk._core.idempotency import digest_of
 from pushsdk.arrow import plan_schema, push_batches
 from pushsdk.arrow._chunks import claim_name
-from pushsdk.claims import Claim, DirectoryClaims
+from pushsdk.claims import Claim
 from pushsdk.emulator import Fault
-from pushsdk.spark import SparkReport, read_report
+from pushsdk.spark import DirectoryClaims, SparkReport, read_report
 from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, call_store, plant_sentinel
 
 USERS, SIZE, RUN = 60, 10, "f00d"

@@ -10,9 +10,10 @@ from support.claim_puts import KEY, ONE, get, put
 
 from pushsdk import ConfigurationError, PushClient, RunFileError, read_report
 from pushsdk._io.files import database_objection, objection
-from pushsdk.claims import ClaimStore, DirectoryClaims, SqliteClaims
+from pushsdk.claims import ClaimStore, SqliteClaims
 from pushsdk.cli.settings import find
 from pushsdk.emulator.store.database import Database, StoreError
+from pushsdk.spark import DirectoryClaims
 
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has other rights")

@@ -24,7 +24,8 @@ from pushsdk import (
     RetryScheduled,
     SendAbandoned,
 )
-from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.claims import ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.spark import DirectoryClaims
 
 ATTEMPT = Attempt(outcome=Outcome.REJECTED, status=400, reason="HTTP 400", seconds=0.1)
 ABANDONED = SendAbandoned(outcome=Outcome.UNKNOWN, user_ids=("u",), attempts=(ATTEMPT,))

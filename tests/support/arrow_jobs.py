@@ -14,7 +14,8 @@ from typing import Any
 
 from pushsdk import Limits, RetryPolicy, StopPolicy, Timeout
 from pushsdk.arrow import push_batches
-from pushsdk.claims import Claim, DirectoryClaims, Put
+from pushsdk.claims import Claim, Put
+from pushsdk.spark import DirectoryClaims
 from support.arrow_plans import MESSAGE, plan, rebatched
 
 __all__ = ["DyingClaims", "program"]

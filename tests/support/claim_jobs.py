@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pushsdk import AsyncPushClient, Batching, PushError, Receipt, RetryPolicy, Timeout
-from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
+from pushsdk.claims import Claim, ClaimStore, PostgresClaims, Put, RedisClaims, SqliteClaims
+from pushsdk.spark import DirectoryClaims
 
 if TYPE_CHECKING:  # it doubles the start of a process
     import pytest

@@ -329,14 +329,14 @@ def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service: Th
     assert service.duplicates() == {}
 
 
-@pytest.mark.parametrize("store", ["SqliteClaims", "DirectoryClaims"])
+@pytest.mark.parametrize("store", ["pushsdk.claims.SqliteClaims", "pushsdk.spark.DirectoryClaims"])
 def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(
     service: ThreadService, tmp_path: Path, store: str
 ) -> None:
     service.set_faults([Fault.delay(0.3)])
     body = """
-    import pushsdk.claims
-    client = PushClient(claims=getattr(pushsdk.claims, sys.argv[2])(sys.argv[1]))
+    import pushsdk.claims, pushsdk.spark
+    client = PushClient(claims=eval(sys.argv[2])(sys.argv[1]))
     def work():
         for job in "first", "second", "first":
             receipt = client.send("u", PUSH, idempotency_key=job)

@@ -97,7 +97,6 @@ from pushsdk.arrow import outcome_schema, plan_schema, push_batches
 from pushsdk.claims import (
     Claim,
     ClaimStore,
-    DirectoryClaims,
     MemoryClaims,
     PostgresClaims,
     Put,
@@ -108,7 +107,7 @@ from pushsdk.claims import (
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
 from pushsdk.options import ClientOptions, RunOptions, SendingOptions
 from pushsdk.otel import instrument
-from pushsdk.spark import SparkReport, broadcast
+from pushsdk.spark import DirectoryClaims, SparkReport, broadcast
 from pushsdk.spark import read_report as read_spark_report
 from pushsdk.testing import (
     FakeRequest,

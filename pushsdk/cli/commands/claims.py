@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter
 
 from pushsdk import ConfigurationError, PushError
 from pushsdk._core import words
-from pushsdk.claims import FILES, SERVERS, ClaimStore, _operators, store_at
+from pushsdk.claims import SERVERS, ClaimStore, _operators, store_at
 from pushsdk.claims._operators import ClaimedSend
 from pushsdk.claims.store import PAGE
 from pushsdk.cli.exit import CommandError, Exit, usage_error
@@ -22,7 +22,7 @@ from pushsdk.cli.output import print_figures
 from pushsdk.cli.terminal import ask, duration, print_json, say, warn
 
 T = TypeVar("T")
-_LOCATIONS = "sqlite:PATH, directory:PATH, redis://HOST or postgresql://HOST/DATABASE"
+_LOCATIONS = "sqlite:PATH, redis://HOST or postgresql://HOST/DATABASE"
 KEY = re.compile(r"[0-9a-f]{64}")
 OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
 
@@ -41,11 +41,11 @@ class StoreOptions:
     def open(self) -> ClaimStore:
         """Return the store. Raises a usage error for an unknown kind or a missing file."""
         kind, _, path = self.claims.partition(":")
-        if kind not in (*FILES, *SERVERS) or not path:
+        if kind not in ("sqlite", *SERVERS) or not path:
             shown = f"{kind}:..." if kind.isalpha() and path else "another text"  # the rest may hold a password
             raise usage_error(f"--claims must be {_LOCATIONS}; got {shown}")
         # A typing error would make an empty store, in which nothing is claimed.
-        if kind in FILES and not Path(path).exists():
+        if kind == "sqlite" and not Path(path).exists():
             raise usage_error(f"{path}: no such claim store")
         store = SERVERS.get(kind)
         name = {"prefix": self.prefix} if store == "RedisClaims" else {"table": self.table} if store else {}

@@ -14,8 +14,9 @@ import pytest
 from support.claim_puts import KEY, ONE, THREE, TWO, WEEK, key_of, put
 
 from pushsdk import ClaimStoreError, ConfigurationError
-from pushsdk.claims import Claim, DirectoryClaims, Put
-from pushsdk.claims import directory as module
+from pushsdk.claims import Claim, Put
+from pushsdk.spark import DirectoryClaims
+from pushsdk.spark import _claims as module
 from pushsdk.testing import FakeService
 
 HELLO = {"title": {"en": "Hello"}}
