@@ -2615,7 +2615,7 @@ CLAIM_STORES = [
     ),
     Mutant(
         "a link in place of a folder of claims is followed",
-        CLAIMS + "directory.py",
+        "pushsdk/spark/_claims.py",
         "_check_owner(os.lstat(folder))",
         "_check_owner(os.stat(folder))",
         "tests/security/test_ownership.py",
@@ -3090,17 +3090,17 @@ ARROW, T_ARROW = "pushsdk/arrow/", "tests/arrow/test_"
 BY_ARROW = [
     Mutant(
         "two writers of the same version of a directory claim both succeed",
-        CLAIMS + "directory.py",
+        "pushsdk/spark/_claims.py",
         "st_nlink == 1",
         "st_nlink == 0",
-        T_CLAIMS + "directory.py tests/claims/test_stores.py",
+        "tests/engines/test_directory_claims.py tests/claims/test_stores.py",
     ),
     Mutant(
         "a link whose response was lost counts as another process's link",
-        CLAIMS + "directory.py",
+        "pushsdk/spark/_claims.py",
         "            if os.stat(temporary).st_nlink == 1:\n                return False\n",
         "            return False\n",
-        T_CLAIMS + "directory.py",
+        T_"pushsdk/spark/_claims.py",
     ),
     Mutant(
         "work whose thread could not start runs later",
@@ -3118,10 +3118,10 @@ BY_ARROW = [
     ),
     Mutant(
         "a claim is linked before it is synced",
-        CLAIMS + "directory.py",
+        "pushsdk/spark/_claims.py",
         "                if self._durable:\n                    os.fsync(descriptor)\n",
         "",
-        T_CLAIMS + "directory.py",
+        T_"pushsdk/spark/_claims.py",
     ),
     Mutant(
         "users reported as NOT_SENT stay claimed if the store failed to give them back",
