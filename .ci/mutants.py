@@ -3100,7 +3100,7 @@ BY_ARROW = [
         "pushsdk/spark/_claims.py",
         "            if os.stat(temporary).st_nlink == 1:\n                return False\n",
         "            return False\n",
-        T_"pushsdk/spark/_claims.py",
+        "tests/engines/test_directory_claims.py",
     ),
     Mutant(
         "work whose thread could not start runs later",
@@ -3121,7 +3121,7 @@ BY_ARROW = [
         "pushsdk/spark/_claims.py",
         "                if self._durable:\n                    os.fsync(descriptor)\n",
         "",
-        T_"pushsdk/spark/_claims.py",
+        "tests/engines/test_directory_claims.py",
     ),
     Mutant(
         "users reported as NOT_SENT stay claimed if the store failed to give them back",
