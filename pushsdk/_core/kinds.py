@@ -1,0 +1,217 @@
+"""Kinds of values, and the one checker.
+
+A kind is a type, or a type with a rule in words. ``check("first", first, Count | None)`` raises an error of rule, value
+and fix unless the value is of the kind; ``check_fields(self)`` in a ``__post_init__`` checks each field by its
+annotation, and ``check_values(options, ClientOptions)`` each keyword argument. The last argument is the class of the
+error: ``check("responses", responses, Sequence[FakeResponse], ValueError)``.
+"""
+
+import functools
+import inspect
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from types import FunctionType, MethodType, NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.words import count
+
+__tracebackhide__ = True  # by pytest: a failure shows the line of the test
+# A larger number is a mistake: in seconds, 30 years.
+MAX_NUMBER = 1e9
+# Arguments whose values are not shown.
+_SECRETS = frozenset(
+    {"api_key", "base_url", "claims", "headers", "idempotency_key", "proxy", "session", "token", "user_id", "user_ids"}
+)
+_PLAIN = (NoneType, bool, int, float, str, set, frozenset, list, tuple, dict)
+
+
+class Rule(Struct, frozen=True):
+    """The rule of a kind in words, after "must be", and a test if the type does not suffice."""
+
+    text: str
+    test: Callable[[Any], bool] | None = None
+
+
+Duration: TypeAlias = Annotated[
+    float, Rule("a number of seconds greater than 0", lambda number: 0 < number < MAX_NUMBER)
+]
+Delay: TypeAlias = Annotated[float, Rule("a number of seconds, 0 or more", lambda number: 0 <= number < MAX_NUMBER)]
+PerSecond: TypeAlias = Annotated[float, Rule("a number greater than 0", lambda number: 0 < number < MAX_NUMBER)]
+Share: TypeAlias = Annotated[
+    float, Rule("a share greater than 0 and at most 1, for example 0.5 for half of them", lambda share: 0 < share <= 1)
+]
+Probability: TypeAlias = Annotated[float, Rule("a number from 0 to 1, for example 0.5", lambda share: 0 <= share <= 1)]
+Count: TypeAlias = Annotated[int, Rule("a whole number, 1 or more", lambda number: number >= 1)]
+CountOrZero: TypeAlias = Annotated[int, Rule("a whole number, 0 or more", lambda number: number >= 0)]
+Port: TypeAlias = Annotated[int, Rule("a port from 0 to 65535, 0 for any free one", range(65_536).__contains__)]
+NonEmpty: TypeAlias = Annotated[str, Rule("a str that is not empty", bool)]
+
+_WORDS: dict[Any, str] = {
+    str: "a str",
+    bytes: "bytes",
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    dict: "a mapping",
+    Mapping: "a mapping",
+    Set: "a set",
+    **dict.fromkeys((list, tuple, Iterable, Sequence), "a list"),
+}
+_EXAMPLES = {
+    "Batching": "(linger=0.005)",
+    "FakeResponse": ".status(429)",
+    "Fault": ".status(429)",
+    "Limits": "(in_flight=8)",
+    "Rate": "(users_per_second=100)",
+    "RetryPolicy": ".safe(max_attempts=3)",
+    "ServiceLimits": "(max_users=100)",
+    "StopPolicy": "(rejected=0.1)",
+    "Timeout": "(total=30, connect=5)",
+}
+
+kinds_of = functools.cache(functools.partial(get_type_hints, include_extras=True))
+
+
+def check(name: str, value: object, kind: Any, error: type[Exception] = ConfigurationError) -> None:
+    """Raise ConfigurationError, or another class of error, unless the value is of this kind."""
+    if not _test(kind)(value):
+        raise must_be(*_misfit(name, value, kind), error)
+
+
+def check_fields(struct: Struct, error: type[Exception] = ConfigurationError) -> None:
+    """Check each field of a Struct by its annotation, as its ``__init__`` does not."""
+    for name, kind in kinds_of(type(struct)).items():
+        check(f"{type(struct).__name__}.{name}", getattr(struct, name), kind, error)
+
+
+def check_values(options: Mapping[str, object], kinds: type) -> None:
+    """Check keyword arguments by the annotations of their TypedDict. None is the default of each."""
+    for name, value in options.items():
+        if value is not None:
+            check(name, value, kinds_of(kinds)[name])
+
+
+def must_be(name: str, rule: str, value: object, error: type[Exception] = ConfigurationError) -> Exception:
+    """Return the error for a value that breaks a rule: ``{name} must be {rule}; got ...``.
+
+    Shows a short plain value, and only the type of any other: a long text may be a key, an id or a URL.
+    """
+    kind = type(value)
+    is_secret = not _SECRETS.isdisjoint(re.findall(r"\w+", name))
+    if isinstance(value, (type, FunctionType, MethodType)):
+        noun = "class" if isinstance(value, type) else kind.__name__
+        shown = f"the {noun} {value.__qualname__}"
+    elif kind in _PLAIN and not is_secret and "..." not in (short := reprlib.repr(value)):
+        shown = short
+    elif kind.__module__ != "builtins" and re.search(rf"\b{kind.__name__}\b", rule):
+        shown = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"  # it has the name of ours
+    else:
+        shown = kind.__name__
+    return error(f"{name} must be {rule}; got {shown}")
+
+
+def is_async(function: object) -> bool:
+    """Return True if the result of the call has to be awaited."""
+    return any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None))))  # noqa: B004 - its kind
+
+
+def takes(function: Callable[..., object], *arguments: object) -> bool:
+    """Return True if the function can be called with these arguments."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except (TypeError, ValueError) as error:
+        return isinstance(error, ValueError)  # a built-in function without a signature
+    return True
+
+
+# The tests of kinds, made once for each kind: fields are checked in each call that has a timeout.
+_Test: TypeAlias = Callable[[Any], bool]
+
+
+@functools.cache
+def _test(kind: Any) -> _Test:
+    return _TESTS.get(get_origin(kind) or kind, _is_instance)(kind)
+
+
+def _passes(kind: Any) -> _Test:
+    has_type = _test(get_args(kind)[0])
+    tests = [has_type, *(rule.test for rule in kind.__metadata__ if isinstance(rule, Rule) and rule.test)]
+    return lambda value: all(test(value) for test in tests)
+
+
+def _is_any_of(kind: Any) -> _Test:
+    tests = [_test(part) for part in get_args(kind)]
+    return lambda value: any(test(value) for test in tests)
+
+
+def _is_choice(kind: Any) -> _Test:
+    return lambda value: isinstance(value, str) and value in get_args(kind)
+
+
+def _is_function(kind: Any) -> _Test:
+    return lambda value: callable(value) and takes(value, *get_args(kind)[0]) and not is_async(value)
+
+
+def _is_instance(kind: Any) -> _Test:
+    cls = get_origin(kind) or kind
+    # A str iterates over its characters.
+    not_this = str if cls in (Iterable, Sequence) else ()
+    if not get_args(kind):
+        return lambda value: isinstance(value, cls) and not isinstance(value, not_this)
+    return lambda value: (
+        isinstance(value, cls)
+        and not isinstance(value, not_this)
+        and all(_test(part)(item) for _, item, part in _items("", value, kind))
+    )
+
+
+_TESTS: dict[Any, Callable[[Any], _Test]] = {
+    Annotated: _passes,
+    Union: _is_any_of,
+    UnionType: _is_any_of,
+    Literal: _is_choice,
+    Callable: _is_function,
+    Any: lambda _: lambda value: True,
+    # A bool is an int to Python, and a mistake to us.
+    int: lambda _: lambda value: isinstance(value, int) and not isinstance(value, bool),
+    float: lambda _: lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+}
+
+
+def _items(name: str, value: object, kind: Any) -> Iterator[tuple[str, object, Any]]:
+    """Yield the items of a container with their kinds. An iterable that can be read only once is left alone."""
+    cls, parts = get_origin(kind), get_args(kind)
+    if not isinstance(cls, type) or not isinstance(value, cls):
+        return
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from ((f"a key of {name}", key, parts[0]), (f"a value of {name}", item, parts[1]))
+    elif isinstance(value, (list, tuple, Set)):
+        yield from ((f"{name}[{index}]", item, parts[0]) for index, item in enumerate(value))
+
+
+def _misfit(name: str, value: object, kind: Any) -> tuple[str, str, object]:
+    """Return the name, the rule and the value of what does not fit: the value itself, or one of its items."""
+    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    for part in parts:
+        for where, item, item_kind in _items(name, value, part):
+            if not _test(item_kind)(item):
+                return _misfit(where, item, item_kind)
+    return name, ", or ".join(_rule_of(part) for part in parts if part is not NoneType), value
+
+
+def _rule_of(kind: Any) -> str:
+    cls, parts = get_origin(kind) or kind, get_args(kind)
+    if cls is Annotated:
+        return next(rule.text for rule in kind.__metadata__ if isinstance(rule, Rule))
+    if cls is Literal:
+        return " or ".join(", ".join(map(repr, parts)).rsplit(", ", 1))
+    if cls is Callable:
+        return f"a function of {count(len(parts[0]), 'argument')}, not async"
+    name = cls.__name__
+    example = f", for example {name}{_EXAMPLES[name]}" if name in _EXAMPLES else ""
+    return _WORDS.get(cls) or f"{'an' if name[0] in 'AEIOU' else 'a'} {name}{example}"
