@@ -739,13 +739,6 @@ COALESCING = [
         "tests/io/test_submit.py",
     ),
     Mutant(
-        "a batch of collected users is sent as one request",
-        "pushsdk/_core/splitting.py",
-        "if whole.users <= max_users and",
-        "if",
-        "tests/io/test_submit.py",
-    ),
-    Mutant(
         "a call joins a batch that was already sent",
         "pushsdk/_core/batching.py",
         "if batch.state < SENDING <= state and",
@@ -1443,13 +1436,6 @@ TRANSPORT = [
         "pushsdk/_io/engine.py",
         "            own.__del__()",
         "            pass",
-        "tests/client/test_wrong_settings.py",
-    ),
-    Mutant(
-        "a batch may be sent twice",
-        "pushsdk/client.py",
-        "        if self._is_used:\n",
-        "        if False:\n",
         "tests/client/test_wrong_settings.py",
     ),
     Mutant(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pushsdk._runs.progress import Progress
     from pushsdk._runs.report import BroadcastError, BroadcastReport, read_report
     from pushsdk._runs.run_file.journal import Row
-    from pushsdk.client import AsyncPushClient, SendBatch
+    from pushsdk.client import AsyncPushClient
     from pushsdk.sync.client import PushClient
 
 else:  # hidden from type checkers: with a module __getattr__ they would accept any name
@@ -53,7 +53,7 @@ else:  # hidden from type checkers: with a module __getattr__ they would accept 
 
 
 # The clients; settings; messages and their values; advice and texts; results and events; runs; errors.
-__all__ = ["AsyncPushClient", "PushClient", "SendBatch", "__version__"]
+__all__ = ["AsyncPushClient", "PushClient", "__version__"]
 __all__ += ["Batching", "Limits", "Rate", "RetryPolicy", "StopPolicy", "Timeout"]
 __all__ += ["UNSET", "MobilePush", "MobilePushDict", "PushRequest", "PushRequestDict", "UnsetType"]
 __all__ += ["ActionButton", "ActionButtonDict", "ActionCategory", "ActionCategoryDict", "ActionComponent"]

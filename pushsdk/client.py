@@ -25,9 +25,10 @@ from pushsdk._core.address import (
     redacted,
 )
 from pushsdk._core.arguments import check_callback, check_setting, check_timeout, check_users
-from pushsdk._core.batching import Call, Content, Key
+from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import error_for, set_answer
 from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError, check_choice, warn_caller
+from pushsdk._core.hints import check_options
 from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
@@ -41,7 +42,6 @@ from pushsdk._core.models import (
 from pushsdk._core.operations import CREATE_CAMPAIGN
 from pushsdk._core.outcome import Failure, Outcome
 from pushsdk._core.policy import (
-    WITHIN,
     Batching,
     Limits,
     Options,
@@ -53,7 +53,7 @@ from pushsdk._core.policy import (
     warn_of_milliseconds,
 )
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._core.words import alias, check_keywords, count, hint_calls, kind_of, missing_attribute, near_word, refusal
+from pushsdk._core.words import kind_of
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.queue import SubmittedSend
@@ -63,32 +63,11 @@ from pushsdk.options import ClientOptions, RunOptions
 
 if TYPE_CHECKING:
     from pushsdk._audience.audience import Audience
+    from pushsdk._runs.pipeline import RunSettings
     from pushsdk._runs.report import BroadcastReport
 
-
-# Options that the methods of runs have in another place.
-_ELSEWHERE = {
-    "timeout": "use client.with_options(timeout=...)",
-    "retry": "use client.with_options(retry=...)",
-    "idempotency_key": "pass run=, the path of a file that keeps each user from a second push",
-}
-# Advice on names that are no options of a client.
-NO_OPTIONS = {
-    **WITHIN,
-    **dict.fromkeys(RunOptions.__optional_keys__, "pass it to broadcast, send_each or resume"),
-    "verify": "pass ssl=, a context that trusts your CA: certificates are always verified",
-    "trust_env": "pass proxy=: the variables of proxies are not read",
-    **dict.fromkeys(("profile", "config"), "settings files are for commands only; pass base_url= and api_key="),
-}
-# Variables of commands that a program which reads PUSHSDK_BASE_URL may expect to be read.
-_FOR_COMMANDS = {
-    "PUSHSDK_PROFILE": "this client uses PUSHSDK_BASE_URL",
-    "PUSHSDK_TIMEOUT": "pass timeout=",
-    "PUSHSDK_RETRY": "pass retry=",
-    "PUSHSDK_RATE": "pass rate=",
-    "PUSHSDK_PROXY": "pass proxy=",
-}
-_FIXED = frozenset({"base_url", "api_key", "session", *ClientOptions.__optional_keys__})
+# The names of the constructor's arguments.
+NAMES = frozenset({"base_url", "api_key", *ClientOptions.__optional_keys__})
 
 
 class AsyncPushClient:
@@ -137,10 +116,7 @@ class AsyncPushClient:
         base_url = redacted(os.environ.get(url_name) if base_url is None else base_url)
         options["proxy"] = proxy = redacted(options.get("proxy"))
         options["claims"] = claims = redact_texts(options.get("claims"))
-        check_keywords(AsyncPushClient, options, ClientOptions.__optional_keys__, NO_OPTIONS)
-        for variable, way in _FOR_COMMANDS.items() if url_name == "PUSHSDK_BASE_URL" else ():
-            if os.environ.get(variable):
-                warn_caller(f"{variable} is for commands only: {way}")
+        check_options("AsyncPushClient", options, NAMES | {"session"})
         allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
         if base_url is None or api_key is None:
             if base_url is not None:  # which may be the key
@@ -183,22 +159,6 @@ class AsyncPushClient:
         self._options = self._engine.options_of(policy, timeout)
         self._keyed = None if claims is None else KeyedSends(claims, self._engine)
 
-    if not TYPE_CHECKING:  # a checker would take any name for an attribute
-        __getattr__ = missing_attribute
-
-        __enter__ = __exit__ = refusal("use `async with`, or PushClient in code without an event loop")
-
-        def __setattr__(self, name, value):
-            meant = name if name in _FIXED else None
-            # A subclass may have attributes of its own, and a test may replace a method.
-            if name[0] != "_" and type(self).__module__.startswith("pushsdk") and not hasattr(type(self), name):
-                meant = meant or alias(name, _FIXED) or near_word(name, _FIXED)
-            if meant:
-                way = f"pass {meant}= to a new client"
-                way = f"use with_options({meant}=...)" if meant in ("timeout", "retry", "api_key") else way
-                raise AttributeError(f"{type(self).__name__}.{name} can't be set: {way}")
-            object.__setattr__(self, name, value)
-
     def __repr__(self) -> str:
         engine = getattr(self, "_engine", None)
         if engine is None:
@@ -213,7 +173,6 @@ class AsyncPushClient:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    @hint_calls
     async def aclose(self, drain: Seconds = 30.0) -> DrainReport:
         """Refuse new calls, wait up to ``drain`` seconds for the calls in flight, cancel the rest, and close.
 
@@ -331,27 +290,6 @@ class AsyncPushClient:
             queue.submit(call, content)
         return future
 
-    @hint_calls
-    def batch(
-        self,
-        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
-        *,
-        custom_fields: Mapping[str, Any] | None = None,
-        timeout: Timeout | Seconds | None = None,
-        retry: RetryPolicy | None = None,
-    ) -> SendBatch:
-        """Collect users in an ``async with`` block, and push the message to all of them at its end.
-
-        The end of the block raises as ``send`` does. If an exception leaves the block, nothing is sent.
-
-        Example:
-            async with client.batch(message) as batch:
-                batch.add("user-1")
-        """
-        options, key = self._options_of(timeout, retry), self._credentials.key
-        return SendBatch(self, (*wire.encode_content(message, custom_fields), options, key))
-
-    @hint_calls
     async def create_campaign(
         self,
         request: CampaignRequest | CampaignDict | UntypedMapping[CampaignDict],
@@ -414,7 +352,6 @@ class AsyncPushClient:
             raise error
         return created
 
-    @hint_calls
     async def broadcast(
         self,
         user_ids: Iterable[str] | AsyncIterable[str] | Audience,
@@ -453,10 +390,14 @@ class AsyncPushClient:
             report = await client.broadcast(Audience.read("users.parquet"), message, run="spring.run")
             print(report.accepted, report.unknown)
         """
-        content = {"message": message, "custom_fields": custom_fields, "dedupe": dedupe}
-        return await self._run(self.broadcast, run, stop, options, user_ids, **content)
+        settings = self._run_settings(run, stop, options)
+        # Not above: runs are a third of the import time, and most processes only send.
+        from pushsdk._runs import api
 
-    @hint_calls
+        return await api.broadcast(
+            self._engine, settings, user_ids, message=message, custom_fields=custom_fields, dedupe=dedupe
+        )
+
     async def send_each(
         self,
         requests: Iterable[PushRequest | PushRequestDict | UntypedMapping[PushRequestDict]]
@@ -477,9 +418,11 @@ class AsyncPushClient:
         Raises:
             PushError: The errors of ``broadcast``.
         """
-        return await self._run(self.send_each, run, stop, options, requests)
+        settings = self._run_settings(run, stop, options)
+        from pushsdk._runs import api
 
-    @hint_calls
+        return await api.send_each(self._engine, settings, requests)
+
     async def resume(
         self, run: str | os.PathLike[str], *, stop: asyncio.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
@@ -493,9 +436,11 @@ class AsyncPushClient:
         Raises:
             RunFileError: The file is not a run, is in use or damaged, or its plan was never finished.
         """
-        return await self._run(self.resume, run, stop, options)
+        settings = self._run_settings(run, stop, options)
+        from pushsdk._runs import api
 
-    @hint_calls
+        return await api.resume(self._engine, settings)
+
     def with_options(
         self,
         *,
@@ -554,25 +499,14 @@ class AsyncPushClient:
         call.ask = self._credentials.ask
         return call, options
 
-    async def _run(
-        self,
-        method: Any,
-        run: str | os.PathLike[str] | None,
-        stop: asyncio.Event | None,
-        options: RunOptions,
-        *source: object,
-        **content: object,
-    ) -> BroadcastReport:
-        """Call the function of ``_runs.api`` that has the method's name."""
+    def _run_settings(
+        self, run: str | os.PathLike[str] | None, stop: asyncio.Event | None, options: RunOptions
+    ) -> RunSettings:
+        """Return the settings of a run, unchecked. Raises TypeError for an option that does not exist."""
         self._engine.enter()
-        check_keywords(method, options, RunOptions.__optional_keys__, _ELSEWHERE)
-        # Not above: runs are a third of the import time, and most processes only send.
-        from pushsdk._runs import api, pipeline
+        from pushsdk._runs.pipeline import RunSettings
 
-        sending, credentials = self._options, self._credentials
-        settings = pipeline.RunSettings(run=run, stop=stop, sending=sending, credentials=credentials, **options)
-        report: BroadcastReport = await getattr(api, method.__name__)(self._engine, settings, *source, **content)
-        return report
+        return RunSettings(run=run, stop=stop, sending=self._options, credentials=self._credentials, **options)
 
     def _options_of(self, timeout: object, retry: object) -> Options:
         own = self._options
@@ -585,52 +519,3 @@ class AsyncPushClient:
         client.__dict__ |= self.__dict__
         client._options, client._credentials = other._options, other._credentials
         return client
-
-
-class SendBatch:
-    """The users that an ``async with client.batch(message)`` block collects. Keeps their ids in memory."""
-
-    def __init__(self, client: AsyncPushClient, content: Key) -> None:
-        self._client = client
-        self._content = content
-        self._users: list[str] = []
-        self._is_open = self._is_used = False
-        self._receipt: Receipt | None = None  # set at the end of the block
-
-    if not TYPE_CHECKING:
-        __enter__ = __exit__ = refusal("use `async with client.batch(message) as batch:`")
-        # No ``__getattr__``: with one, each user of a batch costs a quarter more CPU time.
-        append = extend = update = refusal("a batch takes one user at a time: use batch.add(user_id)")
-
-    async def __aenter__(self) -> Self:
-        self._client._engine.enter()
-        if self._is_used:
-            raise ConfigurationError("a batch is sent once: make another one with client.batch(message)")
-        self._is_open = self._is_used = True
-        return self
-
-    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._is_open = False
-        if self._users and error is not None:
-            error.add_note(f"pushsdk sent nothing to the {count(len(self._users))} of the batch that this ended")
-        elif self._users:
-            client, options = self._client, self._content[2]
-            call, _ = client._call_of(self._users, options.timeout, options.policy, len(self._users))
-            self._receipt = await client._engine.queue.send(call, self._content)
-        else:
-            self._receipt = Receipt(users=0, requests=0)
-
-    @property
-    def receipt(self) -> Receipt:
-        """The receipt of all users. Raises ConfigurationError until the block has ended without an error."""
-        if self._receipt is None:
-            raise ConfigurationError("a batch has a receipt once its `async with` block ended and all were accepted")
-        return self._receipt
-
-    def add(self, user_id: str) -> None:
-        """Add a user. An id that is added twice counts once. Raises ValidationError unless it is a str."""
-        if not self._is_open:
-            raise ConfigurationError("a batch takes users inside `async with client.batch(message) as batch:`")
-        if not isinstance(user_id, str):
-            raise ValidationError(f"user_id must be a str, one id at a time; got {type(user_id).__name__}")
-        self._users.append(user_id)

@@ -13,11 +13,11 @@ import msgspec
 
 from pushsdk._audience.source import printable
 from pushsdk._core.errors import PushError, ValidationError
+from pushsdk._core.hints import check_options
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.policy import WITHIN, check_count
+from pushsdk._core.policy import check_count
 from pushsdk._core.stop_policy import StopPolicy
-from pushsdk._core.words import check_keywords
 from pushsdk._io.credentials import KeySource
 from pushsdk._runs.report import BroadcastError
 from pushsdk._runs.run_file.file import run_file_error
@@ -80,7 +80,7 @@ def broadcast(
     fails: call again with the same arguments to resume; ``read_report`` tells the outcomes so far.
     """
     # The other options of a client are for one process: they can't be pickled, or would be called in the executors.
-    check_keywords(broadcast, options, SendingOptions.__optional_keys__, WITHIN)
+    check_options("broadcast", options, SendingOptions.__optional_keys__)
     session, folder = preflight.session_of(df), RunFolder(run_dir)
     with folder.locked():
         make, store, claim_ttl = preflight.checked_claims(claims, folder)

@@ -19,6 +19,7 @@ from pushsdk._core.arguments import check_callback
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError, PartialError, PushError
 from pushsdk._core.events import SendAbandoned
+from pushsdk._core.hints import check_options
 from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
@@ -32,14 +33,13 @@ from pushsdk._core.models import (
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout, check_seconds, warn_of_milliseconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._core.words import check_keywords, hint_calls, missing_attribute, refusal
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
 from pushsdk._io.sender import guarded
 from pushsdk._runs.keyed import KeyedSends
 from pushsdk.claims.store import ClaimStore
-from pushsdk.client import NO_OPTIONS, AsyncPushClient
+from pushsdk.client import NAMES, AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
 from pushsdk.sync.loop_thread import EXIT_DRAIN, LoopThread, ThreadCall, asked_in_thread, async_readable, read_ids
 
@@ -174,16 +174,11 @@ class PushClient:
         """
         base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
         options["claims"] = claims = redact_texts(options.get("claims"))
-        check_keywords(PushClient, options, ClientOptions.__optional_keys__, NO_OPTIONS)
+        check_options("PushClient", options, NAMES)
         # A session would belong to another loop.
         # Replaced by ``_enter`` in a forked child.
         self._client = AsyncPushClient(base_url, asked_in_thread(api_key), session=None, **options)
         self._portal = _Portal(self._client, claims)
-
-    if not TYPE_CHECKING:  # a checker would take any name for an attribute
-        __getattr__ = missing_attribute
-        __setattr__ = AsyncPushClient.__setattr__
-        __aenter__ = __aexit__ = refusal("PushClient is the sync client: use `with`, or AsyncPushClient")
 
     def __repr__(self) -> str:
         portal = getattr(self, "_portal", None)
@@ -199,7 +194,6 @@ class PushClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @hint_calls
     def close(self, drain: Seconds = 30.0) -> DrainReport:
         """Refuse new calls, wait up to ``drain`` seconds for the calls in flight, cancel the rest, and end the thread.
 
@@ -217,7 +211,6 @@ class PushClient:
         """True once the client, or one of ``with_options``, was closed."""
         return self._portal.closed
 
-    @hint_calls
     def send(
         self,
         user_ids: str | Iterable[str],
@@ -255,7 +248,6 @@ class PushClient:
         call = ThreadCall(lambda: client.send(users, message, idempotency_key=idempotency_key, **options))
         return thread.perform(call, lambda call: report_abandoned(client, users, call))
 
-    @hint_calls
     def create_campaign(
         self,
         request: CampaignRequest | CampaignDict | UntypedMapping[CampaignDict],
@@ -280,7 +272,6 @@ class PushClient:
         thread, client = self._enter()
         return thread.perform(ThreadCall(lambda: client.create_campaign(request, timeout=timeout, retry=retry)))
 
-    @hint_calls
     def broadcast(
         self,
         user_ids: Iterable[str] | Audience,
@@ -321,7 +312,6 @@ class PushClient:
             options,
         )
 
-    @hint_calls
     def send_each(
         self,
         requests: Iterable[PushRequest | PushRequestDict | UntypedMapping[PushRequestDict]],
@@ -345,7 +335,6 @@ class PushClient:
         items = async_readable("requests", requests, call.callbacks.put)
         return self._run(call, lambda inner, stop: inner.send_each(items, run=run, stop=stop, **options), stop, options)
 
-    @hint_calls
     def resume(
         self, run: str | os.PathLike[str], *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
@@ -361,7 +350,6 @@ class PushClient:
         """
         return self._run(ThreadCall(), lambda inner, stop: inner.resume(run, stop=stop, **options), stop, options)
 
-    @hint_calls
     def with_options(
         self,
         *,

@@ -60,29 +60,6 @@ async def test_a_client_that_was_never_opened_can_be_closed_and_stays_closed() -
         await client.send("u", HELLO)
 
 
-@pytest.mark.parametrize(
-    ("client", "name", "advice"),
-    [
-        (AsyncPushClient, "close", "did you mean 'aclose'?"),
-        (
-            AsyncPushClient,
-            "push_to",
-            "the names are aclose, batch, broadcast, closed, create_campaign, ",
-        ),
-        (
-            PushClient,
-            "submit",
-            "the names are broadcast, close, closed, create_campaign, ",
-        ),
-    ],
-)
-async def test_a_method_that_a_client_lacks_is_an_error_that_names_those_it_has(
-    client: type[AsyncPushClient | PushClient], name: str, advice: str
-) -> None:
-    with pytest.raises(AttributeError, match=re.escape(f"{client.__name__} has no attribute {name!r}: {advice}")):
-        getattr(client(NOWHERE, "key"), name)
-
-
 async def test_a_client_and_its_view_are_closed_together() -> None:
     client = AsyncPushClient(NOWHERE, "key")
     view = client.with_options(timeout=1.0)

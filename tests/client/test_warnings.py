@@ -494,18 +494,6 @@ async def test_a_campaign_without_segment_or_message_warns(caught: Caught) -> No
     ]
 
 
-def test_a_client_tells_of_variables_that_only_commands_read(caught: Caught, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"BASE_URL": "https://push.example", "API_KEY": "key", "PROFILE": "staging"}.items():
-        monkeypatch.setenv(f"PUSHSDK_{name}", value)
-    monkeypatch.setenv("PUSHSDK_TIMEOUT", "5")
-    AsyncPushClient()
-    AsyncPushClient("https://push.example")
-    assert [told for told, _ in caught.seen()] == [
-        "PUSHSDK_PROFILE is for commands only: this client uses PUSHSDK_BASE_URL",
-        "PUSHSDK_TIMEOUT is for commands only: pass timeout=",
-    ]
-
-
 @pytest.mark.parametrize(
     ("changes", "text"),
     [

@@ -10,7 +10,6 @@ from support.fake_service import (
     MESSAGE,
     OTHER,
     FakeService,
-    Request,
     answer,
     client_of,
     hang,
@@ -23,20 +22,14 @@ from support.fake_service import (
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
-    AsyncPushClient,
     Batching,
     ClientClosedError,
-    ConfigurationError,
     Event,
     Limits,
     NotSentError,
-    Outcome,
     OutcomeUnknownError,
-    PartialError,
-    PushError,
     QueueFullError,
     Receipt,
-    RejectedError,
     SendAbandoned,
     ValidationError,
 )
@@ -318,175 +311,3 @@ async def test_a_bug_of_this_package_ends_a_submitted_send_as_unknown(monkeypatc
         monkeypatch.setattr(client._engine.queue, "_batches", None)
         assert isinstance(await outcome_of(client.submit("a", MESSAGE)), OutcomeUnknownError)
         assert idle(client)
-
-
-# -- batch ----------------------------------------------------------------------------------------------------------
-
-
-@virtual
-async def test_a_batch_is_one_request_for_all_users_that_its_block_adds() -> None:
-    service = FakeService()
-    async with client_of(service) as client:
-        async with client.batch(MESSAGE, custom_fields={"n": 1}) as batch:
-            for user in "abcab":
-                batch.add(user)
-                await asyncio.sleep(1.0)
-            assert service.sent == []
-        assert (batch.receipt.users, batch.receipt.duplicates, batch.receipt.requests) == (3, 2, 1)
-    assert service.sent == [("a", "b", "c")]
-
-
-@virtual
-async def test_a_batch_of_too_many_users_for_one_request_has_one_receipt() -> None:
-    service = FakeService()
-    async with client_of(service, batching=Batching(max_users=10)) as client:
-        async with client.batch(MESSAGE) as batch:
-            for number in range(25):
-                batch.add(f"user-{number}")
-                batch.add("user-0")
-        receipt = batch.receipt
-        assert (receipt.users, receipt.duplicates, receipt.requests, len(receipt.attempts)) == (25, 25, 3, 3)
-    assert [len(users) for users in service.sent] == [10, 10, 5]
-    assert set(service.processed.values()) == {1}
-
-
-@virtual
-async def test_a_batch_waits_for_room_in_the_queue() -> None:
-    service = FakeService()
-    limits = Limits(in_flight=1, queued_users=10)
-    async with client_of(service, batching=Batching(max_users=10), limits=limits) as client:
-        async with client.batch(MESSAGE) as batch:
-            for number in range(45):
-                batch.add(f"user-{number}")
-        assert batch.receipt.users == 45
-    assert service.most_in_flight == 1
-
-
-@virtual
-async def test_a_batch_tells_the_truth_about_each_user_and_pushes_nobody_twice() -> None:
-    def respond(request: Request) -> object:
-        return {"user-0": lost(processed=True), "user-10": answer(404)}.get(request.users[0], answer())
-
-    service = FakeService(then=respond)
-    async with client_of(service, batching=Batching(max_users=10)) as client:
-        with pytest.raises(PartialError) as excinfo:
-            async with client.batch(MESSAGE) as batch:
-                for number in range(30):
-                    batch.add(f"user-{number}")
-        outcomes = excinfo.value.outcomes
-    assert [*outcomes] == [f"user-{number}" for number in range(30)]
-    assert [len(excinfo.value.users(outcome)) for outcome in Outcome] == [10, 10, 0, 10]
-    assert service.processed == {
-        user: 1 for user, outcome in outcomes.items() if outcome in (Outcome.ACCEPTED, Outcome.UNKNOWN)
-    }
-    with pytest.raises(ConfigurationError, match="a batch has a receipt once"):
-        _ = batch.receipt
-
-
-@virtual
-async def test_a_batch_has_a_receipt_only_at_its_end() -> None:
-    async with client_of(FakeService()) as client:
-        async with client.batch(MESSAGE) as batch:
-            batch.add("a")
-            with pytest.raises(ConfigurationError, match="a batch has a receipt once"):
-                _ = batch.receipt
-        async with client.batch(MESSAGE) as empty:
-            pass
-        assert (batch.receipt.users, empty.receipt.users) == (1, 0)
-
-
-@pytest.mark.parametrize(("behavior", "error"), [(answer(404), RejectedError), (hang(), OutcomeUnknownError)])
-@virtual
-async def test_a_batch_raises_the_error_of_send_if_all_users_have_one_outcome(
-    behavior: object, error: type[PushError]
-) -> None:
-    service = FakeService(then=behavior)
-    async with client_of(service, batching=Batching(max_users=2)) as client:
-        with pytest.raises(error) as excinfo:
-            async with client.batch(MESSAGE, timeout=5.0) as batch:
-                for user in "abc":
-                    batch.add(user)
-        assert excinfo.value.user_ids == ("a", "b", "c")
-        await client.flush()
-
-
-@virtual
-async def test_an_exception_in_the_block_sends_nothing_and_says_so() -> None:
-    service = FakeService()
-    async with client_of(service) as client:
-        with pytest.raises(KeyError) as excinfo:
-            async with client.batch(MESSAGE) as batch:
-                batch.add("a")
-                raise KeyError("b")
-        assert excinfo.value.__notes__ == ["pushsdk sent nothing to the 1 user of the batch that this ended"]
-        with pytest.raises(KeyError) as excinfo:
-            async with client.batch(MESSAGE):
-                raise KeyError("b")
-        assert not hasattr(excinfo.value, "__notes__")
-    assert service.sent == []
-
-
-@virtual
-async def test_a_batch_without_users_sends_nothing() -> None:
-    service = FakeService()
-    async with client_of(service) as client:
-        async with client.batch(MESSAGE) as batch:
-            pass
-        assert (batch.receipt.users, batch.receipt.requests) == (0, 0)
-    assert service.sent == []
-
-
-@virtual
-async def test_users_are_added_inside_the_block_only_and_one_at_a_time() -> None:
-    async with client_of(FakeService()) as client:
-        batch = client.batch(MESSAGE)
-        with pytest.raises(ConfigurationError, match="inside `async with"):
-            batch.add("a")
-        async with batch:
-            with pytest.raises(ValidationError, match="user_id must be a str, one id at a time; got list"):
-                batch.add(["a"])  # type: ignore[arg-type]
-        with pytest.raises(ConfigurationError, match="inside `async with"):
-            batch.add("a")
-
-
-@virtual
-async def test_an_id_that_can_not_be_sent_stops_the_whole_batch_before_its_first_request() -> None:
-    service = FakeService()
-    async with client_of(service, batching=Batching(max_users=2)) as client:
-        with pytest.raises(ValidationError, match="empty"):
-            async with client.batch(MESSAGE) as batch:
-                for user in ["a", "b", "c", ""]:
-                    batch.add(user)
-        with pytest.raises(ValidationError, match="ttl"):
-            client.batch({"ttl": "60"})  # type: ignore[dict-item]
-        assert idle(client)
-    assert service.sent == []
-
-
-@virtual
-async def test_a_cancelled_batch_reports_the_outcome_of_every_user() -> None:
-    service, events = FakeService(then=hang(processed=True)), list[Event]()
-
-    async def send(client: AsyncPushClient) -> None:
-        async with client.batch(MESSAGE) as batch:
-            for user in "abc":
-                batch.add(user)
-
-    options = {"batching": Batching(max_users=2), "limits": Limits(in_flight=1), "on_event": events.append}
-    async with client_of(service, **options) as client:
-        task = start(send(client))
-        await asyncio.sleep(1.0)
-        task.cancel()
-        assert isinstance(await outcome_of(task), asyncio.CancelledError)
-        await turns()
-        assert idle(client)
-    assert sorted(reported(events)) == [("NOT_SENT", ("c",)), ("UNKNOWN", ("a", "b"))]
-
-
-@virtual
-async def test_a_batch_of_a_closed_client_is_refused() -> None:
-    client = client_of(FakeService())
-    batch = client.batch(MESSAGE)
-    await client.aclose()
-    with pytest.raises(ClientClosedError):
-        await batch.__aenter__()

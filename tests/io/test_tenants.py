@@ -124,12 +124,6 @@ async def submit(client: AsyncPushClient, user: str) -> Receipt:
     return await client.submit(user, MESSAGE)
 
 
-async def batch(client: AsyncPushClient, user: str) -> Receipt:
-    async with client.batch(MESSAGE) as users:
-        users.add(user)
-    return users.receipt
-
-
 async def keyed(client: AsyncPushClient, user: str) -> Receipt:
     return await client.send(user, MESSAGE, idempotency_key=user)
 
@@ -139,7 +133,7 @@ async def with_timeout(client: AsyncPushClient, user: str) -> Receipt:
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["sync", "async"])
-@pytest.mark.parametrize("send", [submit, batch, keyed, with_timeout])
+@pytest.mark.parametrize("send", [submit, keyed, with_timeout])
 @virtual
 async def test_every_way_to_send_uses_the_key_of_its_caller(send: Send, number: int) -> None:
     async def work(tenant: str) -> None:

@@ -79,7 +79,6 @@ from pushsdk import (
     Segment,
     SegmentDict,
     SendAbandoned,
-    SendBatch,
     SendNotBegun,
     StopPolicy,
     Timeout,
@@ -309,13 +308,6 @@ async def without_tasks(client: AsyncPushClient, ids: list[str]) -> None:
     assert_type(await asyncio.gather(*[client.submit(user, typed_message) for user in ids]), list[Receipt])
     client.submit(["u"], message)  # type: ignore[arg-type]
     client.submit("u", {"titel": {"en": "Hi"}})  # type: ignore[dict-item]
-    async with client.batch(message, custom_fields={"n": 1}, timeout=5, retry=RetryPolicy()) as batch:
-        assert_type(batch, SendBatch)
-        for user in ids:
-            batch.add(user)
-        batch.add(7)  # type: ignore[arg-type]
-    assert_type(batch.receipt, Receipt)
-    client.batch({"titel": {"en": "Hi"}})  # type: ignore[dict-item]
 
 
 def mappings(client: PushClient, loaded: dict[str, Any], untyped: Any, ids: list[str], audience: Audience) -> None:

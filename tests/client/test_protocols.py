@@ -1,0 +1,90 @@
+"""A client has the protocols that it supports, and no others: libraries that ask get a true answer."""
+
+import asyncio
+import contextlib
+import inspect
+import pickle
+from typing import Any
+from unittest import mock
+
+import pytest
+import svcs
+from support.wire_server import WireServer
+
+from pushsdk import AsyncPushClient, MobilePush, PushClient
+
+URL = "https://push.example"
+MESSAGE = MobilePush(title={"en": "Hello"}, ios_enabled=True)
+BLOCKING, ASYNC = contextlib.AbstractContextManager, contextlib.AbstractAsyncContextManager
+
+
+@pytest.mark.parametrize(
+    ("client", "has", "lacks"), [(AsyncPushClient, ASYNC, BLOCKING), (PushClient, BLOCKING, ASYNC)]
+)
+def test_a_client_is_the_context_manager_that_it_supports(client: Any, has: type, lacks: type) -> None:
+    made = client(URL, "key")
+    assert isinstance(made, has)
+    assert not isinstance(made, lacks)
+
+
+async def test_a_mock_of_an_async_client_has_its_signatures_and_its_coroutines() -> None:
+    client = mock.create_autospec(AsyncPushClient, instance=True)
+    await client.send("user-1", MESSAGE)
+    client.send.assert_awaited_once_with("user-1", MESSAGE)
+    with pytest.raises(TypeError):
+        client.send("user-1")
+    with pytest.raises(AttributeError):
+        client.push("user-1")
+    assert inspect.iscoroutinefunction(AsyncPushClient.broadcast)
+
+
+def test_a_mock_of_a_client_has_its_signatures() -> None:
+    client = mock.create_autospec(PushClient, instance=True)
+    client.send("user-1", MESSAGE)
+    client.send.assert_called_once_with("user-1", MESSAGE)
+    with pytest.raises(TypeError):
+        client.send("user-1")
+
+
+@pytest.mark.parametrize("base", [AsyncPushClient, PushClient])
+@pytest.mark.parametrize("name", ["headers", "session", "timeout", "rate"])
+def test_a_subclass_has_attributes_of_any_name(base: Any, name: str) -> None:
+    class Own(base):
+        def __init__(self) -> None:
+            super().__init__(URL, "key")
+            setattr(self, name, "own")
+
+    own = Own()
+    assert getattr(own, name) == "own"
+    assert getattr(own.with_options(timeout=5.0), name) == "own"
+
+
+@pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
+def test_a_client_lacks_the_attributes_that_it_does_not_have(client: Any) -> None:
+    made = client(URL, "key")
+    assert not hasattr(made, "shutdown")
+    assert not hasattr(made, "_repr_html_")
+    assert not callable(getattr(made, "__getitem__", None))
+    with pytest.raises(TypeError, match="can't be pickled"):
+        pickle.dumps(made)
+
+
+async def test_a_container_of_services_closes_an_async_client_after_its_last_call() -> None:
+    registry = svcs.Registry()
+    async with WireServer() as server, svcs.Container(registry) as container:
+        registry.register_factory(AsyncPushClient, lambda: AsyncPushClient(server.base_url, "key"))
+        client = await container.aget(AsyncPushClient)
+        sends = [client.submit(f"user-{number}", MESSAGE) for number in range(50)]
+        await container.aclose()
+        assert client.closed
+        receipts = await asyncio.gather(*sends)
+    assert sum(receipt.users for receipt in receipts) == 50
+
+
+def test_a_container_of_services_opens_and_closes_a_client() -> None:
+    registry = svcs.Registry()
+    registry.register_factory(PushClient, lambda: PushClient(URL, "key"))
+    with svcs.Container(registry) as container:
+        client = container.get(PushClient)
+        assert not client.closed
+    assert client.closed
