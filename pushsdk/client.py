@@ -11,7 +11,7 @@ import asyncio
 import math
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, Unpack
 from urllib.parse import urlsplit
 
 from pushsdk._core import wire
@@ -27,8 +27,9 @@ from pushsdk._core.address import (
 from pushsdk._core.arguments import check_callback, check_setting, check_timeout, check_users
 from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import error_for, set_answer
-from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError, check_choice, warn_caller
+from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError, warn_caller
 from pushsdk._core.hints import check_options
+from pushsdk._core.kinds import check
 from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
@@ -136,7 +137,7 @@ class AsyncPushClient:
         check_host("proxy", proxy)
         check_ssl(ssl := options.get("ssl"))
         check_callback("on_event", on_event := options.get("on_event"), "event")
-        check_choice("PUSHSDK_SHOW_ANSWERS", shown := os.environ.get("PUSHSDK_SHOW_ANSWERS", ""), ("1", "0", ""))
+        check("PUSHSDK_SHOW_ANSWERS", shown := os.environ.get("PUSHSDK_SHOW_ANSWERS", ""), Literal["1", "0", ""])
         shows = shown == "1" or is_loopback(urlsplit(checked_url).hostname or "")
         policy = check_setting(RetryPolicy, "retry", options.get("retry"), RetryPolicy.safe())
         timeout = check_timeout(options.get("timeout"), Timeout())

@@ -17,7 +17,8 @@ from pushsdk._audience.duckdb_reader import ParquetFiles, SqlQuery
 from pushsdk._audience.source import BatchSource, ReadCounts, deduplicated, list_files, listed, printable
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
-from pushsdk._core.errors import ValidationError, check_choice, warn_caller
+from pushsdk._core.errors import ValidationError, warn_caller
+from pushsdk._core.kinds import check
 from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
@@ -152,7 +153,7 @@ class Audience(BatchSource):
         placeholders. ``"text"``: pushsdk fills the placeholders in title, subtitle and body; a column that is missing
         or NULL takes the fallback. ``"both"`` does both. Raises ValidationError for a message that can't be sent.
         """
-        check_choice("into", into, ("custom_fields", "text", "both"), ValidationError)
+        check("into", into, Literal["custom_fields", "text", "both"], ValidationError)
         wire.encode_content(message, custom_fields)
         columns = [*self._source.columns, *(custom_fields or ())]
         # The service may have a value of its own for a name that only it fills.

@@ -7,7 +7,8 @@ from functools import wraps
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.kinds import must_be
 from pushsdk._core.words import WAYS, kind_of, near_word
 
 EXPOSED = "a proxy would read the Api-Key of plain http: use https, or pass allow_insecure=True"

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from pushsdk._core import wire
 from pushsdk._core.checks import fits, is_async
-from pushsdk._core.errors import ValidationError, must_be, warn_caller
+from pushsdk._core.errors import ValidationError, warn_caller
+from pushsdk._core.kinds import must_be
 from pushsdk._core.models import MobilePush
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.stop_policy import StopPolicy

@@ -3,21 +3,15 @@
 Plain data: picklable, without payload or key; user ids only in ``user_ids`` and ``outcomes``, never in a text or repr.
 """
 
-import re
-import reprlib
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from pushsdk._core.outcome import NO_HEADERS, Answered, Attempt, Outcome
-from pushsdk._core.words import missing_attribute, near_word
+from pushsdk._core.words import missing_attribute
 from pushsdk._public import set_public_module
-
-_SECRETS = frozenset({"api_key", "claims", "headers", "session"})
-_SHOWN = (type(None), bool, int, float, str, set, frozenset, list, tuple, dict)
 
 
 class PushError(Answered, Exception):
@@ -74,36 +68,8 @@ class ConfigurationError(PushError):
     """A setting is wrong, or the client is used from the wrong loop or process. Nothing was sent."""
 
 
-def must_be(name: str, rule: str, value: object) -> ConfigurationError:
-    """Return the error for a setting that breaks its rule: ``{name} must be {rule}; got ...``.
-
-    Shows a short plain value, and only the type of any other: a long text may be a key, an id or a URL.
-    """
-    shown = "None" if value is None else type(value).__name__
-    if (library := type(value).__module__.partition(".")[0]) != "builtins" and re.search(rf"\b{shown}\b", rule):
-        shown = f"{library}.{shown}"  # it has the name of ours
-    if type(value) in _SHOWN and name not in _SECRETS and "..." not in (short := reprlib.repr(value)):
-        shown = short
-    elif isinstance(value, type):
-        shown = f"the class {value.__name__}"
-    elif isinstance(value, MethodType):
-        shown = f"the method {value.__name__}: call it"
-    return ConfigurationError(f"{name} must be {rule}; got {shown}")
-
-
 class ValidationError(PushError, ValueError):
     """The input can't be sent; the text names the path, such as ``$.message.ttl``. Nothing was sent."""
-
-
-def check_choice(
-    name: str, value: object, choices: Sequence[str | None], error: type[PushError] = ConfigurationError
-) -> None:
-    """Raise an error that has the nearest choice unless the value is one of the choices."""
-    if value not in choices:
-        *others, last = map(repr, choices)
-        near = near_word(value, filter(None, choices), 0.6) if isinstance(value, str) else None
-        rule = f"{', '.join(others)} or {last}"
-        raise error(f"{must_be(name, rule, value)}{f': did you mean {near!r}?' if near else ''}")
 
 
 class MessageWarning(UserWarning):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
-from pushsdk._core.errors import ConfigurationError, check_choice, must_be, warn_caller
+from pushsdk._core.errors import ConfigurationError, warn_caller
+from pushsdk._core.kinds import check, must_be
 from pushsdk._core.models import HintingType
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
 from pushsdk._core.words import check_keywords
@@ -114,7 +115,7 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
                 f"RetryPolicy.initial_delay={self.initial_delay:g} is above max_delay={self.max_delay:g}, which bounds "
                 "every delay; both are in seconds"
             )
-        check_choice("RetryPolicy.unknown", self.unknown, ("raise", "retry_if_collapsible", "retry"))
+        check("RetryPolicy.unknown", self.unknown, Unknown)
         for name, example in _STRATEGIES.items():
             if (strategy := getattr(self, name)) is None:
                 continue
@@ -306,7 +307,7 @@ class Limits(Settings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in ("in_flight", "queued_users", "queued_bytes"):
             check_count(f"Limits.{name}", getattr(self, name), or_none=name == "in_flight")
-        check_choice("Limits.when_full", self.when_full, ("wait", "raise"))
+        check("Limits.when_full", self.when_full, Literal["wait", "raise"])
 
 
 class Rate(Settings, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import Self
 
 import msgspec
 
-from pushsdk._core.errors import must_be
+from pushsdk._core.kinds import must_be
 from pushsdk._core.outcome import ACCEPTED, Outcome
 from pushsdk._core.policy import Settings, check_count
 

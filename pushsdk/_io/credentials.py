@@ -10,7 +10,8 @@ import msgspec
 
 from pushsdk._core.address import HeaderSecret, check_key
 from pushsdk._core.checks import takes
-from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.kinds import must_be
 from pushsdk._core.outcome import Failure, Guarded
 from pushsdk._core.words import trace_of
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.kinds import must_be
 from pushsdk._io.forks import in_child
 
 #: Not on Windows.

@@ -32,7 +32,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from pushsdk._core.address import EXPOSED, HeaderSecret
-from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.kinds import must_be
 from pushsdk._core.operations import PUSH, Operation
 from pushsdk._core.outcome import NO_HEADERS, PROVES_UNSENT, Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
 from pushsdk._core.policy import Limits, RetryPolicy, Timeout

@@ -15,7 +15,8 @@ from contextlib import suppress
 from copy import copy
 from itertools import islice
 
-from pushsdk._core.errors import ClaimStoreError, PushError, must_be
+from pushsdk._core.errors import ClaimStoreError, PushError
+from pushsdk._core.kinds import must_be
 from pushsdk._core.user_states import UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine

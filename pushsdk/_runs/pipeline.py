@@ -13,7 +13,8 @@ from typing import Literal
 import msgspec
 
 from pushsdk._core.arguments import check_callback, check_setting
-from pushsdk._core.errors import RunFileError, check_choice, must_be
+from pushsdk._core.errors import RunFileError
+from pushsdk._core.kinds import check, must_be
 from pushsdk._core.policy import Options, check_count, warn_of_unused
 from pushsdk._core.splitting import Rejected
 from pushsdk._core.stop_policy import StopPolicy
@@ -60,7 +61,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def check(self) -> None:
         """Raise ConfigurationError if an option has a wrong type or value. Guard ``on_progress``, check the policy."""
-        check_choice("on_unknown", self.on_unknown, ("skip", "resend"))
+        check("on_unknown", self.on_unknown, OnUnknown)
         check_setting(StopPolicy, "stop_policy", self.stop_policy, None)
         check_setting(bool, "durable", self.durable, False)
         check_callback("on_progress", self.on_progress, "Progress")

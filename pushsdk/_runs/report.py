@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 import msgspec
 
 from pushsdk._audience.source import printable
-from pushsdk._core.errors import PushError, ValidationError, check_choice
+from pushsdk._core.errors import PushError, ValidationError
+from pushsdk._core.kinds import check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
 from pushsdk._io.files import check_path
@@ -106,7 +107,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         known = {
             int(status): text for status, _, text in parts if texts[status] == 1 and text not in ("", ANOTHER_TEXT)
         }
-        check_choice("outcome", outcome, (*map(str, Outcome), None), ValidationError)
+        check("outcome", outcome, Literal[*map(str, Outcome)] | None, ValidationError)
         with closing(Journal.open(Path(self.file), write=False)) as journal:
             for row in journal.rows(outcome):
                 text = known.get(row.status or 0, "")

@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from pushsdk._audience.source import printable
 from pushsdk._core import wire
-from pushsdk._core.errors import ValidationError, check_choice
+from pushsdk._core.errors import ValidationError
 from pushsdk._core.idempotency import KEY_BYTES, Payload, check_key, digest_of, fingerprint_of
+from pushsdk._core.kinds import check
 from pushsdk._core.models import MobilePush
 from pushsdk._core.placeholders import fill
 
@@ -73,7 +74,7 @@ class ChunkEncoder:
         base_url: str,
         max_users: int,
     ) -> None:
-        check_choice("personal", personal, ("placeholders", "custom_fields", None), ValidationError)
+        check("personal", personal, Literal["placeholders", "custom_fields"] | None, ValidationError)
         check_key("run", run, "the same in every process that sends the plan", KEY_BYTES // 2)
         self.personal = personal
         self._run = run

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from pushsdk._core.address import redacted
 from pushsdk._core.arguments import check_setting
-from pushsdk._core.errors import must_be
 from pushsdk._core.hints import check_options
+from pushsdk._core.kinds import must_be
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
 from pushsdk._core.policy import warn_of_unused
 from pushsdk._core.results import DrainReport

@@ -7,7 +7,8 @@ from typing import NoReturn, Self
 
 import msgspec
 
-from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.kinds import must_be
 from pushsdk._core.outcome import Guarded
 from pushsdk._core.policy import check_seconds
 from pushsdk._io.forks import ProcessGuard

@@ -2,7 +2,8 @@
 
 from typing import Any, TypeVar
 
-from pushsdk._core.errors import ConfigurationError, must_be
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.kinds import must_be
 from pushsdk._io.engine import Engine
 
 try:

@@ -4,13 +4,14 @@ import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 
 from pushsdk._audience.source import missing_column, printable
 from pushsdk._core.arguments import check_setting
-from pushsdk._core.errors import ConfigurationError, ValidationError, check_choice, must_be
+from pushsdk._core.errors import ConfigurationError, ValidationError
+from pushsdk._core.kinds import check, must_be
 from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.policy import Rate, Share, warn_of_unused
 from pushsdk._core.stop_policy import StopPolicy
@@ -51,7 +52,7 @@ _FIXED = {
 def checked_fields(message: Any, personal: object, fields: Any, columns: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that are sent; none if not ``personal``. Raises ConfigurationError, ValidationError."""
     encode_message(message)
-    check_choice("personal", personal, ("placeholders", "custom_fields", None))
+    check("personal", personal, Literal["placeholders", "custom_fields"] | None)
     if personal is None:
         if fields is not None:
             raise ConfigurationError("fields needs personal=, which says what the fields fill")

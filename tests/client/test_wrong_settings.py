@@ -277,7 +277,7 @@ class AsyncCallback:
         (lambda: RetryPolicy.from_tenacity(wait="x"), r"RetryPolicy.wait must be a strategy of tenacity, .*; got 'x'$"),
         (lambda: RetryPolicy.from_tenacity(stop=stop_never.__class__), "got the class _stop_never$"),
         (lambda: RetryPolicy.from_tenacity(retry=ValueError), "got the class ValueError$"),
-        (lambda: RetryPolicy(unknown="retri"), "got 'retri': did you mean 'retry'[?]$"),
+        (lambda: RetryPolicy(unknown="retri"), "must be 'raise', 'retry_if_collapsible' or 'retry'; got 'retri'$"),
         (lambda: RetryPolicy(statuses={"500": "REJECTED"}), r"got \{'500': 'REJECTED'\}$"),
         (lambda: RetryPolicy(statuses={50: "REJECTED"}), r"got \{50: 'REJECTED'\}$"),
         (lambda: Batching(split_on={200}), r"statuses from 400 to 599, for example \{413, 422\}; got \{200\}$"),
@@ -287,11 +287,11 @@ class AsyncCallback:
         (lambda: AsyncPushClient(URL, "key", timeout=(5, 30)), r"for example Timeout\(total=30, connect=5\); got \("),
         (lambda: AsyncPushClient(URL, "key", headers="x"), "headers must be a mapping .*; got str$"),
         (lambda: AsyncPushClient(URL, "key", retry=RetryPolicy), "got the class RetryPolicy$"),
-        (lambda: AsyncPushClient(URL, "key", retry=RetryPolicy.none), "got the method none: call it$"),
+        (lambda: AsyncPushClient(URL, "key", retry=RetryPolicy.none), "got the method RetryPolicy.none$"),
         (lambda: AsyncPushClient(URL, lambda _: "key"), "api_key must be a str, or a callable without arguments .*"),
         (
             lambda: AsyncPushClient(URL, "key", on_event=async_callback),
-            "on_event must be a plain function that takes one event: nothing would await an async one; got function$",
+            "on_event must be a plain function that takes one event: .*; got the function async_callback$",
         ),
         (
             lambda: PushClient(URL, "key", on_event=AsyncCallback()),
@@ -299,7 +299,7 @@ class AsyncCallback:
         ),
         (
             lambda: AsyncPushClient(URL, "key", on_event=lambda: None),
-            "on_event must be a plain function that takes one event; got function$",
+            "on_event must be a plain function that takes one event; got the function .*<lambda>$",
         ),
         (lambda: RetryPolicy.from_tenacity(stop=wait_random(0, 2)), "stop must be .*; got wait_random$"),
         (lambda: RetryPolicy.from_tenacity(wait=stop_after_attempt(3)), "wait must be .*; got stop_after_attempt$"),
@@ -378,7 +378,7 @@ async def test_ids_that_are_not_awaited_are_refused_with_the_fix() -> None:
 async def test_the_rows_of_a_misspelled_outcome_are_refused() -> None:
     async with FakeService().client() as client:
         report = await client.broadcast(["u"], MESSAGE)
-        with pytest.raises(ValueError, match=r"got 'rejectd': did you mean 'REJECTED'\?"):
+        with pytest.raises(ValueError, match=r"'NOT_SENT' or 'UNKNOWN'; got 'rejectd'$"):
             list(report.rows("rejectd"))  # type: ignore[arg-type]
 
 
