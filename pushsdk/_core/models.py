@@ -1,20 +1,19 @@
 """Messages, campaigns and their parts as frozen structs, and the documented values of their fields.
 
-Shapes only: ``wire`` validates and encodes, ``lint`` advises. Fields have the order of the interface document, which
+Shapes only: ``wire`` checks types at encoding, ``lint`` advises. Fields have the order of the interface document, which
 is also their order on the wire.
 """
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypedDict, TypeVar
 
 import msgspec
 from msgspec import UNSET as UNSET
 from msgspec import UnsetType as UnsetType
 
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.words import check_keywords, kind_of, missing_attribute, no_attribute, plain_error
+from pushsdk._core.words import plain_error
 
 # The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
 INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
@@ -52,91 +51,6 @@ else:
     RelevanceScoreName = ClickActionName = ActionCategoryTypeName = ScheduleTypeName = str
 
 
-def _refuse_change(struct: msgspec.Struct, name: str, value: object = None) -> None:
-    __tracebackhide__ = True  # by pytest
-    if name not in struct.__struct_fields__:
-        raise no_attribute(type(struct), name)
-    way = ".replace" if isinstance(struct, Model) else type(struct).__name__
-    raise AttributeError(f"{type(struct).__name__}.{name} can't be changed: make another by {way}({name}=...)")
-
-
-class HintingType(msgspec.StructMeta):
-    """Class of the structs whose TypeError has the nearest known field, or an example with a keyword."""
-
-    if not TYPE_CHECKING:  # checkers look at the fields only if they see no call of our own
-
-        def __init__(self, *args, **kwargs):
-            super().__init__(*args, **kwargs)
-            for name in ("__setattr__", "__delattr__"):
-                type.__setattr__(self, name, _refuse_change)  # msgspec ignores one in the body of a class
-
-        def __call__(self, *args, **kwargs):
-            __tracebackhide__ = True  # by pytest
-            try:
-                struct = super().__call__(*args, **kwargs)
-            except TypeError:
-                check_keywords(self, kwargs, fields := self.__struct_fields__)
-                if args:
-                    value = args[0] if isinstance(args[0], (int, float)) else "..."
-                    field = "title" if "title" in fields else fields[0]
-                    call = f".status({value})" if hasattr(self, "status") else f"({field}={value})"
-                    example = f"{self.__name__}{call}"
-                    raise TypeError(f"{self.__name__}() takes keyword arguments only, for example {example}") from None
-                raise
-            self.check_types(kwargs)
-            return struct
-
-        def __getattr__(self, name):
-            # msgspec asks for `__struct_fields__` before the class has it.
-            raise no_attribute(self, name, hidden=() if name[0] == "_" else self.__struct_fields__)
-
-    def check_types(self, fields: Mapping[str, Any]) -> None:
-        """Do nothing: the Struct checks its values by itself."""
-
-
-class ModelType(HintingType):
-    """Class of the models, whose calls check the types of the fields."""
-
-    def check_types(self, fields: Mapping[str, Any]) -> None:
-        """Raise ValidationError for a field, or an element of one, whose type does not fit."""
-        __tracebackhide__ = True  # by pytest
-        try:
-            if self is not PushRequest:  # made for each row of a run, whose plan checks it
-                msgspec.convert(fields, _checker(self))  # 0.4 us for a message
-        except msgspec.ValidationError as error:
-            given = {name: value for name, value in fields.items() if value is not UNSET}
-            if len(given) == len(fields):
-                raise _type_error(self, fields, error) from None
-            self.check_types(given)
-
-
-@functools.cache
-def _checker(model: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """Return a struct with the names of Python, and no required field."""
-    fields = msgspec.structs.fields(model)
-    return msgspec.defstruct(model.__name__, [(field.name, field.type, None) for field in fields])
-
-
-def _type_error(model: ModelType, fields: Mapping[str, Any], error: msgspec.ValidationError) -> ValidationError:
-    # Ends with "at `$.title`", "at `key` in `$.title`" or "at `$.title[...]`".
-    ((name, below),) = re.findall(r"`\$\.(\w+)(.*)`", str(error))
-    rule, _, got = plain_error(error).rpartition("expected ")[2].partition(", got ")
-    where, value = f"{model.__name__}.{name}", fields[name]
-    kinds = get_args(_checker(model).__annotations__[name])
-    parts = [part.__name__ for kind in kinds for part in (kind, *get_args(kind)) if isinstance(part, ModelType)]
-    if isinstance(value, Mapping) and (below == "[...]" or (not below and "at `key` in" in str(error))):
-        key, item = next(pair for pair in value.items() if not all(isinstance(part, str) for part in pair))
-        shown = f'["{key}"]' if show_path((key,)) == f"$.{key}" else "[...]"
-        below, where = "", f"{where}{shown}" if isinstance(key, str) else f"a key of {where}"
-        value = item if isinstance(key, str) else key
-    elif not below and name in ("title", "subtitle", "body"):
-        rule += ', for example {"en": "Hello"}'
-    elif parts and rule in ("a list", "a mapping"):
-        rule = f"a list of {parts[0]}" if rule == "a list" else f"{'an' if parts[0][0] == 'A' else 'a'} {parts[0]}"
-    got = got.partition(" - ")[0] if below else str(value) if "<=" in rule else kind_of(value, rule)
-    return ValidationError(f"{where}{below} must be {rule}; got {got}")
-
-
 def typed(plain: dict[str, Any], model: type[M], path: Path) -> M:
     """Return the model of plain types, without unknown fields. Raises ValidationError for other types."""
     try:
@@ -153,14 +67,11 @@ def typed(plain: dict[str, Any], model: type[M], path: Path) -> M:
         raise ValidationError(f"{show_path(path)}{where[1:]}:{text}{hint}") from None
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass=ModelType):
+class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base class of all models: camelCase on the wire, unset fields left out.
 
     The repr shows only the names of fields that are set, so that user ids and texts don't reach a log.
     """
-
-    if not TYPE_CHECKING:  # a checker would take any name for an attribute
-        __getattr__ = missing_attribute
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(name for name, _ in self.__rich_repr__())})"
@@ -170,10 +81,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", metaclass
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other values of these fields; ``UNSET`` leaves a field out."""
-        check_keywords(self.replace, changes, self.__struct_fields__)
-        if name := next((name for name, value in changes.items() if value is None), None):
-            raise ValidationError(f"{type(self).__name__}.{name} must not be None: UNSET leaves the field out")
-        type(self).check_types(changes)
         return msgspec.structs.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError, warn_caller
+from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import check, must_be
-from pushsdk._core.models import HintingType
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
-from pushsdk._core.words import check_keywords
 
 # A larger number is a mistake: in seconds, 30 years.
 MAX_NUMBER = 1e9
@@ -23,7 +22,7 @@ MAX_NUMBER = 1e9
 Seconds = float | timedelta
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, metaclass=HintingType):
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Base class of the settings. A ``timedelta`` is taken wherever seconds are."""
 
     def _check_seconds(self, *names: str, or_zero: bool = False, or_none: bool = False) -> None:
@@ -141,7 +140,7 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
 
     @classmethod
     def _preset(cls, preset: Callable[..., Self], options: RetryOptions, **fixed: Any) -> Self:
-        check_keywords(preset, options, RetryOptions.__optional_keys__ - fixed.keys(), _OTHER_WAYS)
+        check_options(preset.__qualname__, options, RetryOptions.__optional_keys__ - fixed.keys(), _OTHER_WAYS)
         return cls(**fixed, **options)
 
     @classmethod

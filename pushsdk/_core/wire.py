@@ -234,7 +234,7 @@ def _encode_checked(value: object, model: type[Model], path: Path, *, warn: bool
         raise _error(path, 'expected a message, got a request around one: pass only the value of "message"')
     if model is CampaignRequest and "message" not in plain and plain.keys() & TEXTS:
         raise _error(path, 'expected a campaign, got a message: put it under "message"')
-    known, data = typed(plain, model, path), _encode(plain)
+    known, data = typed(plain, type(value) if isinstance(value, model) else model, path), _encode(plain)
     # 0.3 us for most messages; the comparison takes 1 to 3 us, and finds unknown fields of nested objects.
     has_unknown = not plain.keys() <= _FLAT_FIELDS and msgspec.to_builtins(known) != plain
     if warn and (has_unknown or not isinstance(known, MobilePush) or _is_doubtful(known)):

@@ -266,7 +266,6 @@ async def test_a_client_leaves_no_task_behind() -> None:
         (RejectedError("x"), "response", "did you mean 'answer'?"),
         (RejectedError("x"), "users", "did you mean 'user_ids'?"),
         (RejectedError("x"), "message", "its text is str(error)"),
-        (HELLO, "model_copy", "did you mean 'replace'?"),
     ],
 )
 def test_a_name_that_a_result_lacks_has_the_near_one(value: object, name: str, hint: str) -> None:

@@ -12,10 +12,7 @@ import msgspec
 
 from pushsdk import UNSET
 
-__all__ = ["NOT_JSON", "Alien", "Data", "Plain", "SubFloat", "nested", "unchecked"]
-
-# unchecked(MobilePush, ttl="1"): a model with a field of another type, which MobilePush(ttl="1") refuses to make.
-unchecked: Any = msgspec.StructMeta.__call__
+__all__ = ["NOT_JSON", "Alien", "Data", "Plain", "SubFloat", "nested"]
 
 
 class Plain(enum.Enum):
