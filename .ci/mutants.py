@@ -1377,14 +1377,14 @@ TRANSPORT = [
     ),
     Mutant(
         "a text shows any request id",
-        CORE + "error_mapping.py",
+        CORE + "error_texts.py",
         '_REQUEST_ID.fullmatch(request_id or "")',
         "request_id",
         T_ERRORS,
     ),
     Mutant(
         "a broken connection that had carried an answer asks for https",
-        CORE + "error_mapping.py",
+        CORE + "error_texts.py",
         "is_broken = verdict.is_first and verdict.failure in",
         "is_broken = verdict.failure in",
         T_ERRORS,
@@ -1482,7 +1482,7 @@ TRANSPORT = [
     ),
     Mutant(
         "a text quotes what the service answered",
-        CORE + "error_mapping.py",
+        CORE + "error_texts.py",
         "target.shows_answers and decisive.answer",
         "decisive.answer",
         "tests/client/test_answers.py",
@@ -1496,7 +1496,7 @@ TRANSPORT = [
     ),
     Mutant(
         "an error shows the whole location of a redirect",
-        CORE + "error_mapping.py",
+        CORE + "error_texts.py",
         'urlsplit(attempt.headers.get("Location", "")).hostname',
         'attempt.headers.get("Location", "")',
         T_ERRORS,
@@ -1511,7 +1511,7 @@ TRANSPORT = [
     Mutant(
         "a call that reached a user may be retried without a key",
         CORE + "error_mapping.py",
-        " and not (counts[Outcome.ACCEPTED] or counts[Outcome.UNKNOWN])",
+        " and not counts.keys() & {Outcome.ACCEPTED, Outcome.UNKNOWN}",
         "",
         T_ERRORS,
     ),

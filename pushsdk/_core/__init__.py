@@ -25,7 +25,8 @@ evidence
 outcome
     ACCEPTED, REJECTED, NOT_SENT or UNKNOWN. ``TABLE`` in ``outcome`` says which status or failure means what. The
     outcomes of all attempts join to the verdict on the request: ACCEPTED, else UNKNOWN, else REJECTED, else NOT_SENT.
-    ``error_mapping`` turns a verdict into the exception, ``results`` holds the values that calls return.
+    ``error_mapping`` turns a verdict into the exception, which ``error_texts`` words when it is read; ``results`` holds
+    the values that calls return.
 
 For work that survives the process:
 

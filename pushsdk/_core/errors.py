@@ -5,13 +5,42 @@ Plain data: picklable, without payload or key; user ids only in ``user_ids`` and
 
 import sys
 import warnings
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pushsdk._core.outcome import NO_HEADERS, Answered, Attempt, Outcome
-from pushsdk._core.words import missing_attribute
 from pushsdk._public import set_public_module
+
+LIBRARY: Mapping[str, str] = {
+    "timeout": "the timeout",
+    "attempt_timeout": "the attempt timeout",
+    "rate": "the rate",
+    "rate_100": "rate=Rate(users_per_second=100)",
+    "in_flight": "in_flight",
+    "cafile": "pass ssl=ssl.create_default_context(cafile=...)",
+    "proxy": "proxy=",
+    "lint": "pushsdk message lint, or lint(message)",
+    "outcomes": "; see .outcomes",
+}
+"""How the texts for a program name options. The command line has the same keys, with its names."""
+
+
+class Wording:
+    """The text of an error or a warning, made when it is read. It names options as its reader does."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def render(self, names: Mapping[str, str]) -> str:
+        """Return the text with these names in place of the placeholders, which are the keys of `LIBRARY`."""
+
+    def __str__(self) -> str:
+        return self.render(LIBRARY)
+
+    def __repr__(self) -> str:
+        return str(self)  # also of an exception, and of what Celery keeps of it
 
 
 class PushError(Answered, Exception):
@@ -36,12 +65,9 @@ class PushError(Answered, Exception):
     body: bytes = b""
     """First 4 KiB of that answer's body, without the Api-Key."""
 
-    if not TYPE_CHECKING:
-        __getattr__ = missing_attribute
-
     def __init__(
         self,
-        message: str = "",
+        message: str | Wording = "",
         *,
         outcome: Outcome | None = None,
         attempts: tuple[Attempt, ...] = (),

@@ -7,7 +7,7 @@ import msgspec
 Endpoint = Literal["push", "campaigns"]
 
 
-class Operation(msgspec.Struct, frozen=True, eq=False):
+class Operation(msgspec.Struct, frozen=True):
     """One operation: the name it has in events, its method, and its path below the base URL."""
 
     name: Endpoint

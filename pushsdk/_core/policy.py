@@ -248,7 +248,7 @@ class Timeout(Settings, frozen=True, kw_only=True):
     def named(self, name: str) -> str:
         """Return the timeout of this name as errors show it, or ``""`` if there is none."""
         value = getattr(self, name)
-        return "" if value is None else f"Timeout.{name}={value:g} s"
+        return "" if value is None else f"{name} timeout {value:g} s"
 
 
 def _is_needless(seconds: float | None, bound: float, default: float) -> bool:

@@ -330,7 +330,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             if evidence.failure is Failure.CONNECT_TIMEOUT and scope.expired is Failure.DEADLINE:
                 evidence.reason += named
             else:
-                evidence.failure, evidence.reason = Failure.ATTEMPT_TIMEOUT if late else scope.expired, named
+                evidence.failure, evidence.reason = scope.expired, named
+                if late:  # the failure names the timeout
+                    evidence.failure, evidence.reason = Failure.ATTEMPT_TIMEOUT, f"{request.timeout.attempt:g} s"
             evidence.error = TimeoutError(named) if scope.expired is Failure.DEADLINE else None
         attempt = self._judge(request, self.limiter.clock())
         if request.claim is not None:
@@ -435,7 +437,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         failure, named = scope.expired or Failure.DEADLINE, timeout.named("attempt" if limit < deadline else "total")
         late = NoKey(failure, "", None)
         if failure is Failure.DEADLINE:
-            late = NoKey(Failure.CREDENTIALS, f"it did not return within {named}", TimeoutError(named))
+            late = NoKey(Failure.CREDENTIALS, f"it did not return within the {named}", TimeoutError(named))
         known = dict.fromkeys(waits, late) | done
         return [known.get(answer, answer) for answer in answers]
 

@@ -355,7 +355,7 @@ class AiohttpTransport:
         evidence.failure = failure = _failure_of(error, evidence)
         evidence.error = _os_error(error)
         if failure is Failure.CONNECT_TIMEOUT:
-            words = f"{phase or ''}Timeout.connect={connect:g} s"
+            words = f"{phase or ''}connect timeout {connect:g} s"
         elif isinstance(error, aiohttp.ClientHttpProxyError):
             words = f"HTTP {error.status}"
         elif evidence.error is not None and failure is not Failure.DISCONNECTED:

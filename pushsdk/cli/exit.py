@@ -9,6 +9,20 @@ from pathlib import Path
 _SHELL_ADVICE: dict[str, str] = json.loads(Path(__file__).with_name("shell_advice.json").read_text())
 
 
+# How the texts of errors name options, with the keys of ``errors.LIBRARY``.
+SHELL = {
+    "timeout": "--timeout",
+    "attempt_timeout": "--attempt-timeout",
+    "rate": "--rate",
+    "rate_100": "--rate 100",
+    "in_flight": "--in-flight",
+    "cafile": "set SSL_CERT_FILE to a file with its certificate",
+    "proxy": "--proxy",
+    "lint": "pushsdk message lint",
+    "outcomes": "",
+}
+
+
 class Exit(IntEnum):
     """The exit code of a command."""
 
@@ -43,6 +57,14 @@ def for_shell(text: str) -> str:
     return text.rstrip()
 
 
+def text_of(error: Exception) -> str:
+    """Return the text of an error or a warning of the package, with options of the command line."""
+    from pushsdk._core.errors import Wording  # imported late: --help does not need it
+
+    text = error.args[0] if error.args else ""
+    return text.render(SHELL) if isinstance(text, Wording) else str(error)
+
+
 def usage_error(text: str) -> CommandError:
     """Return an error of the command line, or of a file named on it."""
     return CommandError(text, Exit.USAGE)
@@ -61,5 +83,5 @@ def command_error(error: Exception) -> CommandError | None:
     unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, errors.UnexpectedResponseError)
     # A run file that fails while requests are in flight leaves their users UNKNOWN: no usage error then.
     if not unknown and isinstance(error, (errors.ValidationError, errors.RunFileError)):
-        return usage_error(str(error))
-    return CommandError(str(error), Exit.CANNOT_RUN if refused else Exit.UNKNOWN if unknown else Exit.INCOMPLETE)
+        return usage_error(text_of(error))
+    return CommandError(text_of(error), Exit.CANNOT_RUN if refused else Exit.UNKNOWN if unknown else Exit.INCOMPLETE)

@@ -135,8 +135,8 @@ def test_errors_name_options_instead_of_keyword_arguments(command, service, word
     ("faults", "words", "advice"),
     [
         ([Fault.status(429)], ("--retry", "none"), "set a rate, for example --rate 100;"),
-        ([Fault.delay(5)], ("--attempt-timeout", "0.05"), "within the attempt timeout: --attempt-timeout 0.05 s"),
-        ([Fault.status(503, headers={"Retry-After": "60"})], ("--timeout", "0.5"), "60 s, --timeout 0.5 s"),
+        ([Fault.delay(5)], ("--attempt-timeout", "0.05"), "Raise --attempt-timeout if"),
+        ([Fault.status(503, headers={"Retry-After": "60"})], ("--timeout", "0.5"), "60 s, total timeout 0.5 s"),
     ],
 )
 def test_an_error_of_a_request_names_options(command, service, faults, words, advice):

@@ -72,13 +72,13 @@ async def test_an_unknown_host_is_named() -> None:
 async def test_a_connect_timeout_names_the_setting_and_its_seconds() -> None:
     async with black_hole() as (_, port):
         error = await error_of(client_of(f"http://127.0.0.1:{port}", timeout=Timeout(connect=0.05)))
-    assert f"no connection in time: 127.0.0.1:{port}, Timeout.connect=0.05 s" in str(error)
+    assert f"no connection in time: 127.0.0.1:{port}, connect timeout 0.05 s" in str(error)
     assert "Is the host reachable from here" in str(error)
 
 
 @pytest.mark.parametrize(
     ("timeout", "named"),
-    [(Timeout(total=0.1), "Timeout.total=0.1 s"), (Timeout(attempt=0.05, total=1), "Timeout.attempt=0.05 s")],
+    [(Timeout(total=0.1), "total timeout 0.1 s"), (Timeout(attempt=0.05, total=1), "attempt timeout 0.05 s")],
 )
 @pytest.mark.parametrize("options", [{}, {"claims": "memory:"}])
 async def test_a_deadline_before_there_is_a_connection_says_so(timeout: Timeout, named: str, options: dict) -> None:
@@ -95,10 +95,10 @@ async def test_a_deadline_before_there_is_a_connection_says_so(timeout: Timeout,
 @pytest.mark.parametrize(
     ("timeout", "start"),
     [
-        (Timeout(total=0.2), "no connection in time: {}, TCP connected, the TLS handshake did not end, Timeout.total"),
+        (Timeout(total=0.2), "no connection in time: {}, TCP connected, the TLS handshake did not end, total timeout"),
         (
             Timeout(connect=0.2),
-            "no connection in time: {}, TCP connected, the TLS handshake did not end, Timeout.con",
+            "no connection in time: {}, TCP connected, the TLS handshake did not end, connect timeout",
         ),
     ],
 )
@@ -243,9 +243,9 @@ async def test_an_attempt_timeout_names_the_setting_and_its_seconds() -> None:
     async with WireServer(when(always, step(take, hold))) as server:
         error = await error_of(client_of(server.base_url, timeout=Timeout(attempt=0.05)))
     assert str(error) == (
-        "outcome unknown: no answer within the attempt timeout: Timeout.attempt=0.05 s "
+        "outcome unknown: no answer within the attempt timeout: 0.05 s "
         f"(POST {server.base_url}/v1/push, 1 user); it may have been enqueued, so sending it again may push twice. "
-        "Raise the timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"
+        "Raise the attempt timeout if the service needs longer; see: pushsdk docs timeouts-and-limits"
     )
 
 
@@ -275,7 +275,7 @@ async def test_a_pause_in_fractions_of_a_second_is_rounded_up_in_each_place() ->
 async def test_a_deadline_names_the_setting_and_its_seconds() -> None:
     async with WireServer(when(always, step(take, hold))) as server:
         error = await error_of(client_of(server.base_url, timeout=0.05))
-    assert "the deadline passed: Timeout.total=0.05 s (POST" in str(error)
+    assert "the deadline passed: total timeout 0.05 s (POST" in str(error)
 
 
 async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up() -> None:
@@ -284,7 +284,7 @@ async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up() -
     error = await error_of(service.client(timeout=1.5, retry=retry))
     assert str(error).startswith(
         f"rejected: HTTP 429 Too Many Requests ({PUSH_URL}, 2 attempts); given up: the next wait would pass the "
-        "deadline: Timeout.total=1.5 s. "
+        "deadline: total timeout 1.5 s. "
     )
 
 
@@ -297,7 +297,7 @@ async def test_a_deadline_in_the_queue_names_the_setting_and_its_seconds() -> No
             await client.send("u", MESSAGE, timeout=Timeout(total=0.05))
         first.cancel()
     assert str(caught.value).startswith(
-        "not sent: the deadline passed: Timeout.total=0.05 s (1 user). It waited for its turn: raise the timeout, "
+        "not sent: the deadline passed: total timeout 0.05 s (1 user). It waited for its turn: raise the timeout, "
         "the rate or in_flight; see: "
     )
 
@@ -306,7 +306,7 @@ async def test_a_call_that_is_not_retried_names_why_and_the_setting() -> None:
     service = FakeService(then=FakeResponse.status(429, headers={"Retry-After": "50"}))
     error = await error_of(service.client(timeout=7.0))
     assert f"HTTP 429 Too Many Requests ({PUSH_URL}); not retried: the service asked to wait longer" in str(error)
-    assert " than the call can: 50 s, Timeout.total=7 s. " in str(error)
+    assert " than the call can: 50 s, total timeout 7 s. " in str(error)
     assert str(error).endswith(
         "Call again after 50 s, or set a rate, for example rate=Rate(users_per_second=100); see: pushsdk docs "
         "timeouts-and-limits"
@@ -335,7 +335,7 @@ async def test_a_call_that_waits_for_a_pause_names_the_pause_and_the_setting() -
             with pytest.raises(PushError) as caught:
                 await client.send("u", MESSAGE)
     assert str(caught.value) == (
-        "not sent: the service asked to wait longer than the call can: 50 s, Timeout.total=7 s (1 user). Call again "
+        "not sent: the service asked to wait longer than the call can: 50 s, total timeout 7 s (1 user). Call again "
         "after this pause; see: pushsdk docs retries"
     )
     assert caught.value.retry_after == pytest.approx(50, abs=1)

@@ -1,5 +1,6 @@
 """The exception for a verdict: class, text and data, without user ids or texts of the service."""
 
+import copy
 import inspect
 import pickle
 
@@ -11,7 +12,9 @@ from multidict import CIMultiDict
 import pushsdk
 from pushsdk._core import errors
 from pushsdk._core.error_mapping import error_for, partial_error, recorded_error
+from pushsdk._core.error_texts import FIXES
 from pushsdk._core.errors import (
+    LIBRARY,
     AuthenticationError,
     ClaimStoreError,
     ClientClosedError,
@@ -29,6 +32,7 @@ from pushsdk._core.errors import (
 )
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH, Target
 from pushsdk._core.outcome import Answered, Attempt, Failure, Headers, Outcome, Verdict
+from pushsdk.cli.exit import SHELL
 
 ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
 SECRETS = ("user-4711", "sk-live.0815", "Dear Ada", "/private/path", "token=abc")
@@ -482,3 +486,35 @@ def test_the_delay_of_a_job_that_no_retry_helps_is_the_error_itself():
     with pytest.raises(OutcomeUnknownError) as caught:
         error.retry_delay()
     assert caught.value is error
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [LIBRARY, SHELL], ids=["library", "shell"])
+@pytest.mark.parametrize("fix", dict.fromkeys(fix for _, fix in FIXES))
+def test_each_fix_has_a_name_for_its_options(names, fix):
+    assert "{" not in fix.format_map({**names, "pause": "9 s", "request_id": "r-1"})
+    assert names.keys() == LIBRARY.keys()
+
+
+def test_an_error_is_worded_when_it_is_read_and_survives_a_pickle_and_a_copy():
+    error = error_for(refused(404), target=TARGET, user_ids=("user-4711",))
+    for copied in (pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
+        assert copied.args == error.args
+        assert str(copied) == str(error) == str(copied.args[0])
+        assert repr(copied) == f"RejectedError({error})"
+
+
+def test_what_a_callable_raised_is_the_cause_and_never_pickled():
+    cause = ValueError("sk-live.0815")
+    failed = Verdict(outcome=NOT_SENT, attempts=(tried(NOT_SENT, reason="x"),), failure=Failure.BUG, error=cause)
+    error = error_for(failed, target=TARGET)
+    assert error.__cause__ is cause
+    assert b"0815" not in pickle.dumps(error)
+
+
+def test_the_words_of_the_service_are_not_read_as_a_row():
+    shown = Target(PUSH, "https://push.example/api", shows_answers=True)
+    error = error_for(refused(422, body=b"{rate_100} {x} ttl: expected a list, got str"), target=shown)
+    assert ": {rate_100} {x} ttl: expected a list, got str" in str(error)

@@ -327,7 +327,7 @@ async def test_a_callable_that_hangs_at_the_retry_ends_its_call_and_no_other() -
         error = await outcome_of(acme)
         assert idle(client)
     assert isinstance(error, NotSentError)
-    assert "it did not return within Timeout.attempt=1 s" in str(error)
+    assert "it did not return within the attempt timeout 1 s" in str(error)
     assert service.processed == {"globex:1": 1}
 
 

@@ -22,7 +22,7 @@ from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.words import count
-from pushsdk.cli.exit import Exit, usage_error
+from pushsdk.cli.exit import Exit, text_of, usage_error
 from pushsdk.cli.files import KIND_NAMES, DryRun, MessageOptions, print_advice, print_request, read_ids, read_resource
 from pushsdk.cli.options import CallOptions, Flag, Json, Yes, confirm, quoted, title_of
 from pushsdk.cli.terminal import print_json, say, warn
@@ -87,7 +87,7 @@ async def _send(
 def _failure(error: PushError) -> dict[str, Any]:
     outcomes = error.outcomes.values() if isinstance(error, PartialError) else [error.outcome] * len(error.user_ids)
     retries = {"retryable": error.retryable, "retry_after": error.retry_after}
-    texts = {"error": str(error), "body": error.body.decode(errors="replace")}
+    texts = {"error": text_of(error), "body": error.body.decode(errors="replace")}
     result = {"outcome": error.outcome, "users": Counter(outcomes), "status": error.attempts[-1].status}
     return {**result, **retries, **texts}
 

@@ -1,0 +1,253 @@
+"""The text of an error for a verdict, made when it is read: what happened, and the first row of ``FIXES`` that applies.
+
+Texts are made of fixed phrases, statuses and class names: a response may quote user ids or texts, so a text has what
+the service answered only if ``Target.shows_answers`` is set. A row names an option by a placeholder; whoever shows the
+text fills in its names.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http.client import responses
+from urllib.parse import urlsplit
+
+import msgspec
+
+from pushsdk._core.address import is_loopback
+from pushsdk._core.errors import Wording
+from pushsdk._core.operations import PUSH, Target
+from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
+from pushsdk._core.words import count
+
+# Nothing that steers a terminal, and no @: a service may put a user id into such a header.
+_REQUEST_ID = re.compile(r"[\w.:;=/+-]{1,100}", re.ASCII)
+# As nginx, Apache, and Go's net/http answer.
+_HTTP_TO_TLS = re.compile("plain HTTP|HTTP request to an HTTPS server")
+
+
+def decisive_of(verdict: Verdict) -> Attempt | None:
+    """Return the last attempt that has the outcome of the verdict."""
+    return next((attempt for attempt in reversed(verdict.attempts) if attempt.outcome is verdict.outcome), None)
+
+
+class Facts(Wording, msgspec.Struct, frozen=True):
+    """What is known of a call that was not accepted: the data of its error, without user ids."""
+
+    verdict: Verdict
+    target: Target | None = None
+    users: int = 0
+    sent: int = 0
+    """The most attempts of one request whose outcome is UNKNOWN."""
+    bound: float | None = None
+    """The seconds of the setting that ended the call: a timeout, or the longest Retry-After."""
+
+    @property
+    def decisive(self) -> Attempt | None:
+        """The attempt that decided."""
+        return decisive_of(self.verdict)
+
+    @property
+    def reason(self) -> str:
+        """The failure or the status in fixed words."""
+        decisive = self.decisive
+        return str(self.verdict.failure or _UNTRIED) if decisive is None else decisive.reason
+
+    def render(self, names: Mapping[str, str]) -> str:
+        """Return the outcome, the cause, the risk of another call, and the fix."""
+        risk = ""
+        if self.verdict.outcome is Outcome.UNKNOWN:
+            times, again = (f" up to {self.sent} times", "once more") if self.sent > 1 else ("", "twice")
+            risk = "; " + (self.target.operation if self.target else PUSH).in_doubt.format(times=times, again=again)
+        fix = self._fix(names) if self.target else ""
+        return f"{_HEADS.get(self.verdict.outcome, 'not sent')}: {self._cause()}{risk}{fix}"
+
+    def _cause(self) -> str:
+        """Return the reason, the request, the answer if it is to be shown, and why the request was not retried."""
+        verdict, decisive, target = self.verdict, self.decisive, self.target
+        attempts = len(verdict.attempts)
+        details = [
+            str(target) if target and attempts else "",
+            count(self.users) if target and self.users else "",
+            f"{attempts} attempts" if attempts > 1 else "",
+            _request_id_of(decisive),
+        ]
+        request = f" ({', '.join(filter(None, details))})" if any(details) else ""
+        failure = ": ".join(filter(None, (str(verdict.failure or _UNTRIED), self._bound())))
+        if decisive is None:
+            return failure + request
+        # The standard phrase of the status: the service's own may quote a user.
+        status, phrase = f"HTTP {decisive.status}", responses.get(decisive.status or 0, "")
+        answer = f": {decisive.answer}" if target and target.shows_answers and decisive.answer else ""
+        given_up = "given up: " if attempts > 1 else "not retried: "
+        ended = f"; {given_up}{failure}" if self._was_cut_short() else ""
+        reason = decisive.reason.replace(status, f"{status} {phrase}".strip(), 1)
+        return f"{reason}{_redirect(decisive)}{request}{answer}{ended}"
+
+    def _was_cut_short(self) -> bool:
+        """Return True if this client ended the call, and the reason of the last attempt does not say so."""
+        last, bound = self.verdict.attempts[-1].reason, self._bound()
+        says_so = last.startswith(str(self.verdict.failure)) or (bound and bound in last)
+        return self.verdict.failure in _OUR_REASONS and not says_so
+
+    def _bound(self) -> str:
+        """Return the pause that the service asked for, and the setting that is shorter; ``""`` if none ended it."""
+        if self.bound is None:
+            return ""
+        pause = _seconds(self.verdict.retry_after)
+        return _BOUNDS.get(self.verdict.failure, "").format(bound=f"{self.bound:g}", pause=pause)
+
+    def _fix(self, names: Mapping[str, str]) -> str:
+        """Return sentences on what to do, and where the answer is; ``""`` if there is nothing to say."""
+        signs, decisive = self._signs(), self.decisive
+        fix = next((fix for condition, fix in FIXES if condition <= signs), "")
+        pause = _seconds(None if decisive is None else decisive.retry_after)
+        values = {"pause": pause, "request_id": _request_id_of(decisive)}
+        return fix.format_map({**names, **values}) + (_UNSEEN if "unseen answer" in signs else "")
+
+    def _signs(self) -> set[object]:
+        """Return what the conditions of ``FIXES`` ask for."""
+        reason, decisive, target = self.reason, self.decisive, self.target
+        signs: set[object] = {self.verdict.outcome, target and target.operation.name}
+        signs.update(failure for failure in Failure if reason.startswith(failure))
+        signs.update(sign for sign, holds in _SIGNS.items() if holds(self))
+        if decisive is not None and decisive.outcome is Outcome.REJECTED:
+            signs.add(decisive.status)
+        return signs
+
+
+_UNTRIED = "the call ended before its first attempt"
+_HEADS = {Outcome.UNKNOWN: "outcome unknown", Outcome.REJECTED: "rejected"}
+_TOTAL = "total timeout {bound} s"
+_BOUNDS: Mapping[Failure | None, str] = {
+    **dict.fromkeys((Failure.DEADLINE, Failure.NO_TIME, Failure.TOO_LATE), _TOTAL),
+    Failure.PAUSED: f"{{pause}}, {_TOTAL}",
+    Failure.TOO_LONG: "{pause}, RetryPolicy(max_retry_after={bound})",
+}
+# The text names these if they ended a request whose last attempt was retryable.
+_OUR_REASONS = frozenset({*_BOUNDS, Failure.BUDGET, Failure.CLOSED})
+
+
+def _is_local(facts: Facts) -> bool:
+    return is_loopback(urlsplit(facts.target.base_url if facts.target else "").hostname or "")
+
+
+def _meets_tls(facts: Facts) -> bool:
+    """Return True if the port may be one for TLS: no request was answered over http, or the answer says so."""
+    decisive, verdict = facts.decisive, facts.verdict
+    if decisive is None or not (facts.target and facts.target.base_url.startswith("http:")):
+        return False
+    if decisive.status is not None:
+        return decisive.status == 400 and bool(_HTTP_TO_TLS.search(decisive.answer))
+    is_broken = verdict.is_first and verdict.failure in (Failure.RESET, Failure.DISCONNECTED)
+    return is_broken and not _is_local(facts)
+
+
+def _is_throttled(facts: Facts) -> bool:
+    decisive = facts.decisive
+    return decisive is not None and decisive.retryable and decisive.retry_after is not None
+
+
+# What a row may ask for, beside outcome, failure, the status of a rejection, and the name of the operation.
+_SIGNS: Mapping[str, Callable[[Facts], bool]] = {
+    "untried": lambda facts: facts.decisive is None,
+    "local": _is_local,
+    "http to TLS": _meets_tls,
+    "throttled": _is_throttled,
+    "request id": lambda facts: bool(_request_id_of(facts.decisive)),
+    "no answer": lambda facts: not (facts.decisive and facts.decisive.answer),
+    "unseen answer": lambda facts: bool(
+        facts.target and not facts.target.shows_answers and facts.decisive and facts.decisive.answer
+    ),
+    "handshake": lambda facts: "TLS handshake" in facts.reason,
+    "mismatch": lambda facts: "mismatch" in facts.reason,
+    "expired": lambda facts: "expired" in facts.reason,
+}
+_UNSEEN = ". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here"
+_LIMITS = "see: pushsdk docs timeouts-and-limits"
+_OUTCOMES = "see: pushsdk docs outcomes"
+_RATE = ", or set a rate, for example {rate_100}; " + _LIMITS
+_WRONG_URL = ". base_url is probably wrong: check its host and its path, which must end before /v1"
+_LINT = ". Check the message: {lint}"
+_TLS = ". Does the service speak TLS on this port?"
+_KEY = ". Check the api_key, and that it belongs to this base_url"
+
+FIXES: tuple[tuple[set[object], str], ...] = (
+    ({"http to TLS"}, ". base_url says http://: does the service speak https? See: pushsdk docs troubleshooting"),
+    ({Failure.DNS}, ". Check the host in base_url, and the DNS of this machine"),
+    ({Failure.REFUSED, "local"}, ". Is the service up? For a local one: pushsdk emulator"),
+    ({Failure.REFUSED}, ". Is the service up?"),
+    ({Failure.CONNECT_TIMEOUT, "handshake"}, _TLS),
+    ({Failure.TLS, "handshake"}, _TLS),
+    ({Failure.CONNECT_TIMEOUT}, ". Is the host reachable from here, past firewalls and proxies?"),
+    ({Failure.UNREADABLE}, ". Is base_url right? A port for TLS needs https; see: pushsdk docs troubleshooting"),
+    ({Failure.CERTIFICATE, "mismatch"}, ". base_url must have a name that the certificate is for"),
+    ({Failure.CERTIFICATE, "expired"}, ". Renew the service's certificate, or set the clock of this machine"),
+    ({Failure.CERTIFICATE}, ". For a private CA {cafile}"),
+    ({Failure.PROXY}, ". Check {proxy}, and that the proxy is up"),
+    ({Failure.CREDENTIALS}, ". Call again once it works"),
+    ({Failure.BUG}, ". Fix the callable: __cause__ is what it raised. It is called again after an OSError only"),
+    ({Failure.SESSION}, ". Keep the session open for as long as the client"),
+    (
+        {Failure.DEADLINE, "untried"},
+        ". It waited for its turn: raise {timeout}, {rate} or {in_flight}; " + _LIMITS,
+    ),
+    ({Failure.DEADLINE}, ". Raise {timeout} if the service needs longer; " + _LIMITS),
+    ({Failure.ATTEMPT_TIMEOUT}, ". Raise {attempt_timeout} if the service needs longer; " + _LIMITS),
+    ({Failure.NO_TIME}, ". Send fewer at a time, or raise {timeout}; " + _LIMITS),
+    ({Failure.QUEUE_FULL}, ". Call again later, or raise Limits(queued_users=..., queued_bytes=...)"),
+    ({Failure.PAUSED}, ". Call again after this pause; see: pushsdk docs retries"),
+    ({Failure.BUDGET}, ". The service fails too often; see: pushsdk docs retries"),
+    ({429, "throttled"}, ". Call again after {pause}" + _RATE),
+    ({429}, ". Call again later" + _RATE),
+    ({Outcome.REJECTED, "throttled"}, ". Call again after {pause}"),
+    ({401}, _KEY),
+    ({403}, _KEY),
+    ({404}, _WRONG_URL),
+    ({405}, _WRONG_URL),
+    ({413}, ". Shorten the message, or send to fewer users per call if the service limits their number"),
+    ({400, "no answer"}, _LINT),
+    ({422, "no answer"}, _LINT),
+    ({Outcome.UNKNOWN, "request id"}, ". Don't retry: ask the service about {request_id}; " + _OUTCOMES),
+    ({Outcome.UNKNOWN, PUSH.name}, ". Don't retry unless a second push is acceptable; " + _OUTCOMES),
+    ({Outcome.UNKNOWN}, "; " + _OUTCOMES),
+)
+"""Conditions, all of which must hold, and the sentence that says what to do. The first row counts."""
+
+
+class Parts(Wording, msgspec.Struct, frozen=True):
+    """What is known of a call whose users have different outcomes."""
+
+    counts: dict[Outcome, int]
+    example: Facts | None = None
+    """The most frequent cause of the worst outcome."""
+    users: int = 0
+    """The users of this cause."""
+
+    def render(self, names: Mapping[str, str]) -> str:
+        """Return the number of users of each outcome, and the most frequent cause."""
+        summary = ", ".join(f"{number} {outcome.value}" for outcome, number in self.counts.items())
+        most = f". Most often ({count(self.users)}): {self.example.render(names)}" if self.example else ""
+        return f"the call's users ended differently: {summary}{names['outcomes']}{most}"
+
+
+def _seconds(wait: float | None) -> str:
+    return f"{math.ceil(min(wait or 0, 1e9))} s"  # a header may hold any number of digits
+
+
+def _request_id_of(attempt: Attempt | None) -> str:
+    """Return the id that the service gave to the request, as texts show it; ``""`` if there is no plain one."""
+    request_id = attempt and attempt.request_id
+    return f"request id {request_id}" if _REQUEST_ID.fullmatch(request_id or "") else ""
+
+
+def _redirect(attempt: Attempt) -> str:
+    """Return the host of a redirect, a hint at the right base_url. The rest of the URL is not shown."""
+    if attempt.status is None or not 300 <= attempt.status < 400:
+        return ""
+    host: str | None = None
+    with suppress(ValueError):
+        host = urlsplit(attempt.headers.get("Location", "")).hostname
+    # DNS names have at most 253 characters.
+    named = f" to {host}" if host and len(host) <= 253 and host.isascii() and host.isprintable() else ""
+    return f", a redirect{named}: not followed, set base_url to where the service is"
