@@ -77,7 +77,9 @@ class ConcurrencyLimiter:
         self.run_requests = 0
         #: The clock of latencies.
         self.clock = clock_of(loop)
-        self._adaptive = AdaptiveLimit(self.clock(), cap=cap, wall=time.time())
+        now = self.clock()
+        # Virtual time is the time of day, too: what happens in it does not depend on when it happens.
+        self._adaptive = AdaptiveLimit(now, cap=cap, wall=time.time() if self.clock is time.monotonic else now)
         # The limits beyond which the next change is logged. Set by ``_log_limit``.
         self._low, self._high = self.limit / 2, self.limit * 1.5
         # The earliest start of the next request while starts are paced.

@@ -49,7 +49,7 @@ async def settled() -> None:
 
 @pytest.mark.parametrize(
     ("load", "timeout", "sigma"),
-    [(1.3, 2.0, 0.0), (5.0, 1.0, 0.0), (1.1, 1.0, 0.5), (10.0, 2.0, 0.5), (2.0, 2.0, 1.0), (1.3, 20.0, 1.0)],
+    [(1.3, 2.0, 0.0), (5.0, 1.0, 0.0), (1.1, 1.0, 0.5), (10.0, 2.0, 0.5), (2.0, 1.0, 1.0), (1.3, 20.0, 1.0)],
 )
 @virtual
 async def test_whatever_the_load_most_of_what_the_service_can_do_is_accepted(
@@ -61,8 +61,8 @@ async def test_whatever_the_load_most_of_what_the_service_can_do_is_accepted(
         ended = await send_at_random(client, load * capacity, seconds)
         await settled()
     outcomes = check(service, ended)
-    # 0.9, but for the draw of this short time, and for the time of day by which the limit measures.
-    assert outcomes["ACCEPTED"] > (0.7 if sigma else 0.9) * capacity * seconds
+    # 0.9 with sigma, too, but for the draw of this short time.
+    assert outcomes["ACCEPTED"] > (0.85 if sigma else 0.9) * capacity * seconds
     assert outcomes["UNKNOWN"] <= (0.02 if sigma == 1.0 else 0.01) * outcomes["ACCEPTED"]
     assert all(send.seconds <= timeout + 0.01 for send in ended)
 
