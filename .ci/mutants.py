@@ -557,8 +557,8 @@ COALESCING = [
     Mutant(
         "a call is encoded before it waits for room",
         "pushsdk/client.py",
-        "        if engine.backlog.is_full:\n",
-        "        if False:\n",
+        "        if engine.backlog.is_full:\n            await",
+        "        if False:\n            await",
         "tests/io/test_backpressure.py",
     ),
     Mutant(
@@ -570,14 +570,14 @@ COALESCING = [
     ),
     Mutant(
         "a forked child sends over its parent's connections",
-        IO + "engine.py",
+        IO + "lifetime.py",
         'the connections belong to the parent."""\n        self.home = None',
         'the connections belong to the parent."""',
         "tests/client/test_lifecycle.py",
     ),
     Mutant(
         "a closed client can still be used",
-        IO + "engine.py",
+        IO + "lifetime.py",
         "        self.closed = True\n        self.home = None\n",
         "        self.closed = True\n",
         T_CALLS,
@@ -656,7 +656,7 @@ COALESCING = [
     ),
     Mutant(
         "a forked child closes the connections of its parent as its loop ends",
-        IO + "engine.py",
+        IO + "lifetime.py",
         "        if not guard.is_inherited:",
         "        if True:",
         "tests/io/test_forks.py",
@@ -919,9 +919,9 @@ SENDING = [
     ),
     Mutant(
         "a close ends nothing",
-        IO + "engine.py",
-        "self.timers.fail(Failure.CLOSED)",
-        "pass",
+        IO + "lifetime.py",
+        "            engine.sender.closed = True\n            engine.timers.fail(Failure.CLOSED)",
+        "            engine.sender.closed = True",
         "tests/io/test_drain.py tests/faults/test_closing.py",
     ),
     Mutant(
@@ -1195,9 +1195,9 @@ TRANSPORT = [
     ),
     Mutant(
         "a client whose loop is gone can't be closed",
-        "pushsdk/client.py",
-        " and not engine.loop.is_closed():",
-        ":",
+        "pushsdk/_io/lifetime.py",
+        "if not engine.loop.is_closed():",
+        "if True:",
         "tests/client/test_lifecycle.py",
     ),
     Mutant(
@@ -1426,7 +1426,7 @@ TRANSPORT = [
     ),
     Mutant(
         "calls that the end of the event loop cuts off are not reported",
-        "pushsdk/_io/engine.py",
+        "pushsdk/_io/lifetime.py",
         "            own.__del__()",
         "            pass",
         "tests/client/test_wrong_settings.py",
@@ -1468,9 +1468,9 @@ TRANSPORT = [
     ),
     Mutant(
         "an unclosed client does not warn",
-        IO + "engine.py",
-        'if (loop := getattr(self, "home", None)) is not None:',
-        'if (loop := getattr(self, "house", None)) is not None:',
+        IO + "lifetime.py",
+        'if (engine := getattr(self, "home", None)) is not None:',
+        'if (engine := getattr(self, "house", None)) is not None:',
         "tests/client/test_wrong_settings.py",
     ),
     Mutant(
@@ -2601,7 +2601,7 @@ CLAIM_STORES = [
     ),
     Mutant(
         "the first send imports the host lookup's codec",
-        "pushsdk/_io/engine.py",
+        "pushsdk/_io/lifetime.py",
         "        import encodings.idna  # noqa: F401 - see above\n",
         "",
         "tests/io/test_forks.py",
@@ -2784,7 +2784,7 @@ CLAIM_STORES = [
     Mutant(
         "a call that was not sent does not report the record",
         RUNS + "keyed.py",
-        "if not keyed.has_asked and",
+        "if not self.has_asked and",
         "if False and",
         T_CLAIMS + "sends.py",
     ),
@@ -3465,7 +3465,7 @@ DEADLINES = [
     ),
     Mutant(
         "an urgent send shares a request with others",
-        "pushsdk/_io/engine.py",
+        "pushsdk/_io/lifetime.py",
         "return self._options_of(policy, timeout, keyed, is_urgent)",
         "return self._options_of(policy, timeout, keyed, False)",
         T_OVERLOAD,

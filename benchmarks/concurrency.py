@@ -67,10 +67,10 @@ async def opened(base_url: str, fixed: int = 0) -> AsyncIterator[Any]:
     policy = RetryPolicy.safe(max_attempts=10**6)
     timeout = Timeout(total=None, attempt=None)
     async with AsyncPushClient(base_url, c.API_KEY, retry=policy, timeout=timeout) as client:
-        client._engine.enter()
-        client._engine.sender.budget.tokens = 10**12
+        client._lifetime.enter()
+        client._lifetime.engine.sender.budget.tokens = 10**12
         if fixed:
-            client._engine.limiter._adaptive = Fixed(fixed)
+            client._lifetime.engine.limiter._adaptive = Fixed(fixed)
         yield client
 
 

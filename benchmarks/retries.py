@@ -39,7 +39,7 @@ async def alone(base_url: str, *, retry: Any) -> AsyncIterator[c.Send]:
 
     client = AsyncPushClient(base_url, c.API_KEY, retry=retry)
     # The tests replace the transport in the same way.
-    client._engine.serve(InstantTransport())
+    client._lifetime.serve(InstantTransport())
     async with client:
 
         async def send(number: int) -> None:

@@ -57,9 +57,11 @@ from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._core.words import kind_of
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
+from pushsdk._io.lifetime import Lifetime
 from pushsdk._io.queue import SubmittedSend
 from pushsdk._io.transport import ApiRequest, Session, check_host, check_session, check_ssl
 from pushsdk._runs.keyed import KeyedSends
+from pushsdk.claims.store import ClaimStore
 from pushsdk.options import ClientOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -141,7 +143,8 @@ class AsyncPushClient:
         shows = shown == "1" or is_loopback(urlsplit(checked_url).hostname or "")
         policy = check_setting(RetryPolicy, "retry", options.get("retry"), RetryPolicy.safe())
         timeout = check_timeout(options.get("timeout"), Timeout())
-        self._engine = Engine(
+        self._keyed = None if claims is None else KeyedSends(claims)
+        self._lifetime = Lifetime(
             EngineSettings(
                 base_url=checked_url,
                 batching=check_setting(Batching, "batching", options.get("batching"), Batching()),
@@ -155,20 +158,20 @@ class AsyncPushClient:
                 keepalive=keepalive,
                 on_event=on_event,
                 show_answers=check_setting(bool, "show_answers", options.get("show_answers"), shows),
-            )
+            ),
+            None if self._keyed is None else self._keyed.close,
         )
-        self._options = self._engine.options_of(policy, timeout)
-        self._keyed = None if claims is None else KeyedSends(claims, self._engine)
+        self._options = self._lifetime.options_of(policy, timeout)
 
     def __repr__(self) -> str:
-        engine = getattr(self, "_engine", None)
-        if engine is None:
+        lifetime = getattr(self, "_lifetime", None)
+        if lifetime is None:
             return "AsyncPushClient(not constructed)"
-        return f"AsyncPushClient({engine.settings.base_url!r}, closed={engine.closed})"
+        return f"AsyncPushClient({lifetime.settings.base_url!r}, closed={lifetime.closed})"
 
     async def __aenter__(self) -> Self:
-        self._engine.enter()
-        self._engine.begin_block()
+        self._lifetime.enter()
+        self._lifetime.begin_block()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -184,10 +187,7 @@ class AsyncPushClient:
         """
         seconds = check_seconds("drain", drain, or_zero=True)
         warn_of_milliseconds("drain", drain)
-        engine = self._engine
-        if engine.loop is not None and not engine.closed and not engine.loop.is_closed():
-            engine.enter()
-        return await engine.close(seconds)
+        return await self._lifetime.close(seconds)
 
     async def send(
         self,
@@ -226,8 +226,8 @@ class AsyncPushClient:
             receipt = await client.send(["user-1", "user-2"], message, timeout=5.0)
             print(receipt.users, receipt.status)
         """
-        engine = self._engine
-        call, options = self._call_of(user_ids, timeout, retry)
+        engine = self._lifetime.enter()
+        call, options = self._call_of(engine, user_ids, timeout, retry)
         if idempotency_key is not None and self._keyed is None:
             raise ConfigurationError(
                 "idempotency_key needs a claim store: pass claims= to the client, for example 'sqlite:claims.db'"
@@ -243,9 +243,9 @@ class AsyncPushClient:
             raise
         if idempotency_key is not None and self._keyed is not None:
             policy, urgent = options.policy, options.is_urgent
-            options = engine.options_of(policy, options.timeout, keyed=True, is_urgent=urgent)
+            options = self._lifetime.options_of(policy, options.timeout, keyed=True, is_urgent=urgent)
             keyed = Content(encoded, fields, options, self._credentials.key)
-            return await self._keyed.send(call, keyed, key=idempotency_key)
+            return await self._keyed.send(engine, call, keyed, key=idempotency_key)
         content = (encoded, fields, options, self._credentials.key)
         try:
             # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
@@ -278,12 +278,13 @@ class AsyncPushClient:
         if not isinstance(user_id, str):
             several = ", as send takes several ids" if isinstance(user_id, Iterable) else ""
             raise ValidationError(f"user_id must be a str{several}; got {kind_of(user_id)}")
-        call, options = self._call_of(user_id, timeout, retry)
+        engine = self._lifetime.enter()
+        call, options = self._call_of(engine, user_id, timeout, retry)
         content = (*wire.encode_content(message, custom_fields), options, self._credentials.key)
-        queue = self._engine.queue
-        if self._engine.backlog.is_full:
+        queue = engine.queue
+        if engine.backlog.is_full:
             queue.refuse(call, Failure.QUEUE_FULL)
-        future = call.future = SubmittedSend(loop=self._engine.home)
+        future = call.future = SubmittedSend(loop=engine.loop)
         future.call, future.queue = call, queue
         if content[3] is None:
             queue.submit_with_key(call, content)
@@ -312,8 +313,7 @@ class AsyncPushClient:
             OutcomeUnknownError: The campaign may exist: look up its ``external_id`` before you create it again.
             UnexpectedResponseError: The campaign was created, but the response has no readable uuid.
         """
-        engine = self._engine
-        loop = engine.enter()
+        engine = self._lifetime.enter()
         options = self._options_of(timeout, retry)
         total = options.timeout.total
         body = wire.encode_campaign(request)
@@ -324,24 +324,23 @@ class AsyncPushClient:
             users=0,
             policy=options.policy,
             timeout=options.timeout,
-            deadline=math.inf if total is None else loop.time() + total,
+            deadline=math.inf if total is None else engine.loop.time() + total,
             key=self._credentials.key,
             units=(self._credentials,),
             is_asked=self._credentials.ask is None,
         )
-        engine.campaigns.add(job)
-        watched = None if engine.observer is None else engine.observer.campaign()
+        observer = engine.sender.observer
+        watched = None if observer is None else observer.campaign()
         try:
-            verdict = await engine.sender.run(job)
+            with engine.working(job):
+                verdict = await engine.sender.run(job)
         finally:
             if watched is not None:
                 watched.end({job.verdict().outcome: 1})
-            engine.campaigns.discard(job)
-            engine.pending.ended(job)
         if verdict.outcome is not Outcome.ACCEPTED:
             target = engine.settings.target(CREATE_CAMPAIGN)
             raise error_for(verdict, target=target, options=options, external_id=external_id)
-        engine.counters.campaigns += 1
+        engine.sender.counters.campaigns += 1
         if (created := wire.decode_campaign_created(job.evidence.body or b"")) is None:
             error = UnexpectedResponseError(
                 f"the campaign was created (HTTP {verdict.status}, {engine.settings.target(CREATE_CAMPAIGN)}), but the "
@@ -396,7 +395,7 @@ class AsyncPushClient:
         from pushsdk._runs import api
 
         return await api.broadcast(
-            self._engine, settings, user_ids, message=message, custom_fields=custom_fields, dedupe=dedupe
+            self._lifetime, settings, user_ids, message=message, custom_fields=custom_fields, dedupe=dedupe
         )
 
     async def send_each(
@@ -422,7 +421,7 @@ class AsyncPushClient:
         settings = self._run_settings(run, stop, options)
         from pushsdk._runs import api
 
-        return await api.send_each(self._engine, settings, requests)
+        return await api.send_each(self._lifetime, settings, requests)
 
     async def resume(
         self, run: str | os.PathLike[str], *, stop: asyncio.Event | None = None, **options: Unpack[RunOptions]
@@ -440,7 +439,7 @@ class AsyncPushClient:
         settings = self._run_settings(run, stop, options)
         from pushsdk._runs import api
 
-        return await api.resume(self._engine, settings)
+        return await api.resume(self._lifetime, settings)
 
     def with_options(
         self,
@@ -465,7 +464,7 @@ class AsyncPushClient:
         client = self._view(self)
         options = self._options_of(timeout, retry)
         is_urgent = check_setting(bool, "urgent", urgent, options.is_urgent)
-        client._options = self._engine.options_of(options.policy, options.timeout, is_urgent=is_urgent)
+        client._options = self._lifetime.options_of(options.policy, options.timeout, is_urgent=is_urgent)
         if api_key is not None:
             client._credentials = Credentials.of(api_key)
         return client
@@ -473,30 +472,28 @@ class AsyncPushClient:
     @property
     def closed(self) -> bool:
         """True once the client, or one of ``with_options``, was closed."""
-        return self._engine.closed
+        return self._lifetime.closed
 
     async def flush(self) -> None:
         """Send lingering calls at once, and wait until every call made so far is complete."""
-        if self._engine.loop is not None:
-            self._engine.enter()
-            self._engine.queue.flush()
-            await self._engine.idle()
+        if self._lifetime.engine is not None:
+            engine = self._lifetime.enter()
+            engine.queue.flush()
+            await engine.idle()
 
     def stats(self) -> ClientStats:
         """Return the current counters."""
-        return self._engine.stats()
+        return self._lifetime.stats()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client can't be pickled, as it holds connections and the Api-Key: make one in each process")
 
-    def _call_of(self, user_ids: object, timeout: object, retry: object, most: int = 0) -> tuple[Call, Options]:
+    def _call_of(self, engine: Engine, user_ids: object, timeout: object, retry: object) -> tuple[Call, Options]:
         """Return a call to these users, and its options. Raises PushError if the arguments can't be used."""
-        engine = self._engine
-        loop = engine.enter()
-        users, ids, duplicates = check_users(user_ids, most or engine.settings.batching.max_users)
+        users, ids, duplicates = check_users(user_ids, engine.settings.batching.max_users)
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
-        call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users), duplicates)
+        call = Call(users, ids, math.inf if total is None else engine.loop.time() + total, len(users), duplicates)
         call.ask = self._credentials.ask
         return call, options
 
@@ -504,7 +501,7 @@ class AsyncPushClient:
         self, run: str | os.PathLike[str] | None, stop: asyncio.Event | None, options: RunOptions
     ) -> RunSettings:
         """Return the settings of a run, unchecked. Raises TypeError for an option that does not exist."""
-        self._engine.enter()
+        self._lifetime.enter()
         from pushsdk._runs.pipeline import RunSettings
 
         return RunSettings(run=run, stop=stop, sending=self._options, credentials=self._credentials, **options)
@@ -512,7 +509,15 @@ class AsyncPushClient:
     def _options_of(self, timeout: object, retry: object) -> Options:
         own = self._options
         policy = check_setting(RetryPolicy, "retry", retry, own.policy)
-        return self._engine.options_of(policy, check_timeout(timeout, own.timeout), is_urgent=own.is_urgent)
+        return self._lifetime.options_of(policy, check_timeout(timeout, own.timeout), is_urgent=own.is_urgent)
+
+    def _renewed(self, claims: ClaimStore | str | None) -> Self:
+        """Return this client as it was before its first use: for a forked child. ``claims`` is the option."""
+        client, old = self._view(self), self._lifetime
+        client._keyed = None if claims is None else KeyedSends(claims)
+        client._lifetime = Lifetime(old.settings, None if client._keyed is None else client._keyed.close)
+        client._lifetime.observer = old.observer
+        return client
 
     def _view(self, other: AsyncPushClient) -> Self:
         """Return a client like this one, with what ``with_options`` has set in another."""

@@ -38,8 +38,8 @@ class WorkSpan(Protocol):
 class Observer(Protocol):
     """Observes one client. No method waits or raises."""
 
-    def opened(self, engine: Any) -> None:
-        """Note that the client's engine is in use. A forked child has another engine."""
+    def opened(self, lifetime: Any) -> None:
+        """Note that the client is in use. It has another ``Lifetime`` in a forked child."""
 
     def caller(self, now: float) -> object:
         """Return the record of the caller of a ``send()``, for ``Call.caller``."""

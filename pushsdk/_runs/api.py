@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sized
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from pushsdk._core.errors import ConfigurationError, ValidationError, warn_calle
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.words import count
-from pushsdk._io.engine import Engine
+from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.forks import ProcessGuard
+from pushsdk._io.lifetime import Lifetime
 from pushsdk._io.threads import settled
 from pushsdk._public import set_public_module
 from pushsdk._runs.pipeline import Pipeline, RunSettings
@@ -43,7 +45,7 @@ Plan = Callable[[Planner], Awaitable[None]]
 
 
 async def broadcast(
-    engine: Engine,
+    lifetime: Lifetime,
     settings: RunSettings,
     user_ids: object,
     *,
@@ -59,14 +61,14 @@ async def broadcast(
         raise ValidationError("broadcast sends one message to all users: use send_each for a personalized audience")
     encoded, fields = broadcast_content(user_ids, message, custom_fields)
     header = _header(
-        engine,
+        lifetime.settings,
         kind="broadcast",
         message=encoded,
         custom_fields=fields,
         source=user_ids.source if isinstance(user_ids, Audience) else "",
         dedupe=check_setting(bool, "dedupe", dedupe, True),
     )
-    return await _run(engine, settings, header, lambda planner: planner.broadcast(user_ids), user_ids)
+    return await _run(lifetime, settings, header, lambda planner: planner.broadcast(user_ids), user_ids)
 
 
 def broadcast_content(users: object, message: Any, fields: Mapping[str, Any] | None) -> tuple[bytes, bytes | None]:
@@ -78,40 +80,42 @@ def broadcast_content(users: object, message: Any, fields: Mapping[str, Any] | N
     return content
 
 
-async def send_each(engine: Engine, settings: RunSettings, requests: object) -> BroadcastReport:
+async def send_each(lifetime: Lifetime, settings: RunSettings, requests: object) -> BroadcastReport:
     """See ``AsyncPushClient.send_each``."""
     source = requests.source if isinstance(requests, Personalized) else ""
-    header = _header(engine, kind="each", source=source, dedupe=False)
-    return await _run(engine, settings, header, lambda planner: planner.each(requests))
+    header = _header(lifetime.settings, kind="each", source=source, dedupe=False)
+    return await _run(lifetime, settings, header, lambda planner: planner.each(requests))
 
 
-async def resume(engine: Engine, settings: RunSettings) -> BroadcastReport:
+async def resume(lifetime: Lifetime, settings: RunSettings) -> BroadcastReport:
     """See ``AsyncPushClient.resume``."""
     settings.check()
     path = settings.path
     if path is None:
         raise ConfigurationError("run must be the path of a run file, for example 'spring.run'")
-    with closing(await _opened(engine, lambda: Journal.open(path, write=True, durable=settings.durable))) as journal:
+    opening = partial(Journal.open, path, write=True, durable=settings.durable)
+    with closing(await _opened(lifetime.enter(), opening)) as journal:
         journal.check_planned()
-        _check_base_url(engine, journal.header, path)
-        return await _send(engine, settings, journal, logger.info)
+        _check_base_url(lifetime.settings, journal.header, path)
+        return await _send(lifetime.enter(), settings, journal, logger.info)
 
 
 async def _run(
-    engine: Engine, settings: RunSettings, header: Header, plan: Plan, users: object = None
+    lifetime: Lifetime, settings: RunSettings, header: Header, plan: Plan, users: object = None
 ) -> BroadcastReport:
     settings.check()
     path = settings.path
     if path is None:
-        return await _run_without_file(engine, settings, header, plan)
-    with closing(await _opened(engine, lambda: _open_or_create(engine, path, header, settings.durable))) as journal:
+        return await _run_without_file(lifetime, settings, header, plan)
+    opening = partial(_open_or_create, lifetime.settings, path, header, settings.durable)
+    with closing(await _opened(lifetime.enter(), opening)) as journal:
         if journal.sealed and isinstance(users, Sized) and len(users) != journal.users + journal.duplicates:
             given = f"the {count(len(users))} of this call are not read"
             warn_caller(f"the run is resumed with the {count(journal.users)} of its plan; {given}")
-        return await _plan_and_send(engine, settings, journal, plan)
+        return await _plan_and_send(lifetime, settings, journal, plan)
 
 
-async def _run_without_file(engine: Engine, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
+async def _run_without_file(lifetime: Lifetime, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
     """Use a temporary file, so memory does not grow with the audience. Deleted when the report is."""
     try:
         folder = tempfile.mkdtemp(prefix="pushsdk-")
@@ -120,7 +124,7 @@ async def _run_without_file(engine: Engine, settings: RunSettings, header: Heade
         raise run_file_error(None, why) from None
     try:
         with closing(Journal.open_or_create(Path(folder, "run"), header)) as journal:
-            report = await _plan_and_send(engine, settings, journal, plan)
+            report = await _plan_and_send(lifetime, settings, journal, plan)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -144,36 +148,37 @@ async def _opened(engine: Engine, opening: Callable[[], Journal]) -> Journal:
         raise
 
 
-async def _plan_and_send(engine: Engine, settings: RunSettings, journal: Journal, plan: Plan) -> BroadcastReport:
+async def _plan_and_send(lifetime: Lifetime, settings: RunSettings, journal: Journal, plan: Plan) -> BroadcastReport:
     if not journal.sealed:
+        engine = lifetime.enter()
         planner = Planner(
             journal,
             offload=engine.offload,
             durable=settings.syncs,
-            report=planning_reporter(settings.on_progress, engine.enter()),
+            report=planning_reporter(settings.on_progress, engine.loop),
             stop=settings.stop,
         )
-        engine.plans.add(planner)
+        engine.runs.add(planner)
         logger.info("the run reads its users")
         try:
             await plan(planner)
         except PlanningStoppedError:
             return report_of(journal, run=settings.path, stop_reason=planner.stop_reason)
         finally:
-            engine.plans.discard(planner)
+            engine.runs.discard(planner)
     if not journal.users:
         warn_caller("nothing was sent: the source has no users")
-    return await _send(engine, settings, journal, warn_caller)
+    return await _send(lifetime.enter(), settings, journal, warn_caller)
 
 
-def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -> Journal:
+def _open_or_create(settings: EngineSettings, path: Path, header: Header, durable: bool) -> Journal:
     """Return the run at ``path``, or a new one to plan. Raise RunFileError if the file holds another run."""
     journal = Journal.open_or_create(path, header, durable=durable)
     if not journal.sealed:
         return journal
     try:
         planned = journal.header
-        _check_base_url(engine, planned, path)
+        _check_base_url(settings, planned, path)
         if planned.kind != header.kind:
             planned_kind, kind = _KINDS[planned.kind], _KINDS[header.kind]
             raise run_file_error(path, f"it is a run of {planned_kind}, not of {kind}: {_OWN_FILE}")
@@ -193,18 +198,18 @@ def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -
 async def _send(
     engine: Engine, settings: RunSettings, journal: Journal, tell: Callable[[str], object]
 ) -> BroadcastReport:
-    loop = engine.enter()
     pipeline = Pipeline(journal, settings, engine)
     if pipeline.ended is not None:
         unknown = journal.outcomes()[Outcome.UNKNOWN]
         resend = f"{count(unknown, 'user')} UNKNOWN; on_unknown='resend' pushes to these again, perhaps a second time"
         done = "an earlier call completed this run; to push again, pass a new run"
         tell(f"nothing was sent: {resend if unknown else done}")
-    started = loop.time()
+    started, observer = engine.loop.time(), engine.sender.observer
     engine.runs.add(pipeline)
-    watched = None if engine.observer is None else engine.observer.run(journal.users, journal.chunks)
+    watched = None if observer is None else observer.run(journal.users, journal.chunks)
     try:
-        await pipeline.run()
+        with engine.working(pipeline):
+            await pipeline.run()
     except asyncio.CancelledError as error:
         users = ", ".join(f"{number:,} {outcome}" for outcome, number in journal.outcomes().items() if number)
         again = "a run can be continued if it has a file: pass run="
@@ -214,15 +219,13 @@ async def _send(
         raise
     finally:
         engine.runs.discard(pipeline)
-        engine.pending.ended(pipeline)
         if watched is not None:
             watched.end(journal.outcomes())
     report, shows = report_of(journal, run=settings.path), engine.settings.show_answers
-    return msgspec.structs.replace(report, seconds=loop.time() - started, show_answers=shows)
+    return msgspec.structs.replace(report, seconds=engine.loop.time() - started, show_answers=shows)
 
 
-def _header(engine: Engine, **fields: Any) -> Header:
-    settings = engine.settings
+def _header(settings: EngineSettings, **fields: Any) -> Header:
     return Header(
         base_url=settings.base_url,
         max_users=settings.batching.max_users,
@@ -233,8 +236,8 @@ def _header(engine: Engine, **fields: Any) -> Header:
     )
 
 
-def _check_base_url(engine: Engine, header: Header, path: Path) -> None:
-    if header.base_url != engine.settings.base_url:
+def _check_base_url(settings: EngineSettings, header: Header, path: Path) -> None:
+    if header.base_url != settings.base_url:
         why = f"it was planned for another base_url, {printable(header.base_url)}: resume it with that one"
         raise run_file_error(path, why)
 

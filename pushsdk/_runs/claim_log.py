@@ -143,7 +143,7 @@ class ClaimLog:
                 pause, self._restarts = PAUSE, 0
             elif entries[0].failures >= TRIES:
                 # A closing client waits for a silent store, but not for one that fails at once: often a wrong address.
-                if self._engine.sender.closed or (self._engine.closed and not isinstance(error, TimeoutError)):
+                if self._engine.sender.closed or (self._engine.is_closing and not isinstance(error, TimeoutError)):
                     self._give_up([entry for entry in self._queue if entry.failures >= TRIES], "the client was closed")
                 else:
                     with suppress(TimeoutError):

@@ -1,7 +1,6 @@
 """Calls with idempotency keys: claiming the users of each request, leaving out users of other claims, settling."""
 
 import asyncio
-import functools
 import math
 import time
 from bisect import bisect_left
@@ -29,7 +28,7 @@ from pushsdk._core.user_states import UserState
 from pushsdk._io.batch_sender import PendingCalls
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
-from pushsdk._runs.claim_log import ClaimLog, claim_error, close_store
+from pushsdk._runs.claim_log import ClaimLog, checked_store, claim_error, close_store
 from pushsdk.claims import store_at
 
 T = TypeVar("T")
@@ -42,21 +41,26 @@ IN_FLIGHT = (
 class KeyedSends:
     """Sends calls with idempotency keys through one claim store. Shared with the clients of ``with_options``."""
 
-    def __init__(self, claims: object, engine: Engine) -> None:
+    def __init__(self, claims: object) -> None:
         """Raises ConfigurationError if ``claims`` is neither a ClaimStore nor the location of one."""
-        if isinstance(claims, str):
-            claims = store_at(claims)
-            engine.close_store = functools.partial(close_store, claims)
-        self._log = ClaimLog(claims, engine)
-        self._engine = engine
+        self._is_own = isinstance(claims, str)
+        self._store = checked_store(store_at(claims) if isinstance(claims, str) else claims, "claims")
+        # Made by the first call.
+        self._log: ClaimLog | None = None
 
-    async def send(self, call: Call, content: Content, *, key: object) -> Receipt:
+    async def close(self) -> None:
+        """Close the store if the client has opened it."""
+        if self._is_own:
+            await close_store(self._store)
+
+    async def send(self, engine: Engine, call: Call, content: Content, *, key: object) -> Receipt:
         """Send to the users of the call that no earlier call with this key has settled or claimed.
 
         Raises ClaimStoreError, or ValidationError for another payload, if nothing was sent; else as
         ``AsyncPushClient.send`` does.
         """
-        engine, log, users = self._engine, self._log, tuple(sorted(call.users))
+        log = self._log = self._log or ClaimLog(self._store, engine)
+        users = tuple(sorted(call.users))
         try:
             digest = idempotency.digest_of(key)
             if lacks_value(str(key)):
@@ -69,42 +73,59 @@ class KeyedSends:
             engine.pending.end(call)
             raise
         call.deadline = min(call.deadline, log.deadline())
-        keyed = call.claims = KeyedCall(log, entry, users)
-        engine.campaigns.add(keyed)
+        keyed = call.claims = KeyedCall(engine, log, entry, users)
+        with engine.working(keyed):
+            try:
+                return await keyed.send(call, content)
+            finally:
+                log.close(entry)
+
+
+class KeyedCall:
+    """A call with an idempotency key, and its entry in the claim store."""
+
+    def __init__(self, engine: Engine, log: ClaimLog, entry: ClaimEntry, users: tuple[str, ...]) -> None:
+        self._engine = engine
+        self.log = log
+        self.entry = entry
+        #: The users by position, sorted.
+        self.users = users
+        #: True once a claim was tried; the error of the last claim. Set by ``KeyedClaim``.
+        self.has_asked = False
+        self.error: PushError | None = None
+
+    async def send(self, call: Call, content: Content) -> Receipt:
+        """Send the call, and wait until its outcome is in the store."""
         try:
-            return await self._send(call, content, keyed)
+            return await self._send(call, content)
         except PartialError as error:
             error.retryable = error._open  # a retry with the key sends to the open users only
             raise
         except OutcomeUnknownError as error:
-            now, entry = time.time(), keyed.entry
+            now, entry = time.time(), self.entry
             seconds = math.ceil(entry.sending_until - now)
             if seconds > 0 and not error.attempts and not entry.states().count(UserState.UNKNOWN):
                 error.args = (IN_FLIGHT.format(max(now - entry.claimed_at, 0), seconds),)
                 error.retryable, error.retry_after = True, float(seconds)
             raise
-        finally:
-            log.close(keyed.entry)
-            engine.campaigns.discard(keyed)
-            engine.pending.ended(keyed)
 
-    async def _send(self, call: Call, content: Content, keyed: "KeyedCall") -> Receipt:
+    async def _send(self, call: Call, content: Content) -> Receipt:
         is_unclaimed = False
         try:
             return await self._engine.queue.send(call, content)
         except NotSentError as error:
-            if keyed.error is not None:
+            if self.error is not None:
                 is_unclaimed = True
                 # Breaks a cycle: the exception holds this frame, and the frame holds the keyed call.
-                failure, keyed.error = keyed.error, None
+                failure, self.error = self.error, None
                 raise failure from failure.__cause__
-            if not keyed.has_asked and asyncio.get_running_loop().time() < call.deadline:
-                return await self._reported(call, self._recorded(call, keyed, error))
+            if not self.has_asked and self._engine.loop.time() < call.deadline:
+                return await self._reported(call, self._recorded(call, error))
             raise
         finally:
             # If the claim failed, the caller does not wait for the same store again.
             if not is_unclaimed:
-                await self._reported(call, self._log.written(keyed.entry, call.deadline))
+                await self._reported(call, self.log.written(self.entry, call.deadline))
 
     async def _reported(self, call: Call, work: Awaitable[T]) -> T:
         """Await the work that follows the requests of a call. If it is cancelled, report the call as abandoned."""
@@ -116,27 +137,14 @@ class KeyedSends:
                 self._engine.pending.report_abandoned(call)
             raise
 
-    async def _recorded(self, call: Call, keyed: "KeyedCall", error: NotSentError) -> Receipt:
+    async def _recorded(self, call: Call, error: NotSentError) -> Receipt:
         """Return the recorded result of a call that ended before its claim: the service may be down."""
-        await self._log.refresh(keyed.entry)
-        states = keyed.entry.states()
+        await self.log.refresh(self.entry)
+        states = self.entry.states()
         if states.count(UserState.PENDING) == states.users:
             raise error
-        parts = [(keyed.users[low:high], idempotency.recorded_verdict(status)) for low, high, status in states.runs()]
+        parts = [(self.users[low:high], idempotency.recorded_verdict(status)) for low, high, status in states.runs()]
         return conclude(call.users, call.duplicates, parts, self._engine.pending.target)
-
-
-class KeyedCall:
-    """A call with an idempotency key, and its entry in the claim store."""
-
-    def __init__(self, log: ClaimLog, entry: ClaimEntry, users: tuple[str, ...]) -> None:
-        self.log = log
-        self.entry = entry
-        #: The users by position, sorted.
-        self.users = users
-        #: True once a claim was tried; the error of the last claim. Set by ``KeyedClaim``.
-        self.has_asked = False
-        self.error: PushError | None = None
 
     def for_request(self, content: Content, part: BatchPart, pending: PendingCalls) -> "KeyedClaim":
         """Return the claim of a request with this call and perhaps others of the same log."""

@@ -80,7 +80,7 @@ class Pipeline:
         self._journal = journal
         self._settings = settings
         self._engine = engine
-        self._loop = engine.enter()
+        self._loop = engine.loop
         self._log = RunFileLog(journal, loop=self._loop, offload=engine.offload, durable=settings.syncs)
         self._sender = ChunkSender(
             engine,

@@ -100,7 +100,7 @@ class ChunkSender:
         """``varied``: every chunk has its own message. ``resends``: requests with an UNKNOWN outcome are resent."""
         self._engine = engine
         self._log = log
-        self._loop = engine.enter()
+        self._loop = engine.loop
         self._limiter = engine.limiter
         self._split_on = engine.settings.batching.split_on
         # One attempt per claim: ``_send`` retries, outside the retry budget.
@@ -180,7 +180,7 @@ class ChunkSender:
 
     def reject(self, part: ChunkRequest, verdict: Verdict) -> None:
         """Settle as REJECTED a part that was given up: the message was rejected for every user tried alone."""
-        self._engine.counters.users[Outcome.REJECTED] += part.users
+        self._engine.sender.counters.users[Outcome.REJECTED] += part.users
         self._log.settle(part.positions, UserStatus(UserState.REJECTED, verdict.status, verdict.attempts[-1].reason))
 
     def _splitter(self, whole: ChunkRequest, parts: list[ChunkRequest]) -> Splitter[ChunkRequest]:
@@ -242,7 +242,7 @@ class ChunkSender:
             if step is decisions.LEAVE:
                 self._leave(verdict)
         if not is_settled:
-            self._engine.counters.splits += 1
+            self._engine.sender.counters.splits += 1
             logger.info("a request for %s is split after HTTP %s", count(part.users), verdict.status)
         return is_settled
 
@@ -298,7 +298,7 @@ class ChunkSender:
             if not await self._wait(tries, verdict):
                 break
         if status.state is _UNKNOWN.state:
-            self._engine.counters.users[Outcome.UNKNOWN] += users
+            self._engine.sender.counters.users[Outcome.UNKNOWN] += users
         return None
 
     def _count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
@@ -306,7 +306,7 @@ class ChunkSender:
         now = self._now()
         outcome = OUTCOMES[status.state]
         if final and status.state is not _PENDING.state:
-            self._engine.counters.users[outcome] += users
+            self._engine.sender.counters.users[outcome] += users
             self._monitor.settled(outcome, users, status.status, now, status.reason)
         else:
             self._monitor.released(status.status, now, status.reason)

@@ -82,7 +82,7 @@ class PlanSender:
         outcomes: OutcomeQueue,
     ) -> None:
         self._engine = engine
-        self._loop = engine.enter()
+        self._loop = engine.loop
         self._claims = log
         # The chunks in flight, by number; the claims of their requests that are not settled.
         self._in_work: dict[int, ChunkInFlight] = {}
@@ -112,29 +112,32 @@ class PlanSender:
         engine = self._engine
         engine.runs.add(self)
         feeder, ticker = self._loop.create_task(self._feed(chunks)), self._loop.create_task(self._sender.tick())
-        try:
-            async with asyncio.TaskGroup() as in_flight:
-                while (prepared := await self._next()) is not None:
-                    self._chunks += 1
-                    try:
-                        entry = self._claims.open(prepared.key, prepared.fingerprint, len(prepared.users))
-                    except ValidationError as error:
-                        self._fail(error, prepared)
-                        continue
-                    chunk = self._in_work[self._chunks] = ChunkInFlight(prepared, self._chunks, entry)
-                    self._set_requests(chunk, len(prepared.payloads))
-                    in_flight.create_task(self._send_chunk(chunk))
-        finally:
-            for task in (feeder, ticker):
-                task.cancel()
-            await asyncio.wait([feeder, ticker])
-            self.is_waiting = False
-            engine.runs.discard(self)
-            engine.pending.ended(self)
+        with engine.working(self):
+            try:
+                await self._send_chunks()
+            finally:
+                for task in (feeder, ticker):
+                    task.cancel()
+                await asyncio.wait([feeder, ticker])
+                self.is_waiting = False
+                engine.runs.discard(self)
         if self._is_closed():
             raise ClientClosedError("it was closed before the end of the plan: call again with the same plan and run")
         if self._failure is not None:
             raise self._failure
+
+    async def _send_chunks(self) -> None:
+        async with asyncio.TaskGroup() as in_flight:
+            while (prepared := await self._next()) is not None:
+                self._chunks += 1
+                try:
+                    entry = self._claims.open(prepared.key, prepared.fingerprint, len(prepared.users))
+                except ValidationError as error:
+                    self._fail(error, prepared)
+                    continue
+                chunk = self._in_work[self._chunks] = ChunkInFlight(prepared, self._chunks, entry)
+                self._set_requests(chunk, len(prepared.payloads))
+                in_flight.create_task(self._send_chunk(chunk))
 
     def stop(self, by: StopCause, reason: str) -> None:
         self._sender.stop(by, reason)

@@ -73,7 +73,7 @@ def push_batches(
         raise must_be("claims", "a callable, for example lambda: RedisClaims(url)", claims)
     check_setting(StopPolicy, "stop_policy", stop_policy, None)
     client = AsyncPushClient(base_url, api_key, session=None, **options)
-    settings = client._engine.settings
+    settings = client._lifetime.settings
     base_url, max_users = settings.base_url, settings.batching.max_users
     warn_of_unused(client._options.policy)
     encoder = ChunkEncoder(message, custom_fields, personal, run=run, base_url=base_url, max_users=max_users)
@@ -98,11 +98,12 @@ def _outcomes(
     async def send() -> None:
         nonlocal store, sender
         store = checked_store(claims(), "claims()")
+        engine = client._lifetime.enter()
         sender = PlanSender(
-            client._engine,
+            engine,
             client._options,
             client._credentials,
-            log=ClaimLog(store, client._engine),
+            log=ClaimLog(store, engine),
             stop_policy=stop_policy,
             varied=encoder.personal is not None,
             outcomes=call.callbacks,

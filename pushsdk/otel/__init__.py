@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import must_be
-from pushsdk._io.engine import Engine
+from pushsdk._io.lifetime import Lifetime
 
 try:
     from opentelemetry.metrics import MeterProvider
@@ -48,8 +48,8 @@ def instrument(
     Raises ConfigurationError if the client is in use or instrumented already, or an argument is of the wrong type.
     """
     # A PushClient drives an AsyncPushClient.
-    engine: Any = getattr(getattr(client, "_client", client), "_engine", None)
-    if not isinstance(engine, Engine):
+    lifetime: Any = getattr(getattr(client, "_client", client), "_lifetime", None)
+    if not isinstance(lifetime, Lifetime):
         raise must_be("client", "an AsyncPushClient or a PushClient", client)
     if not isinstance(tracer_provider, TracerProvider | None):
         raise must_be("tracer_provider", "a TracerProvider", tracer_provider)
@@ -63,11 +63,11 @@ def instrument(
         raise ConfigurationError("sample_accepted must be 1 with propagate: use a sampler of your provider instead")
     propagator = propagate if isinstance(propagate, TextMapPropagator) else None
     observer = ClientObserver(
-        engine.settings.base_url,
+        lifetime.settings.base_url,
         tracer_provider=tracer_provider,
         instruments=instruments_of(meter_provider),
         propagator=TraceContextTextMapPropagator() if propagate is True else propagator,
         sample_accepted=sample_accepted,
     )
-    engine.watch(observer)
+    lifetime.watch(observer)
     return client

@@ -14,6 +14,7 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._core.results import Counters
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
+from pushsdk._io.lifetime import Lifetime
 from pushsdk._version import __version__
 
 # The release that made the HTTP conventions stable.
@@ -25,10 +26,10 @@ SIZES: Sequence[float] = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
 Server = tuple[tuple[str, str | int], ...]
 
 
-class _EngineCounters(NamedTuple):
+class _ClientCounters(NamedTuple):
     """A client and its counters, which outlive the client."""
 
-    engine: weakref.ref[Engine]
+    lifetime: weakref.ref[Lifetime]
     counters: Counters
     server: Server
 
@@ -78,20 +79,20 @@ class Instruments:
 
     def _start_over(self) -> None:
         self._lock = threading.Lock()
-        self._sources: list[_EngineCounters] = []
+        self._sources: list[_ClientCounters] = []
         # Users by outcome of garbage-collected clients: a counter never goes down.
         self._past: defaultdict[Server, Counter[Outcome]] = defaultdict(Counter)
 
-    def add(self, engine: Engine, server: Server) -> None:
+    def add(self, lifetime: Lifetime, server: Server) -> None:
         """Read this client too, as long as it exists."""
         with self._lock:
             self._fold()
-            self._sources.append(_EngineCounters(weakref.ref(engine), engine.counters, server))
+            self._sources.append(_ClientCounters(weakref.ref(lifetime), lifetime.counters, server))
 
     def _fold(self) -> None:
         """Replace garbage-collected clients by their sums."""
         for source in tuple(self._sources):
-            if source.engine() is None:
+            if source.lifetime() is None:
                 self._sources.remove(source)
                 self._past[source.server].update(source.counters.users)
 
@@ -115,9 +116,9 @@ class Instruments:
             with self._lock:
                 sources = tuple(self._sources)
             for source in sources:
-                engine = source.engine()
-                if engine is not None and engine.loop is not None and not engine.closed:
-                    value = read(engine)
+                lifetime = source.lifetime()
+                if lifetime is not None and lifetime.engine is not None and not lifetime.closed:
+                    value = read(lifetime.engine)
                     if value is not None:
                         readings.setdefault(source.server, []).append(value)
             for server, values in readings.items():

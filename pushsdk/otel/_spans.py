@@ -25,7 +25,7 @@ from pushsdk._core.batching import Call
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.operations import PUSH, Operation
 from pushsdk._core.outcome import Attempt, Failure, Outcome
-from pushsdk._io.engine import Engine
+from pushsdk._io.lifetime import Lifetime
 from pushsdk._io.tracing import AttemptSpan, WorkSpan
 from pushsdk._version import __version__
 from pushsdk.otel._metrics import SCHEMA, Instruments
@@ -135,8 +135,8 @@ class ClientObserver:
         self._single: dict[str, _Value] = {**self._request, "url.full": f"{base_url}/{PUSH.path}", "pushsdk.users": 1}
         self._result_attributes = functools.cache(functools.partial(_result_attributes, self._request))
 
-    def opened(self, engine: Engine) -> None:
-        self._instruments.add(engine, tuple(self._server.items()))
+    def opened(self, lifetime: Lifetime) -> None:
+        self._instruments.add(lifetime, tuple(self._server.items()))
 
     def caller(self, now: float) -> object:
         return now, _current()

@@ -89,7 +89,7 @@ def checked_options(
     check_setting(StopPolicy, "stop_policy", stop_policy, None)
     client = AsyncPushClient(base_url, "of-the-executors", **options)
     warn_of_unused(client._options.policy)
-    settings = client._engine.settings
+    settings = client._lifetime.settings
     # The address as a plain text: what is sealed is not pickled.
     own = {"base_url": "".join(settings.base_url), "batching": settings.batching, "claims": claims}
     return {**options, **own, "api_key": api_key, "stop_policy": stop_policy}

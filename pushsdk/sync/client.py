@@ -34,10 +34,8 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout, check_seconds, warn_of_milliseconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._io.credentials import KeySource
-from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
 from pushsdk._io.sender import guarded
-from pushsdk._runs.keyed import KeyedSends
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import NAMES, AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
@@ -53,16 +51,16 @@ STOP_CHECK = 0.05
 
 def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall[Receipt]) -> None:
     """Report the outcome of a send whose caller was interrupted. Called in the loop."""
-    engine, error = client._engine, call.error
+    engine, error = client._lifetime.engine, call.error
     # Interrupted before the first call reached the loop, or a mistake in the call: nothing was sent.
-    if engine.loop is None or not (error is None or isinstance(error, PushError)):
+    if engine is None or not (error is None or isinstance(error, PushError)):
         return
     users = (user_ids,) if isinstance(user_ids, str) else tuple(dict.fromkeys(user_ids))
     outcomes = {Outcome.ACCEPTED if error is None else error.outcome: users}
     if isinstance(error, PartialError):
         outcomes = {outcome: ids for outcome in Outcome if (ids := error.users(outcome))}
     for outcome, ids in outcomes.items():
-        engine.counters.abandoned += 1
+        engine.sender.counters.abandoned += 1
         attempts = call.result.attempts if error is None else error.attempts
         engine.pending.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts))
 
@@ -111,7 +109,7 @@ class _Portal:
                     await claims.aclose()
 
         thread = self._thread = LoopThread(close)
-        name = f"PushClient({client._engine.settings.base_url!r}), made at {client._engine._made_at}"
+        name = f"PushClient({client._lifetime.settings.base_url!r}), made at {client._lifetime.made_at}"
         finalizer = weakref.finalize(self, _close_dropped, thread, name)
         # At the exit of the interpreter ``loop_thread`` closes every loop, without a warning.
         finalizer.atexit = False
@@ -126,12 +124,8 @@ class _Portal:
 
     def _start_over(self) -> None:
         """Start over in a forked child: the thread runs in the parent only, and another thread may hold the lock."""
-        engine = self.client._engine
         self._lock, self._thread = threading.RLock(), None
-        self.client = client = self.client._view(self.client)
-        client._engine = Engine(engine.settings)
-        client._engine.observer = engine.observer
-        client._keyed = None if self._claims is None else KeyedSends(self._claims, client._engine)
+        self.client = self.client._renewed(self._claims)
 
 
 class PushClient:
@@ -184,11 +178,11 @@ class PushClient:
         portal = getattr(self, "_portal", None)
         if portal is None:
             return "PushClient(not constructed)"
-        return f"PushClient({portal.client._engine.settings.base_url!r}, closed={portal.closed})"
+        return f"PushClient({portal.client._lifetime.settings.base_url!r}, closed={portal.closed})"
 
     def __enter__(self) -> Self:
         self._portal.enter()
-        self._client._engine.begin_block()
+        self._client._lifetime.begin_block()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -243,7 +237,7 @@ class PushClient:
             PartialError: The users have different outcomes.
         """
         thread, client = self._enter()
-        users = read_ids(user_ids, client._engine.settings.batching.max_users)
+        users = read_ids(user_ids, client._lifetime.settings.batching.max_users)
         options: dict[str, Any] = {"custom_fields": custom_fields, "timeout": timeout, "retry": retry}
         call = ThreadCall(lambda: client.send(users, message, idempotency_key=idempotency_key, **options))
         return thread.perform(call, lambda call: report_abandoned(client, users, call))
@@ -425,7 +419,7 @@ class PushClient:
 
     def _enter(self) -> tuple[LoopThread, AsyncPushClient]:
         thread, own = self._portal.enter(), self._portal.client
-        if self._client._engine is not own._engine:
+        if self._client._lifetime is not own._lifetime:
             self._client = own._view(self._client)
         return thread, self._client
 

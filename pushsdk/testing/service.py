@@ -193,7 +193,7 @@ class FakeService:
 
     def serve(self, client: AsyncPushClient) -> AsyncPushClient:
         """Connect a client to this service, whatever its base_url. Raises ConfigurationError after its first call."""
-        client._engine.serve(self, offload=_run_inline)
+        client._lifetime.serve(self, offload=_run_inline)
         return client
 
     def accepted(self, user_id: str) -> int:

@@ -60,8 +60,7 @@ class DispatcherRun:
         personal: Any = None,
         stop_policy: StopPolicy | None = None,
     ) -> None:
-        engine = client._engine
-        engine.enter()
+        engine = client._lifetime.enter()
         self.client = client
         self.box = Fetched()
         self.recipe = ChunkEncoder(

@@ -112,7 +112,7 @@ async def test_a_rejected_request_used_its_rate_although_the_next_key_is_not_tri
         service._then = FakeResponse.accept()
         await client.send("user-2", HELLO)
         assert asyncio.get_running_loop().time() - started > 0.05
-        assert client._engine.limiter.in_flight == 0
+        assert client._lifetime.engine.limiter.in_flight == 0
 
 
 @virtual

@@ -149,7 +149,7 @@ async def test_the_store_is_closed_if_the_connections_can_not_be_closed(
 
     client = FakeService().client(claims=f"sqlite:{tmp_path / 'claims.db'}")
     await client.send("u", HELLO, idempotency_key="job")
-    monkeypatch.setattr(type(client._engine.transport), "close", fail)
+    monkeypatch.setattr(type(client._lifetime.engine.transport), "close", fail)
     with pytest.raises(OSError):
         await client.aclose()
     with pytest.raises(ConfigurationError, match="is closed"):

@@ -110,7 +110,7 @@ def test_a_client_in_use_by_a_loop_is_refused_by_another(use: Use) -> None:
             client = AsyncPushClient(server.base_url, "key")
             await client.send("u", HELLO)
             # The client's session would warn that it was not closed; its loop is about to end.
-            await client._engine.transport.close()
+            await client._lifetime.engine.transport.close()
         return client, server
 
     async def second() -> None:
@@ -120,7 +120,7 @@ def test_a_client_in_use_by_a_loop_is_refused_by_another(use: Use) -> None:
     client, server = asyncio.run(first())
     asyncio.run(second())
     # Nothing can close the client any more: without its loop it would warn.
-    client._engine.home = None
+    client._lifetime.home = None
     assert server.processed == {"u": 1}
 
 
@@ -165,7 +165,7 @@ async def close_store():
     print("store", end=" ")
     raise RuntimeError("Event loop is closed")
 
-client._engine.close_store = close_store
+client._lifetime._close_store = close_store
 print(asyncio.run(client.aclose()).unknown, client.closed, asyncio.run(client.aclose()).unknown)
 """
 
@@ -182,7 +182,7 @@ def test_after_asyncio_run_a_client_is_closed_in_another_one() -> None:
         async with WireServer() as server:
             client = AsyncPushClient(server.base_url, "key")
             await client.send("u", HELLO)
-            client._engine.home = None  # else it would warn
+            client._lifetime.home = None  # else it would warn
         return client
 
     client = asyncio.run(main())
@@ -246,7 +246,7 @@ async def test_an_injected_session_stays_open_and_the_clients_session_is_closed(
         assert not session.closed
         async with AsyncPushClient(server.base_url, "key") as client:
             await client.send("u", HELLO)
-        assert client._engine.transport._session.closed
+        assert client._lifetime.engine.transport._session.closed
 
 
 async def test_a_client_leaves_no_task_behind() -> None:

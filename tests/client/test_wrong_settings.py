@@ -359,7 +359,7 @@ def test_a_timedelta_is_taken_for_seconds() -> None:
     with pytest.raises(ConfigurationError, match=r"Timeout\.total must be a number of seconds greater than 0; got -1"):
         Timeout(total=timedelta(seconds=-1))
     client = AsyncPushClient(URL, "secret-key", keepalive=half, timeout=minute)
-    assert (client._engine.settings.keepalive, client._options.timeout.total) == (0.5, 60.0)
+    assert (client._lifetime.settings.keepalive, client._options.timeout.total) == (0.5, 60.0)
 
 
 async def test_a_call_and_a_close_take_a_timedelta() -> None:

@@ -77,7 +77,7 @@ async def test_no_more_than_the_bytes_of_the_limit_and_one_call_are_held_however
     async with client_of(service, limits=Limits(in_flight=1, queued_bytes=20_000)) as client:
         calls = [start(client.send(f"user-{n}", {"title": {"en": f"{n}".ljust(2000)}})) for n in range(300)]
         while not all(call.done() for call in calls):
-            queued = sum(len(call.ids) for call in client._engine.pending.active) + client.stats().queued_bytes
+            queued = sum(len(call.ids) for call in client._lifetime.engine.pending.active) + client.stats().queued_bytes
             most = max(most, queued)
             await asyncio.sleep(LATENCY / 4)
         assert idle(client)
@@ -246,7 +246,7 @@ async def test_a_call_that_was_let_in_while_the_client_closes_and_lingers_is_end
 @virtual
 async def test_an_observer_remembers_the_caller_from_before_the_wait_for_room() -> None:
     async with client_of(FakeService(), limits=Limits(in_flight=1, queued_users=1)) as client:
-        coalescer, times = client._engine.queue, list[float]()
+        coalescer, times = client._lifetime.engine.queue, list[float]()
         tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
         await turns()
         coalescer._observer = SimpleNamespace(caller=lambda at: times.append(at) or at, dequeued=lambda *_: None)

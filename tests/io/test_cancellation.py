@@ -172,7 +172,7 @@ async def test_a_call_cancelled_at_any_moment_leaves_nothing_and_is_reported_cor
             calls = [["a"], MANY[:7], ["c"]]
             tasks: list[asyncio.Future[Receipt]] = [
                 client.submit(users[0], MESSAGE)
-                if submitted and len(users) == 1 and not client._engine.backlog.is_full
+                if submitted and len(users) == 1 and not client._lifetime.engine.backlog.is_full
                 else start(client.send(users, MESSAGE))
                 for users in calls
             ]
@@ -251,7 +251,7 @@ async def test_a_lone_call_that_is_cancelled_as_it_gets_its_place_gives_that_bac
     async with client_of(service, batching=Batching(linger=0.01)) as client:
         task = start(client.send("a", MESSAGE))
         await asyncio.sleep(0)
-        (departure,) = client._engine.queue._lingering.values()
+        (departure,) = client._lifetime.engine.queue._lingering.values()
         # In the loop's turn of the departure, and after it.
         asyncio.get_running_loop().call_at(departure.when() + 5e-10, task.cancel)
         assert isinstance(await outcome_of(task), asyncio.CancelledError)
@@ -264,7 +264,7 @@ async def test_who_is_cancelled_as_its_batch_gets_a_place_does_not_give_that_awa
     async with client_of(service, batching=Batching(linger=0.01), limits=Limits(in_flight=1)) as client:
         one, other = start(client.send("a", MESSAGE)), start(client.send("b", MESSAGE))
         await asyncio.sleep(0)
-        (departure,) = client._engine.queue._lingering.values()
+        (departure,) = client._lifetime.engine.queue._lingering.values()
         # In the loop's turn of the departure, and before it.
         asyncio.get_running_loop().call_at(departure.when() - 5e-10, other.cancel)
         await one
@@ -283,7 +283,7 @@ async def test_a_cancelled_call_that_a_close_finds_in_the_queue_is_reported_once
     await turns()
     queued.cancel()
     # Before the task of the cancelled call runs.
-    client._engine.timers.fail(Failure.CLOSED)
+    client._lifetime.engine.timers.fail(Failure.CLOSED)
     report = await client.aclose(drain=0.0)
     assert isinstance(await outcome_of(queued), asyncio.CancelledError)
     assert [event.user_ids for event in events if isinstance(event, SendAbandoned)] == [("b",)]
@@ -309,7 +309,7 @@ async def test_an_event_may_cancel_other_submitted_sends_whose_deadline_expires_
         await asyncio.wait(futures.values())
         await busy
         assert service.sent == [("busy",)]
-        assert sum(map(len, client._engine.timers._buckets.values())) == 0, "an entry stays in the timer wheel"
+        assert sum(map(len, client._lifetime.engine.timers._buckets.values())) == 0, "an entry stays in the timer wheel"
 
 
 @virtual

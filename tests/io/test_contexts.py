@@ -76,7 +76,7 @@ async def test_any_task_factory_will_do(factory: Callable[..., Any], injected: b
             await asyncio.gather(*(client.send(f"user-{number}", {"title": {"en": name}}) for name in NAMES))
             await client.submit(f"one-{number}", HELLO)
         assert client.stats().in_flight == 0
-        assert client._engine.queue._tasks == {}
+        assert client._lifetime.engine.queue._tasks == {}
     assert set(server.processed.values()) == {4, 1}
 
 
@@ -146,7 +146,7 @@ async def test_a_write_that_raises_is_unknown_and_loses_no_connection(monkeypatc
             with pytest.raises(OutcomeUnknownError):
                 await client.send("user", HELLO)
         await asyncio.sleep(0.01)
-        assert client._engine.transport._session.connector._acquired == set()
+        assert client._lifetime.engine.transport._session.connector._acquired == set()
     assert server.processed == {"warm": 1}
 
 
@@ -189,7 +189,7 @@ async def test_an_answer_after_the_end_of_its_call_changes_nothing() -> None:
         await asyncio.sleep(0)
         send.cancel()
         stats = client.stats()
-        client._engine.queue._respond(batch, is_plain=True)
+        client._lifetime.engine.queue._respond(batch, is_plain=True)
         assert client.stats() == stats
     assert stats.in_flight == 0
 

@@ -64,7 +64,7 @@ async def test_who_is_accepted_at_the_very_end_of_its_deadline_is_in_the_report_
     client = client_of(FakeService(then=answer(after=1.0)))
     tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
     await turns(4)
-    pending = client._engine.pending
+    pending = client._lifetime.engine.pending
     settle = pending.settle_part
 
     def settle_late(part: Any, verdict: Any) -> None:
@@ -234,7 +234,7 @@ async def test_a_call_that_is_about_to_wait_as_the_client_ends_was_not_sent() ->
     task = start(client.send("b", MESSAGE))
     # In one turn it looks for calls to travel with; in the next it would wait for its place.
     await turns(1)
-    client._engine.sender.closed = True
+    client._lifetime.engine.sender.closed = True
     assert isinstance(await outcome_of(task), ClientClosedError)
     await client.aclose(drain=0)
     assert isinstance(await outcome_of(first), OutcomeUnknownError)

@@ -123,7 +123,7 @@ async def test_an_attempt_that_its_deadline_prevents_tells_nothing_about_the_ser
 ) -> None:
     async with client_of(FakeService()) as client:
         await client.send("warm", MESSAGE)
-        limiter, loop, latencies = client._engine.limiter, asyncio.get_running_loop(), list[float | None]()
+        limiter, loop, latencies = client._lifetime.engine.limiter, asyncio.get_running_loop(), list[float | None]()
 
         def release(seconds: float | None = None, *, ok: bool = False) -> None:
             latencies.append(seconds)

@@ -596,7 +596,7 @@ async def test_the_time_to_get_a_new_key_after_a_401_does_not_count_as_the_time_
         service._responses = [answer(401)]  # type: ignore[list-item]
         await client.send("user", MESSAGE)
         assert client.stats().seconds_needed < 0.1
-        assert client._engine.limiter.times.unanswered == 0
+        assert client._lifetime.engine.limiter.times.unanswered == 0
 
 
 @virtual
@@ -604,4 +604,4 @@ async def test_in_a_long_hang_the_queue_holds_only_what_still_waits() -> None:
     async with client_of(FakeService(then=hang()), timeout=2.0) as client:
         await send_at_random(client, 100, 20)
         await settled()
-        assert len(client._engine.limiter._queue) < 3 * 200
+        assert len(client._lifetime.engine.limiter._queue) < 3 * 200

@@ -97,7 +97,7 @@ async def test_a_client_of_which_nothing_is_accepted_tries_once_a_second_and_is_
     service = FakeService(then=lambda request: answer(429) if now() < end else answer(after=0.05))
     retry = RetryPolicy.safe(max_attempts=10**6, throttle_delay=0.01, max_delay=0.01)
     async with client_of(service, timeout=Timeout(total=None), retry=retry) as client:
-        client._engine.sender.budget.tokens = 10**9
+        client._lifetime.engine.sender.budget.tokens = 10**9
         await asyncio.gather(*(client.send("a", titled(number)) for number in range(3000)))
         late = sum(end - 20.0 <= request.started < end for request in service.requests)
         assert 10 <= late <= 40
@@ -120,7 +120,7 @@ def limited(bucket: Bucket) -> FakeService:
 async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets_through(retry_after) -> None:
     service = limited(Bucket(20, 20, retry_after))
     async with client_of(service, timeout=Timeout(total=None), retry=RetryPolicy.safe(max_attempts=10**6)) as client:
-        client._engine.sender.budget.tokens = 10**9
+        client._lifetime.engine.sender.budget.tokens = 10**9
         before = now()
         sends = [start(client.send(f"user-{number}", titled(number))) for number in range(4000)]
         await asyncio.gather(*sends)
@@ -162,7 +162,7 @@ async def test_calls_that_a_pause_ends_as_their_batch_is_queued_are_not_sent() -
     calls = [start(client.send(name, MESSAGE)) for name in ("leader", "joiner")]
 
     def pause_and_stall() -> None:
-        client._engine.sender._pause(40.0)
+        client._lifetime.engine.sender._pause(40.0)
         # The process is suspended until the pause is over.
         loop.jump(41)  # type: ignore[attr-defined]
 

@@ -126,9 +126,9 @@ async def test_a_failure_that_the_budget_does_not_cover_or_a_closed_client_does_
 ) -> None:
     service = FakeService(then=answer(429))
     async with client_of(service) as client:
-        client._engine.sender.budget.tokens = 4
+        client._lifetime.engine.sender.budget.tokens = 4
         assert "budget" in str(await outcome_of(start(client.send("a", MESSAGE))))
-        client._engine.sender.budget.tokens = 500
+        client._lifetime.engine.sender.budget.tokens = 500
         last = start(client.send("b", MESSAGE))
         await turns(10)
         closing = start(client.aclose(drain=0.0))
@@ -355,7 +355,7 @@ async def test_in_an_outage_retries_are_paid_from_the_budget_and_then_fail_at_on
 async def test_first_try_successes_refill_the_budget() -> None:
     service = FakeService()
     async with client_of(service) as client:
-        client._engine.sender.budget.tokens = 495
+        client._lifetime.engine.sender.budget.tokens = 495
         for number in range(3):
             await client.send(f"user-{number}", MESSAGE)
         assert client.stats().retry_tokens == 498
@@ -378,7 +378,7 @@ async def test_first_try_successes_refill_the_budget() -> None:
 @virtual
 async def test_a_retried_success_gives_back_what_its_last_retry_cost(behaviours: list[Behaviour], left: int) -> None:
     async with client_of(FakeService(*behaviours)) as client:
-        client._engine.sender.budget.tokens = 400
+        client._lifetime.engine.sender.budget.tokens = 400
         await outcome_of(start(client.send("a", MESSAGE)))
         assert client.stats().retry_tokens == left
 

@@ -269,7 +269,7 @@ async def test_a_predicate_cannot_repeat_beyond_the_deadline() -> None:
 @virtual
 async def test_a_bug_before_a_call_is_in_any_batch_raises_in_that_call(monkeypatch: pytest.MonkeyPatch) -> None:
     async with client_of(FakeService()) as client:
-        monkeypatch.setattr(client._engine.queue, "_backlog", None)
+        monkeypatch.setattr(client._lifetime.engine.queue, "_backlog", None)
         with pytest.raises(OutcomeUnknownError):
             await client.send("a", MESSAGE)
         assert idle(client)
@@ -279,7 +279,7 @@ async def test_a_bug_before_a_call_is_in_any_batch_raises_in_that_call(monkeypat
 async def test_a_bug_after_the_verdict_changes_nothing_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
     service = FakeService()
     async with client_of(service) as client:
-        pending = client._engine.pending
+        pending = client._lifetime.engine.pending
         settle = pending.settle_part
 
         def settle_and_fail(part: Any, verdict: Any) -> None:

@@ -222,7 +222,7 @@ async def test_a_close_without_a_drain_does_not_send_what_was_submitted_in_the_s
     service = FakeService()
     client = client_of(service)
     future = client.submit("a", MESSAGE)
-    client._engine.sender.closed = True
+    client._lifetime.engine.sender.closed = True
     assert isinstance(await outcome_of(future), ClientClosedError)
     late = client.submit("b", MESSAGE)
     assert isinstance(await outcome_of(late), ClientClosedError)
@@ -308,6 +308,6 @@ async def test_a_future_can_be_collected_whatever_became_of_it() -> None:
 @virtual
 async def test_a_bug_of_this_package_ends_a_submitted_send_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     async with client_of(FakeService()) as client:
-        monkeypatch.setattr(client._engine.queue, "_batches", None)
+        monkeypatch.setattr(client._lifetime.engine.queue, "_batches", None)
         assert isinstance(await outcome_of(client.submit("a", MESSAGE)), OutcomeUnknownError)
         assert idle(client)

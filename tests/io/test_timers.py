@@ -150,7 +150,7 @@ async def test_each_call_of_a_batch_ends_at_its_own_deadline_by_one_entry_of_the
 
         calls = [start(send(number)) for number in range(10)]
         await asyncio.sleep(1.9)
-        assert sum(map(len, client._engine.timers._buckets.values())) == 2
+        assert sum(map(len, client._lifetime.engine.timers._buckets.values())) == 2
         await asyncio.gather(busy, *calls)
         assert idle(client)
     assert ends == pytest.approx([2.0 + number / 7 for number in range(10)], abs=0.005)

@@ -291,7 +291,7 @@ async def live(world: World) -> None:
     service, events, wrong = FakeService(then=then), list[Any](), list[tuple[str, str]]()
     settings: Any = {"batching": world.batching, "limits": world.limits, "rate": world.rate}
     client = client_of(service, api_key=source_of(world), on_event=events.append, **settings)
-    client._engine.sender.budget.tokens = world.tokens
+    client._lifetime.engine.sender.budget.tokens = world.tokens
     records = [CallRecord(number, deed, world) for number, deed in enumerate(world.deeds)]
     tasks = [asyncio.ensure_future(record.live(client)) for record in records]
     await asyncio.sleep(world.close_at)

@@ -194,12 +194,12 @@ BREAKS: dict[str, Callable[[Telemetry, AsyncPushClient], Any]] = {
     "the start of a span": lambda telemetry, client: break_processor(telemetry, "on_start"),
     "the end of a span": lambda telemetry, client: break_processor(telemetry, "on_end"),
     "a histogram of durations": lambda telemetry, client: setattr(
-        client._engine.observer._instruments.duration,
+        client._lifetime.observer._instruments.duration,
         "record",
         raises,  # type: ignore[union-attr]
     ),
     "a histogram of waits": lambda telemetry, client: setattr(
-        client._engine.observer._instruments.queue_wait,
+        client._lifetime.observer._instruments.queue_wait,
         "record",
         raises,  # type: ignore[union-attr]
     ),

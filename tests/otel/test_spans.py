@@ -323,7 +323,7 @@ async def test_a_batch_whose_task_is_cancelled_ends_its_spans_as_unknown(telemet
     async with watched(telemetry, FakeService(hang())) as client:
         tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
         await asyncio.sleep(1.0)
-        for task in tuple(client._engine.queue._tasks.values()):
+        for task in tuple(client._lifetime.engine.queue._tasks.values()):
             task.cancel()
         await asyncio.gather(*(outcome_of(task) for task in tasks))
     assert telemetry.tree().splitlines() == [
@@ -444,7 +444,7 @@ async def test_the_server_is_that_of_the_base_url(telemetry: Telemetry, url: str
 async def test_without_an_observer_nothing_is_remembered_of_a_caller() -> None:
     records = list[Callable[[], Any]]()
     async with client_of(FakeService()) as client:
-        engine = client._engine
+        engine = client._lifetime.engine
         task = start(client.send("a", MESSAGE))
         await turns(1)
         records += [call.caller for call in engine.pending.active]

@@ -161,7 +161,7 @@ async def test_a_run_file_keeps_the_answers_of_all_its_processes_and_what_the_ru
         await client.broadcast([f"user-{number}" for number in range(5)], MESSAGE, run=path, limit=2)
         first = read_report(path)
         await client.resume(path)
-        base_url = client._engine.settings.base_url
+        base_url = client._lifetime.settings.base_url
     report = read_report(path)
     assert list(first.answers.values()) == [1]
     assert list(report.answers.values()) == [2, 1]

@@ -77,7 +77,7 @@ async def test_a_cancellation_outranks_an_error_of_the_file(durable: bool, tmp_p
         def broken(events: Any, *, at_once: bool = False) -> bool:
             raise RunFileError("the disk is full")
 
-        for run in client._engine.runs:
+        for run in client._lifetime.engine.runs:
             run._journal.commit = broken
         running.cancel()
         await asyncio.wait([running])
@@ -92,7 +92,7 @@ async def test_a_run_cancelled_twice_waits_for_the_commit(tmp_path: Path) -> Non
         while not service.processed:
             await turns(1)
         later = Later()
-        for run in client._engine.runs:
+        for run in client._lifetime.engine.runs:
             run._log._offload = later
         running.cancel()
         await later.started.wait()
@@ -119,7 +119,7 @@ def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path: Path, monkeyp
 
         monkeypatch.setattr(Journal, "commit", slowly)
         client = client_of(FakeService(), batching=SMALL)
-        client._engine.offload = in_thread
+        client._lifetime.engine.offload = in_thread
         start(client.broadcast(users(8), MESSAGE, run=tmp_path / "run", durable=True))
         await opening.wait()
         # During the commit of its claims: asyncio.run cancels all tasks and waits for them.
@@ -128,7 +128,7 @@ def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path: Path, monkeyp
 
     client = asyncio.run(main())
     # Without its loop the client can't be closed. This keeps it from warning about that.
-    client._engine.home = None
+    client._lifetime.home = None
     report = read_report(tmp_path / "run")
     assert (report.planned, report.not_sent, report.in_use) == (8, 8, False)
     assert {row.reason for row in report.rows()} == {"the call was cancelled"}
@@ -140,7 +140,7 @@ async def test_a_run_cancelled_while_opening_its_file_closes_it(exists: bool, tm
     async with client_of(FakeService()) as client:
         if exists:
             await client.broadcast(users(2), MESSAGE, run=tmp_path / "run")
-        at_once, client._engine.offload = client._engine.offload, (later := Later())
+        at_once, client._lifetime.engine.offload = client._lifetime.engine.offload, (later := Later())
         running = start(client.broadcast(users(2), MESSAGE, run=tmp_path / "run"))
         await later.started.wait()
         running.cancel()
@@ -151,14 +151,14 @@ async def test_a_run_cancelled_while_opening_its_file_closes_it(exists: bool, tm
         later.go.set()
         await asyncio.wait([running])
         assert running.cancelled()
-        client._engine.offload = at_once
+        client._lifetime.engine.offload = at_once
         assert (await client.broadcast(users(2), MESSAGE, run=tmp_path / "run")).accepted == 2
 
 
 @virtual
 async def test_a_thread_that_fails_after_a_cancellation_logs_nothing(tmp_path: Path) -> None:
     async with client_of(FakeService()) as client:
-        client._engine.offload = later = Later()
+        client._lifetime.engine.offload = later = Later()
         running = start(client.resume(tmp_path / "nothing"))
         await later.started.wait()
         running.cancel()
@@ -436,7 +436,7 @@ async def test_a_durable_plan_is_written_in_a_thread(each: bool, tmp_path: Path)
         return work()
 
     async with client_of(FakeService()) as client:
-        client._engine.offload = counting
+        client._lifetime.engine.offload = counting
         if each:
             requests = [PushRequest(user_ids=[user], message=MESSAGE) for user in users(4)]
             report = await client.send_each(requests, run=tmp_path / "run", durable=True, limit=2)
@@ -501,15 +501,15 @@ async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tm
 
     async with client_of(service, batching=SMALL, limits=ONE) as client:
         await client.broadcast(users(16), MESSAGE, run=path, limit=4)
-        opening = client._engine.offload
+        opening = client._lifetime.engine.offload
         running = start(client.resume(path))
         while len(service.requests) < 2:
             await turns(1)
-        assert client._engine.offload is opening
+        assert client._lifetime.engine.offload is opening
         connections.append(sqlite3.connect(path, isolation_level=None))
         connections[0].execute("BEGIN")
         connections[0].execute("SELECT * FROM head").fetchall()
-        for run in client._engine.runs:
+        for run in client._lifetime.engine.runs:
             run._log._offload = away
         report = await running
     assert (report.accepted, report.unknown) == (16, 0)

@@ -170,8 +170,8 @@ async def test_the_key_is_nowhere(fault: Step | str, injected: bool, caplog: pyt
     out = Out()
     async with failing(fault, out, injected=injected) as client:
         await use(client, out)
-        settings = msgspec.structs.asdict(client._engine.settings)
-        texts = [repr(client), repr(client._engine.__dict__), repr(settings)]
+        settings = msgspec.structs.asdict(client._lifetime.settings)
+        texts = [repr(client), repr(client._lifetime.__dict__), repr(settings)]
     assert len(out.errors) >= 3
     assert out.events
     leaks = [text for text in (*out.texts(), *out.depths(), *texts, caplog.text) if KEY in text]

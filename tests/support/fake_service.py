@@ -189,14 +189,14 @@ def client_of(service: FakeService, **options: Any) -> AsyncPushClient:
     """A client of this service, opened in the running loop."""
     options = {"base_url": "https://push.example/api", "api_key": "secret-key", **options}
     client = service.serve(AsyncPushClient(**options))
-    client._engine.open(asyncio.get_running_loop())
+    client._lifetime.enter()
     return client
 
 
 def idle(client: AsyncPushClient) -> bool:
     """Return True if the client has nothing queued or in flight."""
     stats = client.stats()
-    engine = client._engine
+    engine = client._lifetime.engine
     return (stats.in_flight, stats.queued_users, stats.queued_bytes) == (0, 0, 0) and not (
-        engine.pending.active or engine.queue._tasks or engine.campaigns or any(engine.timers._buckets.values())
+        engine.pending.active or engine.queue._tasks or engine.unfinished or any(engine.timers._buckets.values())
     )

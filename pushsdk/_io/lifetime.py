@@ -1,0 +1,246 @@
+"""The lifetime of one client: made, used in one event loop of one process, closed."""
+
+import asyncio
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from functools import lru_cache
+from weakref import ref
+
+import msgspec
+
+from pushsdk._core.error_mapping import closed_error
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.outcome import Failure
+from pushsdk._core.policy import Options, RetryPolicy, Timeout
+from pushsdk._core.results import ClientStats, Counters, DrainReport
+from pushsdk._core.words import count
+from pushsdk._io.batch_sender import PendingCalls, unsettled
+from pushsdk._io.engine import Engine, EngineSettings
+from pushsdk._io.forks import ProcessGuard, in_child
+from pushsdk._io.threads import Offload, in_thread
+from pushsdk._io.tracing import Observer
+from pushsdk._io.transport import Transport
+
+
+async def _until_end(lifetime: ref["Lifetime"], engine: Engine) -> AsyncGenerator[None, None]:
+    """Yield once. ``asyncio.run`` closes such generators at its end: calls of a client that is not closed are lost."""
+    guard = ProcessGuard()
+    try:
+        yield
+    finally:
+        if not guard.is_inherited:  # else the connections belong to the parent
+            if (own := lifetime()) is not None:
+                own.__del__()
+            engine.timers.fail(Failure.CLOSED)
+            if active := engine.pending.active:
+                await engine.pending.wait({*active}, 0.1)
+            await engine.transport.close()
+
+
+class Lifetime:
+    """The lifetime of one client, shared with what ``with_options`` returns."""
+
+    def __init__(self, settings: EngineSettings, close_store: Callable[[], Awaitable[None]] | None = None) -> None:
+        """``close_store`` closes the claim store that the client has opened."""
+        # Here, not above: these would double the time that this package takes to import. And not at the first send: a
+        # fork in the middle of another thread's import leaves a module that the child can't import, or a lock that it
+        # waits for. The first two are what asyncio imports to look a host up.
+        import concurrent.futures.thread  # noqa: F401 - see above
+        import encodings.idna  # noqa: F401 - see above
+
+        import pushsdk._io.retrying  # noqa: F401 - see above
+
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pushsdk."):
+            frame = frame.f_back
+        #: The line that made the client, for the warning if the client is never closed.
+        self.made_at = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        self.settings = settings
+        self.counters = Counters()
+        self.closed = False
+        #: The observer, if any. Set by ``watch``.
+        self.observer: Observer | None = None
+        #: The engine. Set by the first use.
+        self.engine: Engine | None = None
+        #: The same while it may be used: not after the end, nor in a forked child.
+        self.home: Engine | None = None
+        self._close_store = close_store
+        # The transport instead of aiohttp, and the threads for blocking work. Set by ``serve``.
+        self._transport: Transport | None = None
+        self._offload: Offload = in_thread
+        # Set by ``begin_block``.
+        self._has_block = False
+        self._options_of = lru_cache(1024)(Options)
+        # Kept until ``asyncio.run`` or this client ends. Set by the first use.
+        self._until_end: AsyncGenerator[None, None] | None = None
+        self._guard = ProcessGuard()
+        in_child(self, Lifetime._leave_home)
+
+    def __del__(self) -> None:
+        if (engine := getattr(self, "home", None)) is not None:
+            self.home = None
+            calls = len(engine.pending.active)
+            lost = f", with {count(calls, 'call')} that had not ended" if calls else ""
+            text = (
+                f"unclosed AsyncPushClient({self.settings.base_url!r}), made at {self.made_at}{lost}: "
+                "use `async with`, or call aclose() at the end"
+            )
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
+            # Python hides a ResourceWarning by default.
+            engine.loop.call_exception_handler({"message": text})
+
+    def serve(self, transport: Transport, *, offload: Offload = in_thread) -> None:
+        """Send by this transport, and run blocking work by ``offload``. Raises ConfigurationError after the first use.
+
+        The way in of ``pushsdk.testing``.
+        """
+        if self.engine is not None:
+            raise ConfigurationError("the client is in use already: have it served before its first call")
+        self._transport, self._offload = transport, offload
+
+    def watch(self, observer: Observer) -> None:
+        """Attach an observer. Raises ConfigurationError after the first use, or if there is another observer.
+
+        The way in of ``pushsdk.otel``.
+        """
+        if self.engine is not None:
+            raise ConfigurationError("the client is in use already: instrument it before its first call")
+        if self.observer is not None:
+            raise ConfigurationError("the client is instrumented already")
+        self.observer = observer
+
+    def begin_block(self) -> None:
+        """Begin the ``with`` block of a client. Raises ConfigurationError in or after another one."""
+        if self._has_block:
+            raise ConfigurationError("the client is open already: a second `with` would close it in the first")
+        self._has_block = True
+
+    def enter(self) -> Engine:
+        """Return the engine, if this client may be used here. Raises ConfigurationError or ClientClosedError."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._guard.check("the client was made")  # a forked child has no running loop
+            rule = "AsyncPushClient must be used in an event loop, as asyncio.run(main()) makes one: or use PushClient"
+            raise ConfigurationError(rule) from None
+        engine = self.home
+        if engine is None or engine.loop is not loop:
+            return self._open(loop)
+        return engine
+
+    def _open(self, loop: asyncio.AbstractEventLoop) -> Engine:
+        """Make the engine, in the first loop that uses the client."""
+        if self.closed:
+            raise closed_error()
+        self._guard.check("the client was made")
+        if self.engine is not None:
+            rule = (
+                "the client is in use by another event loop: make all calls in one asyncio.run(), or a client for each"
+            )
+            raise ConfigurationError(rule)
+        engine = Engine(
+            self.settings,
+            loop,
+            self.counters,
+            observer=self.observer,
+            transport=self._transport,
+            offload=self._offload,
+        )
+        self._until_end = engine.queue.until_end = _until_end(ref(self), engine)
+        with suppress(StopIteration):
+            anext(self._until_end).__await__().send(None)
+        # Last: another thread may ask for ``stats`` meanwhile.
+        self.engine = self.home = engine
+        if self.observer is not None:
+            self.observer.opened(self)
+        return engine
+
+    def _leave_home(self) -> None:
+        """Disable the client in a forked child: the connections belong to the parent."""
+        self.home = None
+
+    async def close(self, drain: float) -> DrainReport:
+        """Accept no more calls, wait ``drain`` seconds for the current calls, and end the rest."""
+        engine = self.engine
+        if self.closed or engine is None:
+            self.closed = True
+            return DrainReport()
+        if not engine.loop.is_closed():
+            self.enter()  # raises in another loop
+        self.closed = True
+        self.home = None
+        if engine.loop.is_closed():
+            return await self._close_late(engine)
+        engine.pending.drained = []
+        try:
+            engine.queue.flush()
+            for run in tuple(engine.runs):
+                run.stop("closed", "the client was closed")
+            until = engine.loop.time() + drain
+            await engine.idle(drain)
+            # Calls that have ended may have left writes to a claim store.
+            await engine.idle(max(0.0, until - engine.loop.time()))
+        finally:
+            engine.sender.closed = True
+            engine.timers.fail(Failure.CLOSED)
+            try:
+                await engine.idle()
+                await engine.idle()  # as above
+            finally:
+                await self._release(engine)
+        return _drain_report(engine.pending)
+
+    async def _release(self, engine: Engine) -> None:
+        """Close the connections and the claim store."""
+        engine.limiter.close()
+        engine.timers.close()
+        try:
+            if self._until_end is not None:
+                await self._until_end.aclose()
+        finally:
+            if self._close_store is not None:
+                await self._close_store()
+
+    async def _close_late(self, engine: Engine) -> DrainReport:
+        """Release what another event loop can, as that of the client is gone. Its calls can't end any more."""
+        for close in (engine.transport.close, self._close_store):
+            if close is not None:
+                with suppress(Exception):
+                    await close()
+        return DrainReport(unknown=tuple(user for call in engine.pending.active for user in unsettled(call)))
+
+    def options_of(
+        self, policy: RetryPolicy, timeout: Timeout, *, keyed: bool = False, is_urgent: bool = False
+    ) -> Options:
+        """Return one object for equal options, which is quick to compare."""
+        return self._options_of(policy, timeout, keyed, is_urgent)
+
+    def stats(self) -> ClientStats:
+        """Return the current counters."""
+        counts = msgspec.structs.asdict(self.counters)
+        counts |= {outcome.lower(): users for outcome, users in counts.pop("users").items()}
+        if (engine := self.engine) is not None:
+            counts.update(
+                in_flight=engine.limiter.in_flight,
+                limit=engine.limiter.limit,
+                seconds_needed=engine.limiter.times.likely,
+                queued_users=engine.backlog.users,
+                queued_bytes=engine.backlog.bytes,
+                retry_tokens=engine.sender.budget.tokens,
+                paused=max(0.0, engine.limiter.rate_limiter.paused_until - engine.loop.time()),
+            )
+        return ClientStats(**counts)
+
+
+def _drain_report(pending: PendingCalls) -> DrainReport:
+    """Return the users of the calls that ended since the client is being closed."""
+    ended: defaultdict[str, list[str]] = defaultdict(list)
+    for call in pending.drained or ():
+        if not call.abandoned:
+            for users, verdict in call.parts:
+                ended[verdict.outcome.lower()] += users
+    by_outcome = {outcome: tuple(users) for outcome, users in ended.items()}
+    return DrainReport(**by_outcome, abandoned=tuple(pending.abandoned))
