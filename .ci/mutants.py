@@ -2849,13 +2849,6 @@ CLAIM_STORES = [
         "tests/testing/test_fake_service.py",
     ),
     Mutant(
-        "a request whose claim was refused uses up the next response",
-        "pushsdk/testing/service.py",
-        "                self._responses[:0] = filter(None, [scripted])\n",
-        "",
-        "tests/testing/test_fake_service.py",
-    ),
-    Mutant(
         "a settled claim never expires in Redis",
         CLAIMS + "put.lua",
         "redis.call('SET', key, value, 'PX', ARGV[1])",
@@ -2917,9 +2910,9 @@ TESTING = [
     ),
     Mutant(
         "a reset of the fake service counts as accepted",
-        "pushsdk/testing/service.py",
-        "return FakeResponse(failure=Failure.RESET, after=after)",
-        "return FakeResponse(failure=Failure.RESET, accepted=True, after=after)",
+        "pushsdk/emulator/faults.py",
+        'return self.fault in ("reset_after", "truncated")',
+        'return self.fault in ("reset_before", "reset_after", "truncated")',
         "tests/testing/test_fake_service.py",
     ),
 ]

@@ -18,7 +18,7 @@ T = TypeVar("T")
 NumberOfSeconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
 # Annotations that msgspec checks, as it checks JSON. All others are classes.
 _JSON = frozenset({str, int, float, bool, dict, NoneType, Mapping, Sequence, Literal, Annotated})
-_EXAMPLES = {"FakeResponse": ".status(429)", "Fault": ".status(429)", "ServiceLimits": "(max_users=100)"}
+_EXAMPLES = {"Fault": ".status(429)", "ServiceLimits": "(max_users=100)"}
 
 _hints = functools.cache(functools.partial(get_type_hints, include_extras=True))
 

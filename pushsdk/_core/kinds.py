@@ -3,7 +3,7 @@
 A kind is a type, or a type with a rule in words. ``check("first", first, Count | None)`` raises an error of rule, value
 and fix unless the value is of the kind; ``check_fields(self)`` in a ``__post_init__`` checks each field by its
 annotation, and ``check_values(options, ClientOptions)`` each keyword argument. The last argument is the class of the
-error: ``check("responses", responses, Sequence[FakeResponse], ValueError)``.
+error: ``check("faults", faults, Sequence[Fault], ValueError)``.
 """
 
 import functools
@@ -63,7 +63,6 @@ _WORDS: dict[Any, str] = {
 }
 _EXAMPLES = {
     "Batching": "(linger=0.005)",
-    "FakeResponse": ".status(429)",
     "Fault": ".status(429)",
     "Limits": "(in_flight=8)",
     "Rate": "(users_per_second=100)",

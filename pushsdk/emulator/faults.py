@@ -1,5 +1,7 @@
 """The fault rules, sans-IO: the conditions of a rule, the choice of the rule that acts on a request, the counts.
 
+The emulator and `pushsdk.testing.FakeService` have the same rules.
+
 docs/testing.md says which rule acts on which request. Each rule draws one number per counted request from its own
 generator, seeded with the seed and the position of the rule. A disabled rule counts and draws nothing.
 """
@@ -9,7 +11,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict, Unpack
+from typing import Annotated, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 from msgspec import Meta, Struct
@@ -44,7 +46,14 @@ ARGUMENTS: dict[str, set[str]] = {
     "reset_after": set(),
     "hang": {"accepted"},
     "truncated": {"at"},
+    "refused": set(),
+    "unreachable": set(),
 }
+UNCONNECTED = frozenset({"refused", "unreachable"})
+"""The actions that come before the connection is open, so only `FakeService` has them."""
+_Action: TypeAlias = Literal[
+    "status", "delay", "reset_before", "reset_after", "hang", "truncated", "refused", "unreachable"
+]
 
 
 @check_calls
@@ -56,7 +65,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     ``every`` and ``probability`` choose among these requests. Raises ValueError for invalid values.
     """
 
-    fault: Literal["status", "delay", "reset_before", "reset_after", "hang", "truncated"]
+    fault: _Action
     # Arguments of the action; statuses of 600 and above are not HTTP, but some gateways use them.
     code: Annotated[int, Meta(ge=200, le=999)] | None = None
     headers: dict[str, str] = {}
@@ -89,6 +98,10 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
                 raise ValueError(f"headers must not contain {name}, which the emulator sets: leave it out")
             if not name or not (name + value).isprintable():
                 raise ValueError("a header must have a name, and no control character in name or value")
+
+    def __repr__(self) -> str:
+        fields = msgspec.to_builtins(self)  # without defaults
+        return f"Fault.{fields.pop('fault')}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
     @property
     def accepts(self) -> bool:
@@ -134,13 +147,23 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
     @staticmethod
     def hang(*, accepted: bool = False, **when: Unpack[Conditions]) -> "Fault":
-        """Never respond, until the client disconnects or the emulator closes."""
+        """Never respond, until the client disconnects or the service closes."""
         return Fault(fault="hang", accepted=accepted, **when)
 
     @staticmethod
     def truncated(*, at: Literal["status", "headers", "body"] = "headers", **when: Unpack[Conditions]) -> "Fault":
         """Accept the request, then cut the response in its status line, headers or body, and close the connection."""
         return Fault(fault="truncated", at=at, **when)
+
+    @staticmethod
+    def refused(**when: Unpack[Conditions]) -> "Fault":
+        """Refuse the connection, which proves to the client that nothing was sent. Only for `FakeService`."""
+        return Fault(fault="refused", **when)
+
+    @staticmethod
+    def unreachable(**when: Unpack[Conditions]) -> "Fault":
+        """Never open the connection, until the client gives up. Only for `FakeService`."""
+        return Fault(fault="unreachable", **when)
 
 
 def load_faults(data: bytes | str) -> list[Fault]:
@@ -205,15 +228,20 @@ class FaultRule:
 class Rules:
     """An ordered list of faults with their counts, deterministic for a seed and an order of requests.
 
-    The rules of ``then`` are tried after these, and share their counts with ``then``.
+    The rules of ``then`` are tried after these, and share their counts with ``then``. Rules of a service with
+    ``connected`` clients have no fault before the connection is open.
     """
 
-    def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0, then: "Rules | None" = None) -> None:
+    def __init__(
+        self, faults: Iterable[Fault] = (), *, seed: int = 0, then: "Rules | None" = None, connected: bool = True
+    ) -> None:
         self.seed = seed
         self.rules: dict[str, FaultRule] = {}  # by name, in the order they are tried
         others = {} if then is None else then.rules
         for position, fault in enumerate(faults, start=1):
             check(f"faults[{position - 1}]", fault, Fault)
+            if connected and fault.fault in UNCONNECTED:
+                raise ValueError(f"faults[{position - 1}] must act on a request; got {fault}, which FakeService has")
             name = fault.name or f"{len(others) + position}: {fault.fault}"
             if name in self.rules or name in others:
                 raise ValueError("names of faults must be unique")

@@ -9,7 +9,7 @@ import pushsdk._public
 
 if TYPE_CHECKING:
     from pushsdk.testing.inbox import FaultContext, PushInbox, SentPush
-    from pushsdk.testing.service import FakeRequest, FakeResponse, FakeService
+    from pushsdk.testing.service import FakeRequest, FakeService
     from pushsdk.testing.virtual import HangError, VirtualLoop, virtual_time
 
 else:  # a type checker would accept any name from a visible __getattr__
@@ -19,7 +19,6 @@ else:  # a type checker would accept any name from a visible __getattr__
 
 __all__ = [
     "FakeRequest",
-    "FakeResponse",
     "FakeService",
     "FaultContext",
     "HangError",

@@ -175,7 +175,7 @@ class FaultContext:
 
 
 def _calls(faults: Sequence[Fault]) -> str:
-    return "\n".join(f"  {show_fault(fault)}" for fault in faults)
+    return "\n".join(f"  {fault}" for fault in faults)
 
 
 @check_calls
@@ -427,12 +427,6 @@ def _matches(push: SentPush, wanted: Mapping[str, str | None], language: str | N
 def quoted(text: str) -> str:
     """Return the text in quotes, on one line, cut to 60 characters."""
     return json.dumps(text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…", ensure_ascii=False)
-
-
-def show_fault(fault: Fault) -> str:
-    """Return the call that makes this fault, as in a test."""
-    fields = msgspec.to_builtins(fault)  # without defaults
-    return f"Fault.{fields.pop('fault')}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
 
 def show_texts(texts: Mapping[str, str]) -> str:

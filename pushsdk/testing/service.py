@@ -1,6 +1,7 @@
 """A fake of sending requests: the push service without a socket, for a real `AsyncPushClient`.
 
-The fake follows a script, leaves the client the same evidence as a connection would, and counts what it accepted.
+The fake has the emulator's faults, leaves the client the same evidence as a connection would, and counts what it
+accepted.
 """
 
 import asyncio
@@ -8,14 +9,13 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Annotated, Any, Literal, TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import msgspec
-from msgspec import Meta, Struct
 from multidict import CIMultiDict
 
 from pushsdk._core.address import HeaderSecret
-from pushsdk._core.checks import NumberOfSeconds, check, check_calls, check_fields, with_retry_after
+from pushsdk._core.checks import check, check_calls
 from pushsdk._core.errors import warn_caller
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
@@ -23,89 +23,17 @@ from pushsdk._core.words import count as counted
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.transport import ApiRequest
 from pushsdk.client import AsyncPushClient
+from pushsdk.emulator.faults import UNCONNECTED, Fault, FaultDecision, Rules
 from pushsdk.options import ClientOptions
 
 _BASE_URL = "https://push.example/external/api"
-
-
-@check_calls
-class FakeResponse(Struct, frozen=True, kw_only=True):
-    """The fate of one request. Make it with the methods below, named like those of `pushsdk.emulator.Fault`.
-
-    ``after`` is the latency in seconds; the service accepts the request after half of it.
-    """
-
-    code: Annotated[int, Meta(ge=200, le=999)] | None = None
-    usual: bool = False
-    """True for the documented response, which is 200 with a uuid for a campaign; else ``code`` is the status."""
-    headers: Mapping[str, str] = {}
-    body: bytes = b""
-    accepted: bool = False
-    """True if the service accepts the request, whatever the response."""
-    leaves: Literal["nothing", "part", "all"] = "all"
-    """The part of the request that leaves the client."""
-    failure: Failure | None = None
-    """The failure instead of a response. Without a failure and a ``code``, the request hangs."""
-    after: NumberOfSeconds = 0.0
-    connecting: NumberOfSeconds = 0.0
-    """Seconds until the connection is open."""
-    reused: bool = False
-
-    def __post_init__(self) -> None:
-        __tracebackhide__ = True  # by pytest
-        check_fields(self)
-
-    @staticmethod
-    def accept(*, after: NumberOfSeconds = 0.0) -> "FakeResponse":
-        """Accept the request: 204 for a push, 200 and a uuid for a campaign."""
-        return FakeResponse(code=204, usual=True, accepted=True, after=after)
-
-    @staticmethod
-    def status(
-        code: int,
-        *,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | str = b"",
-        retry_after: int | None = None,
-        accepted: bool | None = None,
-        after: NumberOfSeconds = 0.0,
-    ) -> "FakeResponse":
-        """Respond with this status. ``accepted`` says if the service accepts the request (default: if 2xx).
-
-        ``retry_after``, in seconds, is sent as the header Retry-After.
-        """
-        return FakeResponse(
-            code=code,
-            headers=with_retry_after(headers, retry_after),
-            body=body.encode() if isinstance(body, str) else body,
-            accepted=200 <= code < 300 if accepted is None else accepted,
-            after=after,
-        )
-
-    @staticmethod
-    def refused(*, after: NumberOfSeconds = 0.0) -> "FakeResponse":
-        """Refuse the connection: nothing was sent, and the client can prove it."""
-        return FakeResponse(failure=Failure.REFUSED, leaves="nothing", after=after)
-
-    @staticmethod
-    def reset_before(*, after: NumberOfSeconds = 0.0) -> "FakeResponse":
-        """Reset the connection before accepting the request. The client can't tell this from ``reset_after``."""
-        return FakeResponse(failure=Failure.RESET, after=after)
-
-    @staticmethod
-    def reset_after(*, after: NumberOfSeconds = 0.0) -> "FakeResponse":
-        """Accept the request, then reset the connection. The client can't tell this from ``reset_before``."""
-        return FakeResponse(failure=Failure.RESET, accepted=True, after=after)
-
-    @staticmethod
-    def hang(*, accepted: bool = False) -> "FakeResponse":
-        """Receive the request and never respond: it ends by the client's timeouts."""
-        return FakeResponse(accepted=accepted)
-
-    @staticmethod
-    def unreachable() -> "FakeResponse":
-        """Never open the connection: nothing is sent, and the request ends by the client's timeouts."""
-        return FakeResponse(leaves="nothing")
+_ENDLESS = {"hang", "unreachable"}
+_FAILURES = {
+    "refused": Failure.REFUSED,
+    "reset_before": Failure.RESET,
+    "reset_after": Failure.RESET,
+    "truncated": Failure.DISCONNECTED,
+}
 
 
 class FakeRequest:
@@ -137,6 +65,11 @@ class FakeRequest:
         self.custom_fields: dict[str, Any] | None = content.get("customFields")
 
     @property
+    def traits(self) -> tuple[str, tuple[str, ...], int]:
+        """The endpoint, the users and the size, which the conditions of faults look at."""
+        return self.path.removeprefix("v1/"), self.user_ids, len(self.body)
+
+    @property
     def content(self) -> bytes:
         """The message and the custom fields as canonical JSON."""
         return msgspec.json.encode((self.message, self.custom_fields), order="deterministic")
@@ -159,25 +92,31 @@ class FakeRequest:
         return True
 
 
-_Then: TypeAlias = FakeResponse | Callable[[FakeRequest], FakeResponse]
+_Then: TypeAlias = Callable[[FakeRequest], Fault | None]
 
 
 @check_calls
 class FakeService:
     """The push service without a socket. ``client()`` returns a real client that sends to this service.
 
-    The first requests get the ``responses`` in turn, all others get ``then``: a `FakeResponse`, or a function of the
-    request that returns one. What that raises, such as a failed assertion, is raised again when the client is closed.
-    In a test under `virtual_time`, latencies and the client's delays take no time.
+    The faults are tried in order, with draws from ``seed``, as the emulator tries them (see `Fault`). A request that
+    none of them ends is accepted, or has the fault that ``then`` returns, a function of the request. If ``then``
+    raises, for example by a failed assertion, closing the client raises that again. In a test under `virtual_time`,
+    delays take no time.
     """
 
-    __slots__ = ("_error", "_responses", "_tally", "_then", "in_flight", "most_in_flight", "requests")
+    __slots__ = ("_connecting", "_error", "_rules", "_tally", "_then", "in_flight", "most_in_flight", "requests")
 
     def __init__(
-        self, *responses: FakeResponse, then: FakeResponse | Callable[[FakeRequest], FakeResponse] | None = None
+        self, *faults: Fault, then: Callable[[FakeRequest], Fault | None] | None = None, seed: int = 0
     ) -> None:
-        self._responses = list(responses)
-        self._then: _Then = then or FakeResponse.accept()
+        for index, fault in enumerate(faults):
+            check(f"faults[{index}]", fault, Fault)
+        # Tried when the client connects, before it claims users.
+        connecting = [fault for fault in faults if fault.fault in UNCONNECTED]
+        self._connecting = Rules(connecting, seed=seed, connected=False)
+        self._rules = Rules([fault for fault in faults if fault.fault not in UNCONNECTED], seed=seed)
+        self._then: _Then | None = then
         #: All requests, oldest first.
         self.requests: list[FakeRequest] = []
         self.in_flight: int = 0
@@ -230,15 +169,13 @@ class FakeService:
         self.requests.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        scripted = self._responses.pop(0) if self._responses else None
         try:
             with nullcontext() if span is None else span.current():
-                await self._serve_request(request, scripted or self._then, evidence, read=operation.returns_body)
+                await self._serve_request(request, evidence, read=operation.returns_body)
         finally:
             if not request._is_sent:
                 # No byte left the client, so the service never saw the request.
                 self.requests.remove(request)
-                self._responses[:0] = filter(None, [scripted])
             request.ended = asyncio.get_running_loop().time()
             self.in_flight -= 1
 
@@ -247,55 +184,76 @@ class FakeService:
         error, self._error = self._error, None
         if error is not None:
             raise error
-        if unused := len(self._responses):
-            shown = ", ".join(str(response.code or "no status") for response in self._responses)
-            warn_caller(f"{counted(unused, 'response')} of the FakeService got no request: {shown}")
+        rules = (*self._connecting.rules.values(), *self._rules.rules.values())
+        idle = [str(rule.fault) for rule in rules if not rule.hits]
+        if idle:
+            warn_caller(f"{counted(len(idle), 'fault')} of the FakeService never fired: {', '.join(idle)}")
 
-    async def _serve_request(self, request: FakeRequest, response: _Then, evidence: Evidence, *, read: bool) -> None:
-        """Let the request meet its fate. Without ``read`` the client does not read the body of a 204."""
-        if not isinstance(response, FakeResponse):
-            # Claimed first, since the function is to see the users that are sent to.
+    async def _serve_request(self, request: FakeRequest, evidence: Evidence, *, read: bool) -> None:
+        """Let the request meet its fault. Without ``read`` the client does not read the body of a 204."""
+        decision = self._connecting.decide(*request.traits)
+        if decision.fault is None:
             if not await request._claim_users(evidence):
                 return
             try:
-                response = response(request)
-                check("the response of then", response, FakeResponse)
+                decision = self._decide(request)
             except Exception as error:  # noqa: BLE001 - what a test's function raises is shown to the test
                 evidence.started_writing, evidence.failure, evidence.error = True, Failure.OTHER, error
                 evidence.reason = f"then raised {type(error).__name__}: {error}".partition("\n")[0]
                 self._error = self._error or error
                 return
-        if response.connecting:
-            await asyncio.sleep(response.connecting)
-        if response.leaves != "nothing":
-            if not await request._claim_users(evidence):
-                return
-            evidence.started_writing = True
-            evidence.written = response.leaves == "all"
-        await asyncio.sleep(response.after / 2)
-        if response.accepted:
-            request.accepted = True
-            self._tally.update(request.user_ids)
-        if response.failure is None and response.code is None:
-            await asyncio.get_running_loop().create_future()
-        await asyncio.sleep(response.after / 2)
-        _record(request, response, evidence, read=read)
+        fault, delay = decision.fault, decision.delay
+        evidence.started_writing = evidence.written = fault is None or fault.fault not in UNCONNECTED
+        accepts = fault is None or fault.accepts
+        if accepts and delay:  # even if the client gives up before
+            asyncio.get_running_loop().call_later(delay, self._accept, request)
+        elif accepts:
+            self._accept(request)
+        await asyncio.sleep(delay)
+        await _observe(request, fault, evidence, read=read)
+        if evidence.status is not None and 200 <= evidence.status < 300:
+            evidence.latency = delay
+
+    def _decide(self, request: FakeRequest) -> FaultDecision:
+        """Return the fate of a request that was received. Raises what ``then`` raises."""
+        decision = self._rules.decide(*request.traits)
+        if decision.fault is not None or self._then is None:
+            return decision
+        fault = self._then(request)
+        check("the fault of then", fault, Fault | None)
+        if fault is not None and fault.seconds is not None:
+            return FaultDecision(decision.delay + fault.seconds)
+        return FaultDecision(decision.delay, fault)
+
+    def _accept(self, request: FakeRequest) -> None:
+        request.accepted = True
+        self._tally.update(request.user_ids)
 
 
-def _record(request: FakeRequest, response: FakeResponse, evidence: Evidence, *, read: bool) -> None:
-    """Record what the client observes of the response."""
-    status, headers, body = response.code, response.headers, response.body
-    if response.usual and request.path == CREATE_CAMPAIGN.path:
-        status, headers = 200, {"Content-Type": "application/json"}
+async def _observe(request: FakeRequest, fault: Fault | None, evidence: Evidence, *, read: bool) -> None:
+    """Record what the client observes."""
+    if fault is not None and fault.fault in _ENDLESS:
+        await asyncio.get_running_loop().create_future()
+    if fault is not None and fault.fault in _FAILURES and fault.at != "body":
+        evidence.failure, evidence.reason = _FAILURES[fault.fault], "FakeError"
+        return
+    evidence.status, headers, body = _answer(request, fault)
+    if evidence.status != 204 or read:
+        evidence.headers, evidence.body = headers, body
+
+
+def _answer(request: FakeRequest, fault: Fault | None) -> tuple[int, CIMultiDict[str], bytes]:
+    headers, body = CIMultiDict[str](), b""
+    if fault is None and request.path == PUSH.path:
+        return 204, headers, body
+    if fault is None:
         body = b'{"uuid": "%b"}' % str(uuid.uuid4()).encode()
-    evidence.status = status
-    if status is not None and 200 <= status < 300:
-        evidence.latency = response.after
-    if status is not None and (status != 204 or read):
-        evidence.headers, evidence.body = CIMultiDict(headers), body
-    evidence.reused = response.reused
-    evidence.failure = response.failure
-    evidence.reason = "" if response.failure is None else "FakeError"
+    else:
+        headers.update(fault.headers)
+        body = fault.body.encode()
+    if body:
+        headers.setdefault("Content-Type", "application/json")
+    return 200 if fault is None or fault.code is None else fault.code, headers, body
 
 
 async def _run_inline(work: Callable[[], Any]) -> Any:

@@ -26,7 +26,8 @@ from pushsdk._core.idempotency import digest_of
 from pushsdk._core.user_states import UserState
 from pushsdk.claims import Claim, MemoryClaims, Put
 from pushsdk.claims._operators import claimed, release
-from pushsdk.testing import FakeRequest, FakeResponse, FakeService
+from pushsdk.emulator import Fault
+from pushsdk.testing import FakeRequest, FakeService
 
 HELLO, OTHER = MobilePush(title={"en": "Hello"}), MobilePush(title={"en": "Other"})
 JOB = "job"
@@ -48,7 +49,7 @@ async def deliver(
 
 @virtual
 async def test_a_key_with_another_payload_is_refused_every_time() -> None:
-    service, claims = FakeService(then=FakeResponse.accept(after=1.0)), ShakyClaims()
+    service, claims = FakeService(Fault.delay(1.0)), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), Receipt)
     async with service.client(claims=claims, limits=Limits(in_flight=1)) as client:
@@ -59,8 +60,8 @@ async def test_a_key_with_another_payload_is_refused_every_time() -> None:
 
 @virtual
 async def test_a_split_call_with_another_payload_sends_nothing() -> None:
-    def fate(request: FakeRequest) -> FakeResponse:
-        return FakeResponse.status(413) if len(request.user_ids) > 2 else FakeResponse.accept()
+    def fate(request: FakeRequest) -> Fault | None:
+        return Fault.status(413) if len(request.user_ids) > 2 else None
 
     service, claims = FakeService(then=fate), ShakyClaims()
     users = [f"user-{number}".ljust(300, "-") for number in range(6)]
@@ -78,9 +79,9 @@ async def test_a_split_call_with_another_payload_sends_nothing() -> None:
 async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed() -> None:
     claims = ShakyClaims()
 
-    def fate(request: FakeRequest) -> FakeResponse:
+    def fate(request: FakeRequest) -> Fault | None:
         claims.faults["swap"] = ["slow", *["down"] * 9]
-        return FakeResponse.status(500)
+        return Fault.status(500)
 
     service = FakeService(then=fate)
     async with service.client(claims=claims, retry=RetryPolicy.at_least_once()) as client:
@@ -94,9 +95,9 @@ async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed() ->
 async def test_a_rejected_request_used_its_rate_although_the_next_key_is_not_tried() -> None:
     claims, keys = ShakyClaims(), iter(["old", "new"])
 
-    def fate(request: FakeRequest) -> FakeResponse:
+    def fate(request: FakeRequest) -> Fault | None:
         claims.faults["swap"] = ["down"] * 9
-        return FakeResponse.status(401)
+        return Fault.status(401) if len(service.requests) == 1 else None
 
     service = FakeService(then=fate)
     client = service.serve(
@@ -109,7 +110,6 @@ async def test_a_rejected_request_used_its_rate_although_the_next_key_is_not_tri
         # At ten requests per second, the next request waits.
         started = asyncio.get_running_loop().time()
         claims.faults["swap"].clear()
-        service._then = FakeResponse.accept()
         await client.send("user-2", HELLO)
         assert asyncio.get_running_loop().time() - started > 0.05
         assert client._lifetime.engine.limiter.in_flight == 0
@@ -117,7 +117,7 @@ async def test_a_rejected_request_used_its_rate_although_the_next_key_is_not_tri
 
 @virtual
 async def test_a_user_accepted_by_another_process_meanwhile_is_not_retried() -> None:
-    service, claims = FakeService(FakeResponse.status(500)), ShakyClaims()
+    service, claims = FakeService(Fault.status(500, first=1)), ShakyClaims()
     patient = RetryPolicy.at_least_once(initial_delay=60.0, max_delay=60.0)
     async with (
         service.client(claims=claims, retry=patient) as client,

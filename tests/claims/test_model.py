@@ -17,20 +17,21 @@ from support.virtual_time import run
 from pushsdk import MobilePush, Outcome, PartialError, PushError, RetryPolicy
 from pushsdk.claims import Claim, MemoryClaims, Put
 from pushsdk.client import AsyncPushClient
-from pushsdk.testing import FakeRequest, FakeResponse, FakeService
+from pushsdk.emulator import Fault
+from pushsdk.testing import FakeRequest, FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
 FAULTS = ["down", "lost", "hangs", "hangs, done", "slow", "twice"]
 ANSWERS = [
-    FakeResponse.accept(),
-    FakeResponse.accept(after=0.5),
-    FakeResponse.status(429),
-    FakeResponse.refused(),
-    FakeResponse.reset_before(),
-    FakeResponse.reset_after(after=0.1),
-    FakeResponse.status(500, accepted=True),
-    FakeResponse.status(400),
-    FakeResponse.hang(accepted=True),
+    None,
+    Fault.delay(0.5),
+    Fault.status(429),
+    Fault.refused(),
+    Fault.reset_before(),
+    Fault.reset_after(),
+    Fault.status(500, accepted=True),
+    Fault.status(400),
+    Fault.hang(accepted=True),
 ]
 
 
@@ -78,10 +79,10 @@ class JobWorld:
         self.is_calm = False
         self.service = FakeService(then=self._fate)
 
-    def _fate(self, request: FakeRequest) -> FakeResponse:
+    def _fate(self, request: FakeRequest) -> Fault | None:
         if self.is_calm:
-            return FakeResponse.accept()
-        return FakeResponse.status(413) if len(request.user_ids) > 1 else self.dice.choice(ANSWERS)
+            return None
+        return Fault.status(413) if len(request.user_ids) > 1 else self.dice.choice(ANSWERS)
 
     def client(self) -> AsyncPushClient:
         retry = self.dice.choice([RetryPolicy.none(), RetryPolicy.safe()])
@@ -113,6 +114,7 @@ class JobWorld:
         self.is_calm, self.rate = True, 0.0
         async with self.client() as client:
             await self.deliver(client)
+        await asyncio.sleep(0.5)  # a delayed request is accepted even if its client gave up
 
 
 def _outcome(end: Any, user: str) -> Outcome | None:

@@ -13,7 +13,8 @@ from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put, count_claimed
 from pushsdk.claims._operators import claimed, claimed_in, release
-from pushsdk.testing import FakeResponse, FakeService
+from pushsdk.emulator import Fault
+from pushsdk.testing import FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
 CLAIMED, ACCEPTED, REJECTED, PENDING, UNKNOWN = (
@@ -93,7 +94,7 @@ async def test_a_release_extends_the_expiry() -> None:
 
 @virtual
 async def test_a_send_settled_before_its_release_stays_settled() -> None:
-    service, store = FakeService(FakeResponse.accept(after=1.0)), MemoryClaims()
+    service, store = FakeService(Fault.delay(1.0, first=1)), MemoryClaims()
     async with service.client(claims=store) as client:
         sending = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="job"))
         await asyncio.sleep(0.5)
@@ -106,7 +107,7 @@ async def test_a_send_settled_before_its_release_stays_settled() -> None:
 
 @virtual
 async def test_a_released_send_is_sent_by_the_next_delivery() -> None:
-    service, store = FakeService(FakeResponse.hang(), FakeResponse.accept()), MemoryClaims()
+    service, store = FakeService(Fault.hang(first=1)), MemoryClaims()
     async with service.client(claims=store) as client, service.client(claims=store) as other:
         sending = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="job"))
         await asyncio.sleep(0.5)

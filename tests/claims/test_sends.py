@@ -38,7 +38,8 @@ from pushsdk._core.idempotency import status_after
 from pushsdk._core.outcome import Verdict
 from pushsdk._core.user_states import UserState
 from pushsdk.client import AsyncPushClient
-from pushsdk.testing import FakeRequest, FakeResponse, FakeService
+from pushsdk.emulator import Fault
+from pushsdk.testing import FakeRequest, FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
 JOB = "job-42 of user-1"
@@ -93,33 +94,35 @@ async def test_sends_of_different_jobs_share_a_request() -> None:
 
 SETTLES = [
     # The response, the recorded states, and the errors of this delivery and the next.
-    pytest.param(FakeResponse.status(400), [[REJECTED]], RejectedError, RejectedError, id="400"),
-    pytest.param(FakeResponse.status(404), [[REJECTED]], RejectedError, RejectedError, id="404"),
-    pytest.param(FakeResponse.status(501), [[REJECTED]], RejectedError, RejectedError, id="501"),
-    pytest.param(FakeResponse.status(302), [[PENDING]], RejectedError, None, id="302"),
-    pytest.param(FakeResponse.status(401), [[PENDING]], AuthenticationError, None, id="401"),
-    pytest.param(FakeResponse.status(403), [[PENDING]], AuthenticationError, None, id="403"),
-    pytest.param(FakeResponse.status(413), [[PENDING]], PayloadTooLargeError, None, id="413"),
-    pytest.param(FakeResponse.status(429), [[PENDING]], RateLimitedError, None, id="429"),
-    pytest.param(FakeResponse.status(408), [[PENDING]], RejectedError, None, id="408"),
+    pytest.param(Fault.status(400, first=1), [[REJECTED]], RejectedError, RejectedError, id="400"),
+    pytest.param(Fault.status(404, first=1), [[REJECTED]], RejectedError, RejectedError, id="404"),
+    pytest.param(Fault.status(501, first=1), [[REJECTED]], RejectedError, RejectedError, id="501"),
+    pytest.param(Fault.status(302, first=1), [[PENDING]], RejectedError, None, id="302"),
+    pytest.param(Fault.status(401, first=1), [[PENDING]], AuthenticationError, None, id="401"),
+    pytest.param(Fault.status(403, first=1), [[PENDING]], AuthenticationError, None, id="403"),
+    pytest.param(Fault.status(413, first=1), [[PENDING]], PayloadTooLargeError, None, id="413"),
+    pytest.param(Fault.status(429, first=1), [[PENDING]], RateLimitedError, None, id="429"),
+    pytest.param(Fault.status(408, first=1), [[PENDING]], RejectedError, None, id="408"),
     pytest.param(
-        FakeResponse.status(503, headers={"Retry-After": "0"}), [[PENDING]], RateLimitedError, None, id="503, asked for"
+        Fault.status(503, headers={"Retry-After": "0"}, first=1),
+        [[PENDING]],
+        RateLimitedError,
+        None,
+        id="503, asked for",
     ),
-    pytest.param(FakeResponse.refused(), [], NotSentError, None, id="not sent"),
-    pytest.param(FakeResponse.status(500), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="500"),
-    pytest.param(FakeResponse.status(503), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="503"),
-    pytest.param(FakeResponse.reset_after(), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="reset, taken"),
-    pytest.param(
-        FakeResponse.reset_before(), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="reset, not taken"
-    ),
-    pytest.param(FakeResponse.hang(), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="silence"),
+    pytest.param(Fault.refused(first=1), [], NotSentError, None, id="not sent"),
+    pytest.param(Fault.status(500, first=1), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="500"),
+    pytest.param(Fault.status(503, first=1), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="503"),
+    pytest.param(Fault.reset_after(first=1), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="reset after"),
+    pytest.param(Fault.reset_before(first=1), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="reset before"),
+    pytest.param(Fault.hang(first=1), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="silence"),
 ]
 
 
 @pytest.mark.parametrize(("answer", "records", "first", "second"), SETTLES)
 @virtual
 async def test_only_acceptance_and_final_rejection_settle_a_job(
-    answer: FakeResponse, records: list[list[UserState]], first: type[PushError], second: type[PushError] | None
+    answer: Fault, records: list[list[UserState]], first: type[PushError], second: type[PushError] | None
 ) -> None:
     service, claims = FakeService(answer), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
@@ -143,7 +146,7 @@ async def test_only_acceptance_and_final_rejection_settle_a_job(
 
 @virtual
 async def test_retries_within_a_call_are_one_delivery() -> None:
-    service, claims = FakeService(FakeResponse.status(429), FakeResponse.refused()), ShakyClaims()
+    service, claims = FakeService(Fault.status(429, first=1), Fault.refused(first=1)), ShakyClaims()
     async with service.client(claims=claims) as client:
         receipt = await client.send("user-1", HELLO, idempotency_key=JOB)
     assert (len(receipt.attempts), claims.ops, claims.states()) == (3, ["add", "swap", "swap", "swap"], [[ACCEPTED]])
@@ -151,7 +154,7 @@ async def test_retries_within_a_call_are_one_delivery() -> None:
 
 @virtual
 async def test_an_unknown_job_is_skipped_until_its_claim_expires() -> None:
-    service, claims = FakeService(FakeResponse.reset_before()), ShakyClaims(claim_ttl=3600.0)
+    service, claims = FakeService(Fault.reset_before(first=1)), ShakyClaims(claim_ttl=3600.0)
     async with service.client(claims=claims) as client:
         assert type(await outcome_of(client)) is OutcomeUnknownError
         await asyncio.sleep(3590.0)
@@ -166,7 +169,7 @@ async def test_an_unknown_job_is_skipped_until_its_claim_expires() -> None:
 
 @virtual
 async def test_only_one_of_several_concurrent_deliveries_sends() -> None:
-    service = FakeService(then=FakeResponse.accept(after=1.0))
+    service = FakeService(Fault.delay(1.0))
     async with service.client(claims=ShakyClaims()) as client:
         results = await asyncio.gather(*(outcome_of(client) for _ in range(5)))
         assert sorted(type(result).__name__ for result in results) == ["OutcomeUnknownError"] * 4 + ["Receipt"]
@@ -187,7 +190,7 @@ async def test_a_delivery_beside_one_in_flight_is_retried_and_finds_its_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     advance = wall_clock(monkeypatch)
-    service, claims = FakeService(then=FakeResponse.accept(after=3.0)), ShakyClaims()
+    service, claims = FakeService(Fault.delay(3.0)), ShakyClaims()
     async with service.client(claims=claims, timeout=20.0) as client, service.client(claims=claims) as other:
         first = asyncio.create_task(outcome_of(client))
         await asyncio.sleep(2.0)
@@ -210,7 +213,7 @@ async def test_a_delivery_beside_one_in_flight_is_retried_and_finds_its_outcome(
 @virtual
 async def test_a_claim_whose_call_has_timed_out_is_unknown_and_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     advance = wall_clock(monkeypatch)
-    service, claims = FakeService(FakeResponse.hang(accepted=True)), ShakyClaims()
+    service, claims = FakeService(Fault.hang(accepted=True, first=1)), ShakyClaims()
     async with service.client(claims=claims, timeout=20.0) as client, service.client(claims=claims) as other:
         first = asyncio.create_task(outcome_of(client))
         await asyncio.sleep(1.0)
@@ -242,14 +245,14 @@ def long(*names: str) -> list[str]:
     return [name.ljust(200, "-") for name in names]
 
 
-def singly(fates: dict[str, list[FakeResponse]]) -> FakeService:
+def singly(fates: dict[str, list[Fault]]) -> FakeService:
     """Return a service that accepts one user per request, with a script for each user."""
 
-    def fate(request: FakeRequest) -> FakeResponse:
+    def fate(request: FakeRequest) -> Fault | None:
         if len(request.user_ids) > 1:
-            return FakeResponse.status(413)
+            return Fault.status(413)
         fate_list = fates.get(request.user_ids[0].rstrip("-"), [])
-        return fate_list.pop(0) if fate_list else FakeResponse.accept()
+        return fate_list.pop(0) if fate_list else None
 
     return FakeService(then=fate)
 
@@ -257,10 +260,10 @@ def singly(fates: dict[str, list[FakeResponse]]) -> FakeService:
 USERS = long("accepted", "rejected", "unknown", "throttled", "unsent")
 TWO, THREE = long("user-1", "user-2"), long("user-1", "user-2", "user-3")
 FATES = {
-    "rejected": [FakeResponse.status(404)],
-    "unknown": [FakeResponse.reset_after()],
-    "throttled": [FakeResponse.status(429), FakeResponse.status(429)],
-    "unsent": [FakeResponse.refused(), FakeResponse.refused(), FakeResponse.reset_after()],
+    "rejected": [Fault.status(404)],
+    "unknown": [Fault.reset_after()],
+    "throttled": [Fault.status(429), Fault.status(429)],
+    "unsent": [Fault.refused(), Fault.refused(), Fault.reset_after()],
 }
 
 
@@ -297,7 +300,7 @@ async def test_a_later_delivery_sends_only_to_pending_users() -> None:
 
 @virtual
 async def test_a_delivery_that_completes_the_job_reports_already_accepted_users() -> None:
-    service, claims = singly({"user-2": [FakeResponse.refused()]}), ShakyClaims()
+    service, claims = singly({"user-2": [Fault.refused()]}), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         assert isinstance(await outcome_of(client, THREE), PartialError)
         receipt = await outcome_of(client, THREE)
@@ -310,9 +313,7 @@ async def test_a_delivery_that_completes_the_job_reports_already_accepted_users(
 
 @virtual
 async def test_a_delivery_rejected_like_the_previous_one_is_rejected_as_a_whole() -> None:
-    service = singly(
-        {"user-1": [FakeResponse.status(404)], "user-2": [FakeResponse.refused(), FakeResponse.status(404)]}
-    )
+    service = singly({"user-1": [Fault.status(404)], "user-2": [Fault.refused(), Fault.status(404)]})
     claims = ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         await outcome_of(client, TWO)
@@ -326,7 +327,7 @@ async def test_a_delivery_rejected_like_the_previous_one_is_rejected_as_a_whole(
 
 @virtual
 async def test_only_one_concurrent_delivery_completes_a_job() -> None:
-    service, claims = singly({"user-2": [FakeResponse.refused(), FakeResponse.accept(after=1.0)]}), ShakyClaims()
+    service, claims = singly({"user-2": [Fault.refused(), Fault.delay(1.0)]}), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         await outcome_of(client, TWO)
         results = await asyncio.gather(*(outcome_of(client, TWO) for _ in range(3)))
@@ -337,7 +338,7 @@ async def test_only_one_concurrent_delivery_completes_a_job() -> None:
 @pytest.mark.parametrize("kind", [list, tuple, set, frozenset])
 @virtual
 async def test_the_order_of_the_users_does_not_matter(kind: type[Any]) -> None:
-    service, claims = singly({"user-2": [FakeResponse.status(429)]}), ShakyClaims()
+    service, claims = singly({"user-2": [Fault.status(429)]}), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         first = await outcome_of(client, [THREE[2], THREE[0], THREE[1]])
         assert isinstance(first, PartialError)
@@ -354,11 +355,7 @@ async def test_the_order_of_the_users_does_not_matter(kind: type[Any]) -> None:
 def strict() -> FakeService:
     """Return a service that rejects requests with a bad user."""
     return FakeService(
-        then=lambda request: (
-            FakeResponse.status(400)
-            if any(user.startswith("bad") for user in request.user_ids)
-            else FakeResponse.accept()
-        )
+        then=lambda request: Fault.status(400) if any(user.startswith("bad") for user in request.user_ids) else None
     )
 
 
@@ -420,7 +417,7 @@ async def test_a_request_with_recorded_users_only_costs_no_rate() -> None:
 @virtual
 async def test_a_job_is_sent_after_its_base_url_was_fixed() -> None:
     service, claims = (
-        FakeService(FakeResponse.status(302, headers={"Location": "https://push2.example/"})),
+        FakeService(Fault.status(302, headers={"Location": "https://push2.example/"}, first=1)),
         ShakyClaims(),
     )
     async with service.client(claims=claims) as client:
@@ -431,7 +428,7 @@ async def test_a_job_is_sent_after_its_base_url_was_fixed() -> None:
 
 @virtual
 async def test_a_partly_sent_job_needs_a_new_key_for_another_base_url() -> None:
-    service, claims = singly({"user-2": [FakeResponse.status(302)]}), ShakyClaims()
+    service, claims = singly({"user-2": [Fault.status(302)]}), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert isinstance(await outcome_of(client, TWO), PartialError)
         assert claims.states() == [[ACCEPTED, PENDING]]
@@ -524,15 +521,15 @@ async def test_neither_users_nor_content_are_stored(caplog: pytest.LogCaptureFix
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (FakeResponse.accept(), Receipt),
-        (FakeResponse.status(404), RejectedError),
-        (FakeResponse.hang(accepted=True), OutcomeUnknownError),
+        (Fault.status(204, first=1), Receipt),
+        (Fault.status(404, first=1), RejectedError),
+        (Fault.hang(accepted=True, first=1), OutcomeUnknownError),
     ],
     ids=["accepted", "rejected", "unknown"],
 )
 @virtual
-async def test_a_delivery_that_makes_no_claim_reports_the_record(answer: FakeResponse, kind: type[Any]) -> None:
-    service, away, claims = FakeService(answer), FakeService(then=FakeResponse.refused()), ShakyClaims()
+async def test_a_delivery_that_makes_no_claim_reports_the_record(answer: Fault, kind: type[Any]) -> None:
+    service, away, claims = FakeService(answer), FakeService(Fault.refused()), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert type(await outcome_of(client)) is kind
     async with away.client(claims=claims, retry=ONCE) as client:
@@ -543,7 +540,7 @@ async def test_a_delivery_that_makes_no_claim_reports_the_record(answer: FakeRes
 
 @virtual
 async def test_a_delivery_without_a_claim_or_a_record_is_not_sent() -> None:
-    away, claims = FakeService(then=FakeResponse.refused()), ShakyClaims(get=["down"])
+    away, claims = FakeService(Fault.refused()), ShakyClaims(get=["down"])
     async with away.client(claims=claims, retry=ONCE) as client:
         assert type(await outcome_of(client)) is ClaimStoreError
         assert type(await outcome_of(client)) is NotSentError
@@ -555,7 +552,7 @@ async def test_a_delivery_without_a_claim_or_a_record_is_not_sent() -> None:
 
 @virtual
 async def test_a_call_past_its_deadline_stays_claimed_while_in_flight() -> None:
-    service, claims = FakeService(FakeResponse.accept(after=50.0)), ShakyClaims(claim_ttl=60.0)
+    service, claims = FakeService(Fault.hang(accepted=True, user="user-1")), ShakyClaims(claim_ttl=60.0)
     patient = Timeout(total=100.0, attempt=None)
     async with service.client(claims=claims, timeout=patient, batching=Batching(linger=0.1)) as client:
         other = asyncio.create_task(client.send("user-2", HELLO))
@@ -570,7 +567,7 @@ async def test_a_call_past_its_deadline_stays_claimed_while_in_flight() -> None:
 
 @virtual
 async def test_a_call_without_a_deadline_ends_before_its_claim_expires() -> None:
-    service = FakeService(then=FakeResponse.unreachable())
+    service = FakeService(Fault.unreachable())
     claims = ShakyClaims(claim_ttl=60.0)
     async with service.client(claims=claims, timeout=Timeout(total=None, attempt=None, connect=None)) as client:
         started = asyncio.get_running_loop().time()
@@ -585,13 +582,13 @@ async def test_a_call_without_a_deadline_ends_before_its_claim_expires() -> None
 @pytest.mark.parametrize(
     ("answer", "seconds", "records"),
     [
-        pytest.param(FakeResponse.unreachable(), 1.0, [], id="before anything left"),
-        pytest.param(FakeResponse.hang(accepted=True), 1.0, [[UNKNOWN]], id="after"),
+        pytest.param(Fault.unreachable(first=1), 1.0, [], id="before anything left"),
+        pytest.param(Fault.hang(accepted=True, first=1), 1.0, [[UNKNOWN]], id="after"),
     ],
 )
 @virtual
 async def test_a_cancelled_call_is_released_if_no_byte_was_sent(
-    answer: FakeResponse, seconds: float, records: list[list[UserState]]
+    answer: Fault, seconds: float, records: list[list[UserState]]
 ) -> None:
     service, claims = FakeService(answer), ShakyClaims()
     async with service.client(claims=claims, timeout=Timeout(total=30.0, connect=None)) as client:

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.shaky_claims import Fault, ShakyClaims, StoppedClaims
+from support import fake_service as scripted
+from support.shaky_claims import ShakyClaims, StoppedClaims, StoreFault
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
@@ -30,7 +31,8 @@ from pushsdk._runs import claim_entry, claim_log
 from pushsdk._runs.keyed import KeyedCall
 from pushsdk.claims import Claim, MemoryClaims, Put
 from pushsdk.client import AsyncPushClient
-from pushsdk.testing import FakeRequest, FakeResponse, FakeService
+from pushsdk.emulator import Fault
+from pushsdk.testing import FakeRequest, FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
 JOB = "job-42"
@@ -52,12 +54,12 @@ TWO = [name.ljust(200, "-") for name in ("user-1", "user-2")]
 
 def throttled_once() -> FakeService:
     """Return a service that accepts one user per request, and throttles the second user once."""
-    responses = [FakeResponse.status(429)]
+    responses = [Fault.status(429)]
 
-    def fate(request: FakeRequest) -> FakeResponse:
+    def fate(request: FakeRequest) -> Fault | None:
         if len(request.user_ids) > 1:
-            return FakeResponse.status(413)
-        return responses.pop() if responses and request.user_ids == (TWO[1],) else FakeResponse.accept()
+            return Fault.status(413)
+        return responses.pop() if responses and request.user_ids == (TWO[1],) else None
 
     return FakeService(then=fate)
 
@@ -71,7 +73,7 @@ UNDONE = [[OPEN]]
 
 @pytest.mark.parametrize("fault", ["down", "lost"])
 @virtual
-async def test_nothing_is_sent_if_the_store_fails(fault: Fault) -> None:
+async def test_nothing_is_sent_if_the_store_fails(fault: StoreFault) -> None:
     service, claims = FakeService(), ShakyClaims(add=[fault])
     async with service.client(claims=claims) as client:
         results = await deliver(client)
@@ -88,7 +90,7 @@ async def test_nothing_is_sent_if_the_store_fails(fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", ["hangs", "hangs, done"])
 @virtual
-async def test_nothing_is_sent_if_the_store_hangs_past_its_timeout(fault: Fault) -> None:
+async def test_nothing_is_sent_if_the_store_hangs_past_its_timeout(fault: StoreFault) -> None:
     service, claims = FakeService(), ShakyClaims(add=[fault], timeout=2.0)
     async with service.client(claims=claims) as client:
         started = now()
@@ -143,7 +145,7 @@ async def test_a_configuration_error_of_the_store_is_raised_and_not_retried() ->
 
 @pytest.mark.parametrize("fault", ["hangs", "hangs, done"])
 @virtual
-async def test_a_call_ends_at_its_deadline_if_the_store_hangs(fault: Fault) -> None:
+async def test_a_call_ends_at_its_deadline_if_the_store_hangs(fault: StoreFault) -> None:
     service, claims = FakeService(), ShakyClaims(add=[fault])
     async with service.client(claims=claims) as client:
         started = now()
@@ -318,7 +320,7 @@ async def test_jobs_are_sent_after_the_store_was_suspended(same: bool, step: int
 @pytest.mark.parametrize("same", [True, False], ids=["the same process", "another"])
 @virtual
 async def test_an_unsent_push_is_released_after_the_store_was_suspended(same: bool) -> None:
-    service, claims = FakeService(FakeResponse.refused(after=1.0)), StoppedClaims(timeout=1.0)
+    service, claims = scripted.FakeService(scripted.refused(after=1.0)), StoppedClaims(timeout=1.0)
     async with (
         service.client(claims=claims, retry=RetryPolicy.none()) as client,
         service.client(claims=claims) as other,
@@ -380,7 +382,7 @@ async def test_closing_does_not_wait_for_a_store_that_fails_at_once(caplog: pyte
 
 @pytest.mark.parametrize("faults", [["down"], ["lost"], ["hangs"], ["hangs, done"], ["slow"]], ids=str)
 @virtual
-async def test_a_settlement_is_retried_after_a_failure(faults: list[Fault]) -> None:
+async def test_a_settlement_is_retried_after_a_failure(faults: list[StoreFault]) -> None:
     service, claims = FakeService(), ShakyClaims(swap=faults)
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), Receipt)
@@ -434,7 +436,7 @@ async def test_a_slow_settlement_does_not_delay_the_call_past_its_deadline() -> 
 
 @virtual
 async def test_a_claim_rewritten_by_another_process_is_settled(caplog: pytest.LogCaptureFixture) -> None:
-    service, claims = FakeService(FakeResponse.accept(after=1.0)), ShakyClaims()
+    service, claims = FakeService(Fault.delay(1.0, first=1)), ShakyClaims()
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(deliver(client))
         await asyncio.sleep(0.5)
@@ -447,7 +449,7 @@ async def test_a_claim_rewritten_by_another_process_is_settled(caplog: pytest.Lo
 
 @virtual
 async def test_a_claim_lost_to_another_payload_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    service, claims = FakeService(FakeResponse.accept(after=1.0)), ShakyClaims()
+    service, claims = FakeService(Fault.delay(1.0, first=1)), ShakyClaims()
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(deliver(client))
         await asyncio.sleep(0.5)
@@ -486,10 +488,10 @@ async def test_the_number_of_unwritten_outcomes_is_limited(monkeypatch: pytest.M
 )
 @virtual
 async def test_a_call_cancelled_during_a_store_operation_is_settled_and_reported(
-    faults: dict[str, list[Fault]], outcome: Outcome, states: list[list[UserState]]
+    faults: dict[str, list[StoreFault]], outcome: Outcome, states: list[list[UserState]]
 ) -> None:
     # The record is read if the service was not reached.
-    service = FakeService(then=FakeResponse.refused() if "get" in faults else FakeResponse.accept())
+    service = FakeService(Fault.refused()) if "get" in faults else FakeService()
     results, once, claims = list[object](), RetryPolicy(max_attempts=1), ShakyClaims(**faults)
     async with service.client(claims=claims, on_event=results.append, retry=once) as client:
         task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
@@ -523,7 +525,9 @@ def everybody() -> list[asyncio.Task[Any]]:
 @pytest.mark.parametrize("times", [1, 2, 100])
 @pytest.mark.parametrize("faults", [{}, {"add": ["slow"]}, {"swap": ["slow"]}], ids=str)
 @virtual
-async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(times: int, faults: dict[str, list[Fault]]) -> None:
+async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(
+    times: int, faults: dict[str, list[StoreFault]]
+) -> None:
     for count in range(14):
         service, claims = FakeService(), ShakyClaims(**{op: list(waiter) for op, waiter in faults.items()})
         async with service.client(claims=claims) as client:
@@ -548,7 +552,7 @@ async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(times: int, fa
 
 @pytest.mark.parametrize("fault", ["hangs", "hangs, done", "slow"])
 @virtual
-async def test_closing_waits_for_a_claim_no_longer_than_the_stores_timeout(fault: Fault) -> None:
+async def test_closing_waits_for_a_claim_no_longer_than_the_stores_timeout(fault: StoreFault) -> None:
     service, claims = FakeService(), ShakyClaims(add=[fault], timeout=5.0)
     client = service.client(claims=claims)
     task = asyncio.create_task(deliver(client))
@@ -574,7 +578,7 @@ async def test_closing_reports_calls_whose_claim_was_not_made() -> None:
 
 @virtual
 async def test_closing_waits_for_requests_and_settlements() -> None:
-    service, claims = FakeService(FakeResponse.accept(after=2.0)), ShakyClaims(swap=["slow"])
+    service, claims = FakeService(Fault.delay(2.0, first=1)), ShakyClaims(swap=["slow"])
     client = service.client(claims=claims)
     task = asyncio.create_task(deliver(client))
     await asyncio.sleep(0.1)
@@ -586,7 +590,7 @@ async def test_closing_waits_for_requests_and_settlements() -> None:
 
 @virtual
 async def test_closing_without_a_drain_waits_for_outcomes_that_outlive_their_calls() -> None:
-    service, claims = FakeService(FakeResponse.accept(after=100.0)), ShakyClaims(swap=["slow"])
+    service, claims = FakeService(Fault.hang(first=1)), ShakyClaims(swap=["slow"])
     client = service.client(claims=claims)
     task = asyncio.create_task(deliver(client, timeout=0.5))
     await asyncio.sleep(0.1)

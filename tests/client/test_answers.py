@@ -13,7 +13,8 @@ from pushsdk import (
     RejectedError,
     RetryPolicy,
 )
-from pushsdk.testing import FakeResponse, FakeService
+from pushsdk.emulator import Fault
+from pushsdk.testing import FakeService
 
 MESSAGE = MobilePush(title={"en": "hi"}, ios_enabled=True)
 HEADERS = {"Content-Type": "application/json", "X-Request-Id": "r-1"}
@@ -22,7 +23,7 @@ LOOPBACK = "http://localhost:8080/api"
 
 
 def answering(status: int) -> FakeService:
-    return FakeService(then=FakeResponse.status(status, headers=HEADERS, body=BODY))
+    return FakeService(Fault.status(status, headers=HEADERS, body=BODY.decode()))
 
 
 async def error_of(service: FakeService, **options) -> PushError:
@@ -42,8 +43,8 @@ async def test_an_error_has_the_answer_of_the_service(status: int, kind: type[Pu
 
 async def test_a_partial_error_has_the_answer_about_its_rejected_users() -> None:
     users = ["a" * 200, "b" * 200]
-    too_large = FakeResponse.status(413, body=BODY)
-    service = FakeService(then=lambda request: too_large if users[1] in request.user_ids else FakeResponse.accept())
+    too_large = Fault.status(413, body=BODY.decode())
+    service = FakeService(then=lambda request: too_large if users[1] in request.user_ids else None)
     async with service.client() as client:
         with pytest.raises(PartialError) as caught:
             await client.send(users, MESSAGE)

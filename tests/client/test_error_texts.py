@@ -30,7 +30,8 @@ from pushsdk import (
     ValidationError,
 )
 from pushsdk.claims import MemoryClaims
-from pushsdk.testing import FakeResponse, FakeService
+from pushsdk.emulator import Fault
+from pushsdk.testing import FakeService
 
 MESSAGE = MobilePush(title={"en": "hi"}, ios_enabled=True)
 PUSH_URL = "POST https://push.example/external/api/v1/push, 1 user"
@@ -167,7 +168,7 @@ async def test_another_protocol_asks_for_the_base_url() -> None:
 
 
 async def test_a_campaign_without_a_uuid_names_the_request_and_what_not_to_do() -> None:
-    async with FakeService(FakeResponse.status(200, body=b"{}")).client() as client:
+    async with FakeService(Fault.status(200, body="{}", first=1)).client() as client:
         with pytest.raises(UnexpectedResponseError) as caught:
             await client.create_campaign({"name": "Spring"})
     assert str(caught.value) == (
@@ -267,7 +268,7 @@ async def test_a_closed_connection_has_a_connection_error_without_frames_as_its_
 
 async def test_a_pause_in_fractions_of_a_second_is_rounded_up_in_each_place() -> None:
     date = formatdate(time.time() + 90.5, usegmt=True)
-    service = FakeService(then=FakeResponse.status(429, headers={"Retry-After": date}))
+    service = FakeService(Fault.status(429, headers={"Retry-After": date}))
     text = str(await error_of(service.client(timeout=7.0)))
     assert not re.search(r"\d\.\d+ s|e\+", text)
 
@@ -279,7 +280,7 @@ async def test_a_deadline_names_the_setting_and_its_seconds() -> None:
 
 
 async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up() -> None:
-    service = FakeService(then=FakeResponse.status(429, headers={"Retry-After": "0"}))
+    service = FakeService(Fault.status(429, headers={"Retry-After": "0"}))
     retry = RetryPolicy(initial_delay=5.0, max_delay=5.0, throttle_delay=5.0, wait=tenacity.wait_fixed(1.0))
     error = await error_of(service.client(timeout=1.5, retry=retry))
     assert str(error).startswith(
@@ -289,7 +290,7 @@ async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up() -
 
 
 async def test_a_deadline_in_the_queue_names_the_setting_and_its_seconds() -> None:
-    service = FakeService(then=FakeResponse.hang())
+    service = FakeService(Fault.hang())
     async with service.client(limits=Limits(in_flight=1)) as client:
         first = asyncio.create_task(client.send("a", MESSAGE, timeout=Timeout(total=0.2)))
         await asyncio.sleep(0)
@@ -303,7 +304,7 @@ async def test_a_deadline_in_the_queue_names_the_setting_and_its_seconds() -> No
 
 
 async def test_a_call_that_is_not_retried_names_why_and_the_setting() -> None:
-    service = FakeService(then=FakeResponse.status(429, headers={"Retry-After": "50"}))
+    service = FakeService(Fault.status(429, headers={"Retry-After": "50"}))
     error = await error_of(service.client(timeout=7.0))
     assert f"HTTP 429 Too Many Requests ({PUSH_URL}); not retried: the service asked to wait longer" in str(error)
     assert " than the call can: 50 s, total timeout 7 s. " in str(error)
@@ -318,7 +319,7 @@ async def test_a_call_that_is_not_retried_names_why_and_the_setting() -> None:
     [(429, "Too Many Requests", ", or set a rate, for example"), (503, "Service Unavailable", "")],
 )
 async def test_a_wait_longer_than_the_policy_allows_names_its_setting(status: int, phrase: str, rate: str) -> None:
-    service = FakeService(then=FakeResponse.status(status, headers={"Retry-After": "90"}))
+    service = FakeService(Fault.status(status, headers={"Retry-After": "90"}))
     error = await error_of(service.client(timeout=900.0))
     start = (
         f"rejected: HTTP {status} {phrase} ({PUSH_URL}); not retried: the service asked to wait longer than "
@@ -329,7 +330,7 @@ async def test_a_wait_longer_than_the_policy_allows_names_its_setting(status: in
 
 
 async def test_a_call_that_waits_for_a_pause_names_the_pause_and_the_setting() -> None:
-    service = FakeService(FakeResponse.status(429, headers={"Retry-After": "50"}))
+    service = FakeService(Fault.status(429, headers={"Retry-After": "50"}, first=1))
     async with service.client(timeout=7.0) as client:
         for _ in range(2):
             with pytest.raises(PushError) as caught:
@@ -355,20 +356,20 @@ DOUBT = (
 
 @pytest.mark.parametrize("status", [200, 302, 401, 404, 413, 429, 500])
 async def test_a_text_without_the_answer_says_where_it_is(status: int) -> None:
-    service = FakeService(then=FakeResponse.status(status, body=b"<html>"))
+    service = FakeService(Fault.status(status, headers={"Content-Type": "text/html"}, body="<html>"))
     error = await error_of(service.client(retry=RetryPolicy.none()))
     assert str(error).endswith(". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here")
 
 
 async def test_an_unknown_outcome_names_the_request_to_ask_for() -> None:
-    service = FakeService(then=FakeResponse.status(500, headers={"X-Request-Id": "req-79"}))
+    service = FakeService(Fault.status(500, headers={"X-Request-Id": "req-79"}))
     assert str(await error_of(service.client())).endswith(
         "push twice. Don't retry: ask the service about request id req-79; see: pushsdk docs outcomes"
     )
 
 
 async def test_an_unknown_outcome_counts_the_pushes_that_a_user_may_have_got() -> None:
-    service = FakeService(then=FakeResponse.status(500))
+    service = FakeService(Fault.status(500))
     async with service.client(retry=RetryPolicy.at_least_once()) as client:
         with pytest.raises(PushError) as caught:
             await client.send("u", MESSAGE)
@@ -376,7 +377,7 @@ async def test_an_unknown_outcome_counts_the_pushes_that_a_user_may_have_got() -
 
 
 async def test_a_call_in_several_requests_counts_the_pushes_to_one_user() -> None:
-    service = FakeService(then=FakeResponse.status(500))
+    service = FakeService(Fault.status(500))
     async with service.client(retry=RetryPolicy.none(), batching=Batching(max_users=1000)) as client:
         await asyncio.sleep(0)
         with pytest.raises(PushError) as caught:
@@ -399,7 +400,7 @@ async def test_a_call_in_several_requests_counts_the_pushes_to_one_user() -> Non
     ],
 )
 async def test_a_status_is_named_with_its_phrase_and_what_to_do(status: int, text: str) -> None:
-    service = FakeService(then=FakeResponse.status(status))
+    service = FakeService(Fault.status(status))
     error = await error_of(service.client(retry=RetryPolicy.none()))
     assert str(error) == text.format(PUSH_URL)
     assert error.__cause__ is None

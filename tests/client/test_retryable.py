@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from support import fake_service as scripted
 from support.virtual_time import virtual
 
 from pushsdk import (
@@ -19,7 +20,8 @@ from pushsdk import (
 )
 from pushsdk._core.outcome import NEEDS_A_FIX, Failure
 from pushsdk.claims import MemoryClaims
-from pushsdk.testing import FakeRequest, FakeResponse, FakeService
+from pushsdk.emulator import Fault
+from pushsdk.testing import FakeRequest, FakeService
 
 HELLO = {"title": {"en": "Hello"}}
 # Long ids: a 413 is not split if the message is most of the bytes.
@@ -27,14 +29,14 @@ USERS = [f"user-{number}".ljust(200, "-") for number in (1, 2, 3)]
 ONCE = RetryPolicy.none()
 
 
-def singly(answers: dict[str, list[FakeResponse]]) -> FakeService:
+def singly(answers: dict[str, list[Fault]]) -> FakeService:
     """Refuses more than one user with 413, and answers each as its list says; then it accepts."""
 
-    def answer(request: FakeRequest) -> FakeResponse:
+    def answer(request: FakeRequest) -> Fault | None:
         if len(request.user_ids) > 1:
-            return FakeResponse.status(413)
+            return Fault.status(413)
         user = request.user_ids[0].rstrip("-")
-        return answers[user].pop(0) if answers.get(user) else FakeResponse.accept()
+        return answers[user].pop(0) if answers.get(user) else None
 
     return FakeService(then=answer)
 
@@ -56,8 +58,8 @@ async def delivered(client: AsyncPushClient, *, key: str | None, times: int = 10
 
 @virtual
 async def test_a_job_with_a_key_is_retried_until_every_reachable_user_is_accepted() -> None:
-    later, refused = FakeResponse.status(429, headers={"Retry-After": "70"}), FakeResponse.refused()
-    service = singly({"user-2": [refused, refused, later], "user-3": [FakeResponse.status(400)]})
+    later, refused = Fault.status(429, headers={"Retry-After": "70"}), Fault.refused()
+    service = singly({"user-2": [refused, refused, later], "user-3": [Fault.status(400)]})
     async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
         results = await delivered(client, key="job-42")
     last = results.pop()
@@ -69,7 +71,7 @@ async def test_a_job_with_a_key_is_retried_until_every_reachable_user_is_accepte
 
 @virtual
 async def test_without_a_key_a_call_with_an_accepted_user_is_not_retryable() -> None:
-    service = singly({"user-2": [FakeResponse.refused()]})
+    service = singly({"user-2": [Fault.refused()]})
     async with service.client(retry=ONCE) as client:
         (result,) = await delivered(client, key=None)
     assert isinstance(result, PartialError)
@@ -79,8 +81,8 @@ async def test_without_a_key_a_call_with_an_accepted_user_is_not_retryable() -> 
 @pytest.mark.parametrize("key", [None, "job-42"])
 @virtual
 async def test_a_call_without_an_accepted_user_is_retryable_with_or_without_a_key(key: str | None) -> None:
-    bad = FakeResponse.status(400)
-    service = singly({"user-1": [bad], "user-2": [FakeResponse.refused()], "user-3": [bad]})
+    bad = Fault.status(400)
+    service = singly({"user-1": [bad], "user-2": [Fault.refused()], "user-3": [bad]})
     async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
         results = await delivered(client, key=key, times=1)
     assert [result.retryable for result in results if isinstance(result, PushError)] == [True]
@@ -93,9 +95,7 @@ async def test_a_call_without_an_accepted_user_is_retryable_with_or_without_a_ke
 async def test_a_call_that_was_refused_as_a_whole_may_be_repeated_for_any_of_its_users(
     statuses: tuple[int, ...], expected: bool
 ) -> None:
-    service = singly(
-        {user.rstrip("-"): [FakeResponse.status(status)] for user, status in zip(USERS, statuses, strict=True)}
-    )
+    service = singly({user.rstrip("-"): [Fault.status(status)] for user, status in zip(USERS, statuses, strict=True)})
     async with service.client(retry=ONCE) as client:
         (result,) = await delivered(client, key=None, times=1)
     assert type(result) is RejectedError
@@ -104,7 +104,7 @@ async def test_a_call_that_was_refused_as_a_whole_may_be_repeated_for_any_of_its
 
 @virtual
 async def test_an_unknown_is_not_repeated() -> None:
-    service = FakeService(FakeResponse.reset_after())
+    service = FakeService(Fault.reset_after(first=1))
     async with service.client(claims=MemoryClaims()) as client:
         (result,) = await delivered(client, key="job-42")
     assert isinstance(result, PushError)
@@ -116,14 +116,12 @@ async def test_an_unknown_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize("failure", sorted(NEEDS_A_FIX), ids=lambda failure: failure.name)
-@pytest.mark.parametrize(
-    "before", [(), (FakeResponse.status(429, headers={"Retry-After": "0"}),)], ids=["alone", "after a 429"]
-)
+@pytest.mark.parametrize("before", [(), (scripted.answer(429, {"Retry-After": "0"}),)], ids=["alone", "after a 429"])
 @virtual
 async def test_what_needs_a_person_may_not_be_repeated_and_is_sent_once_it_is_fixed(
-    failure: Failure, before: tuple[FakeResponse, ...]
+    failure: Failure, before: tuple[scripted.Behaviour, ...]
 ) -> None:
-    service = FakeService(*before, FakeResponse(failure=failure, leaves="nothing"))
+    service = scripted.FakeService(*before, scripted.fails(failure))
     async with service.client(claims=MemoryClaims()) as client:
         (result,) = await delivered(client, key="job-42")
         assert isinstance(result, PushError)
@@ -166,7 +164,7 @@ async def test_a_callable_that_raised_is_called_again_for_the_same_job() -> None
 
 @virtual
 async def test_a_call_on_a_closed_client_is_not_retryable_and_a_call_cut_off_by_the_close_is() -> None:
-    service = FakeService(FakeResponse.hang(), FakeResponse.unreachable())
+    service = FakeService(Fault.hang(user="user-0"), Fault.unreachable(user="user-1"))
     client = service.client(limits=Limits(in_flight=2))
     calls = [asyncio.create_task(client.send(f"user-{n}", {"title": {"en": str(n)}})) for n in range(3)]
     await asyncio.sleep(1)

@@ -32,8 +32,9 @@ from pushsdk import (
     read_report,
 )
 from pushsdk.claims import SqliteClaims
+from pushsdk.emulator import Fault
 from pushsdk.spark import DirectoryClaims
-from pushsdk.testing import FakeResponse, FakeService
+from pushsdk.testing import FakeService
 
 MESSAGE = MobilePush(title={"en": "hi"}, ios_enabled=True)
 URL = "https://push.example/api"
@@ -363,7 +364,7 @@ def test_a_timedelta_is_taken_for_seconds() -> None:
 
 
 async def test_a_call_and_a_close_take_a_timedelta() -> None:
-    client = FakeService(then=FakeResponse.hang()).client()
+    client = FakeService(Fault.hang()).client()
     with pytest.raises(PushError, match=r"Timeout\.total=0\.05 s"):
         await client.send("u", MESSAGE, timeout=timedelta(milliseconds=50))
     await client.aclose(timedelta(0))

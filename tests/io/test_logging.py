@@ -10,7 +10,8 @@ import pytest
 
 from pushsdk import MobilePush, PushError, RetryPolicy
 from pushsdk._io.sender import log_to_stderr
-from pushsdk.testing import FakeResponse, FakeService
+from pushsdk.emulator import Fault
+from pushsdk.testing import FakeService
 
 MESSAGE = MobilePush(title={"en": "TEXTMARKER"}, ios_enabled=True)
 QUICK = RetryPolicy(max_attempts=2, initial_delay=0.001)
@@ -35,7 +36,7 @@ async def lines_of(service: FakeService, caplog: pytest.LogCaptureFixture, users
 async def test_each_attempt_and_each_retry_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "pushsdk")
     lines = await lines_of(
-        FakeService(FakeResponse.status(429, headers={"Retry-After": "0.001"})), caplog, ["USERMARKER"]
+        FakeService(Fault.status(429, headers={"Retry-After": "0.001"}, first=1)), caplog, ["USERMARKER"]
     )
     assert [level for level, _ in lines] == ["DEBUG", "INFO", "DEBUG"]
     assert lines[0][1].startswith("attempt 1 of push for 1 user: REJECTED, HTTP 429, in ")
@@ -45,7 +46,7 @@ async def test_each_attempt_and_each_retry_is_a_line(caplog: pytest.LogCaptureFi
 
 async def test_a_pause_and_a_split_are_lines(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pushsdk")
-    service = FakeService(FakeResponse.status(429, headers={"Retry-After": "1"}), FakeResponse.status(413))
+    service = FakeService(Fault.status(429, headers={"Retry-After": "1"}, first=1), Fault.status(413, first=1))
     users = [f"USERMARKER-{number}-{'x' * 200}" for number in range(2)]
     lines = [message for _, message in await lines_of(service, caplog, users)]
     assert lines[0] == "the service asked for a pause of 1.000 s"

@@ -167,7 +167,7 @@ async def test_a_service_that_is_slow_for_the_timeout_but_not_overloaded_gets_wh
 
 async def warm(client: object, service: FakeService, seconds: float, count: int = 20) -> None:
     """Let the client learn that an attempt takes this long."""
-    service._then = answer(after=seconds)  # type: ignore[assignment]
+    service.then = answer(after=seconds)
     for number in range(count):
         await client.send("warm", titled(number))  # type: ignore[attr-defined]
 
@@ -260,7 +260,7 @@ async def test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_conn
     service = FakeService()
     async with client_of(service, batching=Batching(linger=0.5)) as client:
         await warm(client, service, 0.3)
-        service._responses = [answer(after=0.3, connecting=1.4)]  # type: ignore[list-item]
+        service.script = [answer(after=0.3, connecting=1.4)]
         early = client.submit("early", MESSAGE, timeout=2.0)
         await asyncio.sleep(0.4)
         late = client.submit("late", MESSAGE, timeout=2.0)
@@ -277,7 +277,7 @@ async def test_the_second_look_comes_after_connecting() -> None:
     service = FakeService()
     async with client_of(service) as client:
         await warm(client, service, 0.5)
-        service._responses = [answer(after=0.5, connecting=1.7)]  # type: ignore[list-item]
+        service.script = [answer(after=0.5, connecting=1.7)]
         second = client.submit("second", titled(1), timeout=2.0)
         await asyncio.sleep(1.5)
         first = client.submit("first", titled(2))
@@ -285,7 +285,7 @@ async def test_the_second_look_comes_after_connecting() -> None:
             await second
         await first
         stats = client.stats()
-        service._responses.clear()
+        service.script.clear()
     assert service.users() == {"warm": 20, "first": 1}
     assert (stats.not_begun, stats.in_flight) == (1, 0)
 
@@ -304,7 +304,7 @@ async def test_a_retry_that_can_not_be_answered_in_time_is_not_begun() -> None:
     service = FakeService()
     async with client_of(service) as client:
         await warm(client, service, 0.5)
-        service._responses = [answer(429, {"Retry-After": "0"}, after=0.6)]  # type: ignore[list-item]
+        service.script = [answer(429, {"Retry-After": "0"}, after=0.6)]
         send = client.submit("user", titled(1), timeout=1.0)
         await asyncio.sleep(0.4)
         beside = client.submit("beside", titled(2))
@@ -346,10 +346,10 @@ async def test_requests_that_wait_for_the_end_of_a_silence_leave_when_a_response
     service = FakeService()
     async with client_of(service) as client:
         await warm(client, service, 0.1)
-        service._then = answer(after=3.0)  # type: ignore[assignment]
+        service.then = answer(after=3.0)
         slow = client.submit("slow", titled(1))
         await asyncio.sleep(1.0)
-        service._then = answer(after=0.1)  # type: ignore[assignment]
+        service.then = answer(after=0.1)
         probe, held = client.submit("probe", titled(2)), client.submit("held", titled(3))
         await asyncio.sleep(0.05)
         assert (service.in_flight, client.stats().queued_users) == (2, 1)
@@ -363,13 +363,13 @@ async def test_a_second_probe_goes_out_by_itself() -> None:
     service = FakeService()
     async with client_of(service) as client:
         await warm(client, service, 0.1)
-        service._then = hang()  # type: ignore[assignment]
+        service.then = hang()
         sends = [client.submit("slow", titled(1), timeout=9.0)]
         await asyncio.sleep(0.5)
         sends += [client.submit(f"user-{number}", titled(10 + number), timeout=9.0) for number in range(3)]
         await asyncio.sleep(1.4)
         assert service.in_flight == 2
-        service._then = answer(after=0.1)  # type: ignore[assignment]
+        service.then = answer(after=0.1)
         await asyncio.sleep(0.3)
         assert service.accepted("user-1") == service.accepted("user-2") == 1
         ended = [await outcome_of(send) for send in sends]
@@ -381,14 +381,14 @@ async def test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time() ->
     service = FakeService()
     async with client_of(service) as client:
         await warm(client, service, 0.1)
-        service._then = hang()  # type: ignore[assignment]
+        service.then = hang()
         lost = client.submit("lost", titled(1), timeout=2.0)
         await asyncio.sleep(1.9)
         probe = client.submit("probe", titled(2), timeout=0.9)
         await asyncio.sleep(0.05)
         waiting = [client.submit(f"user-{number}", titled(3 + number), timeout=1.0 + number) for number in range(3)]
         await outcome_of(lost)
-        service._then = answer(after=0.1)  # type: ignore[assignment]
+        service.then = answer(after=0.1)
         ended = [await outcome_of(send) for send in (probe, *waiting)]
     assert isinstance(ended[0], OutcomeUnknownError)
     assert isinstance(ended[1], NotSentError)
@@ -572,7 +572,7 @@ async def test_the_replacement_of_a_stale_connection_does_not_count_as_the_time_
     service = FakeService()
     async with client_of(service) as client:
         await warm(client, service, 0.02)
-        service._responses = [gone, answer(after=0.02, connecting=3.0)]  # type: ignore[list-item]
+        service.script = [gone, answer(after=0.02, connecting=3.0)]
         replaced = client.submit("replaced", MESSAGE)
         await asyncio.sleep(1.0)
         sends = [client.submit("user", titled(number), timeout=0.1) for number in range(8)]
@@ -593,7 +593,7 @@ async def test_the_time_to_get_a_new_key_after_a_401_does_not_count_as_the_time_
     service = FakeService()
     async with client_of(service, api_key=key) as client:
         await warm(client, service, 0.02)
-        service._responses = [answer(401)]  # type: ignore[list-item]
+        service.script = [answer(401)]
         await client.send("user", MESSAGE)
         assert client.stats().seconds_needed < 0.1
         assert client._lifetime.engine.limiter.times.unanswered == 0

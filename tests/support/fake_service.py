@@ -1,20 +1,19 @@
 """The public fake service, extended for tests of the client's internals.
 
-A behavior is a coroutine function of a ``Request``, or a callable `FakeResponse`.
+A behavior is a coroutine function of a ``Request``. The first requests get the behaviors of the script in turn.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import partial as partial_of
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from multidict import CIMultiDict
 
 from pushsdk import AsyncPushClient
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk.testing import FakeRequest as UsersRequest
-from pushsdk.testing import FakeResponse
 from pushsdk.testing import FakeService as UsersService
 
 __all__ = [
@@ -49,14 +48,15 @@ class Request(UsersRequest):
 
     # Set by the service.
     evidence: Evidence
-    serve: Callable[[FakeResponse], Awaitable[None]]
+    service: "FakeService"
+    returns_body: bool
 
     def write(self, *, whole: bool = True) -> None:
         self.evidence.started_writing, self.evidence.written = True, whole
 
     def respond(self, status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> None:
         self.evidence.status = status
-        if status != 204:
+        if status != 204 or self.returns_body:
             self.evidence.headers, self.evidence.body = CIMultiDict(headers or {}), body
 
     @property
@@ -72,11 +72,40 @@ class Request(UsersRequest):
         return self.accepted
 
 
-class _Behaves(FakeResponse, frozen=True):
-    """A response that a custom behavior can continue with."""
+@dataclass(frozen=True, kw_only=True)
+class _Behavior:
+    """Connect, receive a part of the request or all of it, accept the request at half of the latency, respond."""
+
+    status: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    accepted: bool = False
+    receives: Literal["nothing", "part", "all"] = "all"
+    failure: Failure | None = None
+    after: float = 0.0
+    connecting: float = 0.0
+    reused: bool = False
 
     async def __call__(self, request: Request) -> None:
-        await request.serve(self)
+        evidence = request.evidence
+        if self.connecting:
+            await asyncio.sleep(self.connecting)
+        if self.receives != "nothing":
+            if not await request._claim_users(evidence):
+                return
+            request.write(whole=self.receives == "all")
+        await asyncio.sleep(self.after / 2)
+        if self.accepted:
+            request.service._accept(request)
+        if self.failure is None and self.status is None:
+            await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(self.after / 2)
+        evidence.reused, evidence.failure = self.reused, self.failure
+        evidence.reason = "" if self.failure is None else "FakeError"
+        if self.status is not None:
+            request.respond(self.status, self.headers, self.body)
+            if 200 <= self.status < 300:
+                evidence.latency = self.after
 
 
 Behaviour = Callable[[Request], Awaitable[None]]
@@ -93,24 +122,24 @@ def answer(
 ) -> Behaviour:
     """Read the request and respond; ``processed`` defaults to True for a 2xx."""
     accepted = 200 <= status < 300 if processed is None else processed
-    return _Behaves(
-        code=status, headers=headers or {}, body=body, accepted=accepted, after=after, connecting=connecting
+    return _Behavior(
+        status=status, headers=headers or {}, body=body, accepted=accepted, after=after, connecting=connecting
     )
 
 
 def lost(*, processed: bool, after: float = LATENCY, failure: Failure = Failure.RESET) -> Behaviour:
     """Break the connection after the request was written, before or after processing."""
-    return _Behaves(failure=failure, accepted=processed, after=after)
+    return _Behavior(failure=failure, accepted=processed, after=after)
 
 
 def hang(*, processed: bool = False, connecting: bool = False) -> Behaviour:
     """Never respond, or never open the connection."""
-    return _Behaves(leaves="nothing" if connecting else "all", accepted=processed)
+    return _Behavior(receives="nothing" if connecting else "all", accepted=processed)
 
 
 def fails(failure: Failure, *, after: float = 0.0) -> Behaviour:
     """Fail to connect, so that nothing is sent."""
-    return _Behaves(failure=failure, leaves="nothing", after=after)
+    return _Behavior(failure=failure, receives="nothing", after=after)
 
 
 def refused(*, after: float = 0.0) -> Behaviour:
@@ -120,12 +149,12 @@ def refused(*, after: float = 0.0) -> Behaviour:
 
 def partial(*, after: float = LATENCY) -> Behaviour:
     """Break the connection after a part of the request."""
-    return _Behaves(failure=Failure.RESET, leaves="part", after=after)
+    return _Behavior(failure=Failure.RESET, receives="part", after=after)
 
 
 def stale() -> Behaviour:
     """Fail on a pooled connection that was closed before the first byte."""
-    return _Behaves(failure=Failure.STALE, leaves="nothing", reused=True)
+    return _Behavior(failure=Failure.STALE, receives="nothing", reused=True)
 
 
 class FakeService(UsersService):
@@ -133,7 +162,8 @@ class FakeService(UsersService):
 
     def __init__(self, *script: Behaviour, then: Behaviour | Callable[[Request], Behaviour] | None = None) -> None:
         super().__init__()
-        self._responses, self._then = list(script), then or answer()  # type: ignore[assignment]
+        self.script: list[Behaviour] = list(script)
+        self.then: Behaviour | Callable[[Request], Behaviour] = then or answer()
         self.closed = 0
 
     @property
@@ -159,13 +189,18 @@ class FakeService(UsersService):
     async def close(self) -> None:
         self.closed += 1
 
-    async def _serve_request(self, request: Any, response: Any, evidence: Evidence, *, read: bool) -> None:
+    async def _serve_request(self, request: Any, evidence: Evidence, *, read: bool) -> None:
         request.__class__ = Request
-        request.evidence = evidence
-        request.serve = partial_of(super()._serve_request, request, evidence=evidence, read=read)
-        if not isinstance(response, FakeResponse) and not asyncio.iscoroutinefunction(response):
-            response = response(request)
-        await response(request)
+        request.evidence, request.service, request.returns_body = evidence, self, read
+        scripted = [self.script.pop(0)] if self.script else []
+        behavior: Any = scripted[0] if scripted else self.then
+        if not isinstance(behavior, _Behavior) and not asyncio.iscoroutinefunction(behavior):
+            behavior = behavior(request)
+        try:
+            await behavior(request)
+        finally:
+            if not request._is_sent:
+                self.script[:0] = scripted
 
 
 def titled(number: int) -> dict[str, dict[str, str]]:

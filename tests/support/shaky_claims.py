@@ -8,12 +8,12 @@ from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState
 from pushsdk.claims import Claim, MemoryClaims, Put
 
-__all__ = ["Fault", "Op", "ShakyClaims", "StoppedClaims"]
+__all__ = ["Op", "ShakyClaims", "StoppedClaims", "StoreFault"]
 
 #: A put that expects nothing, a read, a put that expects a token.
 Op = Literal["add", "get", "swap"]
 #: Fails before anything is done; does it, and loses the answer; never ends, nothing done, or done; takes 1 s.
-Fault = Literal["down", "lost", "hangs", "hangs, done", "slow"]
+StoreFault = Literal["down", "lost", "hangs", "hangs, done", "slow"]
 
 
 class StoreDownError(Exception):
@@ -23,7 +23,7 @@ class StoreDownError(Exception):
 class ShakyClaims(MemoryClaims):
     """Each operation meets the next of its faults, then none."""
 
-    def __init__(self, *, claim_ttl: float = 7 * 86400.0, timeout: float = 5.0, **faults: list[Fault]) -> None:
+    def __init__(self, *, claim_ttl: float = 7 * 86400.0, timeout: float = 5.0, **faults: list[StoreFault]) -> None:
         super().__init__(claim_ttl=claim_ttl)
         self.timeout = timeout
         self.faults = {"add": [], "get": [], "swap": [], **faults}

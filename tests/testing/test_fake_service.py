@@ -1,6 +1,7 @@
-"""The fake service: what its responses mean to a real client, and what it counts."""
+"""The fake service: what its faults mean to a real client, and what it counts."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from support.shaky_claims import ShakyClaims
@@ -22,15 +23,15 @@ from pushsdk import (
     Timeout,
     UnexpectedResponseError,
 )
-from pushsdk.emulator import Fault
-from pushsdk.testing import FakeRequest, FakeResponse, FakeService, virtual_time
+from pushsdk.emulator import Emulator, Fault
+from pushsdk.testing import FakeRequest, FakeService, virtual_time
 
 MESSAGE = MobilePush(title={"en": "Hello"})
 
 
 @virtual_time
-async def test_a_request_whose_claim_failed_is_not_received_and_leaves_its_response_to_the_next():
-    service, claims = FakeService(FakeResponse.status(404)), ShakyClaims(add=["down"])
+async def test_a_request_whose_claim_failed_is_not_received_and_uses_up_no_fault():
+    service, claims = FakeService(Fault.status(404, first=1)), ShakyClaims(add=["down"])
     async with service.client(claims=claims) as client:
         with pytest.raises(ClaimStoreError):
             await client.send("ann", MESSAGE, idempotency_key="job")
@@ -67,7 +68,7 @@ async def test_a_duplicate_has_the_same_content_and_user():
 
 @virtual_time
 async def test_a_campaign_is_created_with_a_uuid():
-    service = FakeService(FakeResponse.accept())
+    service = FakeService()
     async with service.client() as client:
         created = [(await client.create_campaign({"name": "spring"})).uuid for _ in range(2)]
     assert len(set(created)) == 2
@@ -79,29 +80,30 @@ NOT_SENT, UNKNOWN, REJECTED = NotSentError, OutcomeUnknownError, RejectedError
 
 
 @pytest.mark.parametrize(
-    ("response", "error", "accepted"),
+    ("fault", "error", "accepted"),
     [
-        (FakeResponse.refused(), NOT_SENT, 0),
-        (FakeResponse.unreachable(), NOT_SENT, 0),
-        (FakeResponse.reset_before(), UNKNOWN, 0),
-        (FakeResponse.reset_after(), UNKNOWN, 1),
-        (FakeResponse.hang(), UNKNOWN, 0),
-        (FakeResponse.hang(accepted=True), UNKNOWN, 1),
-        (FakeResponse.status(400), REJECTED, 0),
-        (FakeResponse.status(500), UNKNOWN, 0),
-        (FakeResponse.status(504, accepted=True), UNKNOWN, 1),
-        (FakeResponse.status(204), None, 1),
-        (FakeResponse.status(200, accepted=False), None, 0),
-        (FakeResponse(code=204, connecting=8.0), None, 0),
-        (FakeResponse(code=204, connecting=11.0), NOT_SENT, 0),
-        (FakeResponse(code=204, leaves="part"), UNKNOWN, 0),
+        (Fault.refused(), NOT_SENT, 0),
+        (Fault.unreachable(), NOT_SENT, 0),
+        (Fault.reset_before(), UNKNOWN, 0),
+        (Fault.reset_after(), UNKNOWN, 1),
+        (Fault.hang(), UNKNOWN, 0),
+        (Fault.hang(accepted=True), UNKNOWN, 1),
+        (Fault.truncated(at="status"), UNKNOWN, 1),
+        (Fault.truncated(), UNKNOWN, 1),
+        (Fault.truncated(at="body"), None, 1),
+        (Fault.delay(1.0), None, 1),
+        (Fault.status(400), REJECTED, 0),
+        (Fault.status(500), UNKNOWN, 0),
+        (Fault.status(504, accepted=True), UNKNOWN, 1),
+        (Fault.status(204), None, 1),
+        (Fault.status(200, accepted=False), None, 0),
     ],
 )
 @virtual_time
 async def test_the_clients_outcome_fits_the_fate_of_the_request(
-    response: FakeResponse, error: type[PushError] | None, accepted: int
+    fault: Fault, error: type[PushError] | None, accepted: int
 ) -> None:
-    service = FakeService(response)
+    service = FakeService(fault)
     async with service.client(retry=RetryPolicy.none()) as client:
         if error is None:
             await client.send("ann", MESSAGE)
@@ -113,10 +115,8 @@ async def test_the_clients_outcome_fits_the_fate_of_the_request(
 
 
 @virtual_time
-async def test_responses_are_used_in_turn_and_delays_take_no_time():
-    service = FakeService(
-        FakeResponse.refused(), FakeResponse.status(429, headers={"Retry-After": "50"}), FakeResponse.accept()
-    )
+async def test_faults_follow_one_another_and_delays_take_no_time():
+    service = FakeService(Fault.refused(first=1), Fault.status(429, headers={"Retry-After": "50"}, first=1))
     async with service.client(timeout=Timeout(total=None)) as client:
         before = now()
         await client.send("ann", MESSAGE)
@@ -125,9 +125,35 @@ async def test_responses_are_used_in_turn_and_delays_take_no_time():
 
 
 @virtual_time
+async def test_a_fault_has_the_conditions_of_the_emulator():
+    service = FakeService(Fault.status(400, user="eve"), Fault.status(404, endpoint="campaigns"))
+    async with service.client() as client:
+        await client.send("ann", MESSAGE)
+        with pytest.raises(RejectedError, match="400"):
+            await client.send("eve", MESSAGE)
+        with pytest.raises(RejectedError, match="404"):
+            await client.create_campaign({"name": "spring"})
+
+
+@pytest.mark.parametrize("fault", [Fault.status, Fault.refused])
+@virtual_time
+async def test_the_same_seed_gives_the_same_faults(fault):
+    code = (503,) if fault == Fault.status else ()
+    stories = []
+    for seed in (1, 1, 2):
+        service = FakeService(fault(*code, probability=0.5), seed=seed)
+        async with service.client(retry=RetryPolicy.none()) as client:
+            for number in range(16):
+                with suppress(PushError):
+                    await client.send(f"user-{number}", MESSAGE)
+        stories.append([request.accepted for request in service.requests])
+    assert stories[0] == stories[1] != stories[2]
+
+
+@virtual_time
 async def test_then_may_be_a_function_of_the_request():
-    def respond(request: FakeRequest) -> FakeResponse:
-        return FakeResponse.status(400, body="no such user") if "eve" in request.user_ids else FakeResponse.accept()
+    def respond(request: FakeRequest) -> Fault | None:
+        return Fault.status(400, body="no such user") if "eve" in request.user_ids else None
 
     service = FakeService(then=respond)
     async with service.client() as client:
@@ -139,42 +165,58 @@ async def test_then_may_be_a_function_of_the_request():
 
 
 @virtual_time
-async def test_then_may_be_one_response_for_all_requests():
-    service = FakeService(then=FakeResponse.status(400))
-    async with service.client() as client:
-        for user in "ab":
-            with pytest.raises(RejectedError):
-                await client.send(user, MESSAGE)
+async def test_then_may_delay_the_request_and_may_refuse_the_connection():
+    fates = iter([Fault.delay(2.0), Fault.refused()])
+    service = FakeService(Fault.delay(1.0), then=lambda _: next(fates))
+    async with service.client(retry=RetryPolicy.none()) as client:
+        before = now()
+        await client.send("ann", MESSAGE)
+        assert now() - before == pytest.approx(3.0)
+        with pytest.raises(NotSentError):
+            await client.send("ann", MESSAGE)
 
 
 @virtual_time
-async def test_a_response_may_have_latency():
-    service = FakeService(FakeResponse.accept(after=2.0), FakeResponse.status(204, after=3.0))
+async def test_a_request_may_be_delayed():
+    service = FakeService(Fault.delay(2.0, first=1), Fault.delay(3.0), Fault.status(204, first=1))
     async with service.client() as client:
         before = now()
         await client.send("ann", MESSAGE)
         await client.send("ann", MESSAGE)
-        assert now() - before == pytest.approx(5.0)
+        assert now() - before == pytest.approx(8.0)
     assert service.requests[1].ended - service.requests[1].started == pytest.approx(3.0)
 
 
-async def test_a_response_that_no_request_got_is_warned_of():
-    with pytest.warns(MessageWarning, match=r"^1 response of the FakeService got no request: 500$"):
-        async with FakeService(FakeResponse.accept(), FakeResponse.status(500)).client() as client:
+@virtual_time
+async def test_a_delayed_request_is_accepted_after_its_client_gave_up():
+    service = FakeService(Fault.delay(3.0))
+    async with service.client(timeout=1.0) as client:
+        with pytest.raises(OutcomeUnknownError):
+            await client.send("ann", MESSAGE)
+        assert service.accepted("ann") == 0
+        await asyncio.sleep(2.1)
+    assert (service.accepted("ann"), len(service.pushes)) == (1, 1)
+
+
+async def test_faults_that_never_fired_are_warned_of():
+    text = r"^2 faults of the FakeService never fired: Fault.refused\(user='eve'\), Fault.status\(code=500, every=2\)$"
+    with pytest.warns(MessageWarning, match=text):
+        async with FakeService(Fault.status(500, every=2), Fault.refused(user="eve")).client() as client:
             await client.send("ann", MESSAGE)
 
 
 @virtual_time
 async def test_requests_in_flight_are_counted():
-    service = FakeService(then=FakeResponse.accept(after=1.0))
+    service = FakeService(Fault.delay(1.0))
     async with service.client(batching=Batching(max_users=1)) as client:
         await asyncio.gather(*(client.send(str(number), MESSAGE) for number in range(3)))
     assert (service.most_in_flight, service.in_flight) == (3, 0)
 
 
+@pytest.mark.parametrize("fault", [Fault.status(200), Fault.truncated(at="body")])
 @virtual_time
-async def test_a_campaign_response_without_a_uuid_is_unexpected():
-    async with FakeService(FakeResponse.status(200)).client() as client:
+async def test_a_campaign_response_without_a_uuid_is_unexpected(fault):
+    async with FakeService(fault).client() as client:
         with pytest.raises(UnexpectedResponseError):
             await client.create_campaign({"name": "spring"})
 
@@ -187,7 +229,7 @@ async def test_a_run_needs_no_thread():
     assert (report.accepted, len(service.requests)) == (2500, 3)
 
 
-def fails(_: FakeRequest) -> FakeResponse:
+def fails(_: FakeRequest) -> Fault | None:
     raise ZeroDivisionError("by the test")
 
 
@@ -196,7 +238,7 @@ def fails(_: FakeRequest) -> FakeResponse:
     [
         (
             lambda _: 429,
-            "then raised ValueError: the response of then must be a FakeResponse, for example .*; got 429 ",
+            "then raised ValueError: the fault of then must be a Fault, for example .*; got 429 ",
         ),
         (fails, "then raised ZeroDivisionError: by the test "),
     ],
@@ -213,26 +255,22 @@ async def test_a_function_that_fails_is_named_and_is_the_cause(then, text):
     await client.aclose()
 
 
-async def respond_later(_: FakeRequest) -> FakeResponse:
-    return FakeResponse.accept()
+async def respond_later(_: FakeRequest) -> Fault | None:
+    return None
 
 
-RESPONSE = r"must be a FakeResponse, for example FakeResponse\.status\(429\)"
+FAULT = r"must be a Fault, for example Fault\.status\(429\)"
 
 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: FakeService(429), rf"responses\[0\] {RESPONSE}; got 429"),
-        (lambda: FakeService(FakeResponse.accept), rf"responses\[0\] {RESPONSE}; got the function FakeResponse.accept"),
-        (lambda: FakeService(then=429), f"then {RESPONSE}, or a function of 1 argument, not async; got 429"),
-        (lambda: FakeService(then=respond_later), f"then {RESPONSE}, or .*; got the function respond_later"),
-        (lambda: FakeService(then=FakeResponse), f"then {RESPONSE}, or .*; got the class FakeResponse"),
-        (lambda: FakeService(then=lambda: None), f"then {RESPONSE}, or .*; got the function .*<lambda>"),
-        (lambda: FakeResponse.status("429"), "code must be an int; got str"),
-        (lambda: FakeResponse.status(42), "code must be an int >= 200; got 42"),
-        (lambda: FakeResponse.status(429, headers=[("A", "1")]), "headers must be a mapping; got list"),
-        (lambda: FakeResponse(leaves="some"), "leaves: unknown value 'some': use nothing, part, all"),
+        (lambda: FakeService(429), rf"faults\[0\] {FAULT}; got 429"),
+        (lambda: FakeService(Fault.hang(), Fault.hang), rf"faults\[1\] {FAULT}; got the function Fault.hang"),
+        (lambda: FakeService(then=429), "then must be a function of 1 argument, not async; got 429"),
+        (lambda: FakeService(then=respond_later), "then must be .*; got the function respond_later"),
+        (lambda: FakeService(then=Fault), "then must be .*; got the class Fault"),
+        (lambda: FakeService(then=lambda: None), "then must be .*; got the function .*<lambda>"),
         (lambda: FakeService().serve("x"), "client must be an AsyncPushClient; got str"),
     ],
 )
@@ -241,10 +279,9 @@ def test_a_wrong_argument_is_an_error_with_the_rule(make, text):
         make()
 
 
-@pytest.mark.parametrize("make", [FakeResponse.status, Fault.status])
-def test_a_status_may_ask_for_a_wait(make):
-    assert make(429, retry_after=20, headers={"X-A": "1"}).headers == {"X-A": "1", "Retry-After": "20"}
-    assert make(429).headers == {}
+def test_a_status_may_ask_for_a_wait():
+    assert Fault.status(429, retry_after=20, headers={"X-A": "1"}).headers == {"X-A": "1", "Retry-After": "20"}
+    assert Fault.status(429).headers == {}
 
 
 def test_an_unknown_option_of_the_client_is_an_error_with_the_near_one():
@@ -254,7 +291,7 @@ def test_an_unknown_option_of_the_client_is_an_error_with_the_near_one():
 
 def test_the_script_cannot_be_set_afterwards():
     with pytest.raises(AttributeError, match="then"):
-        FakeService().then = FakeResponse.status(429)
+        FakeService().then = Fault.status(429)
 
 
 async def test_the_service_works_in_any_event_loop():
@@ -279,7 +316,12 @@ async def test_a_client_in_use_cannot_be_served():
             FakeService().serve(client)
 
 
-@pytest.mark.parametrize("kind", [FakeResponse, Fault])
-def test_retry_after_is_given_once(kind):
+def test_retry_after_is_given_once():
     with pytest.raises(ValueError, match=r"^Retry-After is given twice, by retry_after= and in headers="):
-        kind.status(429, headers={"retry-after": "1"}, retry_after=2)
+        Fault.status(429, headers={"retry-after": "1"}, retry_after=2)
+
+
+def test_the_emulator_has_no_fault_before_the_connection():
+    text = r"^faults\[1\] must act on a request; got Fault.refused\(first=2\), which FakeService has$"
+    with pytest.raises(ValueError, match=text):
+        Emulator(faults=[Fault.hang(), Fault.refused(first=2)])

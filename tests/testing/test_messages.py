@@ -4,7 +4,7 @@ import pytest
 
 from pushsdk.emulator import Fault
 from pushsdk.emulator.store.records import RequestSummary
-from pushsdk.testing.inbox import quoted, show_fault, show_texts, show_users, summary
+from pushsdk.testing.inbox import quoted, show_texts, show_users, summary
 
 
 def request(**fields):
@@ -36,7 +36,7 @@ def test_a_text_is_quoted_on_one_line_and_cut():
     ],
 )
 def test_a_fault_is_shown_as_its_call(fault, text):
-    assert show_fault(fault) == text
+    assert str(fault) == text
 
 
 def test_three_texts_are_shown_and_the_others_counted():

@@ -110,7 +110,6 @@ from pushsdk.spark import DirectoryClaims, SparkReport, broadcast
 from pushsdk.spark import read_report as read_spark_report
 from pushsdk.testing import (
     FakeRequest,
-    FakeResponse,
     FakeService,
     FaultContext,
     HangError,
@@ -470,15 +469,15 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
 # --- tests ---
 
 
-def judge(request: FakeRequest) -> FakeResponse:
+def judge(request: FakeRequest) -> Fault | None:
     assert_type((request.user_ids, request.accepted), tuple[tuple[str, ...], bool])
-    return FakeResponse.status(429, headers={"Retry-After": "1"}) if "u" in request.user_ids else FakeResponse.accept()
+    return Fault.status(429, headers={"Retry-After": "1"}) if "u" in request.user_ids else None
 
 
 @virtual_time
 async def test_without_a_socket(number: int) -> None:
     service = FakeService(
-        FakeResponse.refused(), FakeResponse.reset_after(), FakeResponse.hang(accepted=True), then=judge
+        Fault.refused(first=1), Fault.reset_after(first=1), Fault.hang(accepted=True, first=1), then=judge
     )
     async with service.client(retry=RetryPolicy.none(), timeout=5, on_event=tell) as client:
         assert_type(client, AsyncPushClient)
