@@ -120,8 +120,8 @@ POLICY = [
     Mutant(
         "an UNKNOWN is retried by default",
         CORE + "policy.py",
-        'cls.safe, options, unknown="raise"',
-        'cls.safe, options, unknown="retry"',
+        'cls(unknown="raise", **options)',
+        'cls(unknown="retry", **options)',
         T_POLICY,
     ),
     Mutant(
@@ -1448,8 +1448,8 @@ TRANSPORT = [
     Mutant(
         "retry_on accepts values without effect",
         CORE + "policy.py",
-        "if self.retry_on != RETRYABLE:",
-        "if False:",
+        "chosen = () if self.retry_on == RETRYABLE else",
+        "chosen = () if True else",
         T_POLICY,
     ),
     Mutant(
@@ -1462,8 +1462,8 @@ TRANSPORT = [
     Mutant(
         "a timedelta stays a timedelta",
         CORE + "policy.py",
-        "value = value.total_seconds()",
-        "value = value.microseconds",
+        "given.total_seconds() if",
+        "given.microseconds if",
         "tests/client/test_wrong_settings.py",
     ),
     Mutant(

@@ -130,12 +130,29 @@ def mixins(node: ast.ClassDef) -> list[ast.ClassDef]:
     return [classes()[base] for base in bases(node) if base in classes() and base not in public()]
 
 
+@functools.cache
+def kinds() -> dict[str, str]:
+    """Return the type of each kind of values by its name, without its rule."""
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in Path("pushsdk").rglob("*.py"))
+    aliases = [node for tree in trees for node in tree.body if isinstance(node, ast.AnnAssign) and node.value]
+    rules = [
+        (ast.unparse(node.target), re.match(r"Annotated\[([\w.]+(?:\[[^]]*\])?), ", ast.unparse(node.value)))
+        for node in aliases
+    ]
+    return {name: rule[1] for name, rule in rules if rule}
+
+
+def type_of(annotation: ast.expr) -> str:
+    """Return an annotation with types in place of kinds."""
+    return re.sub(r"\w+", lambda name: kinds().get(name[0], name[0]), ast.unparse(annotation))
+
+
 def fields(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
     """Yield each public field of a class body as ``name: type = default``, with the docstring below it."""
     for statement, following in zip(node.body, [*node.body[1:], None], strict=True):
         if isinstance(statement, ast.AnnAssign):
             name = ast.unparse(statement.target)
-            field = f"{name}: {ast.unparse(statement.annotation)}"
+            field = f"{name}: {type_of(statement.annotation)}"
             if statement.value is not None:
                 field += f" = {shown(statement.value)}"
         elif isinstance(statement, ast.Assign) and is_enum(node):
@@ -196,7 +213,8 @@ def parameters(arguments: ast.arguments) -> Iterator[str]:
 
 
 def parameter(argument: ast.arg, default: ast.expr | None) -> str:
-    return ast.unparse(argument) + ("" if default is None else f" = {shown(default)}")
+    kind = "" if argument.annotation is None else f": {type_of(argument.annotation)}"
+    return f"{argument.arg}{kind}" + ("" if default is None else f" = {shown(default)}")
 
 
 def shown(default: ast.expr) -> str:

@@ -29,7 +29,7 @@ from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import error_for, set_answer
 from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError, warn_caller
 from pushsdk._core.hints import check_options
-from pushsdk._core.kinds import check
+from pushsdk._core.kinds import Delay, check, check_seconds
 from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
@@ -50,7 +50,6 @@ from pushsdk._core.policy import (
     RetryPolicy,
     Seconds,
     Timeout,
-    check_seconds,
     warn_of_milliseconds,
 )
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
@@ -185,7 +184,7 @@ class AsyncPushClient:
         Returns:
             The users of the calls that ended meanwhile. Cancelled calls have their true outcome, NOT_SENT or UNKNOWN.
         """
-        seconds = check_seconds("drain", drain, or_zero=True)
+        seconds = check_seconds("drain", drain, Delay)
         warn_of_milliseconds("drain", drain)
         return await self._lifetime.close(seconds)
 

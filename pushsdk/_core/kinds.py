@@ -11,6 +11,7 @@ import inspect
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from datetime import timedelta
 from types import FunctionType, MethodType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -42,7 +43,8 @@ Duration: TypeAlias = Annotated[
 Delay: TypeAlias = Annotated[float, Rule("a number of seconds, 0 or more", lambda number: 0 <= number < MAX_NUMBER)]
 PerSecond: TypeAlias = Annotated[float, Rule("a number greater than 0", lambda number: 0 < number < MAX_NUMBER)]
 Share: TypeAlias = Annotated[
-    float, Rule("a share greater than 0 and at most 1, for example 0.5 for half of them", lambda share: 0 < share <= 1)
+    float,
+    Rule("a share greater than 0 and at most 1, for example 0.5 for half of the users", lambda share: 0 < share <= 1),
 ]
 Probability: TypeAlias = Annotated[float, Rule("a number from 0 to 1, for example 0.5", lambda share: 0 <= share <= 1)]
 Count: TypeAlias = Annotated[int, Rule("a whole number, 1 or more", lambda number: number >= 1)]
@@ -85,6 +87,13 @@ def check_fields(struct: Struct, error: type[Exception] = ConfigurationError) ->
     """Check each field of a Struct by its annotation, as its ``__init__`` does not."""
     for name, kind in kinds_of(type(struct)).items():
         check(f"{type(struct).__name__}.{name}", getattr(struct, name), kind, error)
+
+
+def check_seconds(name: str, value: object, kind: Any = Duration) -> float:
+    """Return a number of seconds, or a timedelta, as a float. Raises ConfigurationError unless it is of this kind."""
+    seconds: Any = value.total_seconds() if isinstance(value, timedelta) else value
+    check(name, seconds, kind)
+    return float(seconds)
 
 
 def check_values(options: Mapping[str, object], kinds: type) -> None:

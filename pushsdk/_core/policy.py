@@ -4,20 +4,17 @@ Values and arithmetic only; the clock and the random draw are arguments. tenacit
 interpreted.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Set
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError, warn_caller
-from pushsdk._core.hints import check_options
-from pushsdk._core.kinds import check, must_be
+from pushsdk._core.kinds import Count, Delay, Duration, PerSecond, Rule, check, kinds_of
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
-
-# A larger number is a mistake: in seconds, 30 years.
-MAX_NUMBER = 1e9
 
 Seconds = float | timedelta
 
@@ -25,18 +22,59 @@ Seconds = float | timedelta
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Base class of the settings. A ``timedelta`` is taken wherever seconds are."""
 
-    def _check_seconds(self, *names: str, or_zero: bool = False, or_none: bool = False) -> None:
-        for name in names:
-            value: object = getattr(self, name)
-            if value is not None or not or_none:
-                seconds = check_seconds(where := f"{type(self).__name__}.{name}", value, or_zero=or_zero)
+    def __post_init__(self) -> None:
+        for name, kind in kinds_of(type(self)).items():
+            given, where = getattr(self, name), f"{type(self).__name__}.{name}"
+            value = given.total_seconds() if isinstance(given, timedelta) else given
+            check(where, value, kind)
+            if value is not given:
+                msgspec.structs.force_setattr(self, name, value)
+            elif name in _names_of_seconds(type(self)):
                 warn_of_milliseconds(where, value)
-                if isinstance(value, timedelta):
-                    msgspec.structs.force_setattr(self, name, seconds)
+
+
+@functools.cache
+def _names_of_seconds(settings: type[Settings]) -> frozenset[str]:
+    return frozenset(name for name, kind in kinds_of(settings).items() if kind in (Delay, Duration, Duration | None))
+
+
+def warn_of_milliseconds(name: str, value: object) -> None:
+    """Warn of a number of seconds that is probably one of milliseconds."""
+    if isinstance(value, (int, float)) and 1000 <= value < math.inf and value % 1000 == 0:
+        warn_caller(f"{name}={value:g} is in seconds, and looks like milliseconds; pass a timedelta if it is meant")
 
 
 Unknown = Literal["raise", "retry_if_collapsible", "retry"]
 Strategy = Callable[..., Any] | None
+_STATUSES = frozenset(range(100, 600))
+Meanings: TypeAlias = Annotated[
+    Mapping[int, Outcome],
+    Rule(
+        "a mapping of statuses to Outcome.ACCEPTED, REJECTED or UNKNOWN, for example {500: Outcome.REJECTED}",
+        lambda meanings: _STATUSES.issuperset(meanings) and Outcome.NOT_SENT not in meanings.values(),
+    ),
+]
+Retried: TypeAlias = Annotated[
+    Set[int], Rule("a set of HTTP statuses from 100 to 599, for example {408, 429}", _STATUSES.issuperset)
+]
+Split: TypeAlias = Annotated[
+    Set[int],
+    Rule("a set of HTTP statuses from 400 to 599, for example {413, 422}", frozenset(range(400, 600)).issuperset),
+]
+
+
+def _strategy(part: str, example: str) -> Rule:
+    def is_strategy(value: object) -> bool:
+        module = type(value).__module__  # tenacity.stop, tenacity.wait, tenacity.retry, tenacity.asyncio.retry
+        is_other = module.startswith("tenacity.") and not module.endswith(part)
+        return callable(value) and not is_other and not isinstance(value, type)
+
+    return Rule(f"a strategy of tenacity, for example tenacity.{example}", is_strategy)
+
+
+Stop: TypeAlias = Annotated[Any, _strategy("stop", "stop_after_attempt(3)")]
+Wait: TypeAlias = Annotated[Any, _strategy("wait", "wait_random(0, 2)")]
+Retry: TypeAlias = Annotated[Any, _strategy("retry", "retry_if_exception_type(NotSentError)")]
 
 
 class RetryOptions(TypedDict, total=False):
@@ -58,20 +96,6 @@ class RetryOptions(TypedDict, total=False):
     """Statuses to retry, by default 408, 425 and 429. Each must mean REJECTED, by the table or by ``statuses``."""
 
 
-_STRATEGIES = {
-    "stop": "tenacity.stop_after_attempt(3)",
-    "wait": "tenacity.wait_random(0, 2)",
-    "retry": "tenacity.retry_if_exception_type(NotSentError)",
-}
-
-
-# What a preset does not take.
-_OTHER_WAYS = {
-    "unknown": "use RetryPolicy.collapsible() or RetryPolicy.at_least_once()",
-    **dict.fromkeys(("stop", "wait", "retry"), "use RetryPolicy.from_tenacity(...)"),
-}
-
-
 class RetryPolicy(Settings, frozen=True, kw_only=True):
     """Rules for retrying a failed attempt. Use a preset: ``RetryPolicy.safe(max_attempts=3)``.
 
@@ -82,71 +106,56 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
         ConfigurationError: A value is out of range.
     """
 
-    max_attempts: int = 4
+    max_attempts: Count = 4
     """Attempts of a request, the first one included."""
-    initial_delay: float = 0.1
+    initial_delay: Duration = 0.1
     """Upper bound of the first delay, in seconds. It doubles with each attempt."""
-    max_delay: float = 5.0
+    max_delay: Duration = 5.0
     """Upper bound of every delay, in seconds."""
-    throttle_delay: float = 1.0
+    throttle_delay: Duration = 1.0
     """Replaces ``initial_delay`` after a 429 without Retry-After, in seconds."""
-    max_retry_after: float = 60.0
+    max_retry_after: Duration = 60.0
     """Longest Retry-After that is waited for, in seconds. A longer one ends the call."""
-    statuses: Mapping[int, Outcome] = {}
+    statuses: Meanings = {}
     """Outcomes of statuses that differ from the outcome table, for example ``{500: Outcome.REJECTED}``."""
-    retry_on: Set[int] = RETRYABLE
+    retry_on: Retried = RETRYABLE
     """Statuses to retry, by default 408, 425 and 429. Each must mean REJECTED, by the table or by ``statuses``."""
     unknown: Unknown = "raise"
     """``"raise"`` never retries an UNKNOWN outcome, ``"retry_if_collapsible"`` does if the message has a
     ``collapse_id``, ``"retry"`` always does and may push twice."""
-    stop: Any = None
+    stop: Stop | None = None
     """A tenacity strategy instead of ``max_attempts``: see ``from_tenacity``."""
-    wait: Any = None
+    wait: Wait | None = None
     """A tenacity strategy instead of the delays."""
-    retry: Any = None
+    retry: Retry | None = None
     """A tenacity strategy that chooses what to retry."""
 
     def __post_init__(self) -> None:
-        check_count("RetryPolicy.max_attempts", self.max_attempts)
-        self._check_seconds("initial_delay", "max_delay", "throttle_delay", "max_retry_after")
+        super().__post_init__()
         if self.initial_delay > self.max_delay and self.initial_delay >= 1:
             warn_caller(
                 f"RetryPolicy.initial_delay={self.initial_delay:g} is above max_delay={self.max_delay:g}, which bounds "
                 "every delay; both are in seconds"
             )
-        check("RetryPolicy.unknown", self.unknown, Unknown)
-        for name, example in _STRATEGIES.items():
-            if (strategy := getattr(self, name)) is None:
-                continue
-            module = type(strategy).__module__  # tenacity.stop, tenacity.wait, tenacity.retry, tenacity.asyncio.retry
-            is_other = module.startswith("tenacity.") and not module.endswith(name)
-            if is_other or isinstance(strategy, type) or not callable(strategy):
-                raise must_be(f"RetryPolicy.{name}", f"a strategy of tenacity, for example {example}", strategy)
-        _check_statuses("RetryPolicy.retry_on", self.retry_on, range(100, 600), "{408, 429}")
         # Copies: requests merged under this policy rely on it not to change.
-        msgspec.structs.force_setattr(self, "statuses", _checked_outcomes(self.statuses))
+        msgspec.structs.force_setattr(self, "statuses", dict(self.statuses))
         msgspec.structs.force_setattr(self, "retry_on", frozenset(self.retry_on))
-        if self.retry_on != RETRYABLE:
-            for status in sorted(self.retry_on):
-                if self.statuses.get(status, find_rule(Evidence(status=status)).outcome) is not Outcome.REJECTED:
-                    raise ConfigurationError(
-                        f"RetryPolicy.retry_on: {status} does not mean REJECTED, so it would not be retried; add "
-                        f"statuses={{{status}: Outcome.REJECTED}} if it enqueues nothing, or take {status} out of "
-                        "retry_on (a 503 with Retry-After is retried in any case)"
-                    )
+        chosen = () if self.retry_on == RETRYABLE else sorted(self.retry_on)
+        for status in chosen:
+            if self.statuses.get(status, find_rule(Evidence(status=status)).outcome) is not Outcome.REJECTED:
+                raise ConfigurationError(
+                    f"RetryPolicy.retry_on: {status} does not mean REJECTED, so it would not be retried; add "
+                    f"statuses={{{status}: Outcome.REJECTED}} if it enqueues nothing, or take {status} out of "
+                    "retry_on (a 503 with Retry-After is retried in any case)"
+                )
 
     def __hash__(self) -> int:
         return hash((self.max_attempts, self.initial_delay, self.max_delay, self.unknown, self.retry_on))
 
     @classmethod
-    def _preset(cls, preset: Callable[..., Self], options: RetryOptions, **fixed: Any) -> Self:
-        check_options(preset.__qualname__, options, RetryOptions.__optional_keys__ - fixed.keys(), _OTHER_WAYS)
-        return cls(**fixed, **options)
-
-    @classmethod
     def safe(cls, **options: Unpack[RetryOptions]) -> Self:
         """Retry only if a retry can't push twice: NOT_SENT, and the retryable statuses of the outcome table."""
-        return cls._preset(cls.safe, options, unknown="raise")
+        return cls(unknown="raise", **options)
 
     @classmethod
     def collapsible(cls, **options: Unpack[RetryOptions]) -> Self:
@@ -154,17 +163,17 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
 
         The second push replaces the banner, but may alert again: best effort, the interface does not define it.
         """
-        return cls._preset(cls.collapsible, options, unknown="retry_if_collapsible")
+        return cls(unknown="retry_if_collapsible", **options)
 
     @classmethod
     def at_least_once(cls, **options: Unpack[RetryOptions]) -> Self:
         """Retry like ``safe``, and also after every UNKNOWN: some users may be pushed twice."""
-        return cls._preset(cls.at_least_once, options, unknown="retry")
+        return cls(unknown="retry", **options)
 
     @classmethod
     def none(cls, **options: Unpack[RetryOptions]) -> Self:
         """Never retry. A stale pooled connection is still replaced: nothing was sent on it."""
-        return cls._preset(cls.none, options, max_attempts=1)
+        return cls(max_attempts=1, **options)  # type: ignore[misc] # a second max_attempts is a mistake
 
     @classmethod
     def from_tenacity(
@@ -210,11 +219,11 @@ def warn_of_unused(policy: RetryPolicy) -> None:
 class Timeout(Settings, frozen=True, kw_only=True):
     """Timeouts in seconds. None is no limit; the shortest timeout wins."""
 
-    total: float | None = 30.0
+    total: Duration | None = 30.0
     """Seconds for a whole call: queueing, lingering, attempts and delays."""
-    attempt: float | None = 10.0
+    attempt: Duration | None = 10.0
     """Seconds for one attempt."""
-    connect: float | None = 5.0
+    connect: Duration | None = 5.0
     """Seconds for the DNS, TCP and TLS of one attempt."""
 
     if TYPE_CHECKING:
@@ -224,7 +233,7 @@ class Timeout(Settings, frozen=True, kw_only=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        self._check_seconds("total", "attempt", "connect", or_none=True)
+        super().__post_init__()
         total, attempt = self.total, self.attempt
         if total is not None and _is_needless(attempt, total, 10.0):
             warn_caller(
@@ -270,57 +279,44 @@ class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
 class Batching(Settings, frozen=True, kw_only=True):
     """Rules for merging concurrent sends into one request, and for splitting a rejected one."""
 
-    max_users: int = 1000
+    max_users: Count = 1000
     """Most users of a request, and of a call."""
-    linger: float = 0.0
+    linger: Delay = 0.0
     """Seconds that a batch collects calls. With 0, a single call is sent immediately."""
-    max_bytes: int = 1024 * 1024
+    max_bytes: Count = 1024 * 1024
     """Most bytes of a merged request's body. A larger call gets a request of its own."""
-    split_on: Set[int] = frozenset({413, 400, 422})
+    split_on: Split = frozenset({413, 400, 422})
     """Statuses on which a rejected request is split. This package assumes that a 4xx enqueued nothing; an empty set
     switches splitting off."""
 
     def __post_init__(self) -> None:
-        self._check_seconds("linger", or_zero=True)
+        super().__post_init__()
         if self.linger >= 10:
             warn_caller(f"Batching.linger={self.linger:g} is in seconds: a call may wait that long for others")
-        check_count("Batching.max_users", self.max_users)
-        check_count("Batching.max_bytes", self.max_bytes)
-        _check_statuses("Batching.split_on", self.split_on, range(400, 600), "{413, 422}")
         msgspec.structs.force_setattr(self, "split_on", frozenset(self.split_on))
 
 
 class Limits(Settings, frozen=True, kw_only=True):
     """Bounds on what one client holds at a time. At most one call exceeds them; nothing is dropped."""
 
-    in_flight: int | None = None
+    in_flight: Count | None = None
     """Cap on requests in flight. The client finds how many the service takes; without a cap, the pool and half of the
     process's file descriptors are the bound."""
-    queued_users: int = 100_000
+    queued_users: Count = 100_000
     """Most users that wait for a slot or for a retry."""
-    queued_bytes: int = 64 * 1024 * 1024
+    queued_bytes: Count = 64 * 1024 * 1024
     """Most bytes of user ids and messages that wait for a slot or for a retry."""
     when_full: Literal["wait", "raise"] = "wait"
     """At these limits a new call waits before it is encoded (``"wait"``), or raises QueueFullError (``"raise"``)."""
-
-    def __post_init__(self) -> None:
-        for name in ("in_flight", "queued_users", "queued_bytes"):
-            check_count(f"Limits.{name}", getattr(self, name), or_none=name == "in_flight")
-        check("Limits.when_full", self.when_full, Literal["wait", "raise"])
 
 
 class Rate(Settings, frozen=True, kw_only=True):
     """Fixed limits on what is sent per second; None is no limit."""
 
-    requests_per_second: float | None = None
+    requests_per_second: PerSecond | None = None
     """Most requests that start per second."""
-    users_per_second: float | None = None
+    users_per_second: PerSecond | None = None
     """Most users of these requests per second."""
-
-    def __post_init__(self) -> None:
-        for name in ("requests_per_second", "users_per_second"):
-            if (value := getattr(self, name)) is not None:
-                _check_positive(f"Rate.{name}", value)
 
 
 class Share(Rate, frozen=True, kw_only=True):
@@ -331,55 +327,3 @@ class Share(Rate, frozen=True, kw_only=True):
 
     index: int = 0
     count: int = 1
-
-
-def _check_positive(name: str, value: object, rule: str = "a number greater than 0", *, or_zero: bool = False) -> None:
-    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else -1
-    if not (0 < number < MAX_NUMBER or (or_zero and number == 0)):
-        raise must_be(name, rule, value)
-
-
-def check_count(name: str, value: object, *, or_none: bool = False) -> None:
-    """Raise ConfigurationError unless the value is a whole number, 1 or more."""
-    if isinstance(value, bool) or not ((or_none and value is None) or (isinstance(value, int) and value >= 1)):
-        raise must_be(name, "a whole number, 1 or more", value)
-
-
-def _checked_outcomes(statuses: object) -> dict[int, Outcome]:
-    if isinstance(statuses, Mapping) and all(type(status) is int and 100 <= status < 600 for status in statuses):
-        # By value: a str from a settings file means the outcome of that name.
-        outcomes = {outcome.value: outcome for outcome in Outcome if outcome is not Outcome.NOT_SENT}
-        if all(isinstance(name, str) and name in outcomes for name in statuses.values()):
-            return {status: outcomes[name] for status, name in statuses.items()}
-    rule = "a mapping of statuses to Outcome.ACCEPTED, REJECTED or UNKNOWN, for example {500: Outcome.REJECTED}"
-    raise must_be("RetryPolicy.statuses", rule, statuses)
-
-
-def _check_statuses(name: str, value: object, allowed: range, example: str) -> None:
-    if not isinstance(value, Set) or not all(type(status) is int and status in allowed for status in value):
-        rule = f"a set of HTTP statuses from {allowed[0]} to {allowed[-1]}, for example {example}"
-        raise must_be(name, rule, value)
-
-
-def warn_of_milliseconds(name: str, value: object) -> None:
-    """Warn of a number of seconds that is probably one of milliseconds."""
-    if isinstance(value, (int, float)) and 1000 <= value < math.inf and value % 1000 == 0:
-        warn_caller(f"{name}={value:g} is in seconds, and looks like milliseconds; pass a timedelta if it is meant")
-
-
-def check_seconds(name: str, value: object, *, or_zero: bool = False) -> float:
-    """Return a number of seconds as a float. Raises ConfigurationError unless finite and greater than 0."""
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    rule = "a number of seconds, 0 or more" if or_zero else "a number of seconds greater than 0"
-    _check_positive(name, value, rule, or_zero=or_zero)
-    return float(value)  # type: ignore[arg-type]
-
-
-_GROUPS = {"retry": RetryPolicy, "timeout": Timeout, "batching": Batching, "limits": Limits, "rate": Rate}
-WITHIN = {
-    field: f"pass {option}={group.__name__}({field}=...)"
-    for option, group in _GROUPS.items()
-    for field in group.__struct_fields__
-}
-"""Advice for the name of a field that is given to a client."""

@@ -10,9 +10,9 @@ from typing import Self
 
 import msgspec
 
-from pushsdk._core.kinds import must_be
+from pushsdk._core.kinds import Count, Duration, Share
 from pushsdk._core.outcome import ACCEPTED, Outcome
-from pushsdk._core.policy import Settings, check_count
+from pushsdk._core.policy import Settings
 
 # Fewer requests prove nothing: one bad gateway among the first two would be half of the users.
 FEWEST_REQUESTS = 20
@@ -33,26 +33,18 @@ class StopPolicy(Settings, frozen=True, kw_only=True):
         ConfigurationError: A value is out of range.
     """
 
-    rejected: float | None = 0.5
+    rejected: Share | None = 0.5
     """Most rejected users, as a share. Half is more than stale ids cause: if one id spoils a request, the users beside
     it are sent without it. A message that the service does not accept is rejected for all users."""
-    unknown: float | None = 0.25
+    unknown: Share | None = 0.25
     """Most users with an unknown outcome, as a share. A quarter is a service that breaks down during the run; one
     gateway error in twenty requests stays below."""
-    after: int = 2000
+    after: Count = 2000
     """Fewest users of which a share is taken."""
-    max_outage: float | None = 600.0
+    max_outage: Duration | None = 600.0
     """Most seconds of sending without an accepted user. Planning does not count, nor does the time in which the process
     was stopped. Pauses that the service asks for count, but a run never stops during such a pause: it stops if a
     request after the pause fails too, or gets no response for that long."""
-
-    def __post_init__(self) -> None:
-        for name in ("rejected", "unknown"):
-            if (share := getattr(self, name)) is not None and not (type(share) in (int, float) and 0 < share <= 1):
-                rule = "a share greater than 0 and at most 1, for example 0.5 for half of the users, or None"
-                raise must_be(f"StopPolicy.{name}", rule, share)
-        check_count("StopPolicy.after", self.after)
-        self._check_seconds("max_outage", or_none=True)
 
     @classmethod
     def off(cls) -> Self:

@@ -14,8 +14,8 @@ import msgspec
 
 from pushsdk._core.arguments import check_callback, check_setting
 from pushsdk._core.errors import RunFileError
-from pushsdk._core.kinds import check, must_be
-from pushsdk._core.policy import Options, check_count, warn_of_unused
+from pushsdk._core.kinds import Count, check, must_be
+from pushsdk._core.policy import Options, warn_of_unused
 from pushsdk._core.splitting import Rejected
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState
@@ -69,7 +69,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             msgspec.structs.force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))
         if self.stop is not None and not isinstance(self.stop, asyncio.Event):
             raise must_be("stop", "an asyncio.Event, not one of threading: set it to end the run early", self.stop)
-        check_count("limit", self.limit, or_none=True)
+        check("limit", self.limit, Count | None)
         warn_of_unused(self.sending.policy)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from pushsdk._core.idempotency import ClaimRecord
-from pushsdk._core.policy import check_seconds
+from pushsdk._core.kinds import check_seconds
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk.claims.store import MAX_CLAIM_TTL, PAGE, Claim, ClaimStore, Put
 

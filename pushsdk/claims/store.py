@@ -3,19 +3,25 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from typing import NoReturn, Self
+from typing import Annotated, NoReturn, Self, TypeAlias
 
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.kinds import must_be
+from pushsdk._core.kinds import Rule, check_seconds
 from pushsdk._core.outcome import Guarded
-from pushsdk._core.policy import check_seconds
 from pushsdk._io.forks import ProcessGuard
 
 WEEK = 7 * 86400.0
 # A claim of under a minute could expire during its send; over a year is a mistake.
 MIN_CLAIM_TTL, MAX_CLAIM_TTL = 60.0, 366 * 86400.0
+ClaimTtl: TypeAlias = Annotated[
+    float,
+    Rule(
+        "60 (a minute) to 31622400 (a year) seconds, for example 604800",
+        lambda seconds: MIN_CLAIM_TTL <= seconds <= MAX_CLAIM_TTL,
+    ),
+]
 # Claims that ``scan`` reads at a time.
 PAGE = 1000
 CLOSED = "the claim store is closed: close the client first, then the store"
@@ -58,10 +64,7 @@ class ClaimStore(ABC):
 
     def __init__(self, *, claim_ttl: float = WEEK, timeout: float = 5.0) -> None:
         """Raise ConfigurationError for values out of range."""
-        self.claim_ttl: float = check_seconds("claim_ttl", claim_ttl)
-        if not MIN_CLAIM_TTL <= self.claim_ttl <= MAX_CLAIM_TTL:
-            rule = "60 (a minute) to 31622400 (a year) seconds, for example 604800"
-            raise must_be("claim_ttl", rule, claim_ttl)
+        self.claim_ttl: float = check_seconds("claim_ttl", claim_ttl, ClaimTtl)
         self.timeout: float = check_seconds("timeout", timeout)
 
     @abstractmethod

@@ -14,9 +14,9 @@ import msgspec
 from pushsdk._audience.source import printable
 from pushsdk._core.errors import PushError, ValidationError
 from pushsdk._core.hints import check_options
+from pushsdk._core.kinds import Count, check
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.policy import check_count
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
 from pushsdk._runs.report import BroadcastError
@@ -90,7 +90,7 @@ def broadcast(
         )
         names = preflight.checked_fields(message, personal, fields, df.columns)
         tasks = session.sparkContext.defaultParallelism if tasks is None else tasks
-        check_count("tasks", tasks)
+        check("tasks", tasks, Count)
         max_users = client["batching"].max_users
         wanted = Manifest(
             run=secrets.token_hex(16),

@@ -20,6 +20,7 @@ from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError, PartialError, PushError
 from pushsdk._core.events import SendAbandoned
 from pushsdk._core.hints import check_options
+from pushsdk._core.kinds import Delay, check_seconds
 from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
@@ -31,7 +32,7 @@ from pushsdk._core.models import (
     UntypedMapping,
 )
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.policy import RetryPolicy, Seconds, Timeout, check_seconds, warn_of_milliseconds
+from pushsdk._core.policy import RetryPolicy, Seconds, Timeout, warn_of_milliseconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.forks import in_child
@@ -196,7 +197,7 @@ class PushClient:
         Returns:
             The users of the calls that ended meanwhile. Cancelled calls have their true outcome, NOT_SENT or UNKNOWN.
         """
-        seconds = check_seconds("drain", drain, or_zero=True)
+        seconds = check_seconds("drain", drain, Delay)
         warn_of_milliseconds("drain", drain)
         return self._portal.close(seconds)
 

@@ -169,7 +169,6 @@ def test_a_base_url_that_ends_in_v1_is_refused_with_the_fix(prefix: str, end: st
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: RetryPolicy.safe(max_attempt=3), "'max_attempt': did you mean 'max_attempts'?"),
         (lambda: AsyncPushClient(URL, "key", timout=3), r"^AsyncPushClient\(\) .*'timout': did you mean 'timeout'"),
         (lambda: PushClient(URL, "key", rates=1), r"^PushClient\(\) .*'rates': did you mean 'rate'"),
         (lambda: AsyncPushClient(baseurl=URL), "'baseurl': did you mean 'base_url'"),
@@ -365,7 +364,7 @@ def test_a_timedelta_is_taken_for_seconds() -> None:
 
 async def test_a_call_and_a_close_take_a_timedelta() -> None:
     client = FakeService(Fault.hang()).client()
-    with pytest.raises(PushError, match=r"Timeout\.total=0\.05 s"):
+    with pytest.raises(PushError, match=r"total timeout 0\.05 s"):
         await client.send("u", MESSAGE, timeout=timedelta(milliseconds=50))
     await client.aclose(timedelta(0))
 
@@ -451,15 +450,12 @@ async def test_keepalive_and_a_session_of_ones_own_are_refused() -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (
-            lambda: RetryPolicy.safe(unknown="retry"),
-            r"RetryPolicy.safe\(\) got .* 'unknown': use RetryPolicy.collapsible",
-        ),
-        (lambda: RetryPolicy.none(max_attempts=3), r"RetryPolicy.none\(\) got an unexpected .* 'max_attempts'"),
-        (lambda: RetryPolicy.safe(max_attempt=3), r"RetryPolicy.safe\(\) .*: did you mean 'max_attempts'\?"),
+        (lambda: RetryPolicy.safe(unknown="retry"), "multiple values for keyword argument 'unknown'"),
+        (lambda: RetryPolicy.none(max_attempts=3), "multiple values for keyword argument 'max_attempts'"),
+        (lambda: RetryPolicy.safe(max_attempt=3), "Unexpected keyword argument 'max_attempt'"),
     ],
 )
-def test_a_preset_names_itself_and_what_it_takes(call: Callable[[], object], text: str) -> None:
+def test_a_preset_takes_neither_an_unknown_option_nor_what_it_sets(call: Callable[[], object], text: str) -> None:
     with pytest.raises(TypeError, match=text):
         call()
 

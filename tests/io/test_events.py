@@ -22,7 +22,7 @@ from pushsdk import (
     RetryScheduled,
     SendAbandoned,
 )
-from pushsdk._core.policy import check_seconds
+from pushsdk._core.kinds import check_seconds
 
 
 @virtual
