@@ -741,7 +741,7 @@ COALESCING = [
     Mutant(
         "a call joins a batch that was already sent",
         "pushsdk/_core/batching.py",
-        "if batch.state < SENDING <= state and",
+        "if batch.state < FLYING <= state and",
         "if False and",
         T_CALLS,
     ),

@@ -58,7 +58,8 @@ from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.lifetime import Lifetime
 from pushsdk._io.queue import SubmittedSend
-from pushsdk._io.transport import ApiRequest, Session, check_host, check_session, check_ssl
+from pushsdk._io.request import ApiRequest, WholePart
+from pushsdk._io.transport import Session, check_host, check_session, check_ssl
 from pushsdk._runs.keyed import KeyedSends
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import ClientOptions, RunOptions
@@ -320,12 +321,10 @@ class AsyncPushClient:
         job = ApiRequest(
             CREATE_CAMPAIGN,
             body,
-            users=0,
-            policy=options.policy,
-            timeout=options.timeout,
+            WholePart((self._credentials,), users=0),
+            options,
             deadline=math.inf if total is None else engine.loop.time() + total,
             key=self._credentials.key,
-            units=(self._credentials,),
             is_asked=self._credentials.ask is None,
         )
         observer = engine.sender.observer

@@ -107,7 +107,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
 
 
 class BatchState(IntEnum):
-    """State of a batch. Calls join and leave until it is SENDING."""
+    """State of a batch. Calls join and leave until it is FLYING or SENDING."""
 
     OPEN = 0
     """Collects the calls of one loop turn."""
@@ -115,18 +115,21 @@ class BatchState(IntEnum):
     """Collects calls for ``Batching.linger`` seconds."""
     QUEUED = 2
     """Waits for a slot."""
-    SENDING = 3
-    """In flight: its calls are fixed."""
-    DONE = 4
+    FLYING = 3
+    """In flight without a task: its calls are fixed."""
+    SENDING = 4
+    """A task sends it, or its response is taken in."""
+    DONE = 5
     """Every call is settled, or has left."""
 
 
-OPEN, LINGERING, QUEUED, SENDING, DONE = BatchState
+OPEN, LINGERING, QUEUED, FLYING, SENDING, DONE = BatchState
 
 TRANSITIONS: Mapping[BatchState, tuple[BatchState, ...]] = {
-    OPEN: (LINGERING, QUEUED, SENDING, DONE),
+    OPEN: (LINGERING, QUEUED, FLYING, SENDING, DONE),
     LINGERING: (QUEUED, DONE),
-    QUEUED: (SENDING, DONE),
+    QUEUED: (FLYING, SENDING, DONE),
+    FLYING: (SENDING,),
     SENDING: (DONE,),
     DONE: (),
 }
@@ -155,10 +158,8 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """Entry in the timer wheel and in the queue for slots. Set by the shell while calls wait."""
     context: Any = None
     """The context variables of the call that opened the batch. Set by the shell."""
-    parts: Sequence[Any] = ()
-    """The parts in which the batch is sent. Set by the shell."""
     request: Any = None
-    """The request, if there is one part and no idempotency key. Set by the shell."""
+    """The request that was begun without a task. Set by the shell."""
     has_slot: bool = False
     """True while the batch holds a slot that no request has taken over. Set by the shell."""
 
@@ -233,13 +234,13 @@ class Batches:
         """Change the state of the batch. Raises RuntimeError if TRANSITIONS does not allow it."""
         if state not in TRANSITIONS[batch.state]:
             raise RuntimeError(f"a batch that is {batch.state.name} can't become {state.name}")
-        if batch.state < SENDING <= state and self._joinable.get(batch.content) is batch:
+        if batch.state < FLYING <= state and self._joinable.get(batch.content) is batch:
             del self._joinable[batch.content]
         batch.state = state
         if state is DONE:
             # The calls refer to the batch, and neither is known to the cycle collector.
             batch.entry = batch.context = batch.request = None
-            batch.calls, batch.parts = [], ()
+            batch.calls = []
 
     def _bounds(self, frame: int) -> tuple[int, int]:
         batching, sizes = self._batching, self._sizes

@@ -17,9 +17,9 @@ from pushsdk._core.outcome import Failure
 from pushsdk._core.policy import Options, RetryPolicy, Timeout
 from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.words import count
-from pushsdk._io.batch_sender import PendingCalls, unsettled
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.forks import ProcessGuard, in_child
+from pushsdk._io.pending import PendingCalls, unsettled
 from pushsdk._io.threads import Offload, in_thread
 from pushsdk._io.tracing import Observer
 from pushsdk._io.transport import Transport

@@ -1,34 +1,30 @@
-"""Queue of sends: room, merging, lingering, waiting for a slot, dispatch.
+"""Queue of sends: room, merging, lingering, waiting for a slot.
 
 ``submit`` is the one entry: it returns what the caller awaits, and ``PendingCalls.conclude`` then returns the receipt
-or raises. The core decides which calls share a batch and which states may follow (``_core.batching``). A batch on a
-pooled connection that is answered by a plain 204 needs no task. Any other has a task of its own, so that no cancelled
-caller takes the others along.
+or raises. The core decides which calls share a batch and which states may follow (``_core.batching``). A batch that has
+a slot is sent by ``batch_sender``.
 """
 
 import asyncio
 import functools
-import itertools
-import logging
 import math
-from collections import Counter
 from collections.abc import Sequence
 from contextvars import copy_context
 from typing import Any
 
 from pushsdk._core import wire
-from pushsdk._core.batching import DONE, LINGERING, QUEUED, SENDING, Batch, Batches, Call, Content, Key
+from pushsdk._core.batching import DONE, FLYING, LINGERING, QUEUED, Batch, Batches, Call, Content, Key
 from pushsdk._core.errors import PushError
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
-from pushsdk._io.batch_sender import BatchSender, PendingCalls, unsettled
+from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.credentials import ApiKey
+from pushsdk._io.pending import PendingCalls, unsettled
 from pushsdk._io.sender import OUT_OF_TIME, RequestSender
 from pushsdk._io.timers import TICKS_PER_SECOND
 
-logger = logging.getLogger("pushsdk")
 # Loop turns from the cancellation of an attempt to the verdict on its request, connecting included.
 TURNS_TO_UNWIND = 4
 
@@ -50,13 +46,12 @@ class SendQueue:
         self._raise_when_full = limits.when_full == "raise"
         self.pending = pending
         self._batches = Batches(batching, sizes)
-        self._batch_sender = BatchSender(sender, pending, sizes=sizes, batching=batching)
+        #: Sends the batches that have a slot.
+        self.batch_sender = BatchSender(sender, pending, self._batches, sizes=sizes, batching=batching)
         # The timers of the batches that are LINGERING.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
         #: Kept while calls are pending. Set by the engine.
         self.until_end: object = None
-        # The tasks of the batches that need one.
-        self._tasks: dict[Batch, asyncio.Task[None]] = {}
 
     async def wait_for_room(self, call: Call) -> None:
         """Wait until the queue is below its limits, before the call has any bytes. Raises PushError if it can't."""
@@ -177,7 +172,7 @@ class SendQueue:
                 if linger and batch.is_full and batch.state is LINGERING:
                     self._dispatch(batch)
         except Exception:  # noqa: BLE001 - logged there
-            self._fail([call])
+            self.pending.fail([call])
         return future
 
     async def unwind(self, call: Call, error: asyncio.CancelledError) -> None:
@@ -201,14 +196,10 @@ class SendQueue:
         elif batch is None or batch.state is DONE:
             # The attempts in flight have their verdict. No other user was sent to.
             self.pending.settle(call, unsettled(call), self._not_sent(Failure.CANCELLED))
-        elif batch.state is not SENDING:
+        elif batch.state < FLYING:
             self.leave(call, batch, Failure.CANCELLED)
         elif len(batch.calls) == 1:
-            if (task := self._tasks.get(batch)) is not None:
-                task.cancel()
-                return task
-            if batch.request.scope is not None:  # else it ends right now
-                self._abort(batch)
+            return self.batch_sender.cancel(batch)
         return None
 
     def flush(self) -> None:
@@ -233,7 +224,7 @@ class SendQueue:
         self._backlog.leave(len(call.users), len(call.ids) + 1)
         if not batch.calls:
             self._backlog.leave(0, batch.size)
-            self._finish(batch)
+            self._close(batch)
         # Last, as ``on_event`` may send or cancel.
         self._end_unsent(call, reason)
 
@@ -241,16 +232,6 @@ class SendQueue:
         self.pending.settle(call, call.users, self._not_sent(reason))
         if reason in OUT_OF_TIME:
             self._sender.note_not_begun(len(call.users), call.deadline)
-
-    def _fail(self, calls: Sequence[Call]) -> None:
-        """End the calls after a bug in this package: nothing is proven, so the outcome is UNKNOWN."""
-        logger.exception("a request failed inside the client")
-        self._settle_rest(calls, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
-
-    def _settle_rest(self, calls: Sequence[Call], verdict: Verdict) -> None:
-        for call in calls:
-            if call.unsettled:
-                self.pending.settle(call, unsettled(call), verdict)
 
     def _not_sent(self, reason: Failure) -> Verdict:
         pause = self._rate_limiter.paused_until - self._loop.time() if reason is Failure.PAUSED else None
@@ -264,7 +245,8 @@ class SendQueue:
             self._lingering.pop(batch).cancel()
         # Without an entry, it has one call, which may have been cancelled since.
         if batch.entry is None and not batch.calls[0].future.done() and self._limiter.try_acquire(batch.users):
-            self._start(batch)
+            self._backlog.leave(batch.users, batch.size)
+            self.batch_sender.start(batch)
             return
         self._expect(batch.calls[0], batch)
         if batch.calls:
@@ -284,69 +266,9 @@ class SendQueue:
             return False
         if self._observer is not None:
             self._observer.dequeued(batch.calls, self._loop.time())
-        self._start(batch)
-        return True
-
-    def _start(self, batch: Batch) -> None:
-        """Put the batch in flight: it has a slot, and its calls are fixed."""
-        self._batches.advance(batch, SENDING)
-        batch.has_slot = True
         self._backlog.leave(batch.users, batch.size)
-        try:
-            if not self._batch_sender.begin(batch, functools.partial(batch.context.run, self._respond, batch)):
-                self._create_task(batch)
-        except Exception:  # noqa: BLE001 - logged there
-            self._fail(batch.calls)
-            self._finish(batch)
-
-    def _respond(self, batch: Batch, is_plain: bool) -> None:
-        """End a batch without a task: its response is a plain 204. Anything else is left to a task."""
-        if batch in self._tasks or batch.state is DONE:
-            return  # a task ends it, or it was aborted
-        try:
-            if is_plain and self._batch_sender.accept(batch):
-                self._finish(batch)
-            else:
-                self._create_task(batch)
-        except Exception:  # noqa: BLE001 - logged there
-            self._fail(batch.calls)
-            self._finish(batch)
-
-    def _create_task(self, batch: Batch) -> None:
-        # Not by the argument ``context``, which not every task factory knows.
-        task: asyncio.Task[None] = batch.context.copy().run(self._loop.create_task, self._deliver(batch))
-        if not task.done():  # pragma: no branch - by an eager task factory, since Python 3.12
-            self._tasks[batch] = task
-            task.add_done_callback(lambda _: self._abort(batch))
-
-    def _abort(self, batch: Batch) -> None:
-        """End a batch that is in flight without a task, or whose task was cancelled before its first step."""
-        self._tasks.pop(batch, None)
-        if batch.state is SENDING:
-            if batch.request is not None and batch.request.scope is not None:
-                self._batch_sender.abort(batch)
-            self._settle_rest(batch.calls, self._not_sent(Failure.CANCELLED))
-            self._finish(batch)
-
-    async def _deliver(self, batch: Batch) -> None:
-        """Send a batch. Every call is settled at the end, whatever happens."""
-        span = None
-        if self._observer is not None and len(batch.calls) > 1:
-            span = self._observer.batch(batch.calls, batch.users)
-        try:
-            await self._batch_sender.deliver(batch)
-        except Exception:  # noqa: BLE001 - logged there
-            self._fail(batch.calls)
-        finally:
-            # Calls are left only if the loop is torn down.
-            self._settle_rest(batch.calls, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED))
-            self._tasks.pop(batch, None)
-            if span is not None:
-                tally: Counter[Outcome] = Counter()
-                for users, verdict in itertools.chain.from_iterable(call.parts for call in batch.calls):
-                    tally[verdict.outcome] += len(users)
-                span.end(tally)
-            self._finish(batch)
+        self.batch_sender.start(batch)
+        return True
 
     def abandon(self, calls: Sequence[Call], turns: int = TURNS_TO_UNWIND) -> None:
         """Wake calls in flight whose deadline has expired, after so many loop turns.
@@ -359,15 +281,12 @@ class SendQueue:
         for call in calls:
             call.wake()
 
-    def _finish(self, batch: Batch) -> None:
-        """End a batch: its calls are settled, or have left."""
+    def _close(self, batch: Batch) -> None:
+        """End a batch whose calls have left."""
         if batch.state is LINGERING:
             self._lingering.pop(batch).cancel()
         if batch.entry is not None:
             batch.entry.close()
-        if batch.has_slot:
-            batch.has_slot = False
-            self._limiter.release()
         self._batches.advance(batch, DONE)
 
 
@@ -436,7 +355,7 @@ class QueuedBatch:
             return
         expired = [call for call in batch.calls if call.deadline <= due]
         self.include(min([call.deadline for call in batch.calls if call.deadline > due], default=math.inf))
-        if batch.state is SENDING:
+        if batch.state >= FLYING:
             self._queue.abandon(expired)
         else:
             self._end(expired, reason)
@@ -466,7 +385,7 @@ class QueuedBatch:
         return self._queue.start(self._batch)
 
     def fail(self, reason: Failure, *, before: float) -> None:
-        if self._batch.state is not SENDING:
+        if self._batch.state < FLYING:
             self._end([call for call in self._batch.calls if call.deadline < before or before == math.inf], reason)
 
     def _end(self, calls: Sequence[Call], reason: Failure) -> None:

@@ -14,13 +14,13 @@ import tenacity
 
 from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
+from pushsdk._io.request import ApiRequest
 from pushsdk._io.sender import RequestSender
-from pushsdk._io.transport import ApiRequest
 
 
 async def retry(sender: RequestSender, request: ApiRequest) -> None:
     """Retry the request until an attempt is accepted, or no other attempt is allowed."""
-    policy = request.policy
+    policy = request.options.policy
     # Errors are made only for strategies that read them.
     raises = not (policy.stop is policy.wait is policy.retry is None)
     is_first = True
@@ -46,7 +46,7 @@ async def retry(sender: RequestSender, request: ApiRequest) -> None:
             return False
         if policy.retry is None:
             is_open = request.failure is None
-            return is_open and policy.should_retry(request.attempts[-1], collapsible=request.collapsible)
+            return is_open and policy.should_retry(request.attempts[-1], collapsible=request.is_collapsible)
         result: Any = policy.retry(state)
         return bool(await result if inspect.isawaitable(result) else result)
 

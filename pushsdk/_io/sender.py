@@ -18,16 +18,17 @@ import msgspec
 from pushsdk._core.address import HeaderSecret
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
-from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Verdict, judge, verdict_of
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Verdict, judge
 from pushsdk._core.policy import Timeout
 from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
 from pushsdk._core.words import count, trace_of
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
+from pushsdk._io.request import ApiRequest, Flight
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
-from pushsdk._io.transport import ApiRequest, Transport
+from pushsdk._io.transport import Transport
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     loop: asyncio.AbstractEventLoop
     transport: Transport
-    begin_post: Callable[[ApiRequest, HeaderSecret, Callable[[bool], None]], bool] | None
+    begin_post: Callable[[ApiRequest, HeaderSecret, Callable[[bool], None]], Any] | None
     """``AiohttpTransport.begin``; None if each request needs a task."""
     timers: TimerWheel
     limiter: ConcurrencyLimiter
@@ -73,20 +74,20 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
         If the request's failure is REKEYED then, its calls go on in a request for each key.
         """
-        # True for calls that were split from others, which try a rotated key at once.
-        has_failed = request.own > 0 and not request.is_asked
-        if request.scope is None and not has_failed:
+        if request.is_begun:
+            is_accepted = await self._attempt(request, is_begun=True)
+        elif request.own and not request.is_asked:
+            # Split from others, which try a rotated key at once.
+            is_accepted = False
+        else:
             self.counters.requests += 1
-            if not has_slot and not await self._take_slot(request):
+            if not await self._has_turn(request, has_slot=has_slot):
                 return request.verdict()
-            if has_slot and not request.has_time():
-                self.limiter.give_back(request.users)
-                return request.verdict()
-        if not has_failed and await self._attempt(request):
-            if request.own == 1:
-                self.budget.refund()
-        elif self._may_go_on(request):
+            is_accepted = await self._attempt(request)
+        if not is_accepted and self._may_go_on(request):
             await self._retry(request)
+        elif is_accepted and request.own == 1:
+            self.budget.refund()
         return request.verdict()
 
     def begin(self, request: ApiRequest, respond: Callable[[bool], None]) -> bool:
@@ -95,40 +96,44 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         ``respond(True)`` follows a plain 204: call ``accept``. ``respond(False)`` follows anything else: call ``run``.
         """
         key, begin = request.key, self.begin_post
-        if begin is None or key.__class__ is NoKey or self.closed or request.policy.statuses:
+        if begin is None or key.__class__ is NoKey or self.closed or request.options.policy.statuses:
             return False
-        scope = self._open(request)
-        times = self.limiter.times
+        flight, times = self._open(request), self.limiter.times
         # If its time may be short, ``run`` looks again.
-        if request.started + times.likely >= request.deadline or not begin(request, key, respond):
+        if flight.started + times.likely >= request.deadline:
             return False
-        request.sent = request.started
-        times.sent(request.started)
+        flight.connection = begin(request, key, respond)
+        if flight.connection is None:
+            return False
+        flight.sent = flight.started
+        times.sent(flight.started)
         self.counters.requests += 1
-        scope.begin(respond)
-        request.scope = scope
+        flight.begin(respond)
         return True
 
     def accept(self, request: ApiRequest) -> bool:
         """End a begun request that was answered by a plain 204. Return False if that came before all of it was sent."""
-        request.connection.pool.release(request.connection)
+        flight = request.flight
+        connection = flight.connection
+        connection.pool.release(connection)
         if not request.evidence.written:
             return False
-        self._conclude(request)
+        self._conclude(request, flight)
         self.budget.refund()
         return True
 
     def abort(self, request: ApiRequest) -> None:
         """Give up a begun request, as its caller was cancelled."""
-        request.connection.abort()
+        flight = request.flight
+        flight.connection.abort()
         request.failure = Failure.CANCELLED
         if request.evidence.status is None:
             request.evidence.failure = Failure.CANCELLED
-        self._conclude(request)
+        self._conclude(request, flight)
 
-    def _conclude(self, request: ApiRequest) -> None:
-        request.scope.end()
-        request.scope = None
+    def _conclude(self, request: ApiRequest, flight: Flight) -> None:
+        flight.end()
+        flight.connection = None
         now = self.limiter.clock()
         try:
             self._note(request, self._judge(request, now))
@@ -177,12 +182,12 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     def _may_go_on(self, request: ApiRequest) -> bool:
         """Return True if a second attempt is possible, so that most failures don't pay for tenacity's loop."""
-        policy = request.policy
+        policy = request.options.policy
         if request.failure is not None or (policy.max_attempts == 1 and policy.stop is None):
             return False
         if policy.retry is not None:
             return True
-        is_retried = policy.should_retry(request.attempts[-1], collapsible=request.collapsible)
+        is_retried = policy.should_retry(request.attempts[-1], collapsible=request.is_collapsible)
         return is_retried and self._allows(request, 0.0)
 
     def _allows(self, request: ApiRequest, wait: float) -> bool:
@@ -191,7 +196,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         at_least = last.retry_after or 0.0
         if self.closed:
             request.failure = Failure.CLOSED
-        elif at_least > request.policy.max_retry_after:
+        elif at_least > request.options.policy.max_retry_after:
             request.failure = Failure.TOO_LONG
         elif self.loop.time() + max(wait, at_least) >= request.deadline:
             request.failure = Failure.PAUSED if at_least else Failure.TOO_LATE
@@ -206,6 +211,15 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             pass
         except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
             logger.error("a tenacity strategy of the RetryPolicy raised %s; not retried", type(error).__name__)
+
+    async def _has_turn(self, request: ApiRequest, *, has_slot: bool) -> bool:
+        """Return True if the request has a slot, and time for its first attempt. Else it has no slot."""
+        if not has_slot:
+            return await self._take_slot(request)
+        has_time = request.has_time()
+        if not has_time:
+            self.limiter.give_back(request.users)
+        return has_time
 
     async def _take_slot(self, request: ApiRequest) -> bool:
         limiter, users = self.limiter, request.users
@@ -224,20 +238,19 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             request.evidence = Evidence(retry_after=max(0.0, pause))
         return request.failure is None
 
-    async def _attempt(self, request: ApiRequest) -> bool:
+    async def _attempt(self, request: ApiRequest, *, is_begun: bool = False) -> bool:
         """Make one attempt, repeated for a stale connection or a rotated key, and release the slot.
 
-        Returns True if accepted. Makes no attempt if the deadline has expired.
+        Returns True if accepted. Makes no attempt if the deadline has expired. ``is_begun``: the first post has begun.
         """
         own = request.own
-        if request.scope is None:
-            request.started = self.limiter.clock()
         try:
             if not request.is_asked and not await self._rekey(request):
                 return False
             request.is_asked = False
-            while self._may_begin(request):
-                attempt = await self._post(request)
+            while is_begun or self._may_begin(request):
+                attempt = await self._post(request, is_begun=is_begun)
+                is_begun = False
                 if (failure := request.evidence.failure) is not None:
                     if failure is Failure.UNCLAIMED:
                         request.failure = request.failure or failure
@@ -254,9 +267,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             request.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
             return False
         finally:
-            if request.span is not None:
-                request.span.end(None, request.evidence.failure)
-                request.span = None
+            self._end_span(request, None)
             if request.own == own:
                 # No attempt was noted: nothing was sent.
                 self._withdraw(request)
@@ -268,87 +279,80 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         """Return the slot of an attempt."""
         evidence, status, seconds = request.evidence, request.evidence.status, None
         if evidence.latency is not None or (evidence.reused and status not in THROTTLES):
-            seconds = now - request.started
+            seconds = now - request.flight.started
         is_answered, is_accepted = status is not None, status is not None and status < 300
         self._end_timing(request, now, is_answered=is_answered, is_accepted=is_accepted)
         self.limiter.release(seconds, ok=is_accepted, now=now)
 
     def _end_timing(self, request: ApiRequest, now: float, *, is_answered: bool, is_accepted: bool) -> None:
         """Measure the attempt, if it is one of a call."""
-        times, sent = self.limiter.times, request.sent
+        flight = request.flight
+        times, sent = self.limiter.times, flight.sent
         if sent is not None:
-            request.sent = None
+            flight.sent = None
             times.ended(now, sent, is_answered=is_answered, is_accepted=is_accepted)
         elif is_answered:
             times.answered(now)
 
     def _withdraw(self, request: ApiRequest) -> None:
         """Forget the first byte of an attempt that did not leave after all."""
-        if request.sent is not None:
-            request.sent = None
+        flight = request.flight
+        if flight is not None and flight.sent is not None:
+            flight.sent = None
             self.limiter.times.withdrawn()
 
-    def _open(self, request: ApiRequest) -> DeadlineScope:
-        """Prepare an attempt that starts now. Return its scope."""
-        started = request.started = self.limiter.clock()
+    def _open(self, request: ApiRequest) -> Flight:
+        """Prepare a post that starts now."""
+        started, last = self.limiter.clock(), request.flight
         request.evidence = Evidence()
-        return DeadlineScope(self.timers, min(request.deadline, started + (request.timeout.attempt or math.inf)))
+        deadline = min(request.deadline, started + (request.options.timeout.attempt or math.inf))
+        # A stale connection that is replaced belongs to the attempt that goes on.
+        span = None if last is None else last.span
+        request.flight = flight = Flight(self.timers, deadline, started=started, span=span)
+        return flight
 
     def _may_begin(self, request: ApiRequest) -> bool:
-        """Return True if the attempt has begun, or is in time; or if it has no key, and so sends nothing."""
-        if request.scope is not None or isinstance(request.key, NoKey):
-            return True
-        return self.loop.time() < request.deadline and not self.closed
+        """Return True if a post is in time; or if it has no key, and so sends nothing."""
+        return isinstance(request.key, NoKey) or (self.loop.time() < request.deadline and not self.closed)
 
-    async def _post(self, request: ApiRequest) -> Attempt:
+    async def _post(self, request: ApiRequest, *, is_begun: bool) -> Attempt:
         """Post the request once, until its deadline. Returns the attempt, and settles the claim."""
-        scope = request.scope or self._open(request)
-        request.scope = None
-        evidence, limit = request.evidence, scope.deadline
-        key = request.key
-        # A stale connection that is replaced belongs to the attempt that goes on.
-        if self.observer is not None and request.span is None:
+        flight: Any = request.flight if is_begun else self._open(request)
+        evidence, key = request.evidence, request.key
+        if self.observer is not None and flight.span is None:
             first = not request.attempts
-            request.span = self.observer.attempt(request.operation, request.users, request.own, first=first)
+            flight.span = self.observer.attempt(request.operation, request.users, request.own, first=first)
         try:
             if isinstance(key, NoKey):
                 evidence.touched = True  # by no transport: nothing was sent
                 evidence.failure, evidence.reason, evidence.error = key.failure, key.reason, key.error
             else:
-                with scope:
+                with flight:
                     await self.transport.post(request, key)
         except asyncio.CancelledError:
             if evidence.status is None:
                 evidence.failure, evidence.reason = Failure.CANCELLED, ""
-            self._note(request, self._judge(request, self.limiter.clock()))
-            if request.claim is not None:
-                request.claim.settle(request.verdict())
+            attempt = self._judge(request, self.limiter.clock())
+            request.settle(attempt)
+            self._note(request, attempt)
             raise
-        if scope.expired is not None and evidence.status is None:
-            late = scope.expired is Failure.DEADLINE and limit < request.deadline
-            named = request.timeout.named("attempt" if late else "total") if scope.expired is Failure.DEADLINE else ""
-            if evidence.failure is Failure.CONNECT_TIMEOUT and scope.expired is Failure.DEADLINE:
-                evidence.reason += named
-            else:
-                evidence.failure, evidence.reason = scope.expired, named
-                if late:  # the failure names the timeout
-                    evidence.failure, evidence.reason = Failure.ATTEMPT_TIMEOUT, f"{request.timeout.attempt:g} s"
-            evidence.error = TimeoutError(named) if scope.expired is Failure.DEADLINE else None
+        if flight.expired is not None and evidence.status is None:
+            _record_expiry(request, flight)
         attempt = self._judge(request, self.limiter.clock())
-        if request.claim is not None:
-            request.claim.settle(verdict_of((*request.attempts, attempt), evidence))
+        request.settle(attempt)
         return attempt
 
     def _judge(self, request: ApiRequest, now: float) -> Attempt:
         evidence = request.evidence
         if evidence.headers:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
+        policy, flight = request.options.policy, request.flight
         return judge(
             evidence,
-            statuses=request.policy.statuses,
-            retry_on=request.policy.retry_on,
-            started=request.started,
-            seconds=now - request.started,
+            statuses=policy.statuses,
+            retry_on=policy.retry_on,
+            started=flight.started,
+            seconds=now - flight.started,
             key=request.key,
         )
 
@@ -356,14 +360,13 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         request.attempts = (*request.attempts, attempt)
         request.own += 1
         self.counters.attempts += 1
-        if request.span is not None:
-            request.span.end(attempt, request.evidence.failure)
-            request.span = None
+        if self.observer is not None:
+            self._end_span(request, attempt)
         if attempt.retryable and attempt.outcome is REJECTED:
             if attempt.status in THROTTLES:
                 self.limiter.refused(pause=attempt.retry_after or 0.0)
             if attempt.retry_after is not None:
-                self._pause(min(attempt.retry_after, request.policy.max_retry_after))
+                self._pause(min(attempt.retry_after, request.options.policy.max_retry_after))
         elif request.evidence.failure in UNCONNECTED:
             self.limiter.refused(answered=False)
         if logger.isEnabledFor(logging.DEBUG):
@@ -374,6 +377,12 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             self.emit(
                 AttemptEnded(endpoint=request.operation.name, users=request.users, number=request.own, attempt=attempt)
             )
+
+    def _end_span(self, request: ApiRequest, attempt: Attempt | None) -> None:
+        flight = request.flight
+        if flight is not None and flight.span is not None:
+            span, flight.span = flight.span, None
+            span.end(attempt, request.evidence.failure)
 
     def note_not_begun(self, users: int, deadline: float) -> None:
         """Count users whose call ended before its first byte as its time was short, and report them."""
@@ -410,12 +419,16 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if is_refused and request.rekeyed:
             return False
         request.rekeyed |= is_refused
-        old, asks = request.key, dict.fromkeys([unit.ask for unit in request.units])
-        keys = await self.keys([old if ask is None else ask() for ask in asks], request.timeout, request.deadline)
+        timeout, old, asks = (
+            request.options.timeout,
+            request.key,
+            dict.fromkeys([unit.ask for unit in request.part.units]),
+        )
+        keys = await self.keys([old if ask is None else ask() for ask in asks], timeout, request.deadline)
         if is_refused:
             keys = [None if isinstance(key, NoKey) or key == old else key for key in keys]
         if len({*keys}) > 1:
-            request.keys, request.failure = dict(zip(asks, keys, strict=True)), Failure.REKEYED
+            request.rekey(dict(zip(asks, keys, strict=True)))
             return False
         request.key = keys[0] or old
         return keys[0] is not None
@@ -440,6 +453,23 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             late = NoKey(Failure.CREDENTIALS, f"it did not return within the {named}", TimeoutError(named))
         known = dict.fromkeys(waits, late) | done
         return [known.get(answer, answer) for answer in answers]
+
+
+def _record_expiry(request: ApiRequest, flight: Flight) -> None:
+    """Record that the post ran out of time, or was ended from outside."""
+    evidence, timeout = request.evidence, request.options.timeout
+    if flight.expired is not Failure.DEADLINE:
+        evidence.failure, evidence.reason, evidence.error = flight.expired, "", None
+        return
+    is_total = flight.deadline >= request.deadline
+    named = timeout.named("total" if is_total else "attempt")
+    if evidence.failure is Failure.CONNECT_TIMEOUT:
+        evidence.reason += named
+    elif is_total:
+        evidence.failure, evidence.reason = Failure.DEADLINE, named
+    else:  # the failure names the timeout
+        evidence.failure, evidence.reason = Failure.ATTEMPT_TIMEOUT, f"{timeout.attempt:g} s"
+    evidence.error = TimeoutError(named)
 
 
 def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:

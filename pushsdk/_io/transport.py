@@ -12,7 +12,7 @@ import socket
 import ssl
 import traceback
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import cache, lru_cache
 from typing import Any, Protocol
@@ -34,10 +34,11 @@ from yarl import URL
 from pushsdk._core.address import EXPOSED, HeaderSecret
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import must_be
-from pushsdk._core.operations import PUSH, Operation
-from pushsdk._core.outcome import NO_HEADERS, PROVES_UNSENT, Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
-from pushsdk._core.policy import Limits, RetryPolicy, Timeout
+from pushsdk._core.operations import PUSH
+from pushsdk._core.outcome import NO_HEADERS, PROVES_UNSENT, Evidence, Failure, Guarded
+from pushsdk._core.policy import Limits
 from pushsdk._io import fast_post
+from pushsdk._io.request import ApiRequest
 from pushsdk._version import __version__
 
 Session = aiohttp.ClientSession
@@ -58,87 +59,6 @@ class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=F
     ssl: Any = True
     headers: dict[str, str] = {}
     keepalive: float = 1.5
-
-
-class Claimant(Protocol):
-    """The claim of one request: tells other processes which users may have been sent to."""
-
-    async def claim(self) -> bytes | None:
-        """Claim the users, after the connection is acquired and before the first byte. Raises only CancelledError.
-
-        Returns the body to send, without the users whose claim was refused; None if nothing is to be sent.
-        """
-
-    def settle(self, verdict: Verdict) -> None:
-        """Record the verdict on the request so far. Called after each post, even if nothing was claimed.
-
-        A claim that is not complete by then is void.
-        """
-
-
-class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
-    """One request: its fixed body, and its attempts so far."""
-
-    operation: Operation
-    body: bytes
-    users: int
-    policy: RetryPolicy
-    timeout: Timeout
-    deadline: float
-    """On the loop's clock; infinite if there is none."""
-    key: Any = None
-    """The Api-Key of the next attempt, or the reason why there is none."""
-    units: Sequence[Any] = ()
-    """The calls, or what else has a function ``ask`` for the key of an attempt; ``ask`` is None for a fixed key."""
-    is_asked: bool = False
-    """True if the key was asked for, and no attempt has used it yet."""
-    keys: Mapping[Any, Any] = {}
-    """The keys by ``ask``, if they differ: None for the calls that need no other attempt. Set with REKEYED."""
-    collapsible: bool = False
-    attempts: tuple[Attempt, ...] = ()
-    """The attempts so far, beginning with those of the request that this one was split from."""
-    own: int = 0
-    """Number of this request's own attempts, and of those before its calls were split by key."""
-    number: int = 1
-    """Number of the attempt as the policy counts: not repeated with a rotated key."""
-    evidence: Evidence = msgspec.field(default_factory=Evidence)
-    """Evidence of the last attempt."""
-    started: float = 0.0
-    """Time when the last attempt began, on the loop's clock."""
-    scope: Any = None
-    """The scope of an attempt that was begun without a task, until it ends or a task goes on with it."""
-    connection: Any = None
-    """The connection of such an attempt."""
-    failure: Failure | None = None
-    """Reason of the client's own that ended the request, if any."""
-    replaced: int = 0
-    """Number of stale connections that were replaced."""
-    rekeyed: bool = False
-    """True once a rotated key was used."""
-    span: Any = None
-    """The attempt in flight, if there is an observer."""
-    claim: Claimant | None = None
-    """Claims the users of each attempt and records its verdict. None if nothing has to survive the process."""
-    sent: float | None = None
-    """Time of the first byte of the attempt in flight, on the loop's clock. None if that is not measured."""
-
-    @property
-    def is_urgent(self) -> bool:
-        """True if the request goes before all that wait for a slot."""
-        return False
-
-    @property
-    def prepare(self) -> fast_post.Claim | None:
-        """The hook that is awaited once there is a connection, before the first byte."""
-        return None if self.claim is None else self.claim.claim
-
-    def has_time(self) -> bool:
-        """Return True if the request can be answered before its deadline."""
-        return True
-
-    def verdict(self) -> Verdict:
-        """Return the verdict on the attempts so far."""
-        return verdict_of(self.attempts, self.evidence, self.failure)
 
 
 class Transport(Protocol):
@@ -270,22 +190,23 @@ class AiohttpTransport:
             lambda key: fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(key, None))
         )
 
-    def begin(self, request: ApiRequest, key: HeaderSecret, respond: Callable[[bool], None]) -> bool:
-        """Write the request at once, if there is an idle connection for it.
+    def begin(
+        self, request: ApiRequest, key: HeaderSecret, respond: Callable[[bool], None]
+    ) -> fast_post.HttpConnection | None:
+        """Write the request at once, if there is an idle connection for it. Return that.
 
         ``respond(True)`` follows a plain 204: call ``release`` of the connection's pool. ``respond(False)`` follows
         anything else: call ``post``.
         """
         fast = self._fast_post
         if not fast.takes(request.body):
-            return False
-        connection = request.connection = fast.begin(self._push_head(key), request.body, request.evidence, respond)
-        return connection is not None
+            return None
+        return fast.begin(self._push_head(key), request.body, request.evidence, respond)
 
     async def post(self, request: ApiRequest, key: HeaderSecret) -> None:
         """See ``Transport.post``."""
         operation, body, evidence, span = request.operation, request.body, request.evidence, request.span
-        claim = request.prepare
+        claim, begun = request.prepare, request.take_over()
         if not self._owned and self._session.closed:
             evidence.touched, evidence.failure = True, Failure.SESSION
             return
@@ -294,11 +215,10 @@ class AiohttpTransport:
             return
         response: aiohttp.ClientResponse | None = None
         data: _EvidenceBody | None = None
-        timeout, fast = _timeout(request.timeout.connect), self._fast_post
+        timeout, fast = _timeout(request.options.timeout.connect), self._fast_post
         headers = None if span is None else span.headers
         try:
-            if request.connection or (operation is PUSH and fast.takes(body)):
-                begun, request.connection = request.connection, None
+            if begun or (operation is PUSH and fast.takes(body)):
                 evidence.touched = True
                 await fast.post(self._head(key, headers), body, evidence, timeout, claim, begun)
                 return
@@ -334,7 +254,7 @@ class AiohttpTransport:
         except Exception as error:  # noqa: BLE001 - the one place where exceptions become evidence
             # After a status, the exception came from reading the body: the status counts.
             if evidence.status is None:
-                self._record(error, evidence, request.timeout.connect)
+                self._record(error, evidence, request.options.timeout.connect)
             # A protocol keeps its exception, whose frames hold the head and the body.
             link: BaseException | None = error
             while link is not None:

@@ -25,8 +25,8 @@ from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, verdict_o
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import BatchPart, CallPart, call_of
 from pushsdk._core.user_states import UserState
-from pushsdk._io.batch_sender import PendingCalls
 from pushsdk._io.engine import Engine
+from pushsdk._io.pending import PendingCalls
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, checked_store, claim_error, close_store
 from pushsdk.claims import store_at
@@ -161,7 +161,7 @@ class KeyedCall:
 
 
 class KeyedClaim:
-    """The claims of one request, one per call. See ``_io.transport.Claimant``."""
+    """The claims of one request, one per call. See ``_io.request.Claimant``."""
 
     def __init__(self, log: ClaimLog, content: Content, part: BatchPart, pending: PendingCalls) -> None:
         self._log = log

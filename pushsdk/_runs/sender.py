@@ -26,8 +26,8 @@ from pushsdk._core.wire import EncodedIds
 from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
+from pushsdk._io.request import ClaimedRequest, WholePart
 from pushsdk._io.timers import DeadlineScope
-from pushsdk._io.transport import ApiRequest
 from pushsdk._runs.plan import ANOTHER_TEXT, ChunkRequest, StopCause, StopReason, UserRange
 from pushsdk._runs.progress import TICK
 
@@ -53,7 +53,7 @@ class RunLog(Protocol):
 
 
 class ChunkClaim:
-    """The claim of one attempt of a ``ChunkSender``. See ``_io.transport.Claimant``."""
+    """The claim of one attempt of a ``ChunkSender``. See ``_io.request.Claimant``."""
 
     def __init__(self, owner: "ChunkSender", request: ChunkRequest, body: bytes, users: int, *, in_doubt: bool) -> None:
         self._sender = owner
@@ -104,12 +104,13 @@ class ChunkSender:
         self._limiter = engine.limiter
         self._split_on = engine.settings.batching.split_on
         # One attempt per claim: ``_send`` retries, outside the retry budget.
-        self._policy = msgspec.structs.replace(
+        policy = msgspec.structs.replace(
             options.policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None
         )
         timeout = options.timeout
         limits = [limit for limit in (timeout.attempt, timeout.total) if limit is not None]
-        self._timeout = msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None))
+        timeout = msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None))
+        self._options = Options(policy, timeout)
         self._credentials = credentials
         self._varied = varied
         self._resends = resends
@@ -256,15 +257,13 @@ class ChunkSender:
         while await self._take_slot(users):
             body = request.body()
             claim = ChunkClaim(self, request, body, users, in_doubt=in_doubt)
-            job = ApiRequest(
+            job = ClaimedRequest(
                 PUSH,
                 body,
-                users=users,
-                policy=self._policy,
-                timeout=self._timeout,
+                WholePart((self._credentials,), users),
+                self._options,
                 deadline=self._log.deadline(),
                 key=self._credentials.key,
-                units=(self._credentials,),
                 is_asked=self._credentials.ask is None,
                 claim=claim,
             )
@@ -342,11 +341,11 @@ class ChunkSender:
         """Wait after a failure. Return False if the sending stops first."""
         if self.stop_reason is not None:
             return False
-        attempt, longest = verdict.attempts[-1], self._policy.max_retry_after
+        attempt, longest = verdict.attempts[-1], self._options.policy.max_retry_after
         if attempt.retry_after is not None:
             # Bounded like the client's pause: a service that asks for a day may be broken.
             attempt = msgspec.structs.replace(attempt, retry_after=min(attempt.retry_after, longest))
-        seconds = self._policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
+        seconds = self._options.policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
         self._pausing += 1
         try:
             with self._until_stop() as scope:

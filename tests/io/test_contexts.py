@@ -30,7 +30,6 @@ from pushsdk._core.events import Event
 from pushsdk._core.outcome import Failure
 from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.fast_post import RequestHead
-from pushsdk._io.queue import SendQueue
 
 CALLER = ContextVar("CALLER", default="nobody")
 AGAIN = RetryPolicy.at_least_once(max_attempts=2, initial_delay=0.001)
@@ -76,7 +75,7 @@ async def test_any_task_factory_will_do(factory: Callable[..., Any], injected: b
             await asyncio.gather(*(client.send(f"user-{number}", {"title": {"en": name}}) for name in NAMES))
             await client.submit(f"one-{number}", HELLO)
         assert client.stats().in_flight == 0
-        assert client._lifetime.engine.queue._tasks == {}
+        assert client._lifetime.engine.queue.batch_sender.tasks == {}
     assert set(server.processed.values()) == {4, 1}
 
 
@@ -101,14 +100,14 @@ async def test_an_event_that_cancels_its_own_send_changes_nothing_about_it() -> 
 async def test_a_deadline_in_the_turn_of_an_answer_ends_only_its_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    respond = SendQueue._respond
+    land = BatchSender.land
 
-    def late(queue: SendQueue, batch: Batch, is_plain: bool) -> None:
-        respond(queue, batch, is_plain)
+    def late(sender: BatchSender, batch: Batch, is_plain: bool) -> None:
+        land(sender, batch, is_plain)
         if not is_plain:
-            batch.request.scope.expire(Failure.DEADLINE)
+            batch.request.flight.expire(Failure.DEADLINE)
 
-    monkeypatch.setattr(SendQueue, "_respond", late)
+    monkeypatch.setattr(BatchSender, "land", late)
     async with WireServer(when(only(1), BUSY)) as server, client_of(server, retry=AGAIN) as client:
         await client.send("warm", HELLO)
         receipt = await client.send("user", HELLO)
@@ -189,7 +188,7 @@ async def test_an_answer_after_the_end_of_its_call_changes_nothing() -> None:
         await asyncio.sleep(0)
         send.cancel()
         stats = client.stats()
-        client._lifetime.engine.queue._respond(batch, is_plain=True)
+        client._lifetime.engine.queue.batch_sender.land(batch, is_plain=True)
         assert client.stats() == stats
     assert stats.in_flight == 0
 

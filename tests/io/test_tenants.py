@@ -412,7 +412,7 @@ async def test_a_batch_that_is_cancelled_after_its_split_by_key_settles_every_ca
         tasks = [start(send_as(client, tenant, "1")) for tenant in ("acme", "globex")]
         await asyncio.sleep(0.5 + when)
         await turns(12)
-        for task in tuple(client._lifetime.engine.queue._tasks.values()):
+        for task in tuple(client._lifetime.engine.queue.batch_sender.tasks.values()):
             task.cancel()
         outcomes = [await outcome_of(task) for task in tasks]
         assert idle(client)

@@ -323,7 +323,7 @@ async def test_a_batch_whose_task_is_cancelled_ends_its_spans_as_unknown(telemet
     async with watched(telemetry, FakeService(hang())) as client:
         tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
         await asyncio.sleep(1.0)
-        for task in tuple(client._lifetime.engine.queue._tasks.values()):
+        for task in tuple(client._lifetime.engine.queue.batch_sender.tasks.values()):
             task.cancel()
         await asyncio.gather(*(outcome_of(task) for task in tasks))
     assert telemetry.tree().splitlines() == [

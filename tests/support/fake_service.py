@@ -233,5 +233,8 @@ def idle(client: AsyncPushClient) -> bool:
     stats = client.stats()
     engine = client._lifetime.engine
     return (stats.in_flight, stats.queued_users, stats.queued_bytes) == (0, 0, 0) and not (
-        engine.pending.active or engine.queue._tasks or engine.unfinished or any(engine.timers._buckets.values())
+        engine.pending.active
+        or engine.queue.batch_sender.tasks
+        or engine.unfinished
+        or any(engine.timers._buckets.values())
     )

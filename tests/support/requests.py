@@ -9,8 +9,9 @@ from typing import Any
 from pushsdk import RetryPolicy, Timeout
 from pushsdk._core.operations import PUSH, Operation
 from pushsdk._core.outcome import Evidence
+from pushsdk._core.policy import Options
 from pushsdk._io.fast_post import Claim
-from pushsdk._io.transport import ApiRequest
+from pushsdk._io.request import ClaimedRequest, Flight, WholePart
 
 __all__ = ["request_of"]
 
@@ -23,16 +24,16 @@ def request_of(
     connect: float | None = None,
     span: Any = None,
     claim: Claim | None = None,
-) -> ApiRequest:
+) -> ClaimedRequest:
     """Return a request that fills this evidence."""
-    return ApiRequest(
-        operation=operation,
-        body=body,
-        users=1,
-        policy=RetryPolicy.none(),
-        timeout=Timeout(total=None, attempt=None, connect=connect),
+    request = ClaimedRequest(
+        operation,
+        body,
+        WholePart((), users=1),
+        Options(RetryPolicy.none(), Timeout(total=None, attempt=None, connect=connect)),
         deadline=math.inf,
         evidence=evidence,
-        span=span,
         claim=None if claim is None else SimpleNamespace(claim=claim),
     )
+    request.flight = Flight(None, math.inf, span=span)
+    return request

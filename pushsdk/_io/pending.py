@@ -1,0 +1,172 @@
+"""The calls that have not ended: their verdicts, their receipts and errors, and whoever waits for their end."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from pushsdk._core.batching import Call
+from pushsdk._core.error_mapping import conclude
+from pushsdk._core.errors import PushError
+from pushsdk._core.events import Event, SendAbandoned
+from pushsdk._core.operations import Target
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Failure, Outcome, Verdict
+from pushsdk._core.results import Counters, Receipt
+from pushsdk._core.splitting import BatchPart, CallPart, attempts_of, call_of
+from pushsdk._core.words import count
+from pushsdk._io.timers import let_read
+
+logger = logging.getLogger("pushsdk")
+
+
+class PendingCalls:
+    """The calls that have not ended: settles them, counts outcomes, and tells waiters when all have ended."""
+
+    def __init__(self, counters: Counters, emit: Callable[[Event], None] | None, target: Target) -> None:
+        self._counters = counters
+        #: Where pushes go, for the texts of errors.
+        self.target = target
+        self._emit = emit
+        #: The calls that have not ended. Added by the queue.
+        self.active: set[Call] = set()
+        #: The last sends that ended after their callers had stopped waiting.
+        self.abandoned: deque[SendAbandoned] = deque(maxlen=1000)
+        #: The calls that ended since the client is being closed; None before. Set by the engine.
+        self.drained: list[Call] | None = None
+        # True once an abandoned send that may have been pushed was logged as a warning: the others are not.
+        self._has_warned = False
+        # What each waiter still waits for, and its future.
+        self._waiters: list[tuple[set[object], asyncio.Future[None]]] = []
+
+    def settle_part(self, part: BatchPart, verdict: Verdict) -> None:
+        """Settle the users of one request with its verdict."""
+        self._counters.users[verdict.outcome] += part.users
+        receipt: Receipt | None = None
+        if len(part.units) > 1:
+            if verdict.outcome is REJECTED:
+                verdict = msgspec.structs.replace(verdict, shared=True)
+            elif verdict.outcome is ACCEPTED:
+                # One receipt for all calls with one user, of which there may be thousands.
+                receipt = Receipt(users=1, attempts=verdict.attempts)
+        for unit in part.units:
+            # ``call_of``, without a call.
+            call = unit.call if isinstance(unit, CallPart) else unit
+            users = unit.users
+            if call.settle(users, verdict, None if call.duplicates or len(users) > 1 else receipt) and call.abandoned:
+                self.report_abandoned(call)
+        if receipt is not None:
+            # Later: a waiter for idleness must find these calls pending until their callers have run.
+            asyncio.get_running_loop().call_soon(self._end_all, part)
+
+    def settle(self, call: Call, users: tuple[str, ...], verdict: Verdict) -> None:
+        """Settle users of a call that no request carried, or whose request is unknown."""
+        self._counters.users[verdict.outcome] += len(users)
+        if call.settle(users, verdict) and call.abandoned:
+            self.report_abandoned(call)
+
+    def settle_rest(self, calls: Sequence[Call], verdict: Verdict) -> None:
+        """Settle the users of these calls that have no verdict yet."""
+        for call in calls:
+            if call.unsettled:
+                self.settle(call, unsettled(call), verdict)
+
+    def fail(self, calls: Sequence[Call]) -> None:
+        """End the calls after a bug in this package: nothing is proven, so the outcome is UNKNOWN."""
+        logger.exception("a request failed inside the client")
+        self.settle_rest(calls, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
+
+    def conclude(self, call: Call) -> Receipt:
+        """Return the receipt of a call that its caller has stopped waiting for, or raise its PushError."""
+        if not call.unsettled:
+            self.end(call)
+        verdict = call.verdict
+        if verdict is not None and verdict.outcome is ACCEPTED and not verdict.recorded:
+            # Nearly every call.
+            return Receipt(users=len(call.users), duplicates=call.duplicates, attempts=verdict.attempts)
+        parts = call.parts
+        if call.unsettled:
+            # The deadline has expired during a shared request, whose end is reported to ``on_event``.
+            call.abandoned = True
+            parts = (*parts, (unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)))
+        options = None if call.batch is None else call.batch.content.options
+        return conclude(call.users, call.duplicates, parts, self.target, options)
+
+    def report_abandoned(self, call: Call) -> None:
+        """Report the end of a call whose caller had stopped waiting."""
+        self.end(call)
+        self._counters.abandoned += 1
+        for outcome in Outcome:
+            if parts := [(users, verdict) for users, verdict in call.parts if verdict.outcome is outcome]:
+                users = tuple(user for part, _ in parts for user in part)
+                self.report(SendAbandoned(outcome=outcome, user_ids=users, attempts=attempts_of(parts)))
+
+    def report(self, event: SendAbandoned) -> None:
+        """Log the end of an abandoned send, keep it for the DrainReport, and pass it to ``on_event``."""
+        is_news = event.outcome is Outcome.UNKNOWN and self._emit is None and not self._has_warned
+        self._has_warned = self._has_warned or is_news
+        level = logging.WARNING if is_news else logging.INFO
+        self.abandoned.append(event)
+        users = count(len(event.user_ids))
+        logger.log(level, "a send to %s ended as %s after its caller had stopped waiting", users, event.outcome.value)
+        if self._emit is not None:
+            self._emit(event)
+
+    def note(self, call: Call) -> str:
+        """Return the outcomes of a cancelled call so far, for whoever sees only the cancellation."""
+        found = {verdict.outcome for _, verdict in call.parts} | ({Outcome.UNKNOWN} if call.unsettled else set())
+        text = f"pushsdk: the outcome of the cancelled call to {count(len(call.users))} is {', '.join(sorted(found))}"
+        if Outcome.UNKNOWN in found:
+            text += (
+                ": another send may push twice. To learn the outcome, use send(timeout=...) instead of asyncio.timeout"
+            )
+        return text
+
+    def warn(self, error: PushError) -> None:
+        """Log the error of a submitted send as a warning, unless ``on_event`` gets it: perhaps nobody awaits it."""
+        if self._emit is None:
+            reason = error.attempts[-1].reason if error.attempts else str(error)
+            users = count(len(error.user_ids))
+            logger.warning("a submitted send to %s ended as %s: %s", users, error.outcome.value, reason)
+
+    def end(self, call: Call) -> None:
+        """Remove a call that is complete. Does nothing if the call never began."""
+        if call in self.active:
+            self.active.remove(call)
+            if self.drained is not None:
+                self.drained.append(call)
+            if self._waiters:
+                self.ended(call)
+
+    def ended(self, item: object) -> None:
+        """Tell the waiters that a call, or something else that they wait for, has ended."""
+        for items, future in tuple(self._waiters):
+            items.discard(item)
+            if not items and not future.done():
+                future.set_result(None)
+
+    async def wait(self, items: set[object], seconds: float | None) -> bool:
+        """Wait until these calls, and other items, have ended. Return False if that takes longer than ``seconds``."""
+        waiter = (items, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
+        try:
+            await asyncio.wait([waiter[1]], timeout=seconds)
+            await let_read()  # if the loop is late, the answers come after its timers
+            return waiter[1].done()
+        finally:
+            self._waiters.remove(waiter)
+
+    def _end_all(self, part: BatchPart) -> None:
+        """End the whole calls of a shared request, at once: for thousands of calls that is much faster."""
+        if self.drained is None and not self._waiters:
+            self.active.difference_update(part.units)
+            return
+        for unit in [unit for unit in part.units if unit in self.active]:
+            self.end(call_of(unit))
+
+
+def unsettled(call: Call) -> tuple[str, ...]:
+    """Return the call's users without a verdict."""
+    settled = {user for users, _ in call.parts for user in users}
+    return tuple(user for user in call.users if user not in settled)

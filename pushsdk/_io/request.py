@@ -1,0 +1,159 @@
+"""One request as the sender sees it: its content, its attempts so far, and the attempt in flight."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from pushsdk._core.operations import Operation
+from pushsdk._core.outcome import Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
+from pushsdk._core.policy import Options
+from pushsdk._io.fast_post import Claim
+from pushsdk._io.timers import DeadlineScope
+
+
+class Claimant(Protocol):
+    """The claim of one request: tells other processes which users may have been sent to."""
+
+    async def claim(self) -> bytes | None:
+        """Claim the users, after the connection is acquired and before the first byte. Raises only CancelledError.
+
+        Returns the body to send, without the users whose claim was refused; None if nothing is to be sent.
+        """
+
+    def settle(self, verdict: Verdict) -> None:
+        """Record the verdict on the request so far. Called after each post, even if nothing was claimed.
+
+        A claim that is not complete by then is void.
+        """
+
+
+class RequestPart(Protocol):
+    """The users of a request."""
+
+    @property
+    def users(self) -> int:
+        """Number of users; 0 for a campaign."""
+
+    @property
+    def units(self) -> Sequence[Any]:
+        """The calls, or what else has a function ``ask`` for the key of an attempt; ``ask`` is None for a fixed key."""
+
+
+class WholePart(msgspec.Struct, frozen=True, eq=False):
+    """The users of a request that carries no calls."""
+
+    units: Sequence[Any]
+    users: int
+
+
+class Flight(DeadlineScope, eq=False, gc=False):
+    """One post of a request: the time that it has, and its times."""
+
+    started: float = 0.0
+    """Time when the post began, on the loop's clock."""
+    sent: float | None = None
+    """Time of the first byte, until the end of the attempt. None if that is not measured."""
+    span: Any = None
+    """The attempt in flight, if there is an observer."""
+    connection: Any = None
+    """The connection of a post that was begun without a task, until it ends or a task goes on with it."""
+
+
+class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
+    """One request, and its attempts so far."""
+
+    operation: Operation
+    body: bytes
+    part: Any
+    """A ``RequestPart``; for a batch its ``BatchPart``."""
+    options: Options
+    deadline: float
+    """On the loop's clock; infinite if there is none."""
+    key: Any = None
+    """The Api-Key of the next attempt, or the reason why there is none."""
+    is_asked: bool = False
+    """True if the key was asked for, and no attempt has used it yet."""
+    rekeyed: bool = False
+    """True once a rotated key was used."""
+    attempts: tuple[Attempt, ...] = ()
+    """The attempts so far, beginning with those of the request that this one was split from."""
+    own: int = 0
+    """Number of this request's own attempts, and of those before its calls were split by key."""
+    number: int = 1
+    """Number of the attempt as the policy counts: not repeated with a rotated key."""
+    replaced: int = 0
+    """Number of stale connections that were replaced."""
+    evidence: Evidence = msgspec.field(default_factory=Evidence)
+    """Evidence of the last attempt."""
+    flight: Any = None
+    """The last ``Flight``; None before the first."""
+    failure: Failure | None = None
+    """Reason of the client's own that ended the request, if any."""
+
+    @property
+    def users(self) -> int:
+        users: int = self.part.users
+        return users
+
+    @property
+    def is_urgent(self) -> bool:
+        """True if the request goes before all that wait for a slot."""
+        return False
+
+    @property
+    def is_collapsible(self) -> bool:
+        """True if a second push replaces the first on the phone, and the policy says that this makes a retry safe."""
+        return False
+
+    @property
+    def is_begun(self) -> bool:
+        """True while an attempt is in flight that was begun without a task, and no task has taken it over."""
+        return self.flight is not None and self.flight.connection is not None
+
+    @property
+    def span(self) -> Any:
+        """The attempt in flight, if there is an observer."""
+        return None if self.flight is None else self.flight.span
+
+    @property
+    def prepare(self) -> Claim | None:
+        """The hook that is awaited once there is a connection, before the first byte."""
+        return None
+
+    def take_over(self) -> Any:
+        """Return the connection of an attempt that was begun, which goes on in a task now; None if it was not begun."""
+        if self.flight is None:
+            return None
+        connection, self.flight.connection = self.flight.connection, None
+        return connection
+
+    def has_time(self) -> bool:
+        """Return True if the request can be answered before its deadline."""
+        return True
+
+    def settle(self, attempt: Attempt) -> None:
+        """Record an attempt that has ended, before it is one of ``attempts``."""
+
+    def rekey(self, keys: Mapping[Any, Any]) -> None:
+        """Keep the keys by ``ask``, as they differ; None for the calls that need no other attempt. They go on apart."""
+        self.failure = Failure.REKEYED
+
+    def verdict(self) -> Verdict:
+        """Return the verdict on the attempts so far."""
+        return verdict_of(self.attempts, self.evidence, self.failure)
+
+
+class ClaimedRequest(ApiRequest, eq=False, gc=False):
+    """A request whose users are claimed before each attempt."""
+
+    claim: Claimant | None = None
+    """Claims the users of each attempt and records its verdict. None if nothing has to survive the process."""
+
+    @property
+    def prepare(self) -> Claim | None:
+        return None if self.claim is None else self.claim.claim
+
+    def settle(self, attempt: Attempt) -> None:
+        if self.claim is not None:
+            self.claim.settle(verdict_of((*self.attempts, attempt), self.evidence))
