@@ -452,7 +452,7 @@ PACING = [
     Mutant(
         "the time that a slot is held for in this process does not count",
         IO + "sender.py",
-        "            seconds = now - request.started\n",
+        "            seconds = now - request.flight.started\n",
         "            seconds = evidence.latency\n",
         "tests/io/test_limit.py",
     ),
@@ -635,7 +635,7 @@ COALESCING = [
     ),
     Mutant(
         "a batch counts as complete before its calls have their results",
-        IO + "batch_sender.py",
+        IO + "pending.py",
         "asyncio.get_running_loop().call_soon(self._end_all, part)",
         "self._end_all(part)",
         T_CALLS,
@@ -649,9 +649,9 @@ COALESCING = [
     ),
     Mutant(
         "a cancelled future leaves its request in flight",
-        IO + "queue.py",
-        "                task.cancel()\n                return task",
-        "                return task",
+        IO + "batch_sender.py",
+        "            task.cancel()\n        elif",
+        "            pass\n        elif",
         "tests/io/test_submit.py",
     ),
     Mutant(
@@ -663,23 +663,23 @@ COALESCING = [
     ),
     Mutant(
         "a cancelled send without a task goes on",
-        IO + "queue.py",
-        "            if batch.request.scope is not None:  # else",
-        "            if False:  # else",
+        IO + "batch_sender.py",
+        "        elif batch.state is FLYING:",
+        "        elif False:",
         "tests/io/test_cancellation.py tests/faults/test_cancelled.py",
     ),
     Mutant(
         "a send runs in the context of another",
-        IO + "queue.py",
-        "batch.context.copy().run(self._loop.create_task, self._deliver(batch))",
-        "self._loop.create_task(self._deliver(batch))",
+        IO + "batch_sender.py",
+        "batch.context.copy().run(self._sender.loop.create_task, deliver)",
+        "self._sender.loop.create_task(deliver)",
         "tests/io/test_contexts.py",
     ),
     Mutant(
         "a response is taken in by the context of the connection",
-        IO + "queue.py",
-        "functools.partial(batch.context.run, self._respond, batch)",
-        "functools.partial(self._respond, batch)",
+        IO + "batch_sender.py",
+        "partial(batch.context.run, self.land, batch)",
+        "partial(self.land, batch)",
         "tests/io/test_contexts.py",
     ),
     Mutant(
@@ -691,16 +691,16 @@ COALESCING = [
     ),
     Mutant(
         "a request that was written without a task is written again",
-        IO + "transport.py",
-        "begun, request.connection = request.connection, None",
-        "begun = request.connection = None",
+        IO + "request.py",
+        "        connection, self.flight.connection = self.flight.connection, None\n",
+        "        connection = self.flight.connection = None\n",
         "tests/faults",
     ),
     Mutant(
         "a request without a task has no deadline",
         IO + "sender.py",
-        "        scope.begin(respond)",
-        "        scope._respond = respond",
+        "        flight.begin(respond)",
+        "        flight._respond = respond",
         "tests/faults",
     ),
     Mutant(
@@ -806,7 +806,7 @@ COALESCING = [
     ),
     Mutant(
         "a call with several users gets the receipt of a call with one user",
-        IO + "batch_sender.py",
+        IO + "pending.py",
         "None if call.duplicates or len(users) > 1 else receipt",
         "receipt",
         T_CALLS,
@@ -842,14 +842,14 @@ COALESCING = [
     ),
     Mutant(
         "a client waits for calls that have ended",
-        IO + "batch_sender.py",
+        IO + "pending.py",
         "self.active.difference_update(part.units)",
         "pass",
         T_CALLS,
     ),
     Mutant(
         "a waiter that starts before a batch ends does not wait for the batch",
-        IO + "batch_sender.py",
+        IO + "pending.py",
         """            self.end(call_of(unit))
 """,
         """            pass
@@ -858,22 +858,21 @@ COALESCING = [
     ),
     Mutant(
         "a call past its deadline is NOT_SENT while its request is in flight",
-        IO + "batch_sender.py",
+        IO + "pending.py",
         "Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)",
         "Verdict(outcome=Outcome.NOT_SENT, failure=Failure.DEADLINE)",
         T_CALLS,
     ),
     Mutant(
         "a cancelled batch leaks its slot",
-        IO + "queue.py",
-        """            batch.has_slot = False
-            self._limiter.release()""",
+        IO + "batch_sender.py",
+        "            batch.has_slot = False\n            self._sender.limiter.release()",
         "            pass",
         T_CALLS,
     ),
     Mutant(
         "the outcome of an abandoned send is not kept",
-        IO + "batch_sender.py",
+        IO + "pending.py",
         "self.abandoned.append(event)",
         "pass",
         T_CALLS,
@@ -881,9 +880,8 @@ COALESCING = [
     Mutant(
         "the queue's room is not released",
         IO + "queue.py",
-        """batch.has_slot = True
-        self._backlog.leave(batch.users, batch.size)""",
-        "batch.has_slot = True",
+        "        self._backlog.leave(batch.users, batch.size)\n        self.batch_sender.start(batch)\n        return True",
+        "        self.batch_sender.start(batch)\n        return True",
         T_CALLS,
     ),
 ]
@@ -927,14 +925,14 @@ SENDING = [
     Mutant(
         "a pause tells calls in flight as not sent",
         IO + "queue.py",
-        "        if self._batch.state is not SENDING:\n            self._end(",
+        "        if self._batch.state < FLYING:\n            self._end(",
         "        if True:\n            self._end(",
         "tests/io",
     ),
     Mutant(
         "any Retry-After is waited for, however long",
         IO + "sender.py",
-        "elif at_least > request.policy.max_retry_after:",
+        "elif at_least > request.options.policy.max_retry_after:",
         "elif False:",
         "tests/faults/test_waits.py",
     ),
@@ -997,8 +995,8 @@ SENDING = [
     Mutant(
         "calls that were split by key make as many attempts again",
         IO + "batch_sender.py",
-        '("own", "number", "rekeyed", "evidence")',
-        '("own", "rekeyed", "evidence")',
+        "next_request.own, next_request.number = request.own, request.number",
+        "next_request.own = request.own",
         T_TENANTS,
     ),
     Mutant(
@@ -1706,8 +1704,8 @@ RUNNING = [
     Mutant(
         "the delays of a run do not grow",
         RUNS + "sender.py",
-        "self._policy.backoff(tries, ",
-        "self._policy.backoff(1, ",
+        "self._options.policy.backoff(tries, ",
+        "self._options.policy.backoff(1, ",
         "tests/runs/test_run_throttled.py",
     ),
 ]
@@ -2256,7 +2254,7 @@ TELEMETRY = [
     Mutant(
         "a span stays open if its attempt ends before the verdict",
         IO + "sender.py",
-        "                request.span.end(None, request.evidence.failure)\n",
+        "            self._end_span(request, None)\n",
         "",
         T_OTEL,
     ),
@@ -2827,11 +2825,8 @@ CLAIM_STORES = [
     Mutant(
         "the claim of a cancelled request is never settled",
         IO + "sender.py",
-        """            if request.claim is not None:
-                request.claim.settle(request.verdict())
-            raise
-""",
-        "            raise\n",
+        "            request.settle(attempt)\n            self._note(request, attempt)\n            raise\n",
+        "            self._note(request, attempt)\n            raise\n",
         T_CLAIMS + "sends.py " + T_CLAIMS + "trouble.py",
     ),
     Mutant(
@@ -3282,8 +3277,8 @@ DEADLINES = [
     Mutant(
         "a call that leaves while its batch connects is pushed all the same",
         IO + "batch_sender.py",
-        "request.users, request.body = request.part.users, _body_of(request.content, request.part)",
-        "request.users = request.part.users",
+        "            request.body = wire.push_body(in_time.ids, request.content.message, request.content.custom_fields)\n",
+        "",
         T_OVERLOAD,
     ),
     Mutant(
@@ -3303,8 +3298,8 @@ DEADLINES = [
     Mutant(
         "a call that is not begun keeps the slot that it got at once",
         IO + "sender.py",
-        "                self.limiter.give_back(request.users)\n                return",
-        "                return",
+        "        if not has_time:\n            self.limiter.give_back(request.users)\n",
+        "",
         T_OVERLOAD,
     ),
     Mutant(
@@ -3317,8 +3312,8 @@ DEADLINES = [
     Mutant(
         "the time to connect counts as the time of an attempt",
         IO + "batch_sender.py",
-        "request.sent = self._sender.limiter.clock()",
-        "request.sent = request.started",
+        "flight.sent = limiter.clock()",
+        "flight.sent = flight.started",
         T_OVERLOAD,
     ),
     Mutant(
