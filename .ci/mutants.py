@@ -462,8 +462,8 @@ BRAKE = [
     Mutant(
         "a refused key is one failure among many",
         CORE + "decisions.py",
-        "status in REFUSED or status in REDIRECTS",
-        "status in REDIRECTS",
+        "case.status in REFUSED or case.status in REDIRECTS",
+        "case.status in REDIRECTS",
         "tests/core/test_decisions.py",
     ),
     Mutant(
@@ -880,8 +880,8 @@ COALESCING = [
     Mutant(
         "the queue's room is not released",
         IO + "queue.py",
-        "        self._backlog.leave(batch.users, batch.size)\n        self.batch_sender.start(batch)\n        return True",
-        "        self.batch_sender.start(batch)\n        return True",
+        "        self._backlog.leave(batch.users, batch.size)\n        self.batch_sender.start(batch)\n        return",
+        "        self.batch_sender.start(batch)\n        return",
         T_CALLS,
     ),
 ]
@@ -960,8 +960,8 @@ SENDING = [
     Mutant(
         "a refused key is fetched again and again",
         IO + "sender.py",
-        "if is_refused and request.rekeyed:",
-        "if False:",
+        "        if request.rekeyed:\n            return False\n",
+        "",
         T_REQUESTS,
     ),
     Mutant(
@@ -1397,8 +1397,8 @@ TRANSPORT = [
     Mutant(
         "a pending user who needs a fix is settled for good",
         CORE + "decisions.py",
-        "if is_unsent or status in REFUSED",
-        "if status in REFUSED",
+        "    (STOP, lambda case: bool(case.verdict.attempts) and",
+        "    (STOP, lambda case: False and",
         "tests/core/test_decisions.py",
     ),
     Mutant(
@@ -1634,8 +1634,8 @@ RUNNING = [
     Mutant(
         "a rejection after an unknown outcome is planned again",
         CORE + "decisions.py",
-        "pending = unknown if in_doubt else UserStatus",
-        "pending = UserStatus",
+        "    if in_doubt:\n        return Decision(step, unknown)\n",
+        "",
         "tests/runs/test_runs_model.py",
     ),
     Mutant(
@@ -2488,7 +2488,7 @@ CLAIM_STORES = [
     Mutant(
         "a request rejected for one user settles all its users",
         CORE + "decisions.py",
-        " or verdict.shared",
+        "    (LEAVE, lambda case: case.verdict.shared),\n",
         "",
         T_CLAIMS + "sends.py",
     ),
@@ -2832,8 +2832,8 @@ CLAIM_STORES = [
     Mutant(
         "a request whose claim was refused counts as an attempt",
         IO + "sender.py",
-        "                        request.failure = request.failure or failure\n                        return False\n",
-        "                        request.failure = request.failure or failure\n",
+        "                    request.failure = request.failure or failure\n                    return False\n",
+        "                    request.failure = request.failure or failure\n",
         T_CLAIMS + "sends.py " + T_CLAIMS + "trouble.py",
     ),
     Mutant(
@@ -3277,8 +3277,8 @@ DEADLINES = [
     Mutant(
         "a call that leaves while its batch connects is pushed all the same",
         IO + "batch_sender.py",
-        "            request.body = wire.push_body(in_time.ids, request.content.message, request.content.custom_fields)\n",
-        "",
+        "            request.body = wire.push_body(in_time.ids, ",
+        "            wire.push_body(in_time.ids, ",
         T_OVERLOAD,
     ),
     Mutant(
@@ -3398,14 +3398,14 @@ DEADLINES = [
     Mutant(
         "the time of a stale connection counts as the time of an attempt",
         IO + "sender.py",
-        "                        self._withdraw(request)\n                        continue",
-        "                        continue",
+        "        self.counters.stale_connections += 1\n        self._withdraw(request)\n",
+        "        self.counters.stale_connections += 1\n",
         T_OVERLOAD,
     ),
     Mutant(
         "the time to get a new key counts as the time of an attempt",
         IO + "sender.py",
-        "                    self._end_timing(request, self.limiter.clock(), is_answered=True, is_accepted=False)\n",
+        "        self._end_timing(request, self.limiter.clock(), is_answered=True, is_accepted=False)\n",
         "",
         T_OVERLOAD,
     ),

@@ -1,6 +1,6 @@
 """The decision on a verdict: the next step, and the state of the users. The same for runs, chunks and single calls."""
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from enum import Enum
 from typing import NamedTuple
 
@@ -65,22 +65,34 @@ def decide(
     unknown = UserStatus(UserState.UNKNOWN, status, reason)
     if verdict.outcome is Outcome.UNKNOWN:
         return Decision(RESEND if resends is not None and resends < MAX_RESENDS else SETTLE, unknown)
-    pending = unknown if in_doubt else UserStatus(UserState.PENDING, status, reason)
-    if verdict.failure is Failure.CLOSED:
-        return Decision(STOP, pending)
-    if is_retryable(verdict):
-        return Decision(RETRY, pending)
-    is_unsent = bool(verdict.attempts) and verdict.attempts[-1].outcome is Outcome.NOT_SENT
-    if is_unsent or status in REFUSED or status in REDIRECTS:
-        return Decision(STOP, pending)
+    case = _Case(verdict, status, in_doubt, split_on)
+    step = next(step for step, holds in _WITHOUT_EFFECT if holds(case))
     if in_doubt:
-        return Decision(SETTLE, unknown)
-    if status in split_on:
-        return Decision(SPLIT, pending)
+        return Decision(step, unknown)
+    state = UserState.REJECTED if step is SETTLE else UserState.PENDING
+    return Decision(step, UserStatus(state, status, reason))
+
+
+class _Case(NamedTuple):
+    verdict: Verdict
+    status: int | None
+    in_doubt: bool
+    split_on: Set[int]
+
+
+# The step if the last attempt took no effect: the first row that holds decides.
+_WITHOUT_EFFECT: tuple[tuple[Step, Callable[[_Case], bool]], ...] = (
+    (STOP, lambda case: case.verdict.failure is Failure.CLOSED),
+    (RETRY, lambda case: is_retryable(case.verdict)),
+    (STOP, lambda case: bool(case.verdict.attempts) and case.verdict.attempts[-1].outcome is Outcome.NOT_SENT),
+    (STOP, lambda case: case.status in REFUSED or case.status in REDIRECTS),
+    (SETTLE, lambda case: case.in_doubt),
+    (SPLIT, lambda case: case.status in case.split_on),
+    (LEAVE, lambda case: case.status == TOO_LARGE),
     # If several calls shared the request, the rejected call is unknown.
-    if status == TOO_LARGE or verdict.shared:
-        return Decision(LEAVE, pending)
-    return Decision(SETTLE, UserStatus(UserState.REJECTED, status, reason))
+    (LEAVE, lambda case: case.verdict.shared),
+    (SETTLE, lambda case: True),
+)
 
 
 def is_retryable(verdict: Verdict) -> bool:

@@ -301,13 +301,7 @@ def judge(
     if evidence.written and evidence.status == 204 and not statuses:
         # Nearly every push, decided without reading the table.
         return Attempt(outcome=ACCEPTED, status=204, reason="HTTP 204", started=started, seconds=seconds)
-    rule = find_rule(evidence)
-    outcome, retryable = rule.outcome, rule.retryable
-    if evidence.status is not None and outcome is not NOT_SENT:
-        outcome = statuses.get(evidence.status, outcome)
-        retryable = outcome is REJECTED and (rule.condition is _has_retry_after or evidence.status in retry_on)
-        if outcome is ACCEPTED and evidence.touched and not evidence.written:
-            outcome = UNKNOWN
+    outcome, retryable = _decide(evidence, statuses, retry_on)
     headers, body = NO_HEADERS, b""
     if evidence.status is not None and (outcome is not ACCEPTED or evidence.body):
         # A copy: the HTTP library's mapping may keep the whole response alive.
@@ -324,6 +318,17 @@ def judge(
         headers=headers,
         body=body,
     )
+
+
+def _decide(evidence: Evidence, statuses: Mapping[int, Outcome], retry_on: Set[int]) -> tuple[Outcome, bool]:
+    """Return the outcome by the table and the policy, and if it is retryable."""
+    rule = find_rule(evidence)
+    if evidence.status is None or rule.outcome is NOT_SENT:
+        return rule.outcome, rule.retryable
+    outcome = statuses.get(evidence.status, rule.outcome)
+    if outcome is ACCEPTED and evidence.touched and not evidence.written:
+        return UNKNOWN, False
+    return outcome, outcome is REJECTED and (rule.condition is _has_retry_after or evidence.status in retry_on)
 
 
 def _without(key: str | None, text: str, *, is_cut: bool = False) -> str:

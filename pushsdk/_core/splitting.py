@@ -7,6 +7,7 @@ empty to switch splitting off.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence, Set, Sized
 from itertools import pairwise
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -58,7 +59,7 @@ class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def bisect(self, history: tuple[Attempt, ...]) -> list[BatchPart]:
         """Return two parts with about half of the users each."""
-        parts = _group(self.units, max_users=(self.users + 1) // 2, max_bytes=None)
+        parts = _group(self.units, max_users=(self.users + 1) // 2, max_bytes=math.inf)
         return [BatchPart.of(part, history) for part in parts]
 
     def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[BatchPart]:
@@ -159,10 +160,7 @@ class Splitter(Generic[P]):
         if (self._large and self._smallest_failed) or (self._left_out and self._probes_failed):
             message.is_rejected = True
         if not self._ready and (message.accepted or not message.is_rejected):
-            # One part until a request is accepted, then all.
-            for _ in range(len(self._large) if message.accepted else min(1, len(self._large))):
-                part, verdict = self._large.pop()
-                self._ready += part.bisect(verdict.attempts)
+            self._bisect_large()
         if not self._ready and (message.accepted or not self._probes_failed):
             self._bisect_suspects()
         wave, self._ready = self._ready, []
@@ -174,6 +172,12 @@ class Splitter(Generic[P]):
         for parts in (self._large, self._suspects, self._left_out):
             parts.clear()
         return rest
+
+    def _bisect_large(self) -> None:
+        """Bisect one part until a request is accepted, then all."""
+        for _ in range(len(self._large) if self._message.accepted else min(1, len(self._large))):
+            part, verdict = self._large.pop()
+            self._ready += part.bisect(verdict.attempts)
 
     def _bisect_suspects(self) -> None:
         """Send units alone while the message may be to blame, then bisect all blocks that contain a culprit."""
@@ -211,45 +215,37 @@ def split_calls(calls: Sequence[Call], sizes: LearnedSizes, frame: int, max_user
     if whole.users <= max_users and sizes.fits(whole.users, frame, len(whole.ids)):
         return [whole]
     max_bytes = sizes.bytes_for(frame)
-    room = None if max_bytes is None else max_bytes - frame
-    return [
-        BatchPart.of(part) for part in _group(calls, max_users=min(sizes.users or max_users, max_users), max_bytes=room)
-    ]
+    room = math.inf if max_bytes is None else max_bytes - frame
+    most = min(sizes.users or max_users, max_users)
+    return [BatchPart.of(part) for part in _group(calls, max_users=most, max_bytes=room)]
 
 
-def _group(units: Iterable[Call | CallPart], *, max_users: int, max_bytes: int | None) -> list[list[Call | CallPart]]:
+def _group(units: Iterable[Call | CallPart], *, max_users: int, max_bytes: float) -> list[list[Call | CallPart]]:
     """Return the units in groups within the bounds, in order; a single user may exceed ``max_bytes``."""
-    groups: list[list[Call | CallPart]] = [[]]
-    users = size = 0
-    for unit in units:
-        for part in _split_unit(unit, max_users, max_bytes):
-            # ``size`` includes a comma after each part.
-            if groups[-1] and (
-                users + len(part.users) > max_users or (max_bytes is not None and size + len(part.ids) > max_bytes)
-            ):
-                groups.append([])
-                users = size = 0
-            groups[-1].append(part)
-            users += len(part.users)
-            size += len(part.ids) + 1
-    return groups
+    parts = [part for unit in units for part in _split_unit(unit, max_users, max_bytes)]
+    return [parts[cut] for cut in _cuts([(len(part.users), part.ids) for part in parts], max_users, max_bytes)]
 
 
-def _split_unit(unit: Call | CallPart, max_users: int, max_bytes: int | None) -> Sequence[Call | CallPart]:
+def _split_unit(unit: Call | CallPart, max_users: int, max_bytes: float) -> Sequence[Call | CallPart]:
     """Return the unit, split if it exceeds the bounds by itself."""
-    if len(unit.users) <= max_users and (max_bytes is None or len(unit.ids) <= max_bytes):
+    if len(unit.users) <= max_users and len(unit.ids) <= max_bytes:
         return [unit]
-    call = call_of(unit)
-    ids = [encode_user_id(user) for user in unit.users]
-    parts: list[CallPart] = []
-    start = size = 0
-    for end, user_id in enumerate(ids):
-        if end > start and (end - start >= max_users or (max_bytes is not None and size + len(user_id) > max_bytes)):
-            parts.append(CallPart(call, unit.users[start:end], join_ids(ids[start:end])))
-            start, size = end, 0
-        size += len(user_id) + 1
-    parts.append(CallPart(call, unit.users[start:], join_ids(ids[start:])))
-    return parts
+    call, users, ids = call_of(unit), unit.users, [encode_user_id(user) for user in unit.users]
+    cuts = _cuts([(1, user_id) for user_id in ids], max_users, max_bytes)
+    return [CallPart(call, users[cut], join_ids(ids[cut])) for cut in cuts]
+
+
+def _cuts(parts: Sequence[tuple[int, EncodedIds]], max_users: int, max_bytes: float) -> list[slice]:
+    """Return the slices of these parts, each a number of users and their ids, that are within the bounds."""
+    cuts: list[slice] = []
+    start = users = size = 0
+    for end, (part_users, ids) in enumerate(parts):
+        if end > start and (users + part_users > max_users or size + len(ids) > max_bytes):
+            cuts.append(slice(start, end))
+            start, users, size = end, 0, 0
+        users += part_users
+        size += len(ids) + 1  # the comma
+    return [*cuts, slice(start, len(parts))]
 
 
 def call_of(unit: Call | CallPart) -> Call:

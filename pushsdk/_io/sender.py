@@ -251,20 +251,15 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             while is_begun or self._may_begin(request):
                 attempt = await self._post(request, is_begun=is_begun)
                 is_begun = False
-                if (failure := request.evidence.failure) is not None:
-                    if failure is Failure.UNCLAIMED:
-                        request.failure = request.failure or failure
-                        return False
-                    if failure is Failure.STALE and self._may_replace(request):
-                        self._withdraw(request)
-                        continue
+                failure = request.evidence.failure
+                if failure is Failure.UNCLAIMED:
+                    request.failure = request.failure or failure
+                    return False
+                if failure is Failure.STALE and self._may_replace(request):
+                    continue
                 self._note(request, attempt)
-                if attempt.status == 401 and attempt.outcome is REJECTED:
-                    self._end_timing(request, self.limiter.clock(), is_answered=True, is_accepted=False)
-                    if await self._rekey(request, is_refused=True):
-                        continue
-                return attempt.outcome is ACCEPTED
-            request.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
+                if attempt.status != 401 or not await self._has_other_key(request, attempt):
+                    return attempt.outcome is ACCEPTED
             return False
         finally:
             self._end_span(request, None)
@@ -312,8 +307,12 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         return flight
 
     def _may_begin(self, request: ApiRequest) -> bool:
-        """Return True if a post is in time; or if it has no key, and so sends nothing."""
-        return isinstance(request.key, NoKey) or (self.loop.time() < request.deadline and not self.closed)
+        """Return True if a post is in time, or has no key, and so sends nothing. Else set the failure."""
+        if self.closed and not isinstance(request.key, NoKey):
+            request.failure = Failure.CLOSED
+        elif self.loop.time() >= request.deadline and not isinstance(request.key, NoKey):
+            request.failure = Failure.DEADLINE
+        return request.failure is None
 
     async def _post(self, request: ApiRequest, *, is_begun: bool) -> Attempt:
         """Post the request once, until its deadline. Returns the attempt, and settles the claim."""
@@ -362,13 +361,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         self.counters.attempts += 1
         if self.observer is not None:
             self._end_span(request, attempt)
-        if attempt.retryable and attempt.outcome is REJECTED:
-            if attempt.status in THROTTLES:
-                self.limiter.refused(pause=attempt.retry_after or 0.0)
-            if attempt.retry_after is not None:
-                self._pause(min(attempt.retry_after, request.options.policy.max_retry_after))
-        elif request.evidence.failure in UNCONNECTED:
-            self.limiter.refused(answered=False)
+        if attempt.outcome is not ACCEPTED:
+            self._slow_down(request, attempt)
         if logger.isEnabledFor(logging.DEBUG):
             operation, outcome, seconds = request.operation.name, attempt.outcome.value, attempt.seconds
             message = "attempt %d of %s for %s: %s, %s, in %.3f s"
@@ -377,6 +371,17 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             self.emit(
                 AttemptEnded(endpoint=request.operation.name, users=request.users, number=request.own, attempt=attempt)
             )
+
+    def _slow_down(self, request: ApiRequest, attempt: Attempt) -> None:
+        """Send less if the service asks for that, or can't be reached."""
+        if request.evidence.failure in UNCONNECTED:
+            self.limiter.refused(answered=False)
+        if attempt.outcome is not REJECTED or not attempt.retryable:
+            return
+        if attempt.status in THROTTLES:
+            self.limiter.refused(pause=attempt.retry_after or 0.0)
+        if attempt.retry_after is not None:
+            self._pause(min(attempt.retry_after, request.options.policy.max_retry_after))
 
     def _end_span(self, request: ApiRequest, attempt: Attempt | None) -> None:
         flight = request.flight
@@ -409,22 +414,27 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             return False
         request.replaced = request.replaced + 1 if request.evidence.reused else self.replacements
         self.counters.stale_connections += 1
+        self._withdraw(request)
         return True
+
+    async def _has_other_key(self, request: ApiRequest, attempt: Attempt) -> bool:
+        """Return True if the key was refused, and the callables return another one, for all calls. Once per request."""
+        if attempt.outcome is not REJECTED:
+            return False
+        self._end_timing(request, self.limiter.clock(), is_answered=True, is_accepted=False)
+        if request.rekeyed:
+            return False
+        request.rekeyed = True
+        return await self._rekey(request, is_refused=True)
 
     async def _rekey(self, request: ApiRequest, *, is_refused: bool = False) -> bool:
         """Ask each callable once, in its caller's context. Return True if the calls have one key, for an attempt.
 
-        ``is_refused``: the last key was refused, and calls without a new key need no attempt. Once per request.
+        ``is_refused``: the last key was refused, and calls without a new key need no attempt.
         """
-        if is_refused and request.rekeyed:
-            return False
-        request.rekeyed |= is_refused
-        timeout, old, asks = (
-            request.options.timeout,
-            request.key,
-            dict.fromkeys([unit.ask for unit in request.part.units]),
-        )
-        keys = await self.keys([old if ask is None else ask() for ask in asks], timeout, request.deadline)
+        old, asks = request.key, dict.fromkeys([unit.ask for unit in request.part.units])
+        answers = [old if ask is None else ask() for ask in asks]
+        keys = await self.keys(answers, request.options.timeout, request.deadline)
         if is_refused:
             keys = [None if isinstance(key, NoKey) or key == old else key for key in keys]
         if len({*keys}) > 1:
@@ -444,15 +454,20 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             with scope:
                 await asyncio.wait(waits)
         finally:
-            done = {waiting: waiting.result() for waiting in waits if waiting.done() and not waiting.cancelled()}
+            known = {waiting: waiting.result() for waiting in waits if waiting.done() and not waiting.cancelled()}
             for waiting in waits:
                 waiting.cancel()
-        failure, named = scope.expired or Failure.DEADLINE, timeout.named("attempt" if limit < deadline else "total")
-        late = NoKey(failure, "", None)
-        if failure is Failure.DEADLINE:
-            late = NoKey(Failure.CREDENTIALS, f"it did not return within the {named}", TimeoutError(named))
-        known = dict.fromkeys(waits, late) | done
+        if len(known) < len(waits):
+            named = timeout.named("attempt" if limit < deadline else "total")
+            known = dict.fromkeys(waits, _late_key(scope.expired or Failure.DEADLINE, named)) | known
         return [known.get(answer, answer) for answer in answers]
+
+
+def _late_key(failure: Failure, named: str) -> NoKey:
+    """Return the reason why there is no key if the callable did not return: within the named timeout, or at all."""
+    if failure is not Failure.DEADLINE:
+        return NoKey(failure, "", None)
+    return NoKey(Failure.CREDENTIALS, f"it did not return within the {named}", TimeoutError(named))
 
 
 def _record_expiry(request: ApiRequest, flight: Flight) -> None:

@@ -157,7 +157,7 @@ def test_calls_join_until_a_batch_is_in_flight(state):
     if state is not BatchState.OPEN:
         open_batches.advance(batch, state)
     is_joined = open_batches.join(content(), call("b")) is batch
-    assert is_joined == (state < BatchState.SENDING)
+    assert is_joined == (state < BatchState.FLYING)
 
 
 def test_no_user_nor_text_shows_in_a_repr():
