@@ -3,7 +3,6 @@
 import asyncio
 import io
 import os
-import re
 from collections.abc import Awaitable, Callable
 
 import aiohttp
@@ -24,7 +23,6 @@ from pushsdk import (
     OutcomeUnknownError,
     PushClient,
     Receipt,
-    RejectedError,
     Timeout,
 )
 
@@ -258,19 +256,6 @@ async def test_a_client_leaves_no_task_behind() -> None:
         serving = server._tasks
         assert {type(error) for error in outcomes} == {OutcomeUnknownError}
         assert asyncio.all_tasks() - before - serving == set()
-
-
-@pytest.mark.parametrize(
-    ("value", "name", "hint"),
-    [
-        (RejectedError("x"), "response", "did you mean 'answer'?"),
-        (RejectedError("x"), "users", "did you mean 'user_ids'?"),
-        (RejectedError("x"), "message", "its text is str(error)"),
-    ],
-)
-def test_a_name_that_a_result_lacks_has_the_near_one(value: object, name: str, hint: str) -> None:
-    with pytest.raises(AttributeError, match=f"{re.escape(hint)}$"):
-        getattr(value, name)
 
 
 @pytest.mark.parametrize("value", [Receipt(users=1), Audience.lines(io.BytesIO(b"u"))])
