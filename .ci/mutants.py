@@ -775,7 +775,7 @@ COALESCING = [
     ),
     Mutant(
         "the time of a stopped process counts as an outage",
-        RUNS + "sender.py",
+        RUNS + "stopping.py",
         "max(0.0, gap - 2 * TICK) if self._deliveries else gap",
         "0.0 if self._deliveries else gap",
         "tests/runs/test_run_throttled.py",
@@ -1569,20 +1569,20 @@ KILLS = [
     Mutant(
         "a chunk is claimed after it was sent",
         RUNS + "sender.py",
-        "                verdict = await self._engine.sender.run(job, has_slot=True)\n",
-        """                job.claim = None
-                verdict = await self._engine.sender.run(job, has_slot=True)
-                await claim.claim()
-                claim.settle(verdict)
+        "            verdict = await self._engine.sender.run(job, has_slot=True)\n",
+        """            job.claim = None
+            verdict = await self._engine.sender.run(job, has_slot=True)
+            await claim.claim()
+            claim.settle(verdict)
 """,
         T_KILL,
     ),
     Mutant(
         "a chunk is claimed before it has a connection",
         RUNS + "sender.py",
-        "                verdict = await self._engine.sender.run(job, has_slot=True)\n",
-        """                await claim.claim()
-                verdict = await self._engine.sender.run(job, has_slot=True)
+        "            verdict = await self._engine.sender.run(job, has_slot=True)\n",
+        """            await claim.claim()
+            verdict = await self._engine.sender.run(job, has_slot=True)
 """,
         "tests/runs/test_kill_unsent.py",
     ),
@@ -1697,15 +1697,15 @@ RUNNING = [
     Mutant(
         "the stop policy ignores users that were given up",
         RUNS + "sender.py",
-        "self._monitor.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)",
+        "self.stopping.settled(REJECTED, sum([part.users for part, _ in rest]), status)",
         "pass",
         "tests/runs/test_runs.py",
     ),
     Mutant(
         "the delays of a run do not grow",
         RUNS + "sender.py",
-        "self._options.policy.backoff(tries, ",
-        "self._options.policy.backoff(1, ",
+        "policy.backoff(tries, ",
+        "policy.backoff(1, ",
         "tests/runs/test_run_throttled.py",
     ),
 ]
@@ -2572,8 +2572,8 @@ CLAIM_STORES = [
     Mutant(
         "an outcome that could not be stored is forgotten with its call",
         RUNS + "claim_log.py",
-        "not entry.uses and entry.is_written and",
-        "not entry.uses and",
+        "not self._uses[entry] and entry.is_written:",
+        "not self._uses[entry]:",
         T_CLAIMS + "trouble.py",
     ),
     Mutant(
@@ -3144,7 +3144,7 @@ BY_ARROW = [
     Mutant(
         "a chunk is sent although the run stopped during the claim",
         RUNS + "sender.py",
-        "if not self.users or self._sender.stop_reason is not None:",
+        "if not self.users or self._sender.stopping.reason is not None:",
         "if not self.users:",
         T_ARROW + "dispatcher.py",
     ),
@@ -3171,7 +3171,7 @@ BY_ARROW = [
     ),
     Mutant(
         "idle time counts as an outage",
-        RUNS + "sender.py",
+        RUNS + "stopping.py",
         "max(0.0, gap - 2 * TICK) if self._deliveries else gap",
         "max(0.0, gap - 2 * TICK) if self._deliveries else 0.0",
         T_ARROW + "dispatcher.py",

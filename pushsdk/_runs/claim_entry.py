@@ -67,8 +67,6 @@ class ClaimEntry(msgspec.Struct, eq=False):
     #: Number of failed writes since the last success, and the last error.
     failures: int = 0
     error: Exception | None = None
-    #: Number of calls that use the entry. Counted by ``ClaimLog``.
-    uses: int = 0
     # The states of other processes as last read, and the states of this process: PENDING before its claim.
     others: UserStates | None = None
     _own: UserStates = msgspec.field(default_factory=UserStates)

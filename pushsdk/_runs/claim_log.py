@@ -10,6 +10,7 @@ import errno
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
@@ -41,6 +42,8 @@ class ClaimLog:
         self._store = checked_store(store, "claims")
         self._engine = engine
         self._entries: dict[str, ClaimEntry] = {}
+        # The number of calls that use an entry.
+        self._uses: Counter[ClaimEntry] = Counter()
         # Entries to write, oldest first.
         self._queue: dict[ClaimEntry, None] = {}
         # The task that writes; a future for the end of its next write; an event set by each new request.
@@ -56,15 +59,15 @@ class ClaimLog:
     def open(self, key: str, fingerprint: str, users: int) -> ClaimEntry:
         """Return the entry of a key, to be closed by ``close``. Raise ValidationError for another payload."""
         entry = self._entries.get(key)
-        if entry is None or not (entry.uses or entry.fingerprint == fingerprint):
+        if entry is None or not (self._uses[entry] or entry.fingerprint == fingerprint):
             entry = self._entries[key] = ClaimEntry(key, fingerprint, users, time.time())
         entry.check(fingerprint, users)
-        entry.uses += 1
+        self._uses[entry] += 1
         return entry
 
     def close(self, entry: ClaimEntry) -> None:
         """End one use of an entry. An entry that is still to be written is kept."""
-        entry.uses -= 1
+        self._uses[entry] -= 1
         self._forget(entry)
 
     async def claim(self, requests: Sequence[ClaimRequest]) -> None:
@@ -233,8 +236,10 @@ class ClaimLog:
         wrote.set_result(None)
 
     def _forget(self, entry: ClaimEntry) -> None:
-        if not entry.uses and entry.is_written and self._entries.get(entry.key) is entry:
-            del self._entries[entry.key]
+        if not self._uses[entry] and entry.is_written:
+            del self._uses[entry]
+            if self._entries.get(entry.key) is entry:
+                del self._entries[entry.key]
 
 
 def checked_store(store: object, name: str) -> ClaimStore:

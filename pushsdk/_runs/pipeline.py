@@ -113,17 +113,17 @@ class Pipeline:
     @property
     def stop_reason(self) -> StopReason | None:
         """The reason for an early end; None so far, or if all was sent."""
-        return self._sender.stop_reason
+        return self._sender.stopping.reason
 
     def stop(self, by: StopCause, reason: str) -> None:
-        self._sender.stop(by, reason)
+        self._sender.stopping.stop(by, reason)
 
     async def run(self) -> None:
         """Send until the run is complete or stopped. Raise RunFileError if the run file can't be read or written."""
         self._log.give_up_claims()
         self._log_phase("begins")
         self._tick()
-        helpers = [self._loop.create_task(self._sender.tick(self._tick))]
+        helpers = [self._loop.create_task(self._sender.stopping.tick(self._tick))]
         if self._settings.stop is not None:
             helpers.append(self._loop.create_task(self._await_stop(self._settings.stop)))
         try:

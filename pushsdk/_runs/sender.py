@@ -6,10 +6,7 @@ a run file (``log``) or a claim store (``pushsdk.arrow``).
 
 import asyncio
 import logging
-import math
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
@@ -20,16 +17,15 @@ from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Failure, Outcome, Verdict
 from pushsdk._core.policy import Options
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
-from pushsdk._core.stop_policy import StopMonitor, StopPolicy
+from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._core.wire import EncodedIds
 from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._io.request import ClaimedRequest, WholePart
-from pushsdk._io.timers import DeadlineScope
-from pushsdk._runs.plan import ANOTHER_TEXT, ChunkRequest, StopCause, StopReason, UserRange
-from pushsdk._runs.progress import TICK
+from pushsdk._runs.plan import ANOTHER_TEXT, ChunkRequest, UserRange
+from pushsdk._runs.stopping import Stopping
 
 logger = logging.getLogger("pushsdk")
 # Different answers that a run keeps.
@@ -66,7 +62,7 @@ class ChunkClaim:
     async def claim(self) -> bytes | None:
         request = self._request
         self.users, ids = await self._sender._log.claim(request, resent=self._in_doubt)
-        if not self.users or self._sender.stop_reason is not None:
+        if not self.users or self._sender.stopping.reason is not None:
             return None
         return self._body if ids is request.ids else msgspec.structs.replace(request, ids=ids).body()
 
@@ -100,28 +96,14 @@ class ChunkSender:
         """``varied``: every chunk has its own message. ``resends``: requests with an UNKNOWN outcome are resent."""
         self._engine = engine
         self._log = log
-        self._loop = engine.loop
-        self._limiter = engine.limiter
-        self._split_on = engine.settings.batching.split_on
-        # One attempt per claim: ``_send`` retries, outside the retry budget.
-        policy = msgspec.structs.replace(
-            options.policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None
-        )
-        timeout = options.timeout
-        limits = [limit for limit in (timeout.attempt, timeout.total) if limit is not None]
-        timeout = msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None))
-        self._options = Options(policy, timeout)
+        self._options = _for_one_attempt(options)
         self._credentials = credentials
+        self._split_on = engine.settings.batching.split_on
         self._varied = varied
         self._resends = resends
-        # Deliveries in progress; the last clock reading of ``_now``; the seconds so far that were not spent sending.
-        self._deliveries = 0
-        self._clock_read = self._loop.time()
-        self._excluded = 0.0
-        self._monitor = StopMonitor(stop_policy or StopPolicy())
-        self._monitor.started(self._now())
-        # Requests that wait for a slot or after a failure: ``stop`` wakes them.
-        self._waiting: set[DeadlineScope] = set()
+        #: Ends the sending early.
+        self.stopping = Stopping(engine, stop_policy)
+        # Requests that wait after a failure.
         self._pausing = 0
         #: The record of responses to the message of all chunks.
         self.message = MessageRecord()
@@ -133,28 +115,11 @@ class ChunkSender:
         self.trouble = ""
         #: Count of each answer to a request that was not accepted.
         self.answers: dict[str, int] = {}
-        #: The reason for an early end. Set by ``stop``.
-        self.stop_reason: StopReason | None = None
 
     @property
     def is_waiting(self) -> bool:
         """Return True if nothing is in flight because of earlier failures."""
-        return bool(self._pausing) and not self._limiter.in_flight
-
-    def stop(self, by: StopCause, reason: str) -> None:
-        """Start nothing more; requests in flight complete."""
-        if self.stop_reason is None:
-            self.stop_reason = StopReason(by, reason)
-            logger.info("the run stops: %s", reason)
-        for scope in tuple(self._waiting):
-            scope.expire(Failure.CLOSED)
-
-    async def tick(self, report: Callable[[], object] = lambda: None) -> None:
-        """Call ``report`` and check the stop policy twice a second until cancelled, even if no request completes."""
-        while True:
-            await asyncio.sleep(TICK)
-            report()
-            self._check_stop_policy(self._now())
+        return bool(self._pausing) and not self._engine.limiter.in_flight
 
     async def deliver(self, whole: ChunkRequest, *, in_doubt: bool = False) -> list[Rejected[ChunkRequest]]:
         """Send a request, whole or split, until all of its users are settled or the sending stops.
@@ -162,9 +127,7 @@ class ChunkSender:
         ``in_doubt``: an earlier attempt was UNKNOWN, so the request is never split. Returns the parts that were given
         up because the message seems to be to blame. Their users are PENDING: ``reject`` or deliver the parts later.
         """
-        self._now()
-        self._deliveries += 1
-        try:
+        with self.stopping.clock.delivering():
             sizes = self._engine.sizes
             parts = [whole] if in_doubt or sizes.users is None else list(whole.within(sizes))
             if len(parts) > 1:
@@ -175,9 +138,6 @@ class ChunkSender:
                 if not self._report(splitter, whole, verdict):
                     return await self._split(splitter)
             return []
-        finally:
-            self._now()
-            self._deliveries -= 1
 
     def reject(self, part: ChunkRequest, verdict: Verdict) -> None:
         """Settle as REJECTED a part that was given up: the message was rejected for every user tried alone."""
@@ -204,11 +164,10 @@ class ChunkSender:
             pass
         # Parts that are too large stay pending: even a single user was too large.
         rest = [(part, verdict) for part, verdict in splitter.rest() if verdict.status != TOO_LARGE]
-        if self.stop_reason is not None or not rest:
+        if self.stopping.reason is not None or not rest:
             return []
-        now = self._now()
-        self._monitor.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)
-        self._check_stop_policy(now)
+        status = UserStatus(UserState.REJECTED, rest[0][1].status)
+        self.stopping.settled(REJECTED, sum([part.users for part, _ in rest]), status)
         return rest
 
     def _is_open_question(self) -> bool:
@@ -216,7 +175,7 @@ class ChunkSender:
 
     async def _send_wave(self, splitter: Splitter[ChunkRequest]) -> bool:
         """Send the next parts. Return False if nothing is left to send."""
-        if self.stop_reason is not None or not (wave := splitter.next_wave()):
+        if self.stopping.reason is not None or not (wave := splitter.next_wave()):
             return False
         async with asyncio.TaskGroup() as sending:
             parts = [sending.create_task(self._send_part(splitter, part)) for part in wave]
@@ -255,27 +214,9 @@ class ChunkSender:
         resends = tries = 0
         status, users = _PENDING, request.users
         while await self._take_slot(users):
-            body = request.body()
-            claim = ChunkClaim(self, request, body, users, in_doubt=in_doubt)
-            job = ClaimedRequest(
-                PUSH,
-                body,
-                WholePart((self._credentials,), users),
-                self._options,
-                deadline=self._log.deadline(),
-                key=self._credentials.key,
-                is_asked=self._credentials.ask is None,
-                claim=claim,
-            )
-            try:
-                verdict = await self._engine.sender.run(job, has_slot=True)
-            except asyncio.CancelledError:
-                self._count(claim.users, claim.status_after(job.verdict()))
-                raise
+            claim, verdict = await self._attempt(request, in_doubt=in_doubt)
             if verdict.failure is Failure.UNCLAIMED:
                 break
-            if verdict.outcome is not ACCEPTED:
-                self._count_answer(verdict)
             step, status = decide(
                 verdict, in_doubt=in_doubt, resends=resends if self._resends else None, split_on=self._split_on
             )
@@ -300,20 +241,40 @@ class ChunkSender:
             self._engine.sender.counters.users[Outcome.UNKNOWN] += users
         return None
 
+    async def _attempt(self, request: ChunkRequest, *, in_doubt: bool) -> tuple[ChunkClaim, Verdict]:
+        """Make one attempt, which has its slot. Return its claim and its verdict."""
+        body = request.body()
+        claim = ChunkClaim(self, request, body, request.users, in_doubt=in_doubt)
+        job = ClaimedRequest(
+            PUSH,
+            body,
+            WholePart((self._credentials,), request.users),
+            self._options,
+            deadline=self._log.deadline(),
+            key=self._credentials.key,
+            is_asked=self._credentials.ask is None,
+            claim=claim,
+        )
+        try:
+            verdict = await self._engine.sender.run(job, has_slot=True)
+        except asyncio.CancelledError:
+            self._count(claim.users, claim.status_after(job.verdict()))
+            raise
+        if verdict.outcome is not ACCEPTED:
+            self._count_answer(verdict)
+        return claim, verdict
+
     def _count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
         """Count the status of a request's users. ``final`` is True if the status settles the users."""
-        now = self._now()
         outcome = OUTCOMES[status.state]
-        if final and status.state is not _PENDING.state:
-            self._engine.sender.counters.users[outcome] += users
-            self._monitor.settled(outcome, users, status.status, now, status.reason)
-        else:
-            self._monitor.released(status.status, now, status.reason)
         self.trouble = status.reason
         if outcome is ACCEPTED:
             self.message.accepted = True
+        if final and status.state is not _PENDING.state:
+            self._engine.sender.counters.users[outcome] += users
+            self.stopping.settled(outcome, users, status)
         else:
-            self._check_stop_policy(now)
+            self.stopping.released(status)
 
     def _count_answer(self, verdict: Verdict) -> None:
         """Count the answer to a request, if there was one."""
@@ -326,61 +287,34 @@ class ChunkSender:
 
     async def _take_slot(self, users: int) -> bool:
         """Wait for a slot. Return False if the sending stops first."""
-        if self.stop_reason is not None:
+        limiter = self._engine.limiter
+        if self.stopping.reason is not None:
             return False
-        if self._limiter.try_acquire(users):
+        if limiter.try_acquire(users):
             return True
-        with self._until_stop():
+        with self.stopping.until_stopped():
             async with self._slot_lock:
-                if not self._limiter.try_acquire(users):
-                    await self._limiter.acquire(users)
+                if not limiter.try_acquire(users):
+                    await limiter.acquire(users)
                 return True
         return False
 
     async def _wait(self, tries: int, verdict: Verdict) -> bool:
         """Wait after a failure. Return False if the sending stops first."""
-        if self.stop_reason is not None:
+        if self.stopping.reason is not None:
             return False
-        attempt, longest = verdict.attempts[-1], self._options.policy.max_retry_after
+        policy, attempt = self._options.policy, verdict.attempts[-1]
         if attempt.retry_after is not None:
             # Bounded like the client's pause: a service that asks for a day may be broken.
-            attempt = msgspec.structs.replace(attempt, retry_after=min(attempt.retry_after, longest))
-        seconds = self._options.policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
+            attempt = msgspec.structs.replace(attempt, retry_after=min(attempt.retry_after, policy.max_retry_after))
+        seconds = policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
         self._pausing += 1
         try:
-            with self._until_stop() as scope:
+            with self.stopping.until_stopped() as scope:
                 await asyncio.sleep(seconds)
         finally:
             self._pausing -= 1
         return scope.expired is None
-
-    @contextmanager
-    def _until_stop(self) -> Iterator[DeadlineScope]:
-        """Run the block until it ends, or until ``stop`` is called."""
-        scope = DeadlineScope(self._engine.timers, math.inf)
-        self._waiting.add(scope)
-        try:
-            with scope:
-                yield scope
-        finally:
-            self._waiting.discard(scope)
-
-    def _now(self) -> float:
-        """Return the seconds of sending: the loop's clock without times of no delivery and of a stopped process.
-
-        ``tick`` calls this twice a second, so the loop was blocked or stopped during a longer gap.
-        """
-        now = self._loop.time()
-        gap = now - self._clock_read
-        self._excluded += max(0.0, gap - 2 * TICK) if self._deliveries else gap
-        self._clock_read = now
-        return now - self._excluded
-
-    def _check_stop_policy(self, now: float) -> None:
-        paused_until = self._limiter.rate_limiter.paused_until - self._excluded
-        reason = self._monitor.stop_reason(now, paused_until=paused_until)
-        if reason is not None:
-            self.stop("stop_policy", reason)
 
     def _leave(self, verdict: Verdict) -> None:
         """Leave the users of a request that is too large PENDING, and stop if all requests have its message."""
@@ -389,4 +323,12 @@ class ChunkSender:
 
     def _stop_for(self, verdict: Verdict) -> None:
         """Stop because every other request would fail, too."""
-        self.stop("refused" if verdict.status in REFUSED else "failure", stop_reason(verdict))
+        self.stopping.stop("refused" if verdict.status in REFUSED else "failure", stop_reason(verdict))
+
+
+def _for_one_attempt(options: Options) -> Options:
+    """Return the options of one attempt: each has a claim, and ``ChunkSender`` retries outside the retry budget."""
+    policy = msgspec.structs.replace(options.policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None)
+    timeout = options.timeout
+    limits = [limit for limit in (timeout.attempt, timeout.total) if limit is not None]
+    return Options(policy, msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None)))

@@ -82,7 +82,6 @@ class PlanSender:
         outcomes: OutcomeQueue,
     ) -> None:
         self._engine = engine
-        self._loop = engine.loop
         self._claims = log
         # The chunks in flight, by number; the claims of their requests that are not settled.
         self._in_work: dict[int, ChunkInFlight] = {}
@@ -111,7 +110,8 @@ class PlanSender:
         """Send until all is complete, or the sending stops. Raises errors of the input and of the claim store."""
         engine = self._engine
         engine.runs.add(self)
-        feeder, ticker = self._loop.create_task(self._feed(chunks)), self._loop.create_task(self._sender.tick())
+        feeder = engine.loop.create_task(self._feed(chunks))
+        ticker = engine.loop.create_task(self._sender.stopping.tick())
         with engine.working(self):
             try:
                 await self._send_chunks()
@@ -140,7 +140,7 @@ class PlanSender:
                 in_flight.create_task(self._send_chunk(chunk))
 
     def stop(self, by: StopCause, reason: str) -> None:
-        self._sender.stop(by, reason)
+        self._sender.stopping.stop(by, reason)
         self.wake()
 
     def wake(self) -> None:
@@ -195,7 +195,7 @@ class PlanSender:
             if not self._ready.empty():
                 limit = self._engine.limiter.limit
                 has_room = len(self._in_work) + self._outcomes.qsize() < limit + AHEAD
-                if has_room and (self._requests < limit or self._sender.stop_reason is not None):
+                if has_room and (self._requests < limit or self._sender.stopping.reason is not None):
                     self.is_waiting = False
                     return self._ready.get_nowait()
             elif self._is_fed:
@@ -204,7 +204,7 @@ class PlanSender:
 
     def _is_closed(self) -> bool:
         """Return True if the client is closed: then outcomes are no longer fetched."""
-        reason = self._sender.stop_reason
+        reason = self._sender.stopping.reason
         return reason is not None and reason.by == "closed"
 
     def _fail(self, error: Exception, chunk: PreparedChunk | None = None) -> None:
@@ -230,7 +230,7 @@ class PlanSender:
         except Exception as error:  # noqa: BLE001 - another payload, ClaimStoreError or a bug, raised to the caller
             self._fail(error, chunk.prepared)
         else:
-            reason = self._sender.stop_reason
+            reason = self._sender.stopping.reason
             unsent = "" if reason is None else reason.reason
             self._outcomes.put(functools.partial(batch_of, chunk.prepared.column, entry.states(), unsent))
         finally:
@@ -248,8 +248,8 @@ class PlanSender:
             # The clients that share a rate send their first requests in turn. Chunks sent earlier take no turn.
             share, self._share = self._share, None
             users = 1 if chunk.prepared.is_personal else len(chunk.prepared.users)
-            self._engine.limiter.rate_limiter.begin(self._loop.time(), users, share.index / share.count)
-        while self._sender.stop_reason is None and not chunk.is_left_pending and (ranges := chunk.pending()):
+            self._engine.limiter.rate_limiter.begin(self._engine.loop.time(), users, share.index / share.count)
+        while self._sender.stopping.reason is None and not chunk.is_left_pending and (ranges := chunk.pending()):
             await self._send_ranges(chunk, ranges)
             self._is_resumed |= entry.others is not None
             if chunk.error is not None:

@@ -135,7 +135,9 @@ async def test_a_callable_that_hangs_makes_the_call_not_sent_within_the_deadline
     service = FakeService()
     async with client_of(service, api_key=hangs) as client:
         before = asyncio.get_running_loop().time()
-        with pytest.raises(NotSentError, match=r"callable failed: it did not return within the (total|attempt) timeout ") as told:
+        with pytest.raises(
+            NotSentError, match=r"callable failed: it did not return within the (total|attempt) timeout "
+        ) as told:
             await client.send("a", MESSAGE, timeout=patience)
         assert "Raise the timeout" not in str(told.value)
         assert asyncio.get_running_loop().time() <= before + 1.01

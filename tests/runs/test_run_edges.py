@@ -201,7 +201,7 @@ async def test_a_stop_after_a_split_sends_none_of_the_parts(monkeypatch: pytest.
     send_part = ChunkSender._send_part
 
     async def stopped(sender: ChunkSender, splitter: Any, part: Any) -> bool:
-        sender.stop("asked", "the caller asked for a stop")
+        sender.stopping.stop("asked", "the caller asked for a stop")
         return await send_part(sender, splitter, part)
 
     monkeypatch.setattr(ChunkSender, "_send_part", stopped)

@@ -1,0 +1,110 @@
+"""The end of a run's sending: by its caller, or by the stop policy, whose clock runs only while something is sent."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pushsdk._core.outcome import ACCEPTED, Failure, Outcome
+from pushsdk._core.stop_policy import StopMonitor, StopPolicy
+from pushsdk._core.user_states import UserStatus
+from pushsdk._io.engine import Engine
+from pushsdk._io.timers import DeadlineScope
+from pushsdk._runs.plan import StopCause, StopReason
+from pushsdk._runs.progress import TICK
+
+logger = logging.getLogger("pushsdk")
+
+
+class SendingClock:
+    """Seconds of sending: the loop's clock without the times of no delivery and of a stopped process.
+
+    ``Stopping.tick`` reads it twice a second, so the loop was blocked or stopped during a longer gap.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._last_reading = loop.time()
+        self._deliveries = 0
+        #: The seconds so far that were not spent sending.
+        self.excluded = 0.0
+
+    def now(self) -> float:
+        now = self._loop.time()
+        gap = now - self._last_reading
+        self.excluded += max(0.0, gap - 2 * TICK) if self._deliveries else gap
+        self._last_reading = now
+        return now - self.excluded
+
+    @contextmanager
+    def delivering(self) -> Iterator[None]:
+        """Let the clock run during the block."""
+        self.now()
+        self._deliveries += 1
+        try:
+            yield
+        finally:
+            self.now()
+            self._deliveries -= 1
+
+
+class Stopping:
+    """Stops the sending of one run. Made inside the event loop."""
+
+    def __init__(self, engine: Engine, policy: StopPolicy | None) -> None:
+        self._timers = engine.timers
+        self._rate_limiter = engine.limiter.rate_limiter
+        self.clock = SendingClock(engine.loop)
+        self._monitor = StopMonitor(policy or StopPolicy())
+        self._monitor.started(self.clock.now())
+        # Requests that wait for a slot or after a failure: ``stop`` wakes them.
+        self._waiting: set[DeadlineScope] = set()
+        #: The reason for an early end; None so far. Set by ``stop``.
+        self.reason: StopReason | None = None
+
+    async def tick(self, report: Callable[[], object] = lambda: None) -> None:
+        """Call ``report`` and check the stop policy twice a second until cancelled, even if no request completes."""
+        while True:
+            await asyncio.sleep(TICK)
+            report()
+            self.check(self.clock.now())
+
+    def stop(self, by: StopCause, reason: str) -> None:
+        """Start nothing more; requests in flight complete. The first reason stays."""
+        if self.reason is None:
+            self.reason = StopReason(by, reason)
+            logger.info("the run stops: %s", reason)
+        for scope in tuple(self._waiting):
+            scope.expire(Failure.CLOSED)
+
+    @contextmanager
+    def until_stopped(self) -> Iterator[DeadlineScope]:
+        """Run the block until it ends, or until ``stop`` is called."""
+        scope = DeadlineScope(self._timers, math.inf)
+        self._waiting.add(scope)
+        try:
+            with scope:
+                yield scope
+        finally:
+            self._waiting.discard(scope)
+
+    def settled(self, outcome: Outcome, users: int, status: UserStatus) -> None:
+        """Record the final outcome of a request and its users."""
+        now = self.clock.now()
+        self._monitor.settled(outcome, users, status.status, now, status.reason)
+        if outcome is not ACCEPTED:
+            self.check(now)
+
+    def released(self, status: UserStatus) -> None:
+        """Record a request whose users stay pending, and why."""
+        now = self.clock.now()
+        self._monitor.released(status.status, now, status.reason)
+        self.check(now)
+
+    def check(self, now: float) -> None:
+        """Stop if the stop policy says so. ``now`` is a reading of the clock."""
+        paused_until = self._rate_limiter.paused_until - self.clock.excluded
+        reason = self._monitor.stop_reason(now, paused_until=paused_until)
+        if reason is not None:
+            self.stop("stop_policy", reason)
