@@ -1187,8 +1187,8 @@ TRANSPORT = [
     Mutant(
         "a host that can't be parsed is found at the first send",
         CORE + "address.py",
-        "    if not _AUTHORITY.fullmatch",
-        "    if False and not _AUTHORITY.fullmatch",
+        "parts if _AUTHORITY.fullmatch(",
+        "parts if True or _AUTHORITY.fullmatch(",
         "tests/security/test_settings.py",
     ),
     Mutant(
@@ -1439,7 +1439,7 @@ TRANSPORT = [
     Mutant(
         "a base_url may contain the version",
         CORE + "address.py",
-        "/v1(/push|/campaigns)?$",
+        "/v1(/push|/campaigns)?/*$",
         "/v1/v1$",
         "tests/client/test_wrong_settings.py",
     ),
@@ -1487,9 +1487,9 @@ TRANSPORT = [
     ),
     Mutant(
         "a repr shows the key",
-        CORE + "address.py",
-        "return \"'***'\"",
-        "return str.__repr__(self)",
+        CORE + "secret.py",
+        'return "***"',
+        "return repr(self.reveal())",
         "tests/security/test_crash_reports.py tests/security/test_leaks.py",
     ),
     Mutant(
@@ -1528,10 +1528,29 @@ TRANSPORT = [
         "tests/client/test_retryable.py",
     ),
     Mutant(
-        "a part of the key is not redacted",
-        CORE + "address.py",
-        '("__add__", "__getitem__", ',
-        '("__add__", ',
+        "crash reporters that walk attributes find the key",
+        CORE + "secret.py",
+        """    __slots__ = ("reveal",)
+
+    def __init__(self, value: Any) -> None:
+""",
+        """    def __init__(self, value: Any) -> None:
+        self.value = value
+""",
+        "tests/security/test_crash_reports.py",
+    ),
+    Mutant(
+        "aiohttp's frames show the key",
+        IO + "fast_post.py",
+        "return _HeaderText(secret) if",
+        "return str(secret.reveal()) if",
+        "tests/security/test_crash_reports.py",
+    ),
+    Mutant(
+        "secrets of one text are not equal",
+        CORE + "secret.py",
+        "compare_digest(self._bytes(), other._bytes())",
+        "self is other",
         "tests/security/test_crash_reports.py",
     ),
     Mutant(
@@ -1732,8 +1751,8 @@ COMMANDS = [
     Mutant(
         "a key file named in the settings file is resolved in the working directory",
         CLI + "settings.py",
-        "_file_content(folder / str(value))",
-        "_file_content(Path(str(value)))",
+        "_file_content(folder / value)",
+        "_file_content(Path(value))",
         T_SETTINGS,
     ),
     Mutant(

@@ -21,8 +21,6 @@ from pushsdk._core.address import (
     check_proxy,
     is_loopback,
     missing,
-    redact_texts,
-    redacted,
 )
 from pushsdk._core.arguments import check_callback, check_setting, check_timeout, check_users
 from pushsdk._core.batching import Call, Content
@@ -53,6 +51,7 @@ from pushsdk._core.policy import (
     warn_of_milliseconds,
 )
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
+from pushsdk._core.secret import Secret, sealed
 from pushsdk._core.words import kind_of
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
@@ -115,17 +114,17 @@ class AsyncPushClient:
         """
         key_name = "PUSHSDK_API_KEY" if api_key is None else "api_key"
         url_name = "PUSHSDK_BASE_URL" if base_url is None else "base_url"
-        api_key = redacted(os.environ.get(key_name) if api_key is None else api_key)
-        base_url = redacted(os.environ.get(url_name) if base_url is None else base_url)
-        options["proxy"] = proxy = redacted(options.get("proxy"))
-        options["claims"] = claims = redact_texts(options.get("claims"))
+        api_key = sealed(os.environ.get(key_name) if api_key is None else api_key)
+        base_url = sealed(os.environ.get(url_name) if base_url is None else base_url)
+        options["proxy"] = proxy = sealed(options.get("proxy"))
+        options["claims"] = claims = sealed(options.get("claims"))
         check_options("AsyncPushClient", options, NAMES | {"session"})
         allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
         if base_url is None or api_key is None:
             if base_url is not None:  # which may be the key
                 check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
             required = {"base_url": base_url, "api_key": api_key}
-            raise missing(tuple(name for name, value in required.items() if value is None), os.environ)
+            raise missing(*(name for name, value in required.items() if value is None))
         self._credentials = Credentials.of(api_key, key_name)
         checked_url = check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
         check_session(session)
@@ -458,7 +457,7 @@ class AsyncPushClient:
             urgent: True lets sends go before all that wait, in slots and rates; they share no request with others.
                 Pauses, deadlines and a full queue hold for them, too. Runs ignore it.
         """
-        api_key = redacted(api_key)
+        api_key = sealed(api_key)
         client = self._view(self)
         options = self._options_of(timeout, retry)
         is_urgent = check_setting(bool, "urgent", urgent, options.is_urgent)
@@ -509,7 +508,7 @@ class AsyncPushClient:
         policy = check_setting(RetryPolicy, "retry", retry, own.policy)
         return self._lifetime.options_of(policy, check_timeout(timeout, own.timeout), is_urgent=own.is_urgent)
 
-    def _renewed(self, claims: ClaimStore | str | None) -> Self:
+    def _renewed(self, claims: ClaimStore | Secret | None) -> Self:
         """Return this client as it was before its first use: for a forked child. ``claims`` is the option."""
         client, old = self._view(self), self._lifetime
         client._keyed = None if claims is None else KeyedSends(claims)

@@ -28,7 +28,7 @@ class Content(NamedTuple):
     custom_fields: bytes | None
     options: Options
     api_key: Any = None
-    """A HeaderSecret, or why the callable gave none; None before it is asked."""
+    """A Secret, or why the callable gave none; None before it is asked."""
 
     @property
     def frame(self) -> int:

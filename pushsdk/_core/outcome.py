@@ -12,6 +12,8 @@ from enum import StrEnum
 
 import msgspec
 
+from pushsdk._core.secret import Secret
+
 
 class Outcome(StrEnum):
     """The outcome of a push to one user, or of a campaign."""
@@ -291,7 +293,7 @@ def judge(
     retry_on: Set[int],
     started: float,
     seconds: float,
-    key: str | None = None,
+    key: Secret | None = None,
 ) -> Attempt:
     """Return the attempt that this evidence proves; UNKNOWN if nothing is proven.
 
@@ -331,11 +333,11 @@ def _decide(evidence: Evidence, statuses: Mapping[int, Outcome], retry_on: Set[i
     return outcome, outcome is REJECTED and (rule.condition is _has_retry_after or evidence.status in retry_on)
 
 
-def _without(key: str | None, text: str, *, is_cut: bool = False) -> str:
+def _without(key: Secret | None, text: str, *, is_cut: bool = False) -> str:
     """Return the text without the Api-Key, which a service may echo. ``is_cut``: the text may end within the key."""
-    if key is None or len(key) < _LEAST_KEY:
+    plain = "" if key is None else key.reveal()
+    if len(plain) < _LEAST_KEY:
         return text
-    plain = str.__str__(key)
     for form in {plain, msgspec.json.encode(plain).decode()[1:-1]}:
         text = text.replace(form, "***")
         rest = next((size for size in range(len(form) - 1, 3, -1) if text.endswith(form[:size])), 0) if is_cut else 0

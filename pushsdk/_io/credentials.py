@@ -8,11 +8,12 @@ from typing import Any, Self
 
 import msgspec
 
-from pushsdk._core.address import HeaderSecret, check_key
+from pushsdk._core.address import check_key
 from pushsdk._core.checks import takes
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import must_be
 from pushsdk._core.outcome import Failure, Guarded
+from pushsdk._core.secret import Secret, sealed
 from pushsdk._core.words import trace_of
 
 KeySource = Callable[[], str | Awaitable[str]]
@@ -26,18 +27,19 @@ class NoKey(Guarded, msgspec.Struct, frozen=True, eq=False):
     error: Exception | None
 
 
-ApiKey = HeaderSecret | NoKey
+ApiKey = Secret | NoKey
 
 
 class Credentials(Guarded, msgspec.Struct, frozen=True, eq=False):
     """A fixed key, or a callable's way to ask for one."""
 
-    key: HeaderSecret | None = None
+    key: Secret | None = None
     ask: Callable[[], ApiKey | asyncio.Future[ApiKey]] | None = None
 
     @classmethod
     def of(cls, api_key: Any, name: str = "api_key") -> Self:
         """Raises ConfigurationError if the api_key is neither a key nor a callable."""
+        api_key = sealed(api_key)
         if not callable(api_key):
             return cls(key=check_key(api_key, name))
         if not takes(api_key):
@@ -48,7 +50,7 @@ class Credentials(Guarded, msgspec.Struct, frozen=True, eq=False):
 def _ask(source: KeySource) -> ApiKey | asyncio.Future[ApiKey]:
     """Call a callable. Return its answer; if it is async, a future of the answer."""
     try:
-        key: Any = source()
+        key: Any = sealed(source())
         if not inspect.isawaitable(key):
             return check_key(key)
         answer = asyncio.ensure_future(_answer(key))

@@ -26,7 +26,7 @@ from contextlib import suppress
 from functools import partial
 from time import monotonic
 from types import FunctionType
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 from aiohttp import client_reqrep, hdrs
@@ -34,6 +34,7 @@ from aiohttp.http_writer import _serialize_headers
 from yarl import URL
 
 from pushsdk._core.outcome import Evidence, is_json
+from pushsdk._core.secret import Secret
 from pushsdk._io.timers import let_read
 
 if sys.platform == "linux":  # pragma: no branch - the tests run there
@@ -350,6 +351,37 @@ def _resolve(waiter: asyncio.Future[bool], is_plain: bool) -> None:
         waiter.set_result(is_plain)
 
 
+class _HeaderText(str):
+    """A secret as a header value: ``***`` to all code but aiohttp's writer, which takes ``str(value)`` of a value."""
+
+    __slots__ = ("_secret",)
+    _secret: Secret
+
+    def __new__(cls, secret: Secret) -> Self:
+        value = super().__new__(cls, "***")
+        value._secret = secret
+        return value
+
+    def __str__(self) -> str:
+        return str(self._secret.reveal())
+
+    def __radd__(self, left: str) -> str:
+        # aiohttp's writer if it runs without extensions.
+        return f"{left}{self._secret.reveal()}"
+
+    def __eq__(self, other: object) -> bool:
+        return self._secret == Secret.of(str(other))
+
+    def __hash__(self) -> int:
+        return hash(self._secret)
+
+
+def header_text(secret: Secret) -> str:
+    """Return a secret as a header value for aiohttp, hidden from crash reporters that show aiohttp's frames."""
+    # An unknown release might write the characters.
+    return _HeaderText(secret) if aiohttp.__version__.startswith(KNOWN_RELEASES) else str(secret.reveal())
+
+
 class RequestHead:
     """The constant part of a request: request line and headers. Contains the Api-Key; never log it."""
 
@@ -358,13 +390,15 @@ class RequestHead:
         self.request = aiohttp.ClientRequest(method, url, headers=headers)
         self.request.headers.popall(hdrs.CONTENT_LENGTH, None)
         text = _serialize_headers(f"{method} {url.raw_path_qs} HTTP/1.1", self.request.headers)
-        self._text = text.removesuffix(b"\r\n") + b"Content-Length: "
+        text = text.removesuffix(b"\r\n") + b"Content-Length: "
 
-    def write(self, transport: Any, body: bytes) -> int:
-        """Write the whole request, and return its size."""
-        data = b"%b%d\r\n\r\n%b" % (self._text, len(body), body)
-        transport.write(data)
-        return len(data)
+        def write(transport: Any, body: bytes) -> int:
+            data = b"%b%d\r\n\r\n%b" % (text, len(body), body)
+            transport.write(data)
+            return len(data)
+
+        #: Writes the whole request to a transport, and returns its size. A closure: an attribute could be shown.
+        self.write: Callable[[Any, bytes], int] = write
 
 
 async def read_body(response: Any, content: aiohttp.StreamReader, evidence: Evidence, *, wanted: bool = False) -> None:

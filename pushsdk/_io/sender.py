@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pushsdk._core.address import HeaderSecret
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Verdict, judge
 from pushsdk._core.policy import Timeout
 from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
+from pushsdk._core.secret import Secret
 from pushsdk._core.words import count, trace_of
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
@@ -54,7 +54,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     loop: asyncio.AbstractEventLoop
     transport: Transport
-    begin_post: Callable[[ApiRequest, HeaderSecret, Callable[[bool], None]], Any] | None
+    begin_post: Callable[[ApiRequest, Secret, Callable[[bool], None]], Any] | None
     """``AiohttpTransport.begin``; None if each request needs a task."""
     timers: TimerWheel
     limiter: ConcurrencyLimiter

@@ -31,12 +31,13 @@ from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
-from pushsdk._core.address import EXPOSED, HeaderSecret
+from pushsdk._core.address import EXPOSED
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import must_be
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import NO_HEADERS, PROVES_UNSENT, Evidence, Failure, Guarded
 from pushsdk._core.policy import Limits
+from pushsdk._core.secret import Secret
 from pushsdk._io import fast_post
 from pushsdk._io.request import ApiRequest
 from pushsdk._version import __version__
@@ -54,7 +55,7 @@ class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=F
 
     base_url: str
     session: Session | None = None
-    proxy: str | None = None
+    proxy: Secret | None = None
     allow_insecure: bool = False
     ssl: Any = True
     headers: dict[str, str] = {}
@@ -64,7 +65,7 @@ class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=F
 class Transport(Protocol):
     """The one effect on the network: send once, and collect evidence."""
 
-    async def post(self, request: ApiRequest, key: HeaderSecret) -> None:
+    async def post(self, request: ApiRequest, key: Secret) -> None:
         """Send the request once, or go on with one that was begun, and fill its evidence.
 
         Raises only CancelledError; the evidence so far is valid then. The headers of the request's span are sent, too.
@@ -191,7 +192,7 @@ class AiohttpTransport:
         )
 
     def begin(
-        self, request: ApiRequest, key: HeaderSecret, respond: Callable[[bool], None]
+        self, request: ApiRequest, key: Secret, respond: Callable[[bool], None]
     ) -> fast_post.HttpConnection | None:
         """Write the request at once, if there is an idle connection for it. Return that.
 
@@ -203,7 +204,7 @@ class AiohttpTransport:
             return None
         return fast.begin(self._push_head(key), request.body, request.evidence, respond)
 
-    async def post(self, request: ApiRequest, key: HeaderSecret) -> None:
+    async def post(self, request: ApiRequest, key: Secret) -> None:
         """See ``Transport.post``."""
         operation, body, evidence, span = request.operation, request.body, request.evidence, request.span
         claim, begun = request.prepare, request.take_over()
@@ -300,13 +301,13 @@ class AiohttpTransport:
         finally:
             self._fast_post.close()
 
-    def _head(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> fast_post.RequestHead:
+    def _head(self, key: Secret, headers: Mapping[str, str] | None) -> fast_post.RequestHead:
         if headers is None:
             return self._push_head(key)
         return fast_post.RequestHead(PUSH.method, self._url(PUSH), self._merged(key, headers))
 
-    def _merged(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str]:
-        merged = CIMultiDict({**self._headers, "Api-Key": key})
+    def _merged(self, key: Secret, headers: Mapping[str, str] | None) -> Mapping[str, str]:
+        merged = CIMultiDict({**self._headers, "Api-Key": fast_post.header_text(key)})
         # Header names are case-insensitive: replace a header of the caller, don't add a second one.
         merged.update(headers or {})
         return merged
@@ -326,13 +327,13 @@ def _is_proxied(session: aiohttp.ClientSession, url: URL) -> bool:
     return session.trust_env and "http" in getproxies() and not proxy_bypass(url.host or "")
 
 
-def _split_login(proxy: str) -> tuple[URL, HeaderSecret | None]:
+def _split_login(proxy: Secret) -> tuple[URL, str | None]:
     """Return the proxy without its user and password, and these as a header: aiohttp keeps the URL in its frames."""
-    url = URL(proxy)
+    url = URL(proxy.reveal())
     if url.user is None and url.password is None:
         return url, None
     login = b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
-    return url.with_user(None), HeaderSecret(f"Basic {login}")
+    return url.with_user(None), fast_post.header_text(Secret.of(f"Basic {login}"))
 
 
 @lru_cache(64)
@@ -430,10 +431,10 @@ def check_session(session: object) -> None:
         raise must_be("session", "an aiohttp.ClientSession", session)
 
 
-def check_host(name: str, url: str | None) -> None:
+def check_host(name: str, url: str | Secret | None) -> None:
     """Raise ConfigurationError if aiohttp can't parse a URL that the core has checked: its ``xn--`` host is broken."""
     try:
-        is_valid = url is None or URL(url).host is not None
+        is_valid = url is None or URL(Secret.of(url).reveal()).host is not None
     except ValueError:
         is_valid = False
     if not is_valid:

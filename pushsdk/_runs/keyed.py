@@ -23,6 +23,7 @@ from pushsdk._core.errors import (
 )
 from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.results import Receipt
+from pushsdk._core.secret import Secret
 from pushsdk._core.splitting import BatchPart, CallPart, call_of
 from pushsdk._core.user_states import UserState
 from pushsdk._io.engine import Engine
@@ -43,8 +44,8 @@ class KeyedSends:
 
     def __init__(self, claims: object) -> None:
         """Raises ConfigurationError if ``claims`` is neither a ClaimStore nor the location of one."""
-        self._is_own = isinstance(claims, str)
-        self._store = checked_store(store_at(claims) if isinstance(claims, str) else claims, "claims")
+        self._is_own = isinstance(claims, Secret)
+        self._store = checked_store(store_at(claims) if isinstance(claims, Secret) else claims, "claims")
         # Made by the first call.
         self._log: ClaimLog | None = None
 

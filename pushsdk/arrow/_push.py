@@ -6,13 +6,13 @@ from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
-from pushsdk._core.address import redacted
 from pushsdk._core.arguments import check_setting
 from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import must_be
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
 from pushsdk._core.policy import warn_of_unused
 from pushsdk._core.results import DrainReport
+from pushsdk._core.secret import sealed
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
 from pushsdk._runs.claim_log import ClaimLog, checked_store
@@ -68,7 +68,7 @@ def push_batches(
     each after the requests in flight have completed, were settled and yielded. Call again with the same plan and run.
     """
     check_options("push_batches", options, SendingOptions.__optional_keys__)
-    base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
+    base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
     if not callable(claims):
         raise must_be("claims", "a callable, for example lambda: RedisClaims(url)", claims)
     check_setting(StopPolicy, "stop_policy", stop_policy, None)

@@ -6,8 +6,8 @@ No module here imports the client library of a server at import time, so every s
 from typing import TYPE_CHECKING, Any
 
 import pushsdk._public
-from pushsdk._core.address import redacted
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.secret import Secret
 from pushsdk._core.words import near_word
 
 if TYPE_CHECKING:
@@ -30,28 +30,36 @@ SERVERS = dict.fromkeys(("redis", "rediss", "unix"), "RedisClaims")
 SERVERS |= dict.fromkeys(("postgres", "postgresql"), "PostgresClaims")
 
 
-def store_at(location: str, **options: Any) -> "ClaimStore":
+def store_at(location: str | Secret, **options: Any) -> "ClaimStore":
     """Return the store at a location, made with these options. Nothing is opened yet.
 
     Raises ConfigurationError, without quoting the location: it may hold a password.
     """
-    location = redacted(location)
-    kind, _, path = location.partition(":")
+    location = secret = Secret.of(location)
+    if error := _location_error(str(secret.reveal())):
+        raise error
     store: ClaimStore
-    if kind == "sqlite" and path.startswith("//"):
-        raise ConfigurationError("claims: write sqlite:claims.db, or sqlite:/var/lib/claims.db: a path, not a URL")
-    if kind == "sqlite" and path.strip(":") not in ("", "memory"):
-        store = pushsdk.claims.SqliteClaims(str(path), **options)
-    elif kind in SERVERS and path.startswith("//"):
-        store = getattr(pushsdk.claims, SERVERS[kind])(location, **options)
-    elif location == "memory:":
+    if secret.reveal() == "memory:":
         store = pushsdk.claims.MemoryClaims(**options)
+    elif secret.reveal().startswith("sqlite:"):
+        store = pushsdk.claims.SqliteClaims(secret.reveal().removeprefix("sqlite:"), **options)
     else:
-        near = near_word(str(kind), ("sqlite", *SERVERS, "memory"), 0.6)
-        near = near or ("sqlite" if str(kind).endswith((".db", ".sqlite")) else None)
-        advice = f"; did you mean {near}:{'//' if near in SERVERS else ''}...?" if near else ""
-        raise ConfigurationError(
-            "claims must be a claim store, or its location: memory:, sqlite:PATH, redis://HOST or "
-            f"postgresql://HOST/DATABASE{advice}"
-        )
+        store = getattr(pushsdk.claims, SERVERS[secret.reveal().partition(":")[0]])(secret, **options)
     return store
+
+
+def _location_error(location: str) -> ConfigurationError | None:
+    # Returned, not raised: a traceback may show the locals of this frame.
+    kind, _, path = location.partition(":")
+    if kind == "sqlite" and path.startswith("//"):
+        return ConfigurationError("claims: write sqlite:claims.db, or sqlite:/var/lib/claims.db: a path, not a URL")
+    is_file = kind == "sqlite" and path.strip(":") not in ("", "memory")
+    if is_file or (kind in SERVERS and path.startswith("//")) or location == "memory:":
+        return None
+    near = near_word(kind, ("sqlite", *SERVERS, "memory"), 0.6)
+    near = near or ("sqlite" if kind.endswith((".db", ".sqlite")) else None)
+    advice = f"; did you mean {near}:{'//' if near in SERVERS else ''}...?" if near else ""
+    return ConfigurationError(
+        "claims must be a claim store, or its location: memory:, sqlite:PATH, redis://HOST or "
+        f"postgresql://HOST/DATABASE{advice}"
+    )

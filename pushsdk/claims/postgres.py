@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from pushsdk._core.address import redacted
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.secret import Secret, sealed
 from pushsdk.claims.store import CLOSED, PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
 
 TABLE = re.compile(r"[a-z_][a-z0-9_]{0,50}(\.[a-z_][a-z0-9_]{0,50})?")
@@ -46,14 +46,15 @@ class PostgresClaims(ClaimStore):
         self, server: str | Any, *, table: str = "pushsdk_claims", claim_ttl: float = WEEK, timeout: float = 5.0
     ) -> None:
         """``table`` may name a schema. ``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
+        server = target = sealed(server)
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         self._schema = self.schema(table)
         self._table = table
         # None for a pool of the caller.
-        self._create_pool = _pool_factory(redacted(server), self.timeout) if isinstance(server, str) else None
-        self._pool: Any = None if isinstance(server, str) else server
+        self._create_pool = _pool_factory(target, self.timeout) if isinstance(target, Secret) else None
+        self._pool: Any = None if isinstance(target, Secret) else target
         is_pool = hasattr(server, "acquire") and hasattr(server, "fetch") and not hasattr(server, "transaction")
-        if not isinstance(server, str) and not is_pool:
+        if not isinstance(target, Secret) and not is_pool:
             raise ConfigurationError(f"server must be a URL or an asyncpg.Pool; got {type(server).__name__}")
         self._loop = LoopGuard()
         # Held while the first operation opens the pool and creates the table.
@@ -132,8 +133,8 @@ class PostgresClaims(ClaimStore):
                     await connection.execute(self._schema)
 
 
-def _pool_factory(url: str, timeout: float) -> Callable[[], Any]:
-    if not URL.fullmatch(url):
+def _pool_factory(url: Secret, timeout: float) -> Callable[[], Any]:
+    if not URL.fullmatch(str(url.reveal())):
         raise ConfigurationError(
             "the URL of a PostgreSQL must be like postgresql://user:password@host:5432/database, with / ? # [ ] and @ "
             "in the password written as %2F and so on"
@@ -142,8 +143,9 @@ def _pool_factory(url: str, timeout: float) -> Callable[[], Any]:
         import asyncpg  # type: ignore[import-untyped]
     except ImportError:
         raise ConfigurationError("PostgresClaims needs asyncpg (the extra 'postgres'): pip install asyncpg") from None
-    # str: asyncpg can't use a redacted one.
-    return lambda: asyncpg.create_pool(str(url), min_size=0, timeout=timeout, command_timeout=timeout, reset=_no_reset)
+    return lambda: asyncpg.create_pool(
+        url.reveal(), min_size=0, timeout=timeout, command_timeout=timeout, reset=_no_reset
+    )
 
 
 async def _no_reset(connection: object) -> None:

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pushsdk._core.address import redacted
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.secret import Secret, sealed
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
 
 if TYPE_CHECKING:
@@ -32,13 +32,14 @@ class RedisClaims(ClaimStore):
         self, server: "str | Redis", *, prefix: str = "pushsdk:claim:", claim_ttl: float = WEEK, timeout: float = 5.0
     ) -> None:
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``. Connects on first use."""
+        server = target = sealed(server)
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         if not isinstance(prefix, str) or not prefix:
             raise ConfigurationError(f"prefix must be a non-empty str, for example 'pushsdk:claim:'; got {prefix!r}")
         self._prefix = prefix
         self._loop = LoopGuard()
-        self._is_own = isinstance(server, str)
-        self._redis: Any = _client(redacted(server), self.timeout) if isinstance(server, str) else _checked(server)
+        self._is_own = isinstance(target, Secret)
+        self._redis: Any = _client(target, self.timeout) if isinstance(target, Secret) else _checked(target)
 
     def __repr__(self) -> str:
         return f"RedisClaims(prefix={self._prefix!r})"
@@ -75,13 +76,13 @@ class RedisClaims(ClaimStore):
             await self._redis.aclose()
 
 
-def _client(url: str, timeout: float) -> "Redis":
+def _client(url: Secret, timeout: float) -> "Redis":
     try:
         from redis.asyncio import Redis
     except ImportError:
         raise ConfigurationError("RedisClaims needs redis-py (the extra 'redis'): pip install redis") from None
     with suppress(Exception):  # its text may quote the password
-        client: Redis = Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout)
+        client: Redis = Redis.from_url(url.reveal(), socket_timeout=timeout, socket_connect_timeout=timeout)
         return client
     raise ConfigurationError(
         "the URL of a Redis must be like redis://user:password@host:6379/0, rediss://host/0 or unix:///path"

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from cyclopts import Group, Parameter
 
 from pushsdk._core.address import is_loopback
+from pushsdk._core.secret import Secret
 from pushsdk.cli.settings import ClientSettings, resolve
 from pushsdk.cli.terminal import ask, visible
 
@@ -105,6 +106,6 @@ def quoted(title: str) -> str:
 def confirm(action: Callable[[], str], settings: ClientSettings, *, yes: bool) -> None:
     """Ask before a request goes to another machine, directly or through a proxy, unless ``yes`` is set."""
     urls = [settings["base_url"], *filter(None, [settings.get("proxy")])]
-    local = all(is_loopback(urlsplit(url).hostname or "") for url in urls)
+    local = all(is_loopback(urlsplit(Secret.of(url).reveal()).hostname or "") for url in urls)
     if not (yes or local):
         ask(f"{action()} at {settings['base_url']}?", declined="nothing was sent")

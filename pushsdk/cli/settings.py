@@ -18,10 +18,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk._core.address import HeaderSecret, check_base_url, check_key, check_proxy, redacted
+from pushsdk._core.address import check_base_url, check_key, check_proxy
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Guarded
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.secret import Secret, sealed
 from pushsdk._core.words import near_word
 from pushsdk._io.files import objection
 from pushsdk.cli.exit import usage_error
@@ -74,7 +75,8 @@ class ClientSettings(ClientOptions):
     """The checked arguments of ``AsyncPushClient``."""
 
     base_url: str
-    api_key: HeaderSecret
+    api_key: Any
+    """A Secret."""
 
 
 def resolve(options: Mapping[str, object], *, key_needed: bool = True) -> ClientSettings:
@@ -244,7 +246,7 @@ def check(
     policy = values["retry"] and getattr(RetryPolicy, values["retry"].replace("-", "_"))()
     settings: ClientSettings = {
         "base_url": values["base_url"],
-        "api_key": values.get(str(key), HeaderSecret()),
+        "api_key": values.get(str(key), Secret.of("")),
         "timeout": Timeout(**{name: value for name, value in seconds.items() if value is not None}),
         "retry": policy,
         "limits": None if values["in_flight"] is None else Limits(in_flight=values["in_flight"]),
@@ -266,19 +268,21 @@ def _typed(name: str, value: object) -> Any:
         got = repr(value[:40]) if isinstance(value, str) else f"{value}"[:40]
         shown = "" if kind is str else f"; got {got}"  # a URL may have a password
         raise ConfigurationError(f"must be {rule}{shown}") from None
-    return redacted(typed) if kind is str else typed
+    return sealed(typed) if kind is str else typed
 
 
-def read_key(name: str, value: object, folder: Path) -> HeaderSecret:
+def read_key(name: str, value: object, folder: Path) -> Secret:
     """Return the Api-Key that a setting of `KEYS` gives, without one line end after it.
 
     Relative paths, in a command too, start from ``folder``. Raises ConfigurationError.
     """
-    if name == "api_key":
-        return check_key(redacted(value))
-    content = _file_content(folder / str(value)) if name == "api_key_file" else _command_output(str(value), folder)
-    text = content.decode("ascii", "replace")
-    return check_key(redacted(text.removesuffix("\n").removesuffix("\r")))
+    value = secret = Secret.of(value)
+    return check_key(secret if name == "api_key" else Secret.of(_key_text(name, str(secret.reveal()), folder)))
+
+
+def _key_text(name: str, value: str, folder: Path) -> str:
+    content = _file_content(folder / value) if name == "api_key_file" else _command_output(value, folder)
+    return content.decode("ascii", "replace").removesuffix("\n").removesuffix("\r")
 
 
 def _file_content(file: Path) -> bytes:

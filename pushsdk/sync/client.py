@@ -14,7 +14,6 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
-from pushsdk._core.address import redact_texts, redacted
 from pushsdk._core.arguments import check_callback
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError, PartialError, PushError
@@ -34,6 +33,7 @@ from pushsdk._core.models import (
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout, warn_of_milliseconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
+from pushsdk._core.secret import Secret, sealed
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.forks import in_child
 from pushsdk._io.sender import guarded
@@ -69,7 +69,7 @@ def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall[Re
 class _Portal:
     """The way from a process's threads to one client in one loop."""
 
-    def __init__(self, client: AsyncPushClient, claims: ClaimStore | str | None) -> None:
+    def __init__(self, client: AsyncPushClient, claims: ClaimStore | Secret | None) -> None:
         #: The client of this process; replaced in a forked child.
         self.client = client
         self._claims = claims
@@ -167,8 +167,8 @@ class PushClient:
         Raises:
             ConfigurationError: An argument is missing or wrong. The text quotes neither the key nor the URL.
         """
-        base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
-        options["claims"] = claims = redact_texts(options.get("claims"))
+        base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
+        options["claims"] = claims = sealed(options.get("claims"))
         check_options("PushClient", options, NAMES)
         # A session would belong to another loop.
         # Replaced by ``_enter`` in a forked child.
@@ -364,7 +364,7 @@ class PushClient:
             urgent: True lets sends go before all that wait, in slots and rates; they share no request with others.
                 Pauses, deadlines and a full queue hold for them, too. Runs ignore it.
         """
-        api_key = asked_in_thread(redacted(api_key))
+        api_key = asked_in_thread(sealed(api_key))
         client = object.__new__(type(self))
         client.__dict__ |= self.__dict__
         client._client = self._client.with_options(timeout=timeout, retry=retry, api_key=api_key, urgent=urgent)

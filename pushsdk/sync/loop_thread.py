@@ -23,7 +23,6 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
 from pushsdk._audience.source import BatchSource
-from pushsdk._core.address import redact_texts
 from pushsdk._core.arguments import refuse_containers
 from pushsdk._core.checks import is_async
 from pushsdk._core.error_mapping import closed_error
@@ -36,6 +35,7 @@ from pushsdk._core.errors import (
     warn_caller,
 )
 from pushsdk._core.results import DrainReport
+from pushsdk._core.secret import sealed
 from pushsdk._io.forks import in_child
 from pushsdk._io.threads import DaemonThreads
 from pushsdk._runs.planner import next_block
@@ -376,7 +376,7 @@ def asked_in_thread(api_key: Any) -> Any:
     @functools.wraps(api_key, updated=())
     async def ask() -> Any:
         call = current.get()
-        answer = asked(lambda: redact_texts(api_key()), call.callbacks.put)
+        answer = asked(lambda: sealed(api_key()), call.callbacks.put)
         # If the thread no longer waits, the callable fails.
         call.task.add_done_callback(lambda _: answer.cancel())
         key = await answer

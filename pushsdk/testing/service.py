@@ -14,11 +14,11 @@ from typing import Any, TypeAlias, Unpack
 import msgspec
 from multidict import CIMultiDict
 
-from pushsdk._core.address import HeaderSecret
 from pushsdk._core.checks import check, check_calls
 from pushsdk._core.errors import warn_caller
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
+from pushsdk._core.secret import Secret
 from pushsdk._core.words import count as counted
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.request import ApiRequest
@@ -160,12 +160,12 @@ class FakeService:
         """The accepted campaigns, oldest first."""
         return [request for request in self.requests if request.accepted and request.path == CREATE_CAMPAIGN.path]
 
-    async def post(self, sent: ApiRequest, key: HeaderSecret) -> None:
+    async def post(self, sent: ApiRequest, key: Secret) -> None:
         """Receive a request; called by the client."""
         operation, evidence, span = sent.operation, sent.evidence, sent.span
         evidence.touched = True
         headers = None if span is None else span.headers
-        request = FakeRequest(operation.path, sent.body, str(key), headers, sent.prepare)
+        request = FakeRequest(operation.path, sent.body, key.reveal(), headers, sent.prepare)
         self.requests.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pushsdk import ConfigurationError, Rate, RetryPolicy, Timeout
+from pushsdk._core.secret import Secret
 from pushsdk.cli import settings as module
 from pushsdk.cli.exit import CommandError, Exit
 from pushsdk.cli.settings import check, find, read_key, resolve
@@ -86,7 +87,12 @@ def test_options_win_over_variables_and_variables_over_the_file(tmp_path, home, 
         ("rate", "100", 100, lambda settings: settings["rate"].users_per_second),
         ("requests_per_second", "2", 2, lambda settings: settings["rate"].requests_per_second),
         ("allow_insecure", "true", True, lambda settings: settings["allow_insecure"]),
-        ("proxy", "http://proxy.example:3128", "http://proxy.example:3128", lambda settings: settings["proxy"]),
+        (
+            "proxy",
+            "http://proxy.example:3128",
+            "http://proxy.example:3128",
+            lambda settings: settings["proxy"].reveal(),
+        ),
     ],
 )
 def test_every_setting_is_read_from_a_variable_and_from_the_file(tmp_path, home, name, text, value, of):
@@ -109,14 +115,14 @@ def test_unset_settings_are_left_to_the_client():
         "proxy": None,
         "show_answers": True,
     }
-    assert settings == {"base_url": URL, "api_key": SECRET, **unset}
+    assert settings == {"base_url": URL, "api_key": Secret.of(SECRET), **unset}
 
 
 def test_resolve_reads_the_environment_and_raises_the_first_problem(monkeypatch):
     with pytest.raises(ConfigurationError, match="no Api-Key: set PUSHSDK_API_KEY"):
         resolve({"base_url": URL})
     monkeypatch.setenv("PUSHSDK_API_KEY", SECRET)
-    assert resolve({"base_url": URL})["api_key"] == SECRET
+    assert resolve({"base_url": URL})["api_key"] == Secret.of(SECRET)
 
 
 def test_a_missing_setting_names_the_variables_that_are_ignored(monkeypatch):
@@ -339,14 +345,14 @@ def test_a_key_in_a_file_that_other_users_can_read_is_refused(tmp_path, home, mo
 def test_a_key_in_a_private_file_is_accepted(tmp_path, home):
     file = home(f'api_key = "{SECRET}"\nbase_url = "{URL}"')
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert settings_of(variables=environ(tmp_path))["api_key"] == SECRET
+    assert settings_of(variables=environ(tmp_path))["api_key"] == Secret.of(SECRET)
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_a_key_file_may_end_with_a_line_end(tmp_path, end):
     file = tmp_path / "key"
     file.write_bytes(SECRET.encode() + end.encode())
-    assert settings_of({"base_url": URL, "api_key_file": file})["api_key"] == SECRET
+    assert settings_of({"base_url": URL, "api_key_file": file})["api_key"] == Secret.of(SECRET)
 
 
 def test_relative_paths_of_the_settings_file_start_from_its_folder(tmp_path, home, monkeypatch):
@@ -354,17 +360,16 @@ def test_relative_paths_of_the_settings_file_start_from_its_folder(tmp_path, hom
     home(SECRET, name="pushsdk/key")
     (tmp_path / "key").write_text("another")
     home(f'base_url = "{URL}"\napi_key_file = "key"')
-    assert settings_of(variables=environ(tmp_path))["api_key"] == SECRET
+    assert settings_of(variables=environ(tmp_path))["api_key"] == Secret.of(SECRET)
     command = f"{sys.executable} -c 'print(open(chr(107)+chr(101)+chr(121)).read())'"
     home(f'base_url = "{URL}"\napi_key_command = """{command}"""')
-    assert settings_of(variables=environ(tmp_path))["api_key"] == SECRET
+    assert settings_of(variables=environ(tmp_path))["api_key"] == Secret.of(SECRET)
 
 
 def test_a_key_command_runs_without_shell_and_input(tmp_path):
     code = "import sys; print(sys.argv[1] + str(len(sys.stdin.read())))"
-    assert read_key("api_key_command", f'{sys.executable} -c "{code}" "$HOME;a"'.replace(" ;", ";"), tmp_path) == (
-        "$HOME;a0"
-    )
+    command = f'{sys.executable} -c "{code}" "$HOME;a"'
+    assert read_key("api_key_command", command, tmp_path) == Secret.of("$HOME;a0")
 
 
 def test_a_key_command_that_hangs_times_out(tmp_path, monkeypatch):

@@ -48,11 +48,6 @@ def test_both_missing_settings_are_named_at_once(client, monkeypatch: pytest.Mon
         client()
     with pytest.raises(ConfigurationError, match="no api_key: pass it, or set PUSHSDK_API_KEY"):
         client(URL)
-    monkeypatch.setenv("PUSHSDK_APIKEY", "secret-key")
-    with pytest.raises(
-        ConfigurationError, match=r"PUSHSDK_API_KEY; the environment has PUSHSDK_APIKEY: not read here$"
-    ):
-        client(URL)
 
 
 @pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
@@ -61,43 +56,6 @@ def test_a_key_in_the_place_of_the_url_is_told_and_not_shown(client, monkeypatch
     with pytest.raises(ConfigurationError, match="if it is the key, pass it as api_key=") as caught:
         client("sk_live_secret")
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("key", "hint"),
-    [
-        ("${API_KEY}", "it is a placeholder"),
-        ("$API_KEY", "it is a placeholder"),
-        ("YOUR_API_KEY", "it is a placeholder"),
-        ("********", "it is a placeholder"),
-        ("/run/secrets/push_key", "it is a path: pass what the file contains"),
-        ("None", "it is the text of a missing value"),
-        ("{{ api_key }}", "it is a placeholder"),
-        ("<YOUR_KEY>", "it is a placeholder"),
-        ("PUSHSDK_API_KEY=secret", "leave out what is before it"),
-        ("export API_KEY=secret", "leave out what is before it"),
-        ("Bearer secret", "leave out what is before it"),
-    ],
-)
-def test_a_key_that_is_none_is_refused_with_the_fix(key: str, hint: str) -> None:
-    with pytest.raises(ConfigurationError, match=hint) as caught:
-        AsyncPushClient(URL, key)
-    assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "hint"),
-    [
-        ("https://{host}/api", "it has a placeholder: put the address in its place"),
-        ("https://YOUR_HOST/api", "it has a placeholder"),
-        ("<base_url>", "it has a placeholder"),
-        ("https://push.example\n", "must not begin or end with a space or a line end: strip it"),
-        ("http://0.0.0.0:8080", "to an address to listen on: this machine is http://127.0.0.1"),
-    ],
-)
-def test_a_base_url_that_is_none_is_refused_with_the_fix(url: str, hint: str) -> None:
-    with pytest.raises(ConfigurationError, match=hint):
-        AsyncPushClient(url, "key")
 
 
 class Table:
@@ -187,17 +145,17 @@ def test_an_unknown_keyword_suggests_the_nearest(make, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "url"),
+    ("options", "start"),
     [
-        ({"base_url": "127.0.0.1:9100"}, "http://127.0.0.1:9100"),
-        ({"base_url": "localhost/api"}, "http://localhost/api"),
-        ({"base_url": "push.example/api"}, "https://push.example/api"),
-        ({"base_url": "push.example:8443"}, "https://push.example:8443"),
-        ({"base_url": URL, "proxy": "proxy.example:3128"}, "http://proxy.example:3128"),
+        *(
+            ({"base_url": url}, "https:// (http:// for localhost)")
+            for url in ("127.0.0.1:9100", "localhost/api", "push.example/api", "push.example:8443")
+        ),
+        ({"base_url": URL, "proxy": "proxy.example:3128"}, "http:// or https://"),
     ],
 )
-def test_a_url_without_its_scheme_is_suggested_with_it(options: dict, url: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(f"; did you mean {url!r}?")):
+def test_the_start_of_a_url_without_its_scheme_is_named(options: dict, start: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f"; it must begin with {start}")):
         AsyncPushClient(api_key="k", **options)
 
 

@@ -19,6 +19,7 @@ from pushsdk._core.outcome import (
     judge,
     verdict_of,
 )
+from pushsdk._core.secret import Secret
 
 ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
 outcomes = st.sampled_from(Outcome)
@@ -264,14 +265,14 @@ def test_an_accepted_push_keeps_no_answer():
 def test_the_key_is_redacted_in_what_the_service_answered(key):
     echoes = [key.encode(), json.dumps({"key": key}).encode(), b"cut off: " + key.encode()[:-1]]
     for body in echoes:
-        attempt = judged(answered(401, headers={"X-Echo": f"<{key}>", "X-Id": "1"}, body=body), key=key)
+        attempt = judged(answered(401, headers={"X-Echo": f"<{key}>", "X-Id": "1"}, body=body), key=Secret.of(key))
         assert key[:-1] not in f"{attempt.body.decode()} {attempt.body.decode('unicode_escape')}"
         assert b"***" in attempt.body
         assert attempt.headers == {"X-Echo": "<***>", "X-Id": "1"}
 
 
 def test_a_key_of_a_few_letters_blanks_out_no_text():
-    assert judged(answered(401, body=b"unknown key"), key="key").body == b"unknown key"
+    assert judged(answered(401, body=b"unknown key"), key=Secret.of("key")).body == b"unknown key"
 
 
 def test_the_repr_of_an_attempt_shows_nothing_that_the_service_wrote():

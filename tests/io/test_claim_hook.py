@@ -12,12 +12,12 @@ from support.requests import request_of
 from support.wire_network import closed_port
 from support.wire_server import WireServer
 
-from pushsdk._core.address import HeaderSecret
 from pushsdk._core.outcome import Evidence, Failure, Outcome, judge
+from pushsdk._core.secret import Secret
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.transport import AiohttpTransport, TransportSettings
 
-KEY = HeaderSecret("key")
+KEY = Secret.of("key")
 BODY = b'{"userIds":["a","b"],"message":{}}'
 SHORTER = b'{"userIds":["b"],"message":{}}'
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import pickle
 import sys
 import types
@@ -13,9 +14,11 @@ from unittest.mock import Mock
 
 import aiohttp
 import pytest
+from aiohttp import http_writer
 from aiohttp.client_proto import ResponseHandler
 from hypothesis import given
 from hypothesis import strategies as st
+from multidict import CIMultiDict
 from support import wire_tls
 from support.mock_aiohttp import mocked
 from support.requests import request_of
@@ -39,13 +42,13 @@ from support.wire_faults import (
 from support.wire_server import Act, Wire, WireServer
 from yarl import URL
 
-from pushsdk._core.address import HeaderSecret
 from pushsdk._core.outcome import Evidence, Failure
+from pushsdk._core.secret import Secret
 from pushsdk._io import fast_post
-from pushsdk._io.fast_post import WHOLE_BODY_LIMIT, FastPost, RequestHead
+from pushsdk._io.fast_post import WHOLE_BODY_LIMIT, FastPost, HttpConnection, RequestHead, header_text
 from pushsdk._io.transport import AiohttpTransport, TransportSettings
 
-KEY = HeaderSecret("s3cr3t")
+KEY = Secret.of("s3cr3t")
 BODY = b'{"userIds":["u"],"message":{}}'
 TRACEPARENT = {"traceparent": "00-1-1-01"}
 
@@ -57,7 +60,9 @@ async def server() -> AsyncIterator[WireServer]:
 
 
 def transport_of(server: WireServer | SimpleNamespace, *, proxy: str | None = None) -> AiohttpTransport:
-    settings = TransportSettings(base_url=server.base_url, headers={"X-Team": "growth"}, proxy=proxy)
+    settings = TransportSettings(
+        base_url=server.base_url, headers={"X-Team": "growth"}, proxy=proxy and Secret.of(proxy)
+    )
     return AiohttpTransport(settings, limit=4)
 
 
@@ -134,7 +139,7 @@ async def test_an_attempt_is_current_only_if_aiohttp_sends_it(
 async def test_it_makes_no_task_and_leaves_in_one_write(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
     transport = transport_of(server)
     await post(transport)
-    before, writes, write = asyncio.all_tasks(), [], RequestHead.write
+    before, writes, write = asyncio.all_tasks(), [], HttpConnection.write
 
     class TransportRecorder:
         def __init__(self, transport: Any) -> None:
@@ -144,7 +149,12 @@ async def test_it_makes_no_task_and_leaves_in_one_write(server: WireServer, monk
             writes.append((data, asyncio.all_tasks()))
             self.transport.write(data)
 
-    monkeypatch.setattr(RequestHead, "write", lambda self, to, body: write(self, TransportRecorder(to), body))
+    def write_to_recorder(connection: HttpConnection, *args: Any) -> None:
+        own, connection.transport = connection.transport, TransportRecorder(connection.transport)
+        write(connection, *args)
+        connection.transport = own
+
+    monkeypatch.setattr(HttpConnection, "write", write_to_recorder)
     assert (await post(transport)).status == 204
     await transport.close()
     ((data, tasks),) = writes
@@ -404,10 +414,25 @@ async def test_a_request_without_an_answer_does_not_keep_its_body(fault: Step, f
 
 
 async def test_a_request_head_is_never_shown() -> None:
-    head = RequestHead("POST", URL("http://127.0.0.1/v1/push"), {"Api-Key": KEY})
+    head = RequestHead("POST", URL("http://127.0.0.1/v1/push"), {"Api-Key": header_text(KEY)})
     assert "s3cr3t" not in f"{head!r} {head.request.headers!r} {vars(head.request)!r}"
     with pytest.raises(TypeError, match="pickle"):
         pickle.dumps(head)
+
+
+@pytest.mark.parametrize("serialize", [http_writer._serialize_headers, http_writer._py_serialize_headers])
+def test_a_secret_header_reads_as_stars_to_all_but_the_writer(serialize: Any) -> None:
+    value = header_text(KEY)
+    assert serialize("POST / HTTP/1.1", CIMultiDict({"Api-Key": value})).endswith(b"\r\nApi-Key: s3cr3t\r\n\r\n")
+    assert (repr(value), value[:9], json.dumps([value])) == ("'***'", "***", '["***"]')
+    assert (value, hash(value)) == (header_text(KEY), hash(header_text(KEY)))
+    assert value == "s3cr3t"  # in the mock of a session
+    assert value not in (header_text(Secret.of("other")), "***", None)
+
+
+def test_an_unknown_aiohttp_gets_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aiohttp, "__version__", "3.15.0")
+    assert type(header_text(KEY)) is str
 
 
 @pytest.mark.parametrize("text", ["a\r\nX-Other: b", "a\nb", "a\0b"])
@@ -666,7 +691,9 @@ async def test_what_is_behind_a_204_answers_no_other_request(name: str, segments
     async with WireServer(when(always, step(take, *acts))) as server:
         session = aiohttp.ClientSession() if path == "injected" else None
         proxy = server.base_url.removesuffix("/ext/api") if path == "by a proxy" else None
-        settings = TransportSettings(base_url=server.base_url, session=session, proxy=proxy, keepalive=9.0)
+        settings = TransportSettings(
+            base_url=server.base_url, session=session, proxy=proxy and Secret.of(proxy), keepalive=9.0
+        )
         transport, body = AiohttpTransport(settings, limit=1), BODY.ljust(60_000 if path == "large" else 30)
         statuses = []
         for _ in range(3):

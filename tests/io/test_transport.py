@@ -43,13 +43,13 @@ from support.wire_network import (
 from support.wire_rig import OWN_OR_INJECTED
 from support.wire_server import Script, Wire, WireServer
 
-from pushsdk._core.address import HeaderSecret
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
+from pushsdk._core.secret import Secret
 from pushsdk._io.fast_post import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, WHOLE_BODY_LIMIT
 from pushsdk._io.transport import AiohttpTransport, TransportSettings
 
-KEY = HeaderSecret("key")
+KEY = Secret.of("key")
 BODY = b'{"userIds":["u"],"message":{}}'
 CAMPAIGN = b'{"name":"c"}'
 
@@ -72,7 +72,7 @@ async def transport_of(
         session=session,
         keepalive=keepalive,
         ssl=True if context is None else context,
-        proxy=proxy,
+        proxy=proxy and Secret.of(proxy),
     )
     transport = AiohttpTransport(settings, limit=limit)
     yield transport
@@ -295,7 +295,7 @@ async def test_a_session_that_is_closed_in_between_is_a_failure(monkeypatch: pyt
 async def test_an_unexpected_exception_is_a_failure() -> None:
     async with rigged() as (server, transport):
         evidence = Evidence()
-        await transport.post(request_of(BODY, evidence), HeaderSecret("a\r\nb"))
+        await transport.post(request_of(BODY, evidence), Secret.of("a\r\nb"))
     assert (evidence.failure, evidence.reason, server.begun) == (Failure.OTHER, "ValueError", 0)
     assert writing(evidence) == NOTHING
 

@@ -1,7 +1,11 @@
 """Crash reporters that show locals: no part of a key or a password, however long."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
 
 import aiohttp
 import pytest
@@ -11,8 +15,8 @@ from support.wire_faults import always, hold, step, take, when
 from support.wire_server import WireServer
 
 from pushsdk import AsyncPushClient, CampaignRequest, ConfigurationError, PushClient, Row
-from pushsdk._core.address import HeaderSecret, redacted
 from pushsdk._core.outcome import Outcome
+from pushsdk._core.secret import Secret
 from pushsdk._runs.plan import Chunk, ChunkRequest, Header, UserRange
 from pushsdk.arrow import push_batches
 from pushsdk.claims import Claim, MemoryClaims, Put
@@ -28,12 +32,35 @@ def secret_of(length: int) -> str:
     return "".join(f"x{number:04}" for number in range(length))[:length]
 
 
+def sent(value: object, depth: int, seen: set[int]) -> Iterator[str]:
+    """Return the texts in a value, as reporters do that send a str unchanged, and walk containers and attributes."""
+    if isinstance(value, str):
+        yield str.__str__(value)
+    elif isinstance(value, (bytes, bytearray)):
+        yield value.decode("latin-1")
+    elif depth and id(value) not in seen and not isinstance(value, (type, ModuleType)):
+        seen.add(id(value))
+        parts = [*value.items()] if isinstance(value, Mapping) else []
+        if isinstance(value, (list, tuple, set, frozenset, deque)):
+            parts = [*value]
+        slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+        parts += [*getattr(value, "__dict__", {}).values(), *(getattr(value, name, None) for name in slots)]
+        for part in parts:
+            yield from sent(part, depth - 1, seen)
+
+
 def shown(error: BaseException) -> Iterator[str]:
-    """Return the locals of the frames below the test and of its causes, as rich and structlog show them."""
+    """Return the locals of the frames below the test and of its causes, as crash reporters show them.
+
+    These are rich, structlog, and one that sends a str unchanged and walks mappings, ``__dict__`` and ``__slots__``.
+    """
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     assert trace is not None
+    for frame, _ in traceback.walk_tb(trace):
+        for value in frame.f_locals.values():
+            yield from sent(value, 8, set())
     rendered = Traceback.extract(type(error), error, trace, show_locals=True)
     yield from (
         str(node) for stack in rendered.stacks for frame in stack.frames for node in (frame.locals or {}).values()
@@ -69,11 +96,23 @@ def test_a_refused_setting_is_not_in_a_crash_report(client: Callable[..., object
     for make in (
         lambda: client(HERE, f"{secret}\n"),
         lambda: client(HERE, secret, retry="never"),
+        lambda: client(HERE, secret, timeout=-1),
+        lambda: client(secret, HERE),
+        lambda: client(HERE, secret.encode()),
         lambda: client(f"https://user:{secret}@push.example", "key"),
         lambda: client(HERE, "key", proxy=f"ftp://user:{secret}@push.example"),
         lambda: client(HERE, "key", proxy=f"http://user:{secret}@push.example", retry="never"),
     ):
         assert leaks(secret, refused(make)) == []
+
+
+@LENGTHS
+@pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
+def test_another_key_is_not_in_a_crash_report(client: Callable[..., Any], length: int) -> None:
+    secret = secret_of(length)
+    for options in ({"api_key": secret, "timeout": -1}, {"api_key": f"{secret}\n"}):
+        error = refused(lambda options=options: client(HERE, "key").with_options(**options))
+        assert leaks(secret, error) == []
 
 
 @LENGTHS
@@ -92,7 +131,11 @@ def test_the_location_of_a_claim_store_is_not_in_a_crash_report(client: Callable
 
 @LENGTHS
 @pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
-async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected: bool, length: int) -> None:
+@pytest.mark.parametrize("source", ["text", "callable"])
+@pytest.mark.parametrize("method", ["send", "create_campaign"])
+async def test_a_cancelled_request_has_no_key_in_its_crash_report(
+    method: str, source: str, injected: bool, length: int
+) -> None:
     secret, request_arrived = secret_of(length), asyncio.Event()
 
     async def tell(*_: object) -> None:
@@ -100,8 +143,10 @@ async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected: bool
 
     script = when(always, step(take, tell, hold))
     session = aiohttp.ClientSession() if injected else None
-    async with WireServer(script) as server, AsyncPushClient(server.base_url, secret, session=session) as client:
-        call = asyncio.create_task(client.create_campaign(CampaignRequest(name="c")))
+    key = secret if source == "text" else lambda: secret
+    arguments = {"send": ("u", {"body": {"en": "hi"}}), "create_campaign": (CampaignRequest(name="c"),)}[method]
+    async with WireServer(script) as server, AsyncPushClient(server.base_url, key, session=session) as client:
+        call = asyncio.create_task(getattr(client, method)(*arguments))
         await request_arrived.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError) as excinfo:
@@ -144,13 +189,19 @@ async def test_a_proxys_password_is_not_in_the_crash_report_of_a_cancelled_call(
     assert leaks(basic, excinfo.value) == []
 
 
-def test_what_is_made_of_a_sealed_text_is_sealed() -> None:
-    secret = redacted("abc def")
-    derived = [secret[1:], secret + "x", "x" + secret, secret * 2, secret.strip(), secret.upper(), secret.join("ab")]
-    parts = [*secret, *secret.split(), *secret.partition(" "), secret.replace("a", "b"), secret.format()]
-    assert {type(text) for text in (*derived, *parts)} == {HeaderSecret}
-    assert (secret[1:], "x" + secret, [*secret.split()]) == ("bc def", "xabc def", ["abc", "def"])
-    assert {type(text) for text in (str(secret), f"{secret}")} == {str}
+def test_a_secret_is_an_object_that_shows_nothing() -> None:
+    secret = Secret.of("abc")
+    assert f"{secret} {secret!r} {[secret]}" == "*** *** [***]"
+    assert "abc" not in pretty_repr(secret)
+    for use in (iter, len, vars, lambda value: value[0], lambda value: value + "x"):
+        with pytest.raises(TypeError):
+            use(secret)
+    assert secret.reveal() == "abc"
+
+
+def test_secrets_are_equal_if_their_texts_are() -> None:
+    assert (Secret.of("abc"), hash(Secret.of("abc"))) == (Secret.of("abc"), hash(Secret.of("abc")))
+    assert Secret.of("abc") not in (Secret.of("abd"), "abc", None)
 
 
 HELD = [

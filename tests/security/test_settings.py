@@ -230,43 +230,24 @@ def test_a_client_whose_constructor_failed_has_a_repr() -> None:
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
-        ("", "it is empty"),
-        *((f"{word} abc", "leave out what is before it") for word in ("Bearer", "basic", "Api-Key:", "api-key:")),
-        *((key, "strip spaces and line ends around it, such as the newline of") for key in ("abc\n", " abc", " ")),
-        ("k\u00e9y", "it has a character that is not ASCII"),
-        ("a\tb", "it has a space, a line end or a control character inside"),
-        ("k" * 4097, "it is too long"),
-        *((f"{mark}key{mark}", "leave out the quotation marks around it") for mark in "\"'"),
-        ("https://push.example", r"it is a URL: did you swap base_url and api_key\?"),
+        *((key, ": strip the quotation marks or white space") for key in ("abc\n", " abc", " ", "'key'", '"key"')),
+        ("https://push.example", r": it is a URL: did you swap base_url and api_key\?"),
+        *((key, "$") for key in ("", "k\u00e9y", "a\tb", "k" * 4097, "Bearer abc")),
     ],
 )
-def test_a_refused_key_has_a_hint_at_what_is_wrong(key: str, hint: str) -> None:
-    refused(lambda: AsyncPushClient(HERE, key), f"no spaces or line ends: {hint}")
+def test_a_refused_key_has_a_hint_at_the_commonest_causes(key: str, hint: str) -> None:
+    refused(lambda: AsyncPushClient(HERE, key), f"^api_key must be .*, no spaces or line ends{hint}")
 
 
-# A value of another type is dropped before the check, so that no traceback shows it.
 @pytest.mark.parametrize("value", [b"key", b"", ["key"], {"key": 1}, 7, True], ids=repr)
 def test_a_key_or_url_of_another_type_is_refused_with_its_type(value: Any) -> None:
     refused(lambda: AsyncPushClient(HERE, value), f"api_key must be a str, .*; got {type(value).__name__}$")
-    refused(lambda: AsyncPushClient(value, "key"), f"base_url must be .*; got {type(value).__name__}(: pass .*)?$")
+    refused(lambda: AsyncPushClient(value, "key"), f"base_url must be .*; got {type(value).__name__}$")
 
 
-class HttpUrl:
-    """In place of pydantic's, whose name counts."""
-
-
-class SecretStr:
-    """As above."""
-
-
-def test_settings_of_pydantic_are_refused_with_the_way_to_convert_them() -> None:
-    refused(lambda: AsyncPushClient(HttpUrl(), "key"), r"got HttpUrl: pass str\(value\)$")  # type: ignore[arg-type]
-    key: Any = SecretStr()
-    refused(lambda: AsyncPushClient(HERE, key), r"pass value.get_secret_value\(\); got SecretStr$")
-
-
-def test_a_url_in_quotation_marks_is_refused() -> None:
-    refused(lambda: AsyncPushClient(f"'{HERE}'", "key"), "leave out the quotation marks around it$")
+@pytest.mark.parametrize("url", [f"'{HERE}'", f"{HERE}\n"])
+def test_a_url_in_quotation_marks_or_white_space_is_refused_with_the_fix(url: str) -> None:
+    refused(lambda: AsyncPushClient(url, "key"), "strip the quotation marks or white space around it$")
 
 
 def test_a_swapped_url_and_key_are_named_and_not_shown() -> None:
@@ -274,11 +255,10 @@ def test_a_swapped_url_and_key_are_named_and_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "start"),
-    [("ftp://push.example", "ftp://"), ("htps://push.example", "htps://"), ("https:/push.example", "https:/")],
+    "url", ["push.example/api", "ftp://push.example", "htps://push.example", "https:/push.example"]
 )
-def test_a_url_that_begins_wrongly_is_refused_with_the_right_start(url: str, start: str) -> None:
-    refused(lambda: AsyncPushClient(url, "key"), f"for example 'https://push.example/api'; .* https://, not '{start}'$")
+def test_a_url_that_begins_wrongly_is_refused_with_the_right_start(url: str) -> None:
+    refused(lambda: AsyncPushClient(url, "key"), "for example 'https://push.example/api'; it must begin with https:// ")
 
 
 def test_a_key_given_as_bytes_is_not_in_the_tracebacks_locals() -> None:

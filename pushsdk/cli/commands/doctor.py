@@ -17,6 +17,7 @@ from rich.text import Text
 from pushsdk._core.address import is_loopback
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits
+from pushsdk._core.secret import Secret
 from pushsdk._io.transport import most_in_flight
 from pushsdk._version import __version__
 from pushsdk.cli.exit import CommandError, Exit, for_shell
@@ -48,9 +49,9 @@ class Finding(Struct, frozen=True):
     text: str
 
 
-def probe(base_url: str, proxy: str | None = None) -> Iterator[Finding]:
+def probe(base_url: str, proxy: str | Secret | None = None) -> Iterator[Finding]:
     """Yield the result of each step of a connection, to the proxy if there is one, up to the first failure."""
-    target = urlsplit(base_url if proxy is None else proxy)
+    target = urlsplit(base_url if proxy is None else Secret.of(proxy).reveal())
     host = target.hostname or ""
     port = target.port or (443 if target.scheme == "https" else 80)
     started = time.perf_counter()
