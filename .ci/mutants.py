@@ -1411,15 +1411,15 @@ TRANSPORT = [
     Mutant(
         "the ids of a table are the names of its columns",
         CORE + "arguments.py",
-        'if hasattr(items, "__dataframe__"):',
-        "if False:",
+        'lambda items: hasattr(items, "__dataframe__"),',
+        "lambda items: False,",
         "tests/client/test_wrong_settings.py",
     ),
     Mutant(
         "an id with a line end is not warned of",
         CORE + "arguments.py",
-        "text != text.strip()",
-        "not text.strip()",
+        r'(r"\s.*|.*\s", "begins',
+        r'(r"\s+", "begins',
         "tests/client/test_warnings.py",
     ),
     Mutant(

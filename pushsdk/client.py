@@ -22,12 +22,12 @@ from pushsdk._core.address import (
     is_loopback,
     missing,
 )
-from pushsdk._core.arguments import check_callback, check_setting, check_timeout, check_users
+from pushsdk._core.arguments import check_timeout, check_users
 from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import error_for, set_answer
 from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError, warn_caller
 from pushsdk._core.hints import check_options
-from pushsdk._core.kinds import Delay, check, check_seconds
+from pushsdk._core.kinds import Delay, check, check_seconds, check_values
 from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
@@ -119,7 +119,8 @@ class AsyncPushClient:
         options["proxy"] = proxy = sealed(options.get("proxy"))
         options["claims"] = claims = sealed(options.get("claims"))
         check_options("AsyncPushClient", options, NAMES | {"session"})
-        allow_insecure = check_setting(bool, "allow_insecure", options.get("allow_insecure"), False)
+        check_values(options, ClientOptions)
+        allow_insecure = options.get("allow_insecure") or False
         if base_url is None or api_key is None:
             if base_url is not None:  # which may be the key
                 check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
@@ -137,26 +138,26 @@ class AsyncPushClient:
         check_host(url_name, checked_url)
         check_host("proxy", proxy)
         check_ssl(ssl := options.get("ssl"))
-        check_callback("on_event", on_event := options.get("on_event"), "event")
         check("PUSHSDK_SHOW_ANSWERS", shown := os.environ.get("PUSHSDK_SHOW_ANSWERS", ""), Literal["1", "0", ""])
         shows = shown == "1" or is_loopback(urlsplit(checked_url).hostname or "")
-        policy = check_setting(RetryPolicy, "retry", options.get("retry"), RetryPolicy.safe())
+        show_answers = options.get("show_answers")
+        policy = options.get("retry") or RetryPolicy.safe()
         timeout = check_timeout(options.get("timeout"), Timeout())
         self._keyed = None if claims is None else KeyedSends(claims)
         self._lifetime = Lifetime(
             EngineSettings(
                 base_url=checked_url,
-                batching=check_setting(Batching, "batching", options.get("batching"), Batching()),
-                limits=check_setting(Limits, "limits", options.get("limits"), Limits()),
-                rate=check_setting(Rate, "rate", options.get("rate"), Rate()),
+                batching=options.get("batching") or Batching(),
+                limits=options.get("limits") or Limits(),
+                rate=options.get("rate") or Rate(),
                 session=session,
                 proxy=proxy,
                 allow_insecure=allow_insecure,
                 ssl=True if ssl is None else ssl,
                 headers=check_headers(options.get("headers")),
                 keepalive=keepalive,
-                on_event=on_event,
-                show_answers=check_setting(bool, "show_answers", options.get("show_answers"), shows),
+                on_event=options.get("on_event"),
+                show_answers=shows if show_answers is None else show_answers,
             ),
             None if self._keyed is None else self._keyed.close,
         )
@@ -460,7 +461,8 @@ class AsyncPushClient:
         api_key = sealed(api_key)
         client = self._view(self)
         options = self._options_of(timeout, retry)
-        is_urgent = check_setting(bool, "urgent", urgent, options.is_urgent)
+        check("urgent", urgent, bool | None)
+        is_urgent = options.is_urgent if urgent is None else urgent
         client._options = self._lifetime.options_of(options.policy, options.timeout, is_urgent=is_urgent)
         if api_key is not None:
             client._credentials = Credentials.of(api_key)
@@ -503,9 +505,10 @@ class AsyncPushClient:
 
         return RunSettings(run=run, stop=stop, sending=self._options, credentials=self._credentials, **options)
 
-    def _options_of(self, timeout: object, retry: object) -> Options:
+    def _options_of(self, timeout: object, retry: Any) -> Options:
         own = self._options
-        policy = check_setting(RetryPolicy, "retry", retry, own.policy)
+        check("retry", retry, RetryPolicy | None)
+        policy = retry or own.policy
         return self._lifetime.options_of(policy, check_timeout(timeout, own.timeout), is_urgent=own.is_urgent)
 
     def _renewed(self, claims: ClaimStore | Secret | None) -> Self:

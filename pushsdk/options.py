@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 from pushsdk._core.events import Event
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Seconds, Timeout
+from pushsdk._core.kinds import Rule
+from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Seconds, TimeoutOrTotal
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk.claims.store import ClaimStore
 
 if TYPE_CHECKING:
-    import ssl as ssl_module
-
     from pushsdk._runs.pipeline import OnUnknown
     from pushsdk._runs.progress import Progress
 
+Verifying: TypeAlias = Annotated[
+    ssl.SSLContext, Rule("a verifying context, for a private CA: ssl.create_default_context(cafile=...)")
+]
 __all__ = ["ClientOptions", "RunOptions", "SendingOptions"]
 
 
@@ -24,7 +27,7 @@ class SendingOptions(TypedDict, total=False):
 
     retry: RetryPolicy | None
     """The rules for retries after a failed attempt. Default: ``RetryPolicy.safe()``."""
-    timeout: Timeout | Seconds | None
+    timeout: TimeoutOrTotal | None
     """A Timeout, or the total in seconds. Default: ``Timeout()``."""
     batching: Batching | None
     """The merging of concurrent sends into one request. Default: ``Batching()``."""
@@ -43,7 +46,7 @@ class SendingOptions(TypedDict, total=False):
 class ClientOptions(SendingOptions, total=False):
     """The options of AsyncPushClient and PushClient."""
 
-    ssl: ssl_module.SSLContext | None
+    ssl: Verifying | None
     """A context with your own certificates. It must verify. Default: the system's certificates."""
     keepalive: Seconds
     """Seconds for which an idle connection is kept: keep it half a second below the server's. Shortened if the server

@@ -23,11 +23,10 @@ from pushsdk._core.words import count
 __tracebackhide__ = True  # by pytest: a failure shows the line of the test
 # A larger number is a mistake: in seconds, 30 years.
 MAX_NUMBER = 1e9
-# Arguments whose values are not shown.
-_SECRETS = frozenset(
-    {"api_key", "base_url", "claims", "headers", "idempotency_key", "proxy", "session", "token", "user_id", "user_ids"}
-)
-_PLAIN = (NoneType, bool, int, float, str, set, frozenset, list, tuple, dict)
+# Arguments whose values are not shown: secrets, ids and texts.
+_SECRETS = frozenset({"api_key", "base_url", "claims", "headers", "proxy", "session", "token"})
+_HIDDEN = _SECRETS | {"idempotency_key", "message", "requests", "user_id", "user_ids"}
+_PLAIN = (bool, int, float, str, set, frozenset, list, tuple, dict)
 
 
 class Rule(Struct, frozen=True):
@@ -97,9 +96,12 @@ def check_seconds(name: str, value: object, kind: Any = Duration) -> float:
 
 
 def check_values(options: Mapping[str, object], kinds: type) -> None:
-    """Check keyword arguments by the annotations of their TypedDict. None is the default of each."""
+    """Check keyword arguments by the annotations of their TypedDict. None is the default of each.
+
+    Secrets have checks that never see their values in an error.
+    """
     for name, value in options.items():
-        if value is not None:
+        if value is not None and name not in _SECRETS:
             check(name, value, kinds_of(kinds)[name])
 
 
@@ -108,18 +110,22 @@ def must_be(name: str, rule: str, value: object, error: type[Exception] = Config
 
     Shows a short plain value, and only the type of any other: a long text may be a key, an id or a URL.
     """
-    kind = type(value)
-    is_secret = not _SECRETS.isdisjoint(re.findall(r"\w+", name))
+    is_plain = value is None or (type(value) in _PLAIN and _HIDDEN.isdisjoint(re.findall(r"\w+", name)))
     if isinstance(value, (type, FunctionType, MethodType)):
-        noun = "class" if isinstance(value, type) else kind.__name__
+        noun = "class" if isinstance(value, type) else type(value).__name__
         shown = f"the {noun} {value.__qualname__}"
-    elif kind in _PLAIN and not is_secret and "..." not in (short := reprlib.repr(value)):
-        shown = short
-    elif kind.__module__ != "builtins" and re.search(rf"\b{kind.__name__}\b", rule):
-        shown = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"  # it has the name of ours
+    elif is_plain and "..." not in reprlib.repr(value):
+        shown = reprlib.repr(value)
     else:
-        shown = kind.__name__
+        shown = _type_of(value, rule)
     return error(f"{name} must be {rule}; got {shown}")
+
+
+def _type_of(value: object, rule: str) -> str:
+    """Return the name of the type, with its library if the rule has that name."""
+    name, library = type(value).__name__, type(value).__module__.partition(".")[0]
+    is_like_ours = library != "builtins" and re.search(rf"\b{name}\b", rule)
+    return f"{library}.{name}" if is_like_ours else name
 
 
 def is_async(function: object) -> bool:
@@ -220,6 +226,9 @@ def _rule_of(kind: Any) -> str:
         return " or ".join(", ".join(map(repr, parts)).rsplit(", ", 1))
     if cls is Callable:
         return f"a function of {count(len(parts[0]), 'argument')}, not async"
-    name = cls.__name__
+    if cls in _WORDS:
+        return _WORDS[cls]
+    name, library = cls.__name__, cls.__module__.partition(".")[0]
     example = f", for example {name}{_EXAMPLES[name]}" if name in _EXAMPLES else ""
-    return _WORDS.get(cls) or f"{'an' if name[0] in 'AEIOU' else 'a'} {name}{example}"
+    full = name if library in ("builtins", "pushsdk") else f"{library}.{name}"
+    return f"{'an' if full[0] in 'AEIOUaeiou' else 'a'} {full}{example}"

@@ -265,6 +265,11 @@ def _is_needless(seconds: float | None, bound: float, default: float) -> bool:
     return seconds is not None and default != seconds > bound
 
 
+TimeoutOrTotal: TypeAlias = Annotated[
+    Timeout | Seconds, Rule("the total in seconds, or a Timeout, for example Timeout(total=30, connect=5)")
+]
+
+
 class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Retry policy and timeouts of a request. Equal options are one object: quick to compare."""
 

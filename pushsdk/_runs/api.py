@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-import os
 import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sized
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sized
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -18,8 +17,9 @@ import msgspec
 from pushsdk._audience.audience import Audience, Personalized
 from pushsdk._audience.source import printable
 from pushsdk._core import wire
-from pushsdk._core.arguments import check_setting
-from pushsdk._core.errors import ConfigurationError, ValidationError, warn_caller
+from pushsdk._core.arguments import iterable
+from pushsdk._core.errors import ConfigurationError, warn_caller
+from pushsdk._core.kinds import check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.words import count
@@ -54,11 +54,9 @@ async def broadcast(
     dedupe: bool,
 ) -> BroadcastReport:
     """See ``AsyncPushClient.broadcast``."""
-    if isinstance(user_ids, (str, os.PathLike, type)):
-        got = f"got {type(user_ids).__name__}: pass a list or Audience.read(path), or use send()"
-        raise ValidationError(f"user_ids must be an iterable of ids; {got}")
-    if isinstance(user_ids, Personalized):
-        raise ValidationError("broadcast sends one message to all users: use send_each for a personalized audience")
+    if not isinstance(user_ids, (Audience, AsyncIterable)):
+        iterable("user_ids", user_ids, "an iterable of ids, or an Audience")
+    check("dedupe", dedupe, bool)
     encoded, fields = broadcast_content(user_ids, message, custom_fields)
     header = _header(
         lifetime.settings,
@@ -66,7 +64,7 @@ async def broadcast(
         message=encoded,
         custom_fields=fields,
         source=user_ids.source if isinstance(user_ids, Audience) else "",
-        dedupe=check_setting(bool, "dedupe", dedupe, True),
+        dedupe=dedupe,
     )
     return await _run(lifetime, settings, header, lambda planner: planner.broadcast(user_ids), user_ids)
 
@@ -82,6 +80,8 @@ def broadcast_content(users: object, message: Any, fields: Mapping[str, Any] | N
 
 async def send_each(lifetime: Lifetime, settings: RunSettings, requests: object) -> BroadcastReport:
     """See ``AsyncPushClient.send_each``."""
+    if not isinstance(requests, (Personalized, AsyncIterable)):
+        iterable("requests", requests, "an iterable of requests")
     source = requests.source if isinstance(requests, Personalized) else ""
     header = _header(lifetime.settings, kind="each", source=source, dedupe=False)
     return await _run(lifetime, settings, header, lambda planner: planner.each(requests))

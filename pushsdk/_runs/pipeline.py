@@ -12,9 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from pushsdk._core.arguments import check_callback, check_setting
 from pushsdk._core.errors import RunFileError
-from pushsdk._core.kinds import Count, check, must_be
+from pushsdk._core.kinds import Count, check_values
 from pushsdk._core.policy import Options, warn_of_unused
 from pushsdk._core.splitting import Rejected
 from pushsdk._core.stop_policy import StopPolicy
@@ -44,7 +43,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     on_unknown: OnUnknown = "skip"
     stop_policy: StopPolicy | None = None
     on_progress: OnProgress | None = None
-    limit: int | None = None
+    limit: Count | None = None
     """The number of users after which the run pauses; None for no limit."""
     durable: bool = False
     path: Path | None = None
@@ -61,15 +60,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def check(self) -> None:
         """Raise ConfigurationError if an option has a wrong type or value. Guard ``on_progress``, check the policy."""
-        check("on_unknown", self.on_unknown, OnUnknown)
-        check_setting(StopPolicy, "stop_policy", self.stop_policy, None)
-        check_setting(bool, "durable", self.durable, False)
-        check_callback("on_progress", self.on_progress, "Progress")
+        check_values(msgspec.structs.asdict(self), RunSettings)
         if self.on_progress is not None:
             msgspec.structs.force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))
-        if self.stop is not None and not isinstance(self.stop, asyncio.Event):
-            raise must_be("stop", "an asyncio.Event, not one of threading: set it to end the run early", self.stop)
-        check("limit", self.limit, Count | None)
         warn_of_unused(self.sending.policy)
 
 

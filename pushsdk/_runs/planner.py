@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from pushsdk._audience.audience import Audience, Personalized
 from pushsdk._audience.distinct import Distinct
 from pushsdk._core import wire
-from pushsdk._core.arguments import check_users, doubt_of, refuse_containers
+from pushsdk._core.arguments import check_users, doubt_of
 from pushsdk._core.errors import ValidationError, warn_caller
-from pushsdk._core.models import UNSET, MobilePush, PushRequest, show_path
-from pushsdk._core.words import kind_of, near_word
+from pushsdk._core.models import UNSET, PushRequest, show_path
+from pushsdk._core.words import near_word
 from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
 from pushsdk._runs.run_file.journal import Journal
@@ -75,7 +75,7 @@ class Planner:
             await self._in_thread(lambda: self._add_all(self._add_requests, requests.batches()))
             self._duplicates += requests.summary.duplicates
         else:
-            async with aclosing(blocks_of("requests", requests)) as blocks:
+            async with aclosing(blocks_of(requests)) as blocks:
                 async for block in blocks:
                     self._add_requests(block)
                     await self._write(self._store)
@@ -115,7 +115,7 @@ class Planner:
 
     async def _plan_ids(self, user_ids: object) -> None:
         with Distinct() as distinct:
-            async with aclosing(blocks_of("user_ids", user_ids)) as blocks:
+            async with aclosing(blocks_of(user_ids)) as blocks:
                 async for block in blocks:
                     self._check(block)
                     self._taken += len(block)
@@ -196,21 +196,12 @@ def _fields_of(request: object) -> tuple[Any, Any, Any]:
     return users, message, None if fields is UNSET else fields
 
 
-async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
+async def blocks_of(items: Any) -> AsyncGenerator[list[Any]]:
     """Yield the items in blocks, with a turn of the event loop between them. A slow source makes small blocks.
 
-    Raises ValidationError if ``items`` is not iterable. Errors of ``items`` pass through.
+    Errors of ``items`` pass through.
     """
     if not isinstance(items, AsyncIterable):
-        if not isinstance(items, Iterable) or isinstance(items, (str, Mapping, bytes, bytearray, memoryview)):
-            advice = ": use its personalize(message), or broadcast" if hasattr(items, "personalize") else ""
-            advice += ": the users come first, then the message" if isinstance(items, MobilePush) else ""
-            if name == "requests" and isinstance(items, (PushRequest, Mapping)):
-                is_one = isinstance(items, PushRequest) or "message" in items
-                several = "pass [PushRequest(user_ids=[user], message=message) for user, message in requests.items()]"
-                advice += ": put it into a list" if is_one else f": {several}"
-            raise ValidationError(f"{name} must be an iterable or an async iterable; got {kind_of(items)}{advice}")
-        refuse_containers(name, items)
         iterator = iter(items)
         while block := next_block(iterator):
             yield block

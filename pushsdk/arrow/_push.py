@@ -6,9 +6,8 @@ from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
-from pushsdk._core.arguments import check_setting
 from pushsdk._core.hints import check_options
-from pushsdk._core.kinds import must_be
+from pushsdk._core.kinds import check, must_be
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
 from pushsdk._core.policy import warn_of_unused
 from pushsdk._core.results import DrainReport
@@ -71,7 +70,7 @@ def push_batches(
     base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
     if not callable(claims):
         raise must_be("claims", "a callable, for example lambda: RedisClaims(url)", claims)
-    check_setting(StopPolicy, "stop_policy", stop_policy, None)
+    check("stop_policy", stop_policy, StopPolicy | None)
     client = AsyncPushClient(base_url, api_key, session=None, **options)
     settings = client._lifetime.settings
     base_url, max_users = settings.base_url, settings.batching.max_users

@@ -6,8 +6,8 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.kinds import check
 from pushsdk._io.files import check_path
 from pushsdk._sqlite import FileFormat, FileRefused, open_database
 from pushsdk.claims._blocking import StoreThreads
@@ -44,7 +44,8 @@ class SqliteClaims(ClaimStore):
         if (name := check_path("path", path, "claims.db")).startswith(("sqlite:", ":memory:")):
             raise ConfigurationError("path must be that of a file: claims= takes 'sqlite:PATH', for tests 'memory:'")
         self._path = Path(name).absolute()
-        self._durable = check_setting(bool, "durable", durable, False)
+        check("durable", durable, bool)
+        self._durable = durable
         # One, which opens the file at the first operation.
         self._thread = StoreThreads(1)
         self._db: sqlite3.Connection | None = None

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.kinds import check
 from pushsdk._io.files import check_path, objection
 from pushsdk.claims._blocking import StoreThreads
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
@@ -51,7 +51,8 @@ class DirectoryClaims(ClaimStore):
         if not hasattr(os, "O_NOFOLLOW"):
             raise ConfigurationError("DirectoryClaims needs a POSIX system, which Windows is not: use another store")
         self._path = os.path.abspath(check_path("path", path, "claims"))
-        self._durable = check_setting(bool, "durable", durable, True)
+        check("durable", durable, bool)
+        self._durable = durable
         self._threads = StoreThreads(THREADS)
         # Set by the first operation.
         self._is_checked = False

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import msgspec
 
 from pushsdk._audience.source import missing_column, printable
-from pushsdk._core.arguments import check_setting
 from pushsdk._core.errors import ConfigurationError, ValidationError
 from pushsdk._core.kinds import check, must_be
 from pushsdk._core.placeholders import placeholder_names
@@ -86,7 +85,7 @@ def checked_options(
         )
     if api_key is not None and not callable(api_key):
         raise must_be("api_key", "a callable or None", api_key)
-    check_setting(StopPolicy, "stop_policy", stop_policy, None)
+    check("stop_policy", stop_policy, StopPolicy | None)
     client = AsyncPushClient(base_url, "of-the-executors", **options)
     warn_of_unused(client._options.policy)
     settings = client._lifetime.settings

@@ -14,12 +14,11 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
-from pushsdk._core.arguments import check_callback
 from pushsdk._core.error_mapping import closed_error
-from pushsdk._core.errors import ConfigurationError, PartialError, PushError
+from pushsdk._core.errors import PartialError, PushError
 from pushsdk._core.events import SendAbandoned
 from pushsdk._core.hints import check_options
-from pushsdk._core.kinds import Delay, check_seconds
+from pushsdk._core.kinds import Delay, check, check_seconds
 from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
@@ -390,11 +389,10 @@ class PushClient:
         options: RunOptions,
     ) -> BroadcastReport:
         """Perform the run that ``start`` starts. ``options`` belongs to this call: ``on_progress`` is replaced."""
-        if stop is not None and not isinstance(stop, threading.Event):
-            raise ConfigurationError(f"stop must be a threading.Event; got {type(stop).__name__}")
+        check("stop", stop, threading.Event | None)
         thread, client = self._enter()
         on_progress = options.get("on_progress")
-        check_callback("on_progress", on_progress, "Progress")
+        check("on_progress", on_progress, Callable[[Any], object] | None)
         if on_progress is not None:
             report = guarded("on_progress", on_progress)
             options["on_progress"] = lambda progress: call.callbacks.put(functools.partial(report, progress))

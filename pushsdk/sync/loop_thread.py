@@ -16,24 +16,23 @@ import selectors
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextvars import ContextVar
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
 from pushsdk._audience.source import BatchSource
-from pushsdk._core.arguments import refuse_containers
-from pushsdk._core.checks import is_async
+from pushsdk._core.arguments import iterable
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import (
     ClientClosedError,
     ConfigurationError,
     OutcomeUnknownError,
-    ValidationError,
     caller,
     warn_caller,
 )
+from pushsdk._core.kinds import is_async
 from pushsdk._core.results import DrainReport
 from pushsdk._core.secret import sealed
 from pushsdk._io.forks import in_child
@@ -330,24 +329,19 @@ atexit.register(_at_exit)
 
 def read_ids(user_ids: object, max_users: int) -> Any:
     """Read the ids of one send: at most one more than ``max_users``, enough for the client to reject them."""
-    if isinstance(user_ids, IN_MEMORY) or not isinstance(user_ids, Iterable):
+    if isinstance(user_ids, IN_MEMORY):
         return user_ids
-    refuse_containers("user_ids", user_ids)
-    return tuple(itertools.islice(user_ids, max_users + 1))
+    return tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
 
 
 def async_readable(name: str, items: object, request: Request) -> Any:
-    """Return the items in a form that the loop can read. Raises ValidationError if they are async.
+    """Return the items in a form that the loop can read. Raises ValidationError unless they are a plain iterable.
 
     ``request`` has a function called in the waiting thread. ``name`` is the argument that the error names.
     """
-    if isinstance(items, AsyncIterable):
-        raise ValidationError(
-            f"{name} must be a plain iterable, or use AsyncPushClient; got {type(items).__name__}, an async iterable"
-        )
-    if isinstance(items, (*IN_MEMORY, BatchSource)) or not isinstance(items, Iterable):
+    if isinstance(items, (*IN_MEMORY, BatchSource)):
         return items
-    refuse_containers(name, items)
+    items = iterable(name, items, "a plain iterable, not an async one")
     # Calls iter() at the first item, in the waiting thread.
     source = itertools.chain.from_iterable((items,))
     return in_blocks(iter(lambda: next_block(source), []), request)

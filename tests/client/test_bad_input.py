@@ -80,7 +80,7 @@ async def test_user_ids_are_a_text_or_several(client: AsyncPushClient, user_ids:
 @pytest.mark.parametrize(
     ("user_ids", "got"),
     [
-        (7, "int: pass str(value)"),
+        (7, "int"),
         (None, "None"),
         (HELLO, "MobilePush: the users come first, then the message"),
     ],
@@ -98,11 +98,11 @@ async def test_a_message_or_a_request_is_no_source_of_a_run(client: AsyncPushCli
         ValidationError, match=r"^message must be .*; got list: the users come first, then the message$"
     ):
         await client.broadcast(iter(["u"]), ["u"])  # type: ignore[arg-type]
-    with pytest.raises(ValidationError, match=r"to all users: use send_each for a personalized audience$"):
+    with pytest.raises(ValidationError, match=r"^user id number 1: expected a str, got PushRequest"):
         await client.broadcast(Audience.query("SELECT 1 AS user_id").personalize(HELLO), HELLO)  # type: ignore[arg-type]
-    with pytest.raises(ValidationError, match=r"got PushRequest: put it into a list$"):
+    with pytest.raises(ValidationError, match=r"^requests must be an iterable of requests; got PushRequest$"):
         await client.send_each(PushRequest(user_ids=["u"], message=HELLO))  # type: ignore[arg-type]
-    with pytest.raises(ValidationError, match=r"got dict: put it into a list$"):
+    with pytest.raises(ValidationError, match=r"^requests must be an iterable of requests; got dict$"):
         await client.send_each({"userIds": ["u"], "message": {}})  # type: ignore[arg-type]
 
 
@@ -114,8 +114,8 @@ async def test_the_place_of_a_bad_user_id_is_named(client: AsyncPushClient, bad:
         await client.send(SURROGATE, HELLO)
 
 
-async def test_an_async_iterable_of_ids_is_refused_with_advice(client: AsyncPushClient) -> None:
-    with pytest.raises(ValidationError, match="collect it first"):
+async def test_an_async_iterable_of_ids_is_refused(client: AsyncPushClient) -> None:
+    with pytest.raises(ValidationError, match=r"must be a str or an iterable of str; got async_generator$"):
         await client.send(some_ids(), HELLO)  # type: ignore[arg-type]
 
 

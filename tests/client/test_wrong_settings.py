@@ -71,9 +71,9 @@ class Table:
 async def test_a_table_and_a_file_are_no_ids(method: str) -> None:
     async with FakeService().client() as client:
         arguments = () if method == "send_each" else (MESSAGE,)
-        with pytest.raises(ValidationError, match="got a Table, which iterates over its columns: pass one"):
+        with pytest.raises(ValidationError, match="got Table, which iterates over its columns: pass one"):
             await getattr(client, method)(Table(), *arguments)
-        with pytest.raises(ValidationError, match=r"got an open file: use broadcast\(Audience.read"):
+        with pytest.raises(ValidationError, match=r"got StringIO, an open file: use broadcast\(Audience.read"):
             await getattr(client, method)(io.StringIO("user_id\nann\n"), *arguments)
 
 
@@ -88,14 +88,14 @@ def test_a_table_and_a_file_are_no_ids_of_the_sync_client(method: str) -> None:
     with PushClient(URL, "k") as client:
         arguments = () if method == "send_each" else (MESSAGE,)
         for items in (Table(), io.StringIO("user_id\nann\n")):
-            with pytest.raises(ValidationError, match=r"got (a Table|an open file)"):
+            with pytest.raises(ValidationError, match=r"got (Table|StringIO), "):
                 getattr(client, method)(items, *arguments)
 
 
 @pytest.mark.parametrize(
     ("users", "message", "text"),
     [
-        ({"id": "ann"}, MESSAGE, "got dict: pass the ids in it as a list$"),
+        ({"id": "ann"}, MESSAGE, "must be a str or an iterable of str; got dict$"),
         ({"title": {"en": "x"}}, ["ann"], "got dict: the users come first, then the message$"),
         ("ann", ["bob"], "got list: the users come first, then the message$"),
         ("ann", [MESSAGE], "got list: pass one message; for several use send_each$"),
@@ -188,7 +188,7 @@ class AsyncCallback:
         (lambda: Batching(split_on={200}), r"statuses from 400 to 599, for example \{413, 422\}; got \{200\}$"),
         (lambda: Timeout(total="5"), "Timeout.total must be a number of seconds greater than 0; got '5'$"),
         (lambda: Timeout(total="abcdefghijklmnopqrstuvwxyz-0123456789"), "greater than 0; got str$"),
-        (lambda: AsyncPushClient(URL, "key", retry=3), r"for example RetryPolicy.safe\(max_attempts=3\) or .*; got 3$"),
+        (lambda: AsyncPushClient(URL, "key", retry=3), r"for example RetryPolicy.safe\(max_attempts=3\); got 3$"),
         (lambda: AsyncPushClient(URL, "key", timeout=(5, 30)), r"for example Timeout\(total=30, connect=5\); got \("),
         (lambda: AsyncPushClient(URL, "key", headers="x"), "headers must be a mapping .*; got str$"),
         (lambda: AsyncPushClient(URL, "key", retry=RetryPolicy), "got the class RetryPolicy$"),
@@ -196,15 +196,15 @@ class AsyncCallback:
         (lambda: AsyncPushClient(URL, lambda _: "key"), "api_key must be a str, or a callable without arguments .*"),
         (
             lambda: AsyncPushClient(URL, "key", on_event=async_callback),
-            "on_event must be a plain function that takes one event: .*; got the function async_callback$",
+            "on_event must be a function of 1 argument, not async; got the function async_callback$",
         ),
         (
             lambda: PushClient(URL, "key", on_event=AsyncCallback()),
-            "on_event must be a plain function that takes one event: nothing would await an async one; got AsyncCall",
+            "on_event must be a function of 1 argument, not async; got AsyncCall",
         ),
         (
             lambda: AsyncPushClient(URL, "key", on_event=lambda: None),
-            "on_event must be a plain function that takes one event; got the function .*<lambda>$",
+            "on_event must be a function of 1 argument, not async; got the function .*<lambda>$",
         ),
         (lambda: RetryPolicy.from_tenacity(stop=wait_random(0, 2)), "stop must be .*; got wait_random$"),
         (lambda: RetryPolicy.from_tenacity(wait=stop_after_attempt(3)), "wait must be .*; got stop_after_attempt$"),
@@ -269,13 +269,13 @@ async def test_a_wrong_argument_of_a_call_is_refused(call, error: type[PushError
             await call(client)
 
 
-async def test_ids_that_are_not_awaited_are_refused_with_the_fix() -> None:
+async def test_ids_that_are_not_awaited_are_refused() -> None:
     async def ids() -> list[str]:
         return ["u"]
 
     async with FakeService().client() as client:
         for call in (client.send, client.broadcast):
-            with pytest.raises(ValidationError, match=r"got a coroutine: await it first$"):
+            with pytest.raises(ValidationError, match=r"got coroutine$"):
                 await call(given := ids(), MESSAGE)  # type: ignore[arg-type]
             given.close()
 
@@ -303,7 +303,7 @@ def test_a_client_without_an_event_loop_is_refused() -> None:
 
 def test_an_async_on_progress_is_refused_by_both_clients() -> None:
     client = PushClient(URL, "key")
-    with pytest.raises(ConfigurationError, match="on_progress must be a plain function"):
+    with pytest.raises(ConfigurationError, match="on_progress must be a function of 1 argument, not async"):
         client.broadcast(["u"], MESSAGE, on_progress=async_callback)
     client.close()
 
@@ -446,13 +446,13 @@ async def test_the_same_users_resume_a_run_without_a_warning(tmp_path: Path) -> 
             await client.broadcast(["u-1", "u-2", "u-1"], MESSAGE, run=tmp_path / "p.run", limit=1)
 
 
-async def test_an_audience_is_sent_to_the_method_that_takes_it(tmp_path: Path) -> None:
+async def test_an_audience_is_neither_ids_of_a_send_nor_requests(tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text("u-1\n")
     audience: Any = Audience.read(tmp_path / "ids.txt")
     async with FakeService().client() as client:
-        with pytest.raises(ValidationError, match="got Audience: use broadcast"):
+        with pytest.raises(ValidationError, match=r"^user_ids must be a str or an iterable of str; got Audience$"):
             await client.send(audience, MESSAGE)
-        with pytest.raises(ValidationError, match=r"got Audience: use its personalize\(message\), or broadcast"):
+        with pytest.raises(ValidationError, match=r"^requests must be an iterable of requests; got Audience$"):
             await client.send_each(audience)
 
 
@@ -535,15 +535,9 @@ def test_a_session_of_another_event_loop_is_refused() -> None:
     ("call", "text"),
     [
         (
-            lambda client: client.send(PushRequest(user_ids=("u",), message=MESSAGE), MESSAGE),
-            "pass requests to send_each, in a list",
-        ),
-        (
             lambda client: client.send([["u"]], MESSAGE),
             "got list: pass one id at a time, or an Audience itself to broadcast",
         ),
-        (lambda client: client.send_each({"u": MESSAGE}), "pass [PushRequest(user_ids=[user], message=message) for"),
-        (lambda client: client.send_each({"message": {}}), "got dict: put it into a list"),
     ],
 )
 async def test_users_or_requests_of_another_form_say_what_to_pass(call: Any, text: str) -> None:

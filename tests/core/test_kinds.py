@@ -1,7 +1,9 @@
 """The checker: rule, value and fix of each kind, and values that stay hidden."""
 
+import asyncio
 import math
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -121,6 +123,7 @@ def test_no_kind_of_number_takes_what_is_not_a_finite_number(kind: Any, value: o
         ),
         ("data", 5, bytes | str, "data must be bytes, or a str; got 5"),
         ("error", 5, OSError, "error must be an OSError; got 5"),
+        ("stop", threading.Event(), asyncio.Event, "stop must be an asyncio.Event; got threading.Event"),
         (
             "timeout",
             THEIR_TIMEOUT(),

@@ -170,9 +170,9 @@ async def test_without_dedupe_every_id_is_a_push() -> None:
     [
         (["a", 7], "user id number 2: expected a str, got int"),
         (["a", "b", "", "c"], "user id number 3: the user id is empty"),
-        ("user-1", "got str: pass a list"),
-        (Path("users.csv"), "got PosixPath: pass a list or Audience.read"),
-        (Audience, "got type: pass a list or Audience.read"),
+        ("user-1", "an iterable of ids, or an Audience; got str$"),
+        (Path("users.csv"), "an iterable of ids, or an Audience; got PosixPath$"),
+        (Audience, "an iterable of ids, or an Audience; got the class Audience$"),
         (b"user-1", "an iterable"),
         ({"a": 1}, "an iterable"),
         (None, "an iterable"),

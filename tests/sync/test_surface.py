@@ -142,11 +142,15 @@ async def ids() -> AsyncIterator[Any]:
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda client: client.send(ids(), HELLO), ValidationError, "async iterable"),
+        (lambda client: client.send(ids(), HELLO), ValidationError, "got async_generator"),
         (lambda client: client.send(7, HELLO), ValidationError, "int"),
         (lambda client: client.send([], HELLO), ValidationError, "empty"),
         (lambda client: client.send((f"u{n}" for n in range(1001)), HELLO), ValidationError, "at most 1,000"),
-        (lambda client: client.broadcast(ids(), HELLO), ValidationError, "plain iterable, or use AsyncPushClient"),
+        (
+            lambda client: client.broadcast(ids(), HELLO),
+            ValidationError,
+            "must be a plain iterable, not an async",
+        ),
         (lambda client: client.send_each(ids()), ValidationError, "requests must be a plain iterable"),
         (lambda client: client.broadcast(7, HELLO), ValidationError, "got int"),
         (lambda client: client.broadcast("u", HELLO), ValidationError, "got str"),
