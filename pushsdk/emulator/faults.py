@@ -7,20 +7,17 @@ generator, seeded with the seed and the position of the rule. A disabled rule co
 """
 
 import random
-import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from pushsdk._core.checks import check, check_calls, check_fields, explain, with_retry_after
+from pushsdk._core.kinds import Count, CountOrZero, Delay, NonEmpty, Probability, Rule, check, check_fields
 
 __tracebackhide__ = True  # by pytest: a failure shows the line of the test
-Count = Annotated[int, Meta(ge=0)]
-Ordinal = Annotated[int, Meta(ge=1)]
 # The emulator sets the framing of responses; use `Fault.truncated` for a broken one.
 _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 
@@ -56,7 +53,6 @@ _Action: TypeAlias = Literal[
 ]
 
 
-@check_calls
 class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One rule: an action, created by one of the methods below, and its conditions.
 
@@ -67,24 +63,24 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
     fault: _Action
     # Arguments of the action; statuses of 600 and above are not HTTP, but some gateways use them.
-    code: Annotated[int, Meta(ge=200, le=999)] | None = None
+    code: Annotated[int, Rule("a status from 200 to 999", range(200, 1000).__contains__)] | None = None
     headers: dict[str, str] = {}
     body: str = ""
     accepted: bool | None = None
-    seconds: Annotated[float, Meta(ge=0, le=86_400)] | None = None
+    seconds: Delay | None = None
     at: Literal["status", "headers", "body"] | None = None
     # Conditions
-    name: Annotated[str, Meta(min_length=1)] | None = None
+    name: NonEmpty | None = None
     endpoint: Literal["push", "campaigns"] | None = None
     user: str | None = None
-    more_than_users: Count | None = None
-    more_than_bytes: Count | None = None
-    first: Ordinal | None = None
-    every: Ordinal | None = None
-    probability: Annotated[float, Meta(ge=0, le=1)] | None = None
+    more_than_users: CountOrZero | None = None
+    more_than_bytes: CountOrZero | None = None
+    first: Count | None = None
+    every: Count | None = None
+    probability: Probability | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, ValueError)
         for name in ("code", "headers", "body", "accepted", "seconds", "at"):
             given, allowed = getattr(self, name) not in (None, {}, ""), name in ARGUMENTS[self.fault]
             if given and not allowed:
@@ -124,7 +120,12 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
         ``retry_after``, in seconds, is sent as the header Retry-After.
         """
-        merged = with_retry_after(headers, retry_after)
+        check("retry_after", retry_after, CountOrZero | None, ValueError)
+        merged = dict(headers or {})
+        if retry_after is not None:
+            if "retry-after" in map(str.lower, merged):
+                raise ValueError("Retry-After is given twice, by retry_after= and in headers=: leave one out")
+            merged["Retry-After"] = str(retry_after)
         return Fault(fault="status", code=code, headers=merged, body=body, accepted=accepted, **when)
 
     @staticmethod
@@ -132,7 +133,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         """Wait, then accept the request even if the client has disconnected. Later rules may act, too."""
         fault = Fault(fault="delay", seconds=seconds, **when)
         if seconds >= 300:
-            warnings.warn(f"Fault.delay({seconds:g}) is in seconds, and longer than most timeouts", stacklevel=3)
+            warnings.warn(f"Fault.delay({seconds:g}) is in seconds, and longer than most timeouts", stacklevel=2)
         return fault
 
     @staticmethod
@@ -171,15 +172,11 @@ def load_faults(data: bytes | str) -> list[Fault]:
 
     ``fault`` is the name of a method of `Fault`, the rest its arguments. Raises ValueError with the path of the error.
     """
-    check("data", data, bytes | str)
+    check("data", data, bytes | str, ValueError)
     try:
         return msgspec.json.decode(data, type=list[Fault])
-    except msgspec.ValidationError as error:
-        raise ValueError(explain(error, Fault)) from None
     except (RecursionError, ValueError) as error:
-        is_path = bool(re.fullmatch(r"\s*[^\[{\n]*\.json\s*", data if isinstance(data, str) else ""))
-        why = "this is a path: pass what the file contains" if is_path else error
-        raise ValueError(f"faults must be JSON, a list of objects: {why}") from None
+        raise ValueError(f"faults must be JSON, a list of objects: {error}") from None
 
 
 class FaultDecision(Struct, frozen=True):
@@ -235,11 +232,13 @@ class Rules:
     def __init__(
         self, faults: Iterable[Fault] = (), *, seed: int = 0, then: "Rules | None" = None, connected: bool = True
     ) -> None:
+        check("faults", faults, Iterable, ValueError)
+        faults = tuple(faults)
+        check("faults", faults, Sequence[Fault], ValueError)
         self.seed = seed
         self.rules: dict[str, FaultRule] = {}  # by name, in the order they are tried
         others = {} if then is None else then.rules
         for position, fault in enumerate(faults, start=1):
-            check(f"faults[{position - 1}]", fault, Fault)
             if connected and fault.fault in UNCONNECTED:
                 raise ValueError(f"faults[{position - 1}] must act on a request; got {fault}, which FakeService has")
             name = fault.name or f"{len(others) + position}: {fault.fault}"
@@ -299,5 +298,5 @@ PRESETS: dict[str, Preset] = {
 
 def preset(name: str) -> Preset:
     """Return the preset of this name. Raises ValueError with the nearest name."""
-    check("preset", name, Literal[*PRESETS])
+    check("preset", name, Literal[*PRESETS], ValueError)
     return PRESETS[name]

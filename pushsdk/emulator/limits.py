@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from pushsdk._core.checks import check_fields
+from pushsdk._core.kinds import Count, CountOrZero, Rule, check_fields
 from pushsdk.emulator.guard import Refused
 
 __tracebackhide__ = True  # by pytest: a failure shows the line of the test
-_DAY = 86_400
 _MAX_USERS = 100_000  # of one request, with any limits: counting takes a quarter of a second
 _CLOCK_ERROR = 1e-6  # seconds; a client that waited for Retry-After must not be early by rounding
-Status: TypeAlias = Annotated[int, Meta(ge=400, le=599)]
-Count: TypeAlias = Annotated[int, Meta(ge=1)]
+Status: TypeAlias = Annotated[int, Rule("a status from 400 to 599", range(400, 600).__contains__)]
+_Rate: TypeAlias = Annotated[float, Rule("a number from 0.00001 to 1e9", lambda rate: 1e-5 <= rate <= 1e9)]
+_UpToADay: TypeAlias = Annotated[float, Rule("a number of seconds from 0 to 86400", lambda wait: 0 <= wait <= 86_400)]
 
 
 class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,7 +33,7 @@ class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     quota: Status = 429
 
     def __post_init__(self) -> None:
-        check_fields(self, "statuses.")
+        check_fields(self, ValueError)
 
 
 class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,13 +43,13 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Most users of a request."""
     max_body_bytes: Count | None = None
     """Most bytes of a request's body."""
-    rate: Annotated[float, Meta(ge=1e-5, le=1e9)] | None = None  # about one request a day
+    rate: _Rate | None = None  # the lowest is about one request a day
     """Requests per second."""
     burst: Count | None = None
     """Requests at once; by default one second's worth of the rate."""
-    retry_after: Annotated[float, Meta(ge=0, le=_DAY)] | None = None
+    retry_after: _UpToADay | None = None
     """Retry-After of a throttled request, in seconds; by default until the next token."""
-    quota: Annotated[int, Meta(ge=0)] | None = None
+    quota: CountOrZero | None = None
     """Most users in all."""
     invalid_user_ids: Sequence[str] = ()
     """Ids that are refused."""
@@ -59,7 +59,7 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The statuses of the refusals."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, ValueError)
         if self.burst is not None and self.rate is None:
             raise ValueError("burst needs a rate, for example rate=100")
         msgspec.structs.force_setattr(self, "invalid_user_ids", tuple(self.invalid_user_ids))  # a list could change

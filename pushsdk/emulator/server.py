@@ -15,13 +15,12 @@ from typing import Annotated, Self, TypeAlias
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
-from msgspec import Meta
 
-from pushsdk._core.checks import NumberOfSeconds, check_calls
+from pushsdk._core.kinds import CountOrZero, Delay, Port, Rule, check
 from pushsdk.emulator.campaigns.segment import Tables, segment_available
 from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT
-from pushsdk.emulator.faults import Count, Fault, Rules
+from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.guard import HOST, PREFIX, Guard, is_host
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
@@ -31,8 +30,7 @@ from pushsdk.emulator.store.records import Campaign, Delivered, Push, RequestSum
 from pushsdk.emulator.store.search import parse
 from pushsdk.emulator.web import Pages
 
-Shift: TypeAlias = Annotated[float, Meta(ge=-1e9, le=1e9)]
-Port: TypeAlias = Annotated[int, Meta(ge=0, le=65_535)]
+Shift: TypeAlias = Annotated[float, Rule("a number of seconds", lambda number: -1e9 <= number <= 1e9)]
 _BACKLOG = 1024  # a client may open all its connections at once
 _IDLE_SECONDS = 75.0  # keep-alive, as common proxies have it
 _GRACE = 0.1  # seconds for clients to read the last responses when the emulator closes
@@ -101,7 +99,6 @@ class Server(web.Server):
         self._service.lost.pop(handler).cancel()
 
 
-@check_calls
 class Accepted:
     """The requests that were accepted with one Api-Key."""
 
@@ -132,6 +129,7 @@ class Accepted:
 
     def accepted(self, user_id: str) -> int:
         """Return the number of accepted pushes to this user; an id twice in one request counts twice."""
+        check("user_id", user_id, str, ValueError)
         return self._store.accepted(self._ref, user_id)
 
     def users(self) -> Mapping[str, int]:
@@ -146,7 +144,6 @@ class Accepted:
         return {user.user_id: user.same for user in self._store.received(self._ref, same=2)}
 
 
-@check_calls
 class Inbox(Accepted):
     """A live view of what was accepted with one Api-Key. Can be used from any thread.
 
@@ -161,6 +158,7 @@ class Inbox(Accepted):
 
     def delivered(self, user_id: str) -> Sequence[Delivered]:
         """Return the newest 1,000 stored pushes and campaigns that this user got, oldest first."""
+        check("user_id", user_id, str, ValueError)
         return self._store.delivered(self._ref, user_id)[1]
 
     @property
@@ -207,6 +205,7 @@ class Inbox(Accepted):
 
     @limits.setter
     def limits(self, limits: ServiceLimits) -> None:
+        check("limits", limits, ServiceLimits, ValueError)
         self._state.set_limits(limits)
 
     def label(self, label: str) -> None:
@@ -218,7 +217,6 @@ class Inbox(Accepted):
         self._inboxes.reset(self._state)
 
 
-@check_calls
 class Emulator(Accepted):
     """The push service on 127.0.0.1, and the oracle of what it accepted.
 
@@ -245,16 +243,25 @@ class Emulator(Accepted):
         seed: int = 0,
         limits: ServiceLimits | None = None,
         api_key: str | None = None,
-        max_body: Count = 16 * 1024 * 1024,
+        max_body: CountOrZero = 16 * 1024 * 1024,
         store: str | Path | None = None,
-        keep: Count = 100_000,
-        max_age: NumberOfSeconds | None = None,
+        keep: CountOrZero = 100_000,
+        max_age: Delay | None = None,
         audience: str | Path | None = None,
         host: str = HOST,
         hosts: Sequence[str] = (),
         token: str | None = None,
         log: Callable[[str], object] | None = None,
     ) -> None:
+        check("port", port, Port, ValueError)
+        check("limits", limits, ServiceLimits | None, ValueError)
+        check("max_body", max_body, CountOrZero, ValueError)
+        check("store", store, str | Path | None, ValueError)
+        check("keep", keep, CountOrZero, ValueError)
+        check("max_age", max_age, Delay | None, ValueError)
+        check("hosts", hosts, Sequence[str], ValueError)
+        check("token", token, str | None, ValueError)
+        check("log", log, Callable[[str], object] | None, ValueError)
         if api_key is not None and not re.fullmatch("[!-~]{1,4096}", api_key):
             raise ValueError("api_key must be 1 to 4096 visible ASCII characters; leave it out for a generated one")
         if host not in {HOST, "localhost", "::1"} and not token:
@@ -356,6 +363,7 @@ class Emulator(Accepted):
 
     def advance(self, seconds: Shift) -> None:
         """Set the service's clock forward, which starts campaigns and expires pushes."""
+        check("seconds", seconds, Shift, ValueError)
         if self._service is None:
             raise RuntimeError("the Emulator has no clock yet: use it in `async with`")
         self._service.advance(seconds)

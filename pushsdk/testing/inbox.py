@@ -9,17 +9,17 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from pushsdk._core.checks import NumberOfSeconds, check_calls
+from pushsdk._core.kinds import Count, CountOrZero, Delay, check
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk._core.words import count as counted
 from pushsdk._core.words import near_word
 from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
-from pushsdk.emulator.faults import Count, Ordinal, preset
+from pushsdk.emulator.faults import preset
 from pushsdk.emulator.server import Accepted, Shift
 from pushsdk.emulator.store.records import Delivered, RequestSummary
 from pushsdk.emulator.store.search import IS, PREFIXES, STATUS, parse
@@ -178,18 +178,12 @@ def _calls(faults: Sequence[Fault]) -> str:
     return "\n".join(f"  {fault}" for fault in faults)
 
 
-@check_calls
 class PushInbox(Accepted):
     """The push service of one test: its URL, its own Api-Key, what was accepted with that key, and faults.
 
     Works in sync and async tests alike, as the service runs in another thread.
     """
 
-    _RULES: ClassVar = {
-        **dict.fromkeys(("title", "body"), 'a str, for example title="Hello", language="en"'),
-        "faults": "a Fault, for example push.fault(Fault.status(429)), or use push.faults('flaky')",
-        "name": "the name of a preset, for example push.faults('flaky'), or use push.fault(Fault.status(429))",
-    }
     emulator: Emulator
     """The emulator of the session, which all tests share."""
     base_url: str
@@ -240,13 +234,14 @@ class PushInbox(Accepted):
         title: str | None = None,
         body: str | None = None,
         language: str | None = None,
-        count: Count | None = None,
+        count: CountOrZero | None = None,
     ) -> list[SentPush]:
         """Return the matching accepted pushes, oldest first. Fail if there are none, or not exactly ``count``.
 
         ``title`` and ``body`` must equal the whole text, with placeholders filled, in ``language`` or else in any.
         Without ``user_id``, pushes to all users and campaigns match.
         """
+        check("count", count, CountOrZero | None, ValueError)
         candidates = self._all_sent(_line(None, "")) if user_id is None else self.sent_to(user_id)
         wanted = {"title": title, "body": body}
         if language is not None and title is body is None:
@@ -282,9 +277,9 @@ class PushInbox(Accepted):
         user_id: str | None = None,
         *,
         search: str = "",
-        count: Ordinal = 1,
+        count: Count = 1,
         condition: Callable[[], object] | None = None,
-        timeout: NumberOfSeconds = 5.0,
+        timeout: Delay = 5.0,
     ) -> list[SentPush]:
         """Block until ``count`` requests match: to this user, and to this search line of the inbox page.
 
@@ -308,9 +303,9 @@ class PushInbox(Accepted):
         user_id: str | None = None,
         *,
         search: str = "",
-        count: Ordinal = 1,
+        count: Count = 1,
         condition: Callable[[], object] | None = None,
-        timeout: NumberOfSeconds = 5.0,
+        timeout: Delay = 5.0,
     ) -> list[SentPush]:
         """Wait like `wait_for`, without blocking the event loop."""
         line = _line(user_id, search)
@@ -328,6 +323,7 @@ class PushInbox(Accepted):
         """
         if not faults:
             raise ValueError("fault() needs a Fault, for example push.fault(Fault.status(429))")
+        check("faults", faults, Sequence[Fault], ValueError)
         return self._context(faults, len(faults) if required else 0, seed)
 
     def faults(self, name: str, *, required: bool = True, seed: int = 0) -> FaultContext:
@@ -363,6 +359,9 @@ class PushInbox(Accepted):
         self, line: str, count: int, condition: Callable[[], object] | None, timeout: float
     ) -> Iterator[Future[None]]:
         """Yield futures of the next change of the inbox, until enough requests match or the condition is true."""
+        check("count", count, Count, ValueError)
+        check("condition", condition, Callable[[], object] | None, ValueError)
+        check("timeout", timeout, Delay, ValueError)
         end = time.monotonic() + timeout
         while True:
             seen = self._inbox.changes

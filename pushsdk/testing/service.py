@@ -14,8 +14,8 @@ from typing import Any, TypeAlias, Unpack
 import msgspec
 from multidict import CIMultiDict
 
-from pushsdk._core.checks import check, check_calls
 from pushsdk._core.errors import warn_caller
+from pushsdk._core.kinds import check
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._core.secret import Secret
@@ -95,7 +95,6 @@ class FakeRequest:
 _Then: TypeAlias = Callable[[FakeRequest], Fault | None]
 
 
-@check_calls
 class FakeService:
     """The push service without a socket. ``client()`` returns a real client that sends to this service.
 
@@ -110,8 +109,8 @@ class FakeService:
     def __init__(
         self, *faults: Fault, then: Callable[[FakeRequest], Fault | None] | None = None, seed: int = 0
     ) -> None:
-        for index, fault in enumerate(faults):
-            check(f"faults[{index}]", fault, Fault)
+        check("faults", faults, Sequence[Fault], ValueError)
+        check("then", then, _Then | None, ValueError)
         # Tried when the client connects, before it claims users.
         connecting = [fault for fault in faults if fault.fault in UNCONNECTED]
         self._connecting = Rules(connecting, seed=seed, connected=False)
@@ -220,7 +219,7 @@ class FakeService:
         if decision.fault is not None or self._then is None:
             return decision
         fault = self._then(request)
-        check("the fault of then", fault, Fault | None)
+        check("the fault of then", fault, Fault | None, ValueError)
         if fault is not None and fault.seconds is not None:
             return FaultDecision(decision.delay + fault.seconds)
         return FaultDecision(decision.delay, fault)

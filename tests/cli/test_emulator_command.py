@@ -168,11 +168,14 @@ WRONG = {
         "No such file or directory; give a JSON file, or a preset: flaky, ratelimited",
     ),
     "misspelled preset": (["--faults", "flakey"], "--faults flakey: No such file or directory; did you mean flaky?"),
-    "invalid fault": (["--faults", "{}/bad"], "$[0].probability"),
+    "invalid fault": (["--faults", "{}/bad"], "$[0]: Fault.probability must be a number from 0 to 1"),
     "faults with the same name": (["--faults", "{}/same"], "must be unique"),
     "missing file of limits": (["--limits", "{}/none"], "--limits {}/none: No such file"),
     "invalid limits": (["--limits", "{}/bad"], "--limits {}/bad: $: expected a JSON object, got a JSON array"),
-    "limit out of range": (["--limits", "{}/limit"], "--limits {}/limit: $.max_users: expected an int >= 1"),
+    "limit out of range": (
+        ["--limits", "{}/limit"],
+        "{}/limit: $: ServiceLimits.max_users must be a whole number, 1 or more",
+    ),
     "misspelled limit": (
         ["--limits", "{}/typo"],
         "--limits {}/typo: $: unknown field 'max_user', did you mean max_users?",

@@ -208,7 +208,12 @@ async def test_a_wrong_method_gets_the_right_ones(api):
         ("PUT", "/faults", {"preset": "x"}, "flaky"),
         ("PUT", "/faults", {"faults": [{"fault": "x"}]}, "$.faults[0]"),
         ("PUT", "/faults", {"faults": [{"fault": "status"}]}, "code"),
-        ("PUT", "/faults", {"faults": [{"fault": "status", "code": 1}]}, "$.faults[0].code"),
+        (
+            "PUT",
+            "/faults",
+            {"faults": [{"fault": "status", "code": 1}]},
+            "; got 1 - at `$.faults[0]`",
+        ),
         ("PUT", "/faults", {"faults": [{"fault": "hang", "name": "a"}] * 2}, "must be unique"),
         (
             "PUT",
@@ -220,7 +225,7 @@ async def test_a_wrong_method_gets_the_right_ones(api):
         ("PATCH", "/faults/x", {}, "enabled"),
         ("PUT", "/limits", {"max_users": 0}, "max_users"),
         ("PUT", "/limits", {"burst": 2}, "burst"),
-        ("PUT", "/limits", {"statuses": {"rate": 200}}, "statuses.rate"),
+        ("PUT", "/limits", {"statuses": {"rate": 200}}, "LimitStatuses.rate must be a status from 400 to 599"),
         ("PUT", "/limits", {"users": 1}, "users"),
     ],
 )

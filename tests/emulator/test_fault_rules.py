@@ -152,29 +152,29 @@ def test_a_delay_that_is_probably_in_milliseconds_is_warned_of():
     ("make", "text"),
     [
         (lambda: Fault(fault="status"), "status needs code"),
-        (lambda: Fault(fault="stauts"), "^fault: unknown value 'stauts', did you mean status\\?$"),
+        (lambda: Fault(fault="stauts"), "^Fault.fault must be 'status', 'delay', .* or 'unreachable'; got 'stauts'$"),
         (lambda: Fault(fault="hang", seconds=1.0), "seconds is no argument of hang: leave it out"),
-        (lambda: Fault.status(99), "^code must be an int >= 200; got 99$"),
-        (lambda: Fault.status("429"), "^code must be an int; got str$"),
-        (lambda: Fault.status(429, first="1"), "^first must be an int; got str$"),
-        (lambda: Fault.status(429, headers={"Retry-After": 1}), r"^headers\[\.\.\.\] must be a str; got int$"),
+        (lambda: Fault.status(99), "^Fault.code must be a status from 200 to 999; got 99$"),
+        (lambda: Fault.status("429"), "^Fault.code must be a status from 200 to 999; got '429'$"),
+        (lambda: Fault.status(429, first="1"), "^Fault.first must be a whole number, 1 or more; got '1'$"),
+        (lambda: Fault.status(429, headers={"Retry-After": 1}), "^a value of Fault.headers must be a str; got int$"),
         (lambda: Fault.status(429, headers={"content-length": "1"}), "which the emulator sets"),
         (lambda: Fault.status(429, headers={"A": "1\r\nB: 2"}), "no control character"),
         (lambda: Fault.status(429, headers={"A": "\x01"}), "no control character"),
         (lambda: Fault.status(429, headers={"A\x7f": "1"}), "no control character"),
         (lambda: Fault.status(429, headers={"": "1"}), "must have a name"),
         (lambda: Fault.status(429, first=1, every=2), "^first=1 and every=2 choose no request: leave out one of them$"),
-        (lambda: Fault.delay(-1), "^seconds must be a number >= 0.0; got -1$"),
-        (lambda: Fault.delay(float("nan")), "^seconds must be a number >= 0.0; got nan$"),
-        (lambda: Fault.truncated(at="middle"), "^at: unknown value 'middle': use status, headers, body$"),
-        (lambda: Fault.hang(probability=2), "^probability must be a number <= 1.0 .0.5 is half.; got 2"),
-        (lambda: Fault.hang(probability=-0.1), "^probability must"),
-        (lambda: Fault.hang(first=0), "^first must be an int >= 1; got 0$"),
-        (lambda: Fault.hang(every=0), "^every must be an int >= 1"),
-        (lambda: Fault.hang(more_than_users=-1), "^more_than_users must be"),
-        (lambda: Fault.hang(more_than_bytes=-1), "^more_than_bytes must be"),
-        (lambda: Fault.hang(endpoint="psh"), "^endpoint: unknown value 'psh', did you mean push\\?$"),
-        (lambda: Fault.hang(name=""), "^name must be a str of length >= 1; got ''$"),
+        (lambda: Fault.delay(-1), "^Fault.seconds must be a number of seconds, 0 or more; got -1$"),
+        (lambda: Fault.delay(float("nan")), "^Fault.seconds must be a number of seconds, 0 or more; got nan$"),
+        (lambda: Fault.truncated(at="middle"), "^Fault.at must be 'status', 'headers' or 'body'; got 'middle'$"),
+        (lambda: Fault.hang(probability=2), "^Fault.probability must be a number from 0 to 1, for example 0.5; got 2"),
+        (lambda: Fault.hang(probability=-0.1), "^Fault.probability must"),
+        (lambda: Fault.hang(first=0), "^Fault.first must be a whole number, 1 or more; got 0$"),
+        (lambda: Fault.hang(every=0), "^Fault.every must be a whole number, 1 or more"),
+        (lambda: Fault.hang(more_than_users=-1), "^Fault.more_than_users must be"),
+        (lambda: Fault.hang(more_than_bytes=-1), "^Fault.more_than_bytes must be"),
+        (lambda: Fault.hang(endpoint="psh"), "^Fault.endpoint must be 'push' or 'campaigns'; got 'psh'$"),
+        (lambda: Fault.hang(name=""), "^Fault.name must be a str that is not empty; got ''$"),
         (lambda: Rules([Fault.hang(name="x"), Fault.delay(1, name="x")]), "must be unique"),
     ],
 )
@@ -183,24 +183,13 @@ def test_an_invalid_rule_is_refused_at_once(make, text):
         make()
 
 
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: Fault.status(503, frist=1), "Fault.status() got an unexpected .* 'frist': did you mean 'first'?"),
-        (lambda: Fault.delay(1, times=1), "Fault.delay() got an unexpected .* 'times': did you mean 'first'"),
-        (
-            lambda: Fault.status(503, 1),
-            "Fault.status(): too many .*; pass headers, body, retry_after, accepted by keyword",
-        ),
-    ],
-)
-def test_an_argument_that_a_fault_does_not_take_is_an_error_with_the_names(make, text):
-    with pytest.raises(TypeError, match=text.replace("()", r"\(\)").replace("?", r"\?$")):
-        make()
+def test_a_status_may_ask_for_a_wait_in_whole_seconds():
+    with pytest.raises(ValueError, match=r"^retry_after must be a whole number, 0 or more; got 0.5$"):
+        Fault.status(503, retry_after=0.5)
 
 
 def test_a_value_that_is_not_a_fault_is_refused():
-    with pytest.raises(ValueError, match=r"^faults\[0\] must be a Fault, for example Fault.status\(429\); got dict$"):
+    with pytest.raises(ValueError, match=r"^faults\[0\] must be a Fault, for example .*; got {'fault': 'hang'}$"):
         Emulator(faults=iter([{"fault": "hang"}]))
 
 
@@ -231,20 +220,15 @@ def test_rules_are_read_from_json():
     ("text", "place"),
     [
         ('[{"fault": "hang"}, {"fault": "delay", "seconds": "1"}]', r"\$\[1\].seconds"),
-        ('[{"fault": "explode"}]', "unknown value 'explode': use status, delay"),
-        ('[{"fault": "hang", "frist": 1}]', r"^\$\[0\]: unknown field 'frist', did you mean first\?$"),
-        ('[{"fault": "hang", "endpoint": "psh"}]', r"^\$\[0\].endpoint: unknown value 'psh', did you mean push\?$"),
-        ('{"fault": "hang"}', "expected a list, got mapping"),
+        ('[{"fault": "explode"}]', r"Invalid enum value 'explode' - at `\$\[0\]\.fault`$"),
+        ('[{"fault": "hang", "frist": 1}]', r"Object contains unknown field `frist` - at `\$\[0\]`$"),
+        ('[{"fault": "hang", "endpoint": "psh"}]', r"Invalid enum value 'psh' - at `\$\[0\].endpoint`$"),
+        ('{"fault": "hang"}', "^faults must be JSON, a list of objects: Expected `array`, got `object`$"),
         ("[", "must be JSON, a list of objects: Input data was truncated"),
-        ({"fault": "hang"}, "^data must be a bytes, or a str; got dict$"),
+        ({"fault": "hang"}, "^data must be bytes, or a str; got {'fault': 'hang'}$"),
         ('[{"fault": "status", "code": 503, "headers": {"connection": "x"}}]', "which the emulator sets"),
     ],
 )
 def test_invalid_json_rules_are_refused_with_their_path(text, place):
     with pytest.raises(ValueError, match=place):
         load_faults(text)
-
-
-def test_the_path_of_a_file_of_faults_is_not_its_content():
-    with pytest.raises(ValueError, match=r"this is a path: pass what the file contains$"):
-        load_faults("faults.json")

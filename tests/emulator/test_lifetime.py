@@ -48,16 +48,16 @@ def test_each_emulator_has_its_own_or_the_given_key():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"port": "x"}, "port must be an int; got str"),
-        ({"port": 70_000}, "port must be an int <= 65535; got 70000"),
-        ({"faults": Fault.hang()}, r"faults must be a list, for example \[Fault.status\(429\)\]; got Fault"),
-        ({"faults": "flaky"}, "faults must be a list, .*; got str"),
-        ({"faults": ["flaky"]}, r"faults\[0\] must be a Fault, for example Fault.status\(429\); got str"),
-        ({"limits": {}}, r"limits must be a ServiceLimits, for example ServiceLimits\(max_users=100\); got dict"),
-        ({"keep": -1}, "keep must be an int >= 0; got -1"),
-        ({"max_age": -0.1}, "max_age must be a number >= 0.0; got -0.1"),
+        ({"port": "x"}, "port must be a port from 0 to 65535, 0 for any free one; got 'x'"),
+        ({"port": 70_000}, "port must be a port from 0 to 65535, .*; got 70000"),
+        ({"faults": Fault.hang()}, "faults must be a list; got Fault"),
+        ({"faults": "flaky"}, "faults must be a list; got 'flaky'"),
+        ({"faults": ["flaky"]}, r"faults\[0\] must be a Fault, for example Fault.status\(429\); got 'flaky'"),
+        ({"limits": {}}, r"limits must be a ServiceLimits, for example ServiceLimits\(max_users=100\); got {}"),
+        ({"keep": -1}, "keep must be a whole number, 0 or more; got -1"),
+        ({"max_age": -0.1}, "max_age must be a number of seconds, 0 or more; got -0.1"),
         ({"store": 5}, "store must be a str, or a Path; got 5"),
-        ({"hosts": "push.test"}, "hosts must be a list; got str"),
+        ({"hosts": "push.test"}, "hosts must be a list; got 'push.test'"),
         ({"log": True}, "log must be a function of 1 argument, not async; got True"),
         ({"log": lambda: None}, "log must be .*; got the function .*<lambda>"),
     ],
@@ -70,20 +70,6 @@ def test_a_wrong_option_is_an_error_with_the_rule(options, text):
 @pytest.mark.parametrize("log", [print, max, [].append])
 def test_a_log_may_be_any_function_of_one_argument(log):
     Emulator(log=log)
-
-
-@pytest.mark.parametrize(
-    ("create", "text"),
-    [
-        (lambda: Emulator(prot=1), "Emulator() got an unexpected keyword argument 'prot': did you mean 'port'?"),
-        (lambda: Emulator(8080), "Emulator(): too many positional arguments; pass port, faults, seed, "),
-        (lambda: Emulator().inbox("k").accepted(), "Accepted.accepted(): missing a required argument: 'user_id'"),
-    ],
-)
-def test_an_argument_of_a_wrong_name_is_an_error_with_the_right_one(create, text):
-    with pytest.raises(TypeError) as caught:
-        create()
-    assert str(caught.value).startswith(text)
 
 
 async def test_a_port_in_use_is_an_error_that_names_the_port(wire):

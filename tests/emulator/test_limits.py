@@ -208,11 +208,11 @@ def test_a_limit_that_is_not_a_number_is_refused(value):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: ServiceLimits(max_users=0), "max_users must be an int >= 1; got 0"),
-        (lambda: ServiceLimits(retry_after=-1), "retry_after must be a number >= 0"),
-        (lambda: ServiceLimits(burst=0, rate=1), "burst must be an int >= 1; got 0"),
+        (lambda: ServiceLimits(max_users=0), "ServiceLimits.max_users must be a whole number, 1 or more; got 0"),
+        (lambda: ServiceLimits(retry_after=-1), "retry_after must be a number of seconds from 0 to 86400; got -1"),
+        (lambda: ServiceLimits(burst=0, rate=1), "burst must be a whole number, 1 or more; got 0"),
         (lambda: ServiceLimits(burst=3), "burst needs a rate"),
-        (lambda: LimitStatuses(rate=200), "^statuses.rate must be an int >= 400; got 200"),
+        (lambda: LimitStatuses(rate=200), "^LimitStatuses.rate must be a status from 400 to 599; got 200"),
         (lambda: msgspec.json.decode(b'{"max_user": 1}', type=ServiceLimits), "unknown field `max_user`"),
     ],
 )

@@ -77,6 +77,6 @@ def test_no_preset_makes_a_test_wait_for_long(name):
 
 
 def test_an_unknown_preset_is_refused_with_all_names():
-    text = "preset: unknown value 'x': use flaky, ratelimited, brownout, outage, wrong-key, poison-user"
+    text = "preset must be 'flaky', 'ratelimited', 'brownout', 'outage', 'wrong-key' or 'poison-user'; got 'x'"
     with pytest.raises(ValueError, match=f"^{text}$"):
         preset("x")

@@ -355,12 +355,12 @@ def test_a_lost_draw_is_distinguished_from_unmet_conditions(inbox, send):
 
 @pytest.mark.parametrize("faults", [(), (429,), (Fault.status(429), "flaky")])
 def test_fault_without_a_fault_is_an_error(inbox, faults):
-    with pytest.raises(ValueError, match=r" a Fault, for example push\.fault\(Fault\.status\(429\)\)"):
+    with pytest.raises(ValueError, match=r" a Fault, for example (push\.fault\()?Fault\.status\(429\)"):
         inbox.fault(*faults)
 
 
 def test_an_unknown_preset_is_an_error(inbox):
-    with pytest.raises(ValueError, match=r"unknown value 'flakey', did you mean flaky\?$"):
+    with pytest.raises(ValueError, match=r"^preset must be 'flaky', 'ratelimited', .* or 'poison-user'; got 'flakey'$"):
         inbox.faults("flakey")
 
 
@@ -372,53 +372,30 @@ def test_a_fault_context_can_be_entered_again(inbox, send):
         assert send("ann") == 204
 
 
-NAMES = [name for name in dir(PushInbox) if name[0] != "_"]
 FUNCTION = "must be a function of 0 arguments, not async; got"
 
 
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (
-            lambda push: push.faults(Fault.hang()),
-            r"name must be the name of a preset, .* use push\.fault\(.*; got Fault",
-        ),
+        (lambda push: push.faults(Fault.hang()), "preset must be 'flaky', .*; got Fault"),
         (lambda push: push.assert_sent(["ann"]), "user_id must be a str; got list"),
-        (lambda push: push.assert_sent(count="1"), "count must be an int; got str"),
+        (lambda push: push.assert_sent(count="1"), "count must be a whole number, 0 or more; got '1'"),
         (lambda push: push.assert_sent(language="de"), "language needs a title or a body: .*"),
         (lambda push: push.assert_nothing_sent(5), "user_id must be a str; got int"),
-        (lambda push: push.advance("x"), "seconds must be a number; got str"),
-        (lambda push: push.wait_for(count=0), "count must be an int >= 1; got 0"),
-        (lambda push: push.wait_for(timeout=None), "timeout must be a number; got None"),
+        (lambda push: push.advance("x"), "seconds must be a number of seconds; got 'x'"),
+        (lambda push: push.wait_for(count=0), "count must be a whole number, 1 or more; got 0"),
+        (lambda push: push.wait_for(timeout=None), "timeout must be a number of seconds, 0 or more; got None"),
         (lambda push: push.wait_for(condition=True), f"condition {FUNCTION} True"),
         (lambda push: push.wait_for(condition=soon), f"condition {FUNCTION} the function soon"),
         (lambda push: push.wait_for(condition=asyncio.sleep), f"condition {FUNCTION} the function sleep"),
-        (lambda push: setattr(push, "limits", {}), r"limits must be a ServiceLimits, for example .*\); got dict"),
+        (lambda push: setattr(push, "limits", {}), r"limits must be a ServiceLimits, for example .*\); got {}"),
         (lambda push: setattr(push, "limits", ServiceLimits), ".*; got the class ServiceLimits"),
     ],
 )
 def test_a_wrong_argument_is_an_error_with_the_rule(inbox, call, text):
     with pytest.raises(ValueError, match=f"^{text}$"):
         call(inbox)
-
-
-def test_a_misspelled_argument_is_an_error_with_the_near_one(inbox):
-    with pytest.raises(TypeError, match=r"^PushInbox\.assert_sent\(\) got an .* 'titel': did you mean 'title'\?$"):
-        inbox.assert_sent(titel="Hello")
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("assert_send", ": did you mean 'assert_sent'?"),
-        ("xyz", f": the names are {', '.join(NAMES)}"),
-        ("_xyz", ""),
-    ],
-)
-def test_a_misspelled_method_is_an_error_with_the_near_one(inbox, name, hint):
-    with pytest.raises(AttributeError) as caught:
-        getattr(inbox, name)
-    assert str(caught.value) == f"PushInbox has no attribute {name!r}{hint}"
 
 
 @pytest.mark.parametrize("name", ["faults", "limit"])
@@ -486,8 +463,3 @@ def test_the_thread_ends_with_the_with_block():
         url = running.emulator.base_url
     assert threading.active_count() == before
     assert url.startswith("http://127.0.0.1:")
-
-
-def test_a_title_that_is_no_str_advises_a_language(push):
-    with pytest.raises(ValueError, match=r'^title must be a str, for example title="Hello", language="en"; got dict$'):
-        push.assert_sent(title={"en": "Hello"})

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import sys
@@ -10,14 +11,14 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from pushsdk._core.checks import explain
-from pushsdk._core.words import count, near_word
+from pushsdk._core.kinds import kinds_of
+from pushsdk._core.words import count, near_word, plain_error
 from pushsdk.cli.exit import CommandError, Exit, usage_error
 from pushsdk.cli.files import not_json
 from pushsdk.cli.interrupt import signal_handlers
@@ -101,9 +102,18 @@ def _decoded(file: Path, kind: Any, *structs: type[msgspec.Struct]) -> Any:
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
-        raise ValueError(explain(error, *structs)) from None
+        raise ValueError(plain_error(error, _known_words(error, structs))) from None
     except (RecursionError, ValueError) as error:
         raise ValueError(not_json(error, content)) from None
+
+
+def _known_words(error: msgspec.ValidationError, structs: Sequence[type[msgspec.Struct]]) -> tuple[str, ...]:
+    """Return the values of the field that the error names, or else all fields."""
+    kinds = {name: kind for struct in structs for name, kind in kinds_of(struct).items()}
+    (field,) = re.findall(r"(\w*)`?$", str(error))[:1]
+    kind = kinds.get(field)
+    choices = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
+    return get_args(choices[0]) if choices else tuple(kinds)
 
 
 def read_token(file: Path) -> str:
