@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -29,7 +30,7 @@ from pushsdk._core.batching import Batch
 from pushsdk._core.events import Event
 from pushsdk._core.outcome import Failure
 from pushsdk._io.batch_sender import BatchSender
-from pushsdk._io.fast_post import RequestHead
+from pushsdk._io.fast_post import HttpConnection
 
 CALLER = ContextVar("CALLER", default="nobody")
 AGAIN = RetryPolicy.at_least_once(max_attempts=2, initial_delay=0.001)
@@ -138,10 +139,12 @@ async def test_a_write_that_raises_is_unknown_and_loses_no_connection(monkeypatc
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 
+    write = HttpConnection.write
     async with WireServer() as server, client_of(server) as client:
         await client.send("warm", HELLO)
         with monkeypatch.context() as patch:
-            patch.setattr(RequestHead, "write", fail)
+            head = SimpleNamespace(write=fail)
+            patch.setattr(HttpConnection, "write", lambda connection, _, *rest: write(connection, head, *rest))
             with pytest.raises(OutcomeUnknownError):
                 await client.send("user", HELLO)
         await asyncio.sleep(0.01)

@@ -137,7 +137,7 @@ def reasons(path: Path) -> set[str]:
         # Connected, and nothing claimed yet.
         ("pushsdk._runs.log.RunFileLog.claim", 0),
         # Claimed users may have been sent to, as far as the next process can know.
-        ("pushsdk._io.fast_post.RequestHead.write", 10),
+        ("pushsdk._io.fast_post.HttpConnection.write", 10),
     ],
 )
 async def test_a_claim_is_made_between_the_connection_and_the_first_byte(
