@@ -535,21 +535,21 @@ COALESCING = [
     ),
     Mutant(
         "the queue exceeds its limits",
-        IO + "limiter.py",
+        IO + "backlog.py",
         "return self.users >= self._max_users or self.bytes >= self._max_bytes",
         "return self.users >= self._max_users",
         T_CALLS,
     ),
     Mutant(
         "a call is overtaken by another call that waits for room",
-        IO + "limiter.py",
+        IO + "backlog.py",
         " or next(iter(self._waiting)) is not scope",
         "",
         T_CALLS,
     ),
     Mutant(
         "only one waiting call is admitted at a time",
-        IO + "limiter.py",
+        IO + "backlog.py",
         "islice(self._waiting.values(), room)",
         "islice(self._waiting.values(), 1)",
         "tests/io/test_backpressure.py",
@@ -3466,8 +3466,8 @@ DEADLINES = [
     Mutant(
         "an urgent send is dispatched after thousands of sends of its loop turn",
         IO + "queue.py",
-        "                if is_urgent:\n",
-        "                if False:\n",
+        "        if content[2].is_urgent:\n",
+        "        if False:\n",
         T_OVERLOAD,
     ),
     Mutant(

@@ -492,8 +492,8 @@ class AsyncPushClient:
         users, ids, duplicates = check_users(user_ids, engine.settings.batching.max_users)
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
-        call = Call(users, ids, math.inf if total is None else engine.loop.time() + total, len(users), duplicates)
-        call.ask = self._credentials.ask
+        deadline = math.inf if total is None else engine.loop.time() + total
+        call = Call(users, ids, deadline, len(users), duplicates, self._credentials.ask)
         return call, options
 
     def _run_settings(

@@ -7,7 +7,7 @@ From a call to its outcome:
 
 call
     One ``send()``: its users and its deadline (``batching.Call``). ``arguments`` checks the input, ``wire`` encodes it.
-    ``_io.queue`` bounds what is queued.
+    ``_io.backlog`` bounds what is queued.
 batch
     Calls with equal message, custom fields, options and Api-Key (``batching.Batch``). ``batching`` decides which calls
     may share a batch, and its states; ``_io.queue`` sends the batch when a slot of ``_io.limiter`` is free, the rates

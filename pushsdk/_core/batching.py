@@ -56,6 +56,8 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     """Number of users without a verdict. Counted down by ``settle``."""
     duplicates: int = 0
     """Number of duplicate ids that the caller passed."""
+    ask: Any = None
+    """Asks the api_key callable; None for a fixed key. Unset by ``settle``: its context may refer to the call."""
     verdict: Verdict | None = None
     """The verdict on all users, if it is the same for all. Set by ``settle``."""
     shares: tuple[tuple[tuple[str, ...], Verdict], ...] = ()
@@ -70,9 +72,6 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     """The observer's record of the caller. Set by the shell if there is an observer."""
     claims: Any = None
     """The call's entry in a claim store, if it has an idempotency key. Set by the shell."""
-    ask: Any = None
-    """Asks the api_key callable; None for a fixed key. Set by the shell, and unset by ``settle``: the context in which
-    it asks may refer to the call."""
 
     def wake(self) -> None:
         """Wake the caller, unless it was woken or cancelled before."""
@@ -149,15 +148,15 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """Bytes of the request's body that are not ids."""
     max_users: int
     max_bytes: int
-    """Bounds of merging. Set by ``Batches``."""
+    """Bounds of merging. Updated by ``Batches``."""
+    context: Any
+    """The context variables of the call that opened the batch."""
     state: BatchState = OPEN
     """Changed by ``Batches.advance`` only."""
     taken: set[str] | None = None
     """The ids in the batch. Created when a second call joins: most batches hold one call."""
     entry: Any = None
     """Entry in the timer wheel and in the queue for slots. Set by the shell while calls wait."""
-    context: Any = None
-    """The context variables of the call that opened the batch. Set by the shell."""
     request: Any = None
     """The request that was begun without a task. Set by the shell."""
     has_slot: bool = False
@@ -220,12 +219,12 @@ class Batches:
         del self._joinable[content]
         return None
 
-    def open(self, content: Content, call: Call, *, is_joinable: bool = True) -> Batch:
-        """Return a new batch of this call. Other calls may join if ``is_joinable``."""
+    def open(self, content: Content, call: Call, context: object = None, *, is_joinable: bool = True) -> Batch:
+        """Return a new batch of this call and its context. Other calls may join if ``is_joinable``."""
         frame = content.frame
         max_users, max_bytes = self._bounds(frame)
         size = frame + len(call.ids) + 1
-        batch = call.batch = Batch(content, [call], len(call.users), size, frame, max_users, max_bytes)
+        batch = call.batch = Batch(content, [call], len(call.users), size, frame, max_users, max_bytes, context)
         if is_joinable:
             self._joinable[content] = batch
         return batch

@@ -122,11 +122,12 @@ class BatchSender:
         self._batches.advance(batch, SENDING)
         request = batch.request
         try:
-            if is_plain and self._sender.accept(request):
-                self._settle(batch, request.part, request.verdict())
-                self._finish(batch)
-            else:
+            verdict = self._sender.accept(request) if is_plain else None
+            if verdict is None:
                 self._create_task(batch, [request.part])
+            else:
+                self._settle(batch, request.part, verdict)
+                self._finish(batch)
         except Exception:  # noqa: BLE001 - logged there
             self._fail(batch)
 
@@ -154,8 +155,7 @@ class BatchSender:
             return
         request = batch.request
         if request is not None and request.is_begun:
-            self._sender.abort(request)
-            self._pending.settle_part(request.part, request.verdict())
+            self._pending.settle_part(request.part, self._sender.abort(request))
         self._pending.settle_rest(batch.calls, _CANCELLED)
         self._finish(batch)
 

@@ -15,7 +15,8 @@ from pushsdk._core.operations import PUSH, Operation, Target
 from pushsdk._core.policy import Batching, Limits, Rate
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._core.results import Counters
-from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
+from pushsdk._io.backlog import Backlog
+from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.pending import PendingCalls
 from pushsdk._io.queue import SendQueue
 from pushsdk._io.sender import RequestSender, guarded

@@ -148,32 +148,34 @@ class SendQueue:
             self.pending.active.add(call)
             if self._observer is not None and call.caller is None:
                 call.caller = self._observer.caller(self._loop.time())
-            linger, is_urgent = self._linger, content[2].is_urgent
             # A call whose deadline falls within the linger time can't linger.
-            is_hasty = linger and call.deadline - self._loop.time() <= linger
-            batch = None if is_hasty else self._batches.join(content, call)
+            may_linger = not self._linger or call.deadline - self._loop.time() > self._linger
+            batch = self._batches.join(content, call) if may_linger else None
             if batch is None:
-                batch = self._batches.open(Content(*content), call, is_joinable=not is_hasty)
-                batch.context = copy_context()
-                self._backlog.enter(batch.users, batch.size)
-                if is_urgent:
-                    # Now: thousands of calls of this loop turn may come before what is called soon.
-                    self._dispatch(batch)
-                elif linger and not is_hasty and not batch.is_full:
-                    self._batches.advance(batch, LINGERING)
-                    self._lingering[batch] = self._loop.call_later(linger, self._dispatch, batch)
-                    self._expect(call, batch)
-                else:
-                    # The other tasks of this loop turn may submit calls that join.
-                    self._loop.call_soon(self._dispatch, batch)
+                self._open(call, content, may_linger=may_linger)
             else:
                 self._backlog.enter(call.unsettled, len(call.ids) + 1)
                 self._expect(call, batch)
-                if linger and batch.is_full and batch.state is LINGERING:
+                if batch.state is LINGERING and batch.is_full:
                     self._dispatch(batch)
         except Exception:  # noqa: BLE001 - logged there
             self.pending.fail([call])
         return future
+
+    def _open(self, call: Call, content: Key, *, may_linger: bool) -> None:
+        """Open a batch for the call, and dispatch it: now, soon, or after the linger time."""
+        batch = self._batches.open(Content(*content), call, copy_context(), is_joinable=may_linger)
+        self._backlog.enter(batch.users, batch.size)
+        if content[2].is_urgent:
+            # Now: thousands of calls of this loop turn may come before what is called soon.
+            self._dispatch(batch)
+        elif self._linger and may_linger and not batch.is_full:
+            self._batches.advance(batch, LINGERING)
+            self._lingering[batch] = self._loop.call_later(self._linger, self._dispatch, batch)
+            self._expect(call, batch)
+        else:
+            # The other tasks of this loop turn may submit calls that join.
+            self._loop.call_soon(self._dispatch, batch)
 
     async def unwind(self, call: Call, error: asyncio.CancelledError) -> None:
         """Cancel the call of a cancelled task, wait for the end of its request, and note the outcome at the error."""

@@ -17,14 +17,15 @@ import msgspec
 
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
-from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Verdict, judge
+from pushsdk._core.outcome import ACCEPTED, NO_HEADERS, REJECTED, Attempt, Evidence, Failure, Verdict, judge, verdict_of
 from pushsdk._core.policy import Timeout
 from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
 from pushsdk._core.secret import Secret
 from pushsdk._core.words import count, trace_of
+from pushsdk._io.backlog import Backlog
 from pushsdk._io.credentials import NoKey
-from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
+from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.request import ApiRequest, Flight
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
@@ -111,18 +112,18 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         flight.begin(respond)
         return True
 
-    def accept(self, request: ApiRequest) -> bool:
-        """End a begun request that was answered by a plain 204. Return False if that came before all of it was sent."""
+    def accept(self, request: ApiRequest) -> Verdict | None:
+        """End a begun request that was answered by a plain 204. Return None if that came before all of it was sent."""
         flight = request.flight
         connection = flight.connection
         connection.pool.release(connection)
         if not request.evidence.written:
-            return False
+            return None
         self._conclude(request, flight)
         self.budget.refund()
-        return True
+        return verdict_of(request.attempts, request.evidence)
 
-    def abort(self, request: ApiRequest) -> None:
+    def abort(self, request: ApiRequest) -> Verdict:
         """Give up a begun request, as its caller was cancelled."""
         flight = request.flight
         flight.connection.abort()
@@ -130,6 +131,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if request.evidence.status is None:
             request.evidence.failure = Failure.CANCELLED
         self._conclude(request, flight)
+        return request.verdict()
 
     def _conclude(self, request: ApiRequest, flight: Flight) -> None:
         flight.end()
@@ -343,7 +345,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     def _judge(self, request: ApiRequest, now: float) -> Attempt:
         evidence = request.evidence
-        if evidence.headers:
+        if evidence.headers is not NO_HEADERS:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
         policy, flight = request.options.policy, request.flight
         return judge(
