@@ -966,7 +966,7 @@ SENDING = [
     ),
     Mutant(
         "a retry of merged calls goes under the first call's key",
-        IO + "sender.py",
+        IO + "keys.py",
         "if len({*keys}) > 1:",
         "if False:",
         T_TENANTS,
@@ -974,13 +974,13 @@ SENDING = [
     Mutant(
         "a retry goes under the key of the first attempt",
         IO + "sender.py",
-        "if not request.is_asked and not await self._rekey(request):",
+        "if not request.is_asked and not await rekey(request, self.timers):",
         "if False:",
         T_TENANTS,
     ),
     Mutant(
         "a refused request is repeated for calls without a new key",
-        IO + "sender.py",
+        IO + "keys.py",
         "None if isinstance(key, NoKey) or key == old else key for key in keys",
         "old if isinstance(key, NoKey) or key == old else key for key in keys",
         T_TENANTS,

@@ -68,7 +68,7 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
         # Without a key nothing is sent, and the reason for that is the better answer.
         return isinstance(self.key, NoKey) or bool(self.owner.drop_late(self))
 
-    def rekey(self, keys: Mapping[Any, Any]) -> None:
+    def split_by_key(self, keys: Mapping[Any, Any]) -> None:
         self.keys, self.failure = keys, Failure.REKEYED
 
     async def _prepare(self) -> bytes | None:

@@ -21,6 +21,7 @@ from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
 from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.credentials import ApiKey
+from pushsdk._io.keys import keys_of
 from pushsdk._io.pending import PendingCalls, unsettled
 from pushsdk._io.sender import OUT_OF_TIME, RequestSender
 from pushsdk._io.timers import TICKS_PER_SECOND
@@ -93,7 +94,7 @@ class SendQueue:
         answer = answer or self._ask(call)
         if asyncio.isfuture(answer):
             try:
-                (answer,) = await self._sender.keys([answer], content[2].timeout, call.deadline)
+                (answer,) = await keys_of([answer], self.timers, content[2].timeout, call.deadline)
             finally:
                 self._backlog.leave(len(call.users), len(call.ids))
         return (*content[:3], answer)

@@ -135,8 +135,8 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
     def settle(self, attempt: Attempt) -> None:
         """Record an attempt that has ended, before it is one of ``attempts``."""
 
-    def rekey(self, keys: Mapping[Any, Any]) -> None:
-        """Keep the keys by ``ask``, as they differ; None for the calls that need no other attempt. They go on apart."""
+    def split_by_key(self, keys: Mapping[Any, Any]) -> None:
+        """End the request, as its calls have different keys by ``ask``; None for those that need no other attempt."""
         self.failure = Failure.REKEYED
 
     def verdict(self) -> Verdict:

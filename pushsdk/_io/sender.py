@@ -9,7 +9,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -18,13 +18,13 @@ import msgspec
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
 from pushsdk._core.outcome import ACCEPTED, NO_HEADERS, REJECTED, Attempt, Evidence, Failure, Verdict, judge, verdict_of
-from pushsdk._core.policy import Timeout
 from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
 from pushsdk._core.secret import Secret
 from pushsdk._core.words import count, trace_of
 from pushsdk._io.backlog import Backlog
 from pushsdk._io.credentials import NoKey
+from pushsdk._io.keys import rekey
 from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.request import ApiRequest, Flight
 from pushsdk._io.timers import DeadlineScope, TimerWheel
@@ -247,7 +247,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         """
         own = request.own
         try:
-            if not request.is_asked and not await self._rekey(request):
+            if not request.is_asked and not await rekey(request, self.timers):
                 return False
             request.is_asked = False
             while is_begun or self._may_begin(request):
@@ -427,49 +427,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if request.rekeyed:
             return False
         request.rekeyed = True
-        return await self._rekey(request, is_refused=True)
-
-    async def _rekey(self, request: ApiRequest, *, is_refused: bool = False) -> bool:
-        """Ask each callable once, in its caller's context. Return True if the calls have one key, for an attempt.
-
-        ``is_refused``: the last key was refused, and calls without a new key need no attempt.
-        """
-        old, asks = request.key, dict.fromkeys([unit.ask for unit in request.part.units])
-        answers = [old if ask is None else ask() for ask in asks]
-        keys = await self.keys(answers, request.options.timeout, request.deadline)
-        if is_refused:
-            keys = [None if isinstance(key, NoKey) or key == old else key for key in keys]
-        if len({*keys}) > 1:
-            request.rekey(dict(zip(asks, keys, strict=True)))
-            return False
-        request.key = keys[0] or old
-        return keys[0] is not None
-
-    async def keys(self, answers: Sequence[Any], timeout: Timeout, deadline: float) -> list[Any]:
-        """Return the keys of these answers, some of which may be futures, within the timeouts."""
-        waits = [answer for answer in answers if asyncio.isfuture(answer)]
-        if not waits:
-            return list(answers)  # nearly always
-        limit = min(deadline, self.loop.time() + (timeout.attempt or math.inf))
-        scope = DeadlineScope(self.timers, limit)
-        try:
-            with scope:
-                await asyncio.wait(waits)
-        finally:
-            known = {waiting: waiting.result() for waiting in waits if waiting.done() and not waiting.cancelled()}
-            for waiting in waits:
-                waiting.cancel()
-        if len(known) < len(waits):
-            named = timeout.named("attempt" if limit < deadline else "total")
-            known = dict.fromkeys(waits, _late_key(scope.expired or Failure.DEADLINE, named)) | known
-        return [known.get(answer, answer) for answer in answers]
-
-
-def _late_key(failure: Failure, named: str) -> NoKey:
-    """Return the reason why there is no key if the callable did not return: within the named timeout, or at all."""
-    if failure is not Failure.DEADLINE:
-        return NoKey(failure, "", None)
-    return NoKey(Failure.CREDENTIALS, f"it did not return within the {named}", TimeoutError(named))
+        return await rekey(request, self.timers, is_refused=True)
 
 
 def _record_expiry(request: ApiRequest, flight: Flight) -> None:
