@@ -195,9 +195,7 @@ class Batches:
         """
         sizes = self._sizes
         if sizes.users != self._learned_users or sizes.bytes != self._learned_bytes:
-            self._learned_users, self._learned_bytes = sizes.users, sizes.bytes
-            for batch in self._joinable.values():
-                batch.max_users, batch.max_bytes = self._bounds(batch.frame)
+            self._relearn()
         joinable = self._joinable.get(content)
         if joinable is None:
             return None
@@ -218,6 +216,11 @@ class Batches:
         # Close the batch now: ``taken`` may hold users of the refused call.
         del self._joinable[content]
         return None
+
+    def _relearn(self) -> None:
+        self._learned_users, self._learned_bytes = self._sizes.users, self._sizes.bytes
+        for batch in self._joinable.values():
+            batch.max_users, batch.max_bytes = self._bounds(batch.frame)
 
     def open(self, content: Content, call: Call, context: object = None, *, is_joinable: bool = True) -> Batch:
         """Return a new batch of this call and its context. Other calls may join if ``is_joinable``."""

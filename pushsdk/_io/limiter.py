@@ -178,16 +178,19 @@ class ConcurrencyLimiter:
                     self._timer.cancel()
                 self._timer = self._loop.call_at(earliest, self._assign_slots)
                 return
-            if self.times.is_stalled:
-                # The probe: the more time it has, the slower a service it can find to be up. What has left the queue
-                # meanwhile goes, as a stall may last.
-                self._queue = sorted([entry for entry in self._queue if entry[-1].is_waiting], key=itemgetter(1))
-                waiting = self._queue.pop()[-1] if self._queue else None
-                heapq.heapify(self._queue)
-            else:
-                waiting = heapq.heappop(self._queue)[-1]
+            waiting = self._pop_probe() if self.times.is_stalled else heapq.heappop(self._queue)[-1]
             if waiting is not None and waiting.acquire():
                 self._start(now, waiting.users)
+
+    def _pop_probe(self) -> SlotWaiter | None:
+        """Return the waiter with the most time: the more it has, the slower a service it can find to be up.
+
+        What has left the queue meanwhile goes, as a stall may last.
+        """
+        self._queue = sorted([entry for entry in self._queue if entry[-1].is_waiting], key=itemgetter(1))
+        waiting = self._queue.pop()[-1] if self._queue else None
+        heapq.heapify(self._queue)
+        return waiting
 
     def _earliest(self, now: float) -> float:
         """Return the time before which no request starts."""
