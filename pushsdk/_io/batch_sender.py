@@ -69,7 +69,8 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
         return isinstance(self.key, NoKey) or bool(self.owner.drop_late(self))
 
     def split_by_key(self, keys: Mapping[Any, Any]) -> None:
-        self.keys, self.failure = keys, Failure.REKEYED
+        super().split_by_key(keys)
+        self.keys = keys
 
     async def _prepare(self) -> bytes | None:
         body: bytes | None = self.body if self.has_time() else None

@@ -113,8 +113,8 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
 
     @property
     def span(self) -> Any:
-        """The attempt in flight, if there is an observer."""
-        return None if self.flight is None else self.flight.span
+        """The attempt in flight, during a post, if there is an observer."""
+        return self.flight.span
 
     @property
     def prepare(self) -> Claim | None:
@@ -123,8 +123,6 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
 
     def take_over(self) -> Any:
         """Return the connection of an attempt that was begun, which goes on in a task now; None if it was not begun."""
-        if self.flight is None:
-            return None
         connection, self.flight.connection = self.flight.connection, None
         return connection
 
