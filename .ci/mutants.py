@@ -1806,9 +1806,9 @@ COMMANDS = [
     ),
     Mutant(
         "an error on the command line uses Python's names",
-        CLI + "__init__.py",
-        "in for_shell(str(error)).splitlines()",
-        "in str(error).splitlines()",
+        CLI + "exit.py",
+        "text.render({**SHELL, **others}).rstrip()",
+        "str(text)",
         "tests/cli/test_send_command.py",
     ),
     Mutant(

@@ -27,7 +27,7 @@ from pushsdk._core.outcome import TABLE, Attempt
 from pushsdk._core.policy import RetryOptions
 from pushsdk._core.rate_limit import CAPACITY, COST, REFUND, THROTTLED_COST
 from pushsdk.claims import SqliteClaims
-from pushsdk.cli.app import GROUPS, app
+from pushsdk.cli.app import GROUPS, Command, app
 from pushsdk.cli.exit import Exit
 from pushsdk.cli.options import CallOptions
 from pushsdk.cli.settings import DEFAULTS, KEYS, SETTINGS
@@ -341,9 +341,9 @@ def test_the_page_on_the_command_line_lists_all_settings() -> None:
 
 
 @pytest.mark.parametrize(("name", "command"), [item for group in GROUPS.values() for item in group.items()])
-def test_a_help_has_an_example_that_parses_and_a_page_that_exists(name: str, command: dict[str, str]) -> None:
-    assert command["page"] in guide.names()
-    arguments = command["example"].partition(" > ")[0]
+def test_a_help_has_an_example_that_parses_and_a_page_that_exists(name: str, command: Command) -> None:
+    assert command.page in guide.names()
+    arguments = command.example.partition(" > ")[0]
     app.parse_args(shlex.split(f"{name} {arguments}"), exit_on_error=False, print_error=False)
 
 

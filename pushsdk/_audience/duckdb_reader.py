@@ -130,7 +130,7 @@ def column_types(db: Connection, sql: str) -> dict[str, str]:
     return {name: kind for name, kind, *_ in db.execute(f"DESCRIBE SELECT * FROM {sql}").fetchall()}
 
 
-def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str = "primary_key=") -> str:
+def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str = "{primary_key}") -> str:
     """Return the SQL that turns the column ``key`` of the source ``name`` into text.
 
     ``option`` is the argument that names the column, for an error. Raises ValidationError if there is no such column,

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pushsdk._audience.distinct import Distinct
-from pushsdk._core.errors import ValidationError
+from pushsdk._core.errors import Advice, ValidationError
 from pushsdk._core.words import near_word
 
 MAX_DEPTH = 90  # a little less than wire has for the whole request
@@ -51,15 +51,15 @@ def printable(text: str, limit: int = 200) -> str:
 
 
 def missing_column(
-    name: str, key: str, columns: Sequence[str], *, option: str = "primary_key=", row: str = ""
+    name: str, key: str, columns: Sequence[str], *, option: str = "{primary_key}", row: str = ""
 ) -> ValidationError:
     """Return the error for a missing column: the columns that exist, and the one that may be meant.
 
-    ``option`` is the argument that names the column; ``row`` is advice for the case that the names are values of a row.
+    ``option`` names the argument for the column; ``row`` is advice for the case that the names are values of a row.
     """
     near = near_word(key, filter(_NAME.fullmatch, columns))
-    hint = f"; did you mean {option}{near!r}?" if near else f"; name one with {option.rstrip()}{row}"
-    return ValidationError(f"{printable(name)}: no column {printable(key, 60)!r}, only {listed(columns)}{hint}")
+    fix = f"; did you mean {option}{near!r}?" if near else f"; name one with {option}...{row}"
+    return ValidationError(Advice(f"{printable(name)}: no column {printable(key, 60)!r}, only {listed(columns)}", fix))
 
 
 def listed(columns: Sequence[str]) -> str:
@@ -120,6 +120,14 @@ class FileListing(msgspec.Struct, frozen=True):
             raise ValidationError(f"{name} changed while it was read: start again when it is complete")
 
 
+# What a path that is no file looks like, and the fix.
+_NO_FILE = (
+    ("://", ": only local files are read, download it first"),
+    (r"(?i)^(select|from|with)\s", ": it looks like SQL, which {query} takes"),
+    ("^[^./]*$", ": a broadcast reads its users from a file; send takes ids"),
+)
+
+
 def list_files(path: str) -> FileListing:
     """Return the file with that name, else the files that match it as a pattern (``*``, ``**``, ``?``, ``[...]``).
 
@@ -136,10 +144,9 @@ def list_files(path: str) -> FileListing:
     except OSError as error:
         raise ValidationError(f"{name} can't be read: {error.strerror}") from None
     if not paths:
-        advice = "" if re.search(r"[./]", path) else ": a broadcast reads its users from a file; send takes ids"
-        advice = ": it looks like SQL, which query= takes" if re.match(r"(?i)(select|from|with)\s", path) else advice
-        advice = ": only local files are read, download it first" if "://" in path else advice
-        raise ValidationError(f"{'no file matches' if glob.has_magic(pattern) else 'there is no file'} {name}{advice}")
+        why = "no file matches" if glob.has_magic(pattern) else "there is no file"
+        fix = next((fix for sign, fix in _NO_FILE if re.search(sign, path)), "")
+        raise ValidationError(Advice(f"{why} {name}", fix))
     if os.path.isdir(paths[0]):
         raise ValidationError(f"{name} is a folder: name the files in it, as {name}/*.parquet")
     return FileListing(pattern, tuple(map(Path, paths)), tuple((stat.st_size, stat.st_mtime_ns) for stat in stats))

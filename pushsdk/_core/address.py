@@ -11,7 +11,7 @@ from pushsdk._core.kinds import must_be
 from pushsdk._core.secret import Secret
 from pushsdk._core.words import kind_of
 
-EXPOSED = "a proxy would read the Api-Key of plain http: use https, or pass allow_insecure=True"
+EXPOSED = "a proxy would read the Api-Key of plain http: use https, or set allow_insecure"
 _MISSING = {
     ("base_url",): "no base_url: pass it, or set PUSHSDK_BASE_URL",
     ("api_key",): "no api_key: pass it, or set PUSHSDK_API_KEY",
@@ -161,7 +161,7 @@ _BASE_URL_FAULTS: tuple[_Fault, ...] = (
 _PLAIN_FAULT: _Fault = (
     lambda url: url.parts.scheme == "http" and not is_loopback(url.host),
     (
-        "must not be plain http, which would expose the Api-Key: use https, or pass allow_insecure=True "
+        "must not be plain http, which would expose the Api-Key: use https, or set allow_insecure "
         "(localhost, 127.0.0.0/8 and ::1 need neither)"
     ),
 )

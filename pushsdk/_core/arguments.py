@@ -47,7 +47,7 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], wire
     if isinstance(user_ids, str):
         encoded = wire.encode_user_id(user_ids)
         if doubt := _doubt(user_ids):
-            warn_caller(doubt)
+            warn_of_doubt(doubt)
         return (user_ids,), encoded, 0
     ids = tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
     if not ids:
@@ -62,7 +62,7 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], wire
     if len(distinct) < len(ids):
         encoded = wire.encode_user_ids(distinct)
     if doubt := doubt_of(once, encoded):
-        warn_caller(doubt)
+        warn_of_doubt(doubt)
     return distinct, encoded, len(ids) - len(distinct)
 
 
@@ -94,8 +94,13 @@ def iterable(name: str, items: object, rule: str) -> Iterable[Any]:
     return items  # type: ignore[return-value] # checked above
 
 
+def warn_of_doubt(doubt: str) -> None:
+    """Warn about an id that is sent although it is probably none."""
+    warn_caller(f"{doubt}. It is sent as it is")
+
+
 def doubt_of(ids: Mapping[str, object], encoded: bytes) -> str | None:
-    """Return the warning of the first id that is probably none. ``encoded`` is their JSON."""
+    """Return what is doubtful about the first id that is probably none. ``encoded`` is their JSON."""
     return next(filter(None, map(_doubt, ids)), None) if _may_have_doubts(ids, encoded) else None
 
 
@@ -113,7 +118,7 @@ def _doubt(user_id: str) -> str | None:
         return None
     texts = (text.format(user_id) for pattern, text in _DOUBTS if pattern.fullmatch(user_id))
     text = next(texts, None)
-    return text and f"a user id {text}. It is sent as it is"
+    return text and f"a user id {text}"
 
 
 lacks_value = re.compile(_LACKS_VALUE, re.DOTALL).fullmatch

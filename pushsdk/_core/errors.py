@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+import msgspec
+
 from pushsdk._core.outcome import NO_HEADERS, Answered, Attempt, Outcome
 from pushsdk._public import set_public_module
 
@@ -23,6 +25,9 @@ LIBRARY: Mapping[str, str] = {
     "proxy": "proxy=",
     "lint": "pushsdk message lint, or lint(message)",
     "outcomes": "; see .outcomes",
+    "primary_key": "primary_key=",
+    "query": "query=",
+    "personalize": "use client.send_each(audience.personalize(message))",
 }
 """How the texts for a program name options. The command line has the same keys, with its names."""
 
@@ -41,6 +46,17 @@ class Wording:
 
     def __repr__(self) -> str:
         return str(self)  # also of an exception, and of what Celery keeps of it
+
+
+class Advice(Wording, msgspec.Struct, frozen=True):
+    """A text, which may hold any characters, and the fix after it, which names options by placeholders."""
+
+    text: str
+    fix: str
+
+    def render(self, names: Mapping[str, str]) -> str:
+        """Return the text and the fix."""
+        return self.text + self.fix.format_map(names)
 
 
 class PushError(Answered, Exception):
@@ -106,14 +122,15 @@ class MessageWarning(UserWarning):
 caller: ContextVar[Sequence[Any]] = ContextVar("caller", default=())
 
 
-def warn_caller(text: str) -> None:
+def warn_caller(text: str | Wording) -> None:
     """Warn at the line that called this package, awaited it or runs the event loop: shown once per line and text."""
     frame = (*caller.get(), sys._getframe())[0]
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("pushsdk", "asyncio"):
         frame = frame.f_back
     file, names = frame.f_code.co_filename, frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(text, MessageWarning, file, frame.f_lineno, names.get("__name__"), registry)
+    warning = MessageWarning(text)
+    warnings.warn_explicit(warning, MessageWarning, file, frame.f_lineno, names.get("__name__"), registry)
 
 
 class NotSentError(PushError):

@@ -18,7 +18,7 @@ from pushsdk._audience.audience import Audience, Personalized
 from pushsdk._audience.source import printable
 from pushsdk._core import wire
 from pushsdk._core.arguments import iterable
-from pushsdk._core.errors import ConfigurationError, warn_caller
+from pushsdk._core.errors import Advice, ConfigurationError, warn_caller
 from pushsdk._core.kinds import check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.placeholders import placeholder_names
@@ -73,8 +73,8 @@ def broadcast_content(users: object, message: Any, fields: Mapping[str, Any] | N
     """Encode the content of a broadcast. Warns if the message names columns of the audience, which are not sent."""
     content = wire.encode_content(message, fields)
     if placeholder_names(message).difference(fields or ()) & {*getattr(users, "columns", ())}:
-        advice = "use client.send_each(audience.personalize(message))"
-        warn_caller(f"the message has placeholders, and a broadcast sends no columns of the audience: {advice}")
+        text = "the message has placeholders, and a broadcast sends no columns of the audience: "
+        warn_caller(Advice(text, "{personalize}"))
     return content
 
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from pushsdk._audience.audience import Audience, Personalized
 from pushsdk._audience.distinct import Distinct
 from pushsdk._core import wire
-from pushsdk._core.arguments import check_users, doubt_of
-from pushsdk._core.errors import ValidationError, warn_caller
+from pushsdk._core.arguments import check_users, doubt_of, warn_of_doubt
+from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, PushRequest, show_path
 from pushsdk._core.words import near_word
 from pushsdk._io.threads import Offload, settled
@@ -106,7 +106,7 @@ class Planner:
         await self._write(lambda: self._store(1))
         await self._write(lambda: self._journal.seal(duplicates=self._duplicates))
         if self._doubt:  # told here, as a thread has no line of the caller
-            warn_caller(self._doubt)
+            warn_of_doubt(self._doubt)
 
     def _add_all(self, add: Callable[[Any], None], batches: Iterable[Sequence[Any]]) -> None:
         for batch in batches:

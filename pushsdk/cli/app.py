@@ -1,16 +1,150 @@
-"""The commands and their help, from ``commands.json``. A command's module loads only when the command runs."""
+"""The commands and their help. A command's module loads only when the command runs."""
 
-import json
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from cyclopts import App, Group
 
 from pushsdk._version import __version__
 
-# The commands by group and name, and the help of the words that begin several names.
-_TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("commands.json").read_text(encoding="utf-8"))
-GROUPS: dict[str, dict[str, dict[str, str]]] = _TABLE["groups"]
+
+class Command(NamedTuple):
+    """A command: its function, its line in the list of commands, and its help."""
+
+    path: str
+    """Module and function."""
+    help: str
+    page: str
+    """The page of the guide."""
+    example: str
+    """The arguments of an example."""
+    more: str = ""
+
+
+_CONTINUED = (
+    "Run the same command again, or resume, to continue an interrupted run without pushing to a user twice. Ctrl-C "
+    "stops after the requests in flight; a second Ctrl-C stops at once."
+)
+GROUPS: Mapping[str, Mapping[str, Command]] = {
+    "Send": {
+        "send": Command("send:send", "Push a message to a few users.", "sending", "ann bob --title Hello --body World"),
+        "broadcast": Command(
+            "runs:broadcast",
+            "Push a message to many users, in a run that survives a crash.",
+            "broadcasts",
+            "users.csv --message message.json --run spring.run --rate 5000",
+            _CONTINUED,
+        ),
+        "resume": Command(
+            "runs:resume",
+            "Continue a run.",
+            "broadcasts",
+            "spring.run --rate 5000",
+            "Needs neither the message nor the source of the users.",
+        ),
+        "campaign create": Command(
+            "send:create",
+            "Create a push campaign from a file and print its uuid.",
+            "campaigns",
+            "campaign.json",
+            "Exit code 3 means that the campaign may exist: look up its externalId before you create it again.",
+        ),
+    },
+    "Inspect (sends nothing)": {
+        "plan": Command(
+            "runs:plan",
+            "Estimate the users, requests, bytes and time of a broadcast.",
+            "broadcasts",
+            "users.csv --message message.json --rate 5000",
+        ),
+        "status": Command(
+            "runs:status",
+            "Show what a run is, and its counts.",
+            "broadcasts",
+            "spring.run --watch",
+            "Exits with the exit code of the run.",
+        ),
+        "report": Command(
+            "runs:report",
+            "Print the outcome of each user of a run.",
+            "broadcasts",
+            "spring.run --format csv --outcome UNKNOWN",
+        ),
+        "message lint": Command(
+            "message:lint",
+            "Check the message or campaign in a file.",
+            "cli",
+            "message.json",
+            "Exits with 1 if there is advice.",
+        ),
+        "message preview": Command(
+            "message:preview",
+            "Show the message in a file as a user sees it.",
+            "cli",
+            """message.json --fields '{"name": "Ann"}'""",
+        ),
+        "claims list": Command(
+            "claims:list_claims",
+            "List the sends with an idempotency key that have claimed users.",
+            "idempotency",
+            "--claims redis://cache --older-than 15m",
+        ),
+        "claims count": Command(
+            "claims:count",
+            "Count the sends with claimed users, and these users.",
+            "idempotency",
+            "--claims redis://cache --older-than 15m --json",
+        ),
+        "claims release": Command(
+            "claims:release",
+            "Release claimed users: the next delivery pushes to them.",
+            "idempotency",
+            "--claims redis://cache --older-than 1h",
+            "These users may get the push twice. Release sends of a dead process, never a send that is in flight.",
+        ),
+        "config": Command(
+            "doctor:config",
+            "Show every setting in force, each with its source.",
+            "cli",
+            "--profile staging",
+            "Options win over the profile, the profile over variables, variables over the rest of the settings file.",
+        ),
+        "doctor": Command(
+            "doctor:doctor",
+            "Check settings, host, connection and certificate.",
+            "cli",
+            "--profile staging",
+            "Exits with 4 if a check fails.",
+        ),
+    },
+    "Try out (on this machine)": {
+        "emulator": Command(
+            "emulator:app",
+            "Run the push service with the faults and limits of your choice.",
+            "emulator",
+            "--faults flaky",
+        ),
+        "demo": Command(
+            "demo:demo",
+            "Push to thousands of users through faults, and compare client and service.",
+            "emulator",
+            "--users 5000",
+        ),
+    },
+    "Help": {
+        "docs": Command("help:docs", "Show the user guide: a page, the list of pages, or a search.", "cli", "retries"),
+        "help": Command("help:help", "Show the help of a command.", "cli", "claims list"),
+        "completion": Command(
+            "help:completion", "Print the completion script of a shell.", "cli", "bash > pushsdk.bash"
+        ),
+    },
+}
+# The help of the words that begin several names.
+_PARENTS = {
+    "campaign": "Create campaigns.",
+    "claims": "Inspect and release claims of sends with an idempotency key.",
+    "message": "Check or show a message before it is sent.",
+}
 
 
 def _build_app() -> App:
@@ -28,13 +162,13 @@ def _build_app() -> App:
         for order, (name, command) in enumerate(commands.items()):
             word, _, child = name.rpartition(" ")
             if word and word not in parents:
-                parents[word] = App(name=word, help=_TABLE["parents"][word], group=group, sort_key=order)
+                parents[word] = App(name=word, help=_PARENTS[word], group=group, sort_key=order)
                 root.command(parents[word])
-            end = f"Example: pushsdk {name} {command['example']}\n\nSee: pushsdk docs {command['page']}"
-            texts = [command["help"], *([command["more"]] if "more" in command else []), end]
-            options: dict[str, Any] = {"name": child, "help": "\n\n".join(texts), "sort_key": order}
+            end = f"Example: pushsdk {name} {command.example}\n\nSee: pushsdk docs {command.page}"
+            text = "\n\n".join(filter(None, (command.help, command.more, end)))
+            options: dict[str, Any] = {"name": child, "help": text, "sort_key": order}
             parent, options["group"] = (parents[word], None) if word else (root, group)
-            parent.command(f"pushsdk.cli.commands.{command['path']}", **options)
+            parent.command(f"pushsdk.cli.commands.{command.path}", **options)
     return root
 
 

@@ -1,13 +1,6 @@
 """Exit codes and errors of commands. Every command loads this module, so it imports nothing large."""
 
-import json
-import re
 from enum import IntEnum
-from pathlib import Path
-
-# Patterns of advice for a program, in the package's errors, and the same advice for a command line.
-_SHELL_ADVICE: dict[str, str] = json.loads(Path(__file__).with_name("shell_advice.json").read_text())
-
 
 # How the texts of errors name options, with the keys of ``errors.LIBRARY``.
 SHELL = {
@@ -20,6 +13,9 @@ SHELL = {
     "proxy": "--proxy",
     "lint": "pushsdk message lint",
     "outcomes": "",
+    "primary_key": "--primary-key ",
+    "query": "--query",
+    "personalize": "give --personalize",
 }
 
 
@@ -50,19 +46,12 @@ class CommandError(Exception):
         self.code = code
 
 
-def for_shell(text: str) -> str:
-    """Return an error text with options in place of keyword arguments."""
-    for program, shell in _SHELL_ADVICE.items():
-        text = re.sub(program, shell, text)
-    return text.rstrip()
-
-
-def text_of(error: Exception) -> str:
-    """Return the text of an error or a warning of the package, with options of the command line."""
+def text_of(error: Exception, **others: str) -> str:
+    """Return the text of an error or a warning of the package, with options of the command line, or ``others``."""
     from pushsdk._core.errors import Wording  # imported late: --help does not need it
 
     text = error.args[0] if error.args else ""
-    return text.render(SHELL) if isinstance(text, Wording) else str(error)
+    return text.render({**SHELL, **others}).rstrip() if isinstance(text, Wording) else str(error)
 
 
 def usage_error(text: str) -> CommandError:

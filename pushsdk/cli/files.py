@@ -6,6 +6,7 @@ success.
 """
 
 import codecs
+import json
 import re
 import shlex
 import sys
@@ -27,7 +28,7 @@ from pushsdk._core.errors import MessageWarning, ValidationError
 from pushsdk._core.lint import Problem, lint
 from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest, typed
 from pushsdk._core.operations import Operation
-from pushsdk.cli.exit import for_shell, usage_error
+from pushsdk.cli.exit import text_of, usage_error
 from pushsdk.cli.options import Flag
 from pushsdk.cli.terminal import escaped, print_json, say, warn
 
@@ -88,46 +89,40 @@ def read_resource(text: str, option: str = "FILE") -> tuple[str, dict[str, Any],
     try:
         typed(resource, kind, ("message",) if kind is MobilePush else ())
     except ValidationError as error:
-        raise usage_error(f"{name}: {error}") from None
+        raise usage_error(f"{name}: {text_of(error)}") from None
     return name, resource, kind
 
 
 def read_object(option: str, text: str) -> dict[str, Any]:
     """Return the JSON object in the value of an option: the text itself, the file in ``@FILE``, or stdin for ``@-``."""
-    name = _file_name(text) if text.startswith("@") else option
+    name = (text.startswith("@") and _file_name(text)) or option
     if text[:1] not in ("@", "{"):
         raise usage_error(f"""{option}: must be a JSON object, for example '{{"name": "Ann"}}', or @FILE""")
     content = _read_bytes(text[1:], name, option) if text.startswith("@") else text.encode("utf-8", "surrogateescape")
     try:
         value = msgspec.json.decode(content.removeprefix(codecs.BOM_UTF8))
-    except (RecursionError, ValueError) as error:
-        raise usage_error(f"{name}: {not_json(error, content)}") from None
+    except (RecursionError, ValueError):
+        raise usage_error(f"{name}: {not_json(content.removeprefix(codecs.BOM_UTF8))}") from None
     if not isinstance(value, dict):
         raise usage_error(f"{name}: must be a JSON object, {{...}}; got {type(value).__name__}")
     return value
 
 
-def not_json(error: Exception, content: bytes) -> str:
-    """Return the rule that this text breaks, with the line and column of the first error."""
-    if isinstance(error, (RecursionError, UnicodeDecodeError)):  # whose text may quote the file
-        return f"must be JSON: it is {'not UTF-8' if isinstance(error, UnicodeDecodeError) else 'nested too deeply'}"
+def not_json(content: bytes) -> str:
+    """Return the rule that this text breaks, with the line and column of the first error. It quotes no text."""
     if not content.strip():
         return "must be JSON: it is empty"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "must be JSON: it is UTF-16, save it as UTF-8"
-    text = (
-        str(error)
-        .replace("must be strings", "must be in double quotes")
-        .replace(
-            "invalid character", "invalid character (a text has double quotes and no line end, and true no capital)"
-        )
-        .replace("Input data was truncated", "its end is missing")
-        .removeprefix("JSON is malformed: ")
-    )
-    reason, _, position = text.partition(" (byte ")
-    before = content[: int(position.rstrip(")"))] if position else content
-    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-    return f"must be JSON: {reason}, line {line}, column {column}"
+    try:
+        json.loads(content.decode())
+    except json.JSONDecodeError as error:
+        return f"must be JSON: {error.msg}, line {error.lineno}, column {error.colno}"
+    except UnicodeDecodeError:
+        return "must be JSON: it is not UTF-8"
+    except RecursionError:
+        return "must be JSON: it is nested too deeply"
+    return "must be JSON: it has NaN, Infinity or half of a surrogate pair"
 
 
 def _file_name(text: str) -> str:
@@ -151,7 +146,7 @@ def _read_bytes(file: str, name: str, option: str) -> bytes:
 
 def problem_text(problem: Problem) -> str:
     """Return one line: where the problem is, what it is, and its code."""
-    return f"{problem.path}: {for_shell(problem.message)} ({problem.code})"
+    return f"{problem.path}: {problem.message} ({problem.code})"
 
 
 def print_advice(resource: Mapping[str, Any], *, force: bool) -> None:
@@ -177,8 +172,7 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
             try:
                 ids += islice((user for batch in open_users(word, "user_id").ids() for user in batch), most + 1)
             except ValidationError as error:
-                advice = "rename the column, or use broadcast --primary-key; for a message, --message FILE"
-                raise usage_error(str(error).replace("name one with primary_key=", advice)) from None
+                raise usage_error(text_of(error, primary_key="broadcast --primary-key ")) from None
         elif Path(word).suffix in (*FORMATS, ".parquet") and Path(word).is_file():
             raise usage_error(
                 f"{word} is a file: write @{word} for the ids in it, or --message {word} for a message; an id of this "
@@ -192,12 +186,8 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
                 raise usage_error(
                     f"{word!r} is one id: write ids apart, without quotation marks; a file may hold such ids"
                 )
-            if option := re.match("(title|body|lang|message)=", word):
-                raise usage_error(f"{word} is no user id: write --{option[1]} and a space before the value")
-            if re.match("https?://", word):
-                raise usage_error(f"{word} is no user id: the address of the service is --base-url")
             if doubt := doubt_of({word: None}, wire.encode_user_id(word)):
-                raise usage_error(doubt.replace("It is sent as it is", "A file may hold such ids"))
+                raise usage_error(f"{doubt}. A file may hold such ids")
     if not ids:
         raise usage_error(f"no user ids in {', '.join(words).replace('@-', 'the standard input')}: write one per line")
     return ids

@@ -11,9 +11,9 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -25,7 +25,7 @@ from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.secret import Secret, sealed
 from pushsdk._core.words import near_word
 from pushsdk._io.files import objection
-from pushsdk.cli.exit import usage_error
+from pushsdk.cli.exit import text_of, usage_error
 from pushsdk.options import ClientOptions
 
 _MAX_BYTES = 64 * 1024
@@ -101,28 +101,34 @@ def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ)
     variables = {
         name: SettingValue(environ[variable], variable, "variable")
         for name in (*SETTINGS, *KEYS, *OTHERS)
-        if (variable := f"PUSHSDK_{name.upper()}") in environ
+        if (variable := f"PUSHSDK_{name.upper()}") in environ and (environ[variable] or name not in OTHERS)
     }
-    others = {name: given.get(name) or variables.get(name) for name in OTHERS}
-    found = {name: setting for name, setting in others.items() if setting and setting.value}
+    others = {name: setting for name, setting in {**variables, **given}.items() if name in OTHERS}
     default = _default_file(environ)
-    if "config" not in found and default and default.exists():
-        found["config"] = SettingValue(str(default), "", "default")
-    file = Path(str(found["config"].value)) if "config" in found else None
-    tables = _read_settings(file, found["config"].source) if file else {None: {}}
-    profile = found["profile"].value if "profile" in found else None
+    if "config" not in others and default and default.exists():
+        others["config"] = SettingValue(str(default), "", "default")
+    tables = _read_settings(others["config"]) if "config" in others else {None: {}}
+    profile = others["profile"].value if "profile" in others else None
     if profile not in tables:
         known = ", ".join(sorted(filter(None, tables))) or "none: add a table [profiles.NAME]"
-        why = f"{file} has {known}" if file else no_file(environ)
+        why = f"{others['config'].value} has {known}" if "config" in others else no_file(environ)
         raise ConfigurationError(f"no profile has the name {profile!r}; {why}")
-    layers = (given, tables[profile] if profile else {}, variables, tables[None])
+    layers = [given, variables, tables[None]]
+    if profile is not None:
+        layers.insert(1, tables[profile])
+    return {**_merged(layers), **others}
+
+
+def _merged(layers: Iterable[Mapping[str, SettingValue]]) -> dict[str, SettingValue]:
+    """Return the first value of every setting. The first layer that gives the Api-Key gives it alone, and once."""
+    merged: dict[str, SettingValue] = {}
     for layer in layers:
         sources = [layer[name].source for name in KEYS if name in layer]
         if len(sources) > 1:
             raise ConfigurationError(f"the Api-Key is set twice, by {sources[0]} and by {sources[1]}: remove one")
-        shared = SETTINGS if any(name in found for name in KEYS) else (*SETTINGS, *KEYS)
-        found = {**{name: layer[name] for name in shared if name in layer}, **found}
-    return found
+        names = (*SETTINGS, *KEYS) if merged.keys().isdisjoint(KEYS) else SETTINGS
+        merged = {**{name: layer[name] for name in names if name in layer}, **merged}
+    return merged
 
 
 def in_force(
@@ -170,8 +176,33 @@ def _default_file(environ: Mapping[str, str]) -> Path | None:
     return next((Path(path, "pushsdk", "config.toml") for path in folders if path and os.path.isabs(path)), None)
 
 
-def _read_settings(file: Path, source: str) -> dict[str | None, dict[str, SettingValue]]:
+def _read_settings(config: SettingValue) -> dict[str | None, dict[str, SettingValue]]:
     """Return the settings of the file, and of each profile by its name."""
+    file = Path(str(config.value))
+    table, mode = _read_toml(file, config.source)
+    profiles = table.pop("profiles", {})
+    if not isinstance(profiles, dict) or not all(isinstance(profile, dict) for profile in profiles.values()):
+        raise ConfigurationError(f"{file}: profiles must be tables, for example [profiles.staging]")
+    tables: dict[str | None, dict[str, Any]] = {None: table, **profiles}
+    for name in itertools.chain(*tables.values()):
+        if name not in SETTINGS and name not in KEYS:
+            raise ConfigurationError(f"{file}: unknown setting {name!r}{_near_setting(name, table)}")
+    if os.name == "posix" and mode & 0o077 and any("api_key" in values for values in tables.values()):
+        raise ConfigurationError(
+            f"{file}: only its owner may read a file with an api_key: run chmod 600 on it, or use api_key_file"
+        )
+    folder = file.absolute().parent
+    layers: dict[str | None, dict[str, SettingValue]] = {}
+    for profile, values in tables.items():
+        at, layer = (f"{file}: profiles.{profile}.", "profile") if profile else (f"{file}: ", "file")
+        layers[profile] = {
+            name: SettingValue(value, f"{at}{name}", cast("Layer", layer), folder) for name, value in values.items()
+        }
+    return layers
+
+
+def _read_toml(file: Path, source: str) -> tuple[dict[str, Any], int]:
+    """Return the content of a TOML file, and its mode. Its owner must be the user, or root."""
     try:
         with file.open("rb") as opened:
             content = opened.read(_MAX_BYTES)
@@ -187,30 +218,14 @@ def _read_settings(file: Path, source: str) -> dict[str | None, dict[str, Settin
     # The file says where the Api-Key goes, and may name a command to run.
     if why := objection(status):
         raise ConfigurationError(f"{file}: {why}")
-    profiles = table.pop("profiles", {})
-    if not isinstance(profiles, dict) or not all(isinstance(profile, dict) for profile in profiles.values()):
-        raise ConfigurationError(f"{file}: profiles must be tables, for example [profiles.staging]")
-    tables = {None: table, **profiles}
-    for name in itertools.chain(*tables.values()):
-        if name not in SETTINGS and name not in KEYS:
-            near = near_word(name, (*SETTINGS, *KEYS, "profiles"))
-            advice = f": did you mean {near}?" if near else f"; use {', '.join((*SETTINGS, *KEYS))}"
-            if isinstance(table.get(name), dict) and near != "profiles":
-                advice = f": a profile is written [profiles.{name}]"
-            raise ConfigurationError(f"{file}: unknown setting {name!r}{advice}")
-    if os.name == "posix" and status.st_mode & 0o077 and any("api_key" in values for values in tables.values()):
-        raise ConfigurationError(
-            f"{file}: only its owner may read a file with an api_key: run chmod 600 on it, or use api_key_file"
-        )
-    folder = file.absolute().parent
-    return {
-        profile: {
-            name: SettingValue(value, f"{at}{name}", "profile" if profile else "file", folder)
-            for name, value in values.items()
-        }
-        for profile, values in tables.items()
-        for at in [f"{file}: profiles.{profile}." if profile else f"{file}: "]
-    }
+    return table, status.st_mode
+
+
+def _near_setting(name: str, table: Mapping[str, object]) -> str:
+    near = near_word(name, (*SETTINGS, *KEYS, "profiles"))
+    if isinstance(table.get(name), dict) and near != "profiles":
+        return f": a profile is written [profiles.{name}]"
+    return f": did you mean {near}?" if near else f"; use {', '.join((*SETTINGS, *KEYS))}"
 
 
 def check(
@@ -224,7 +239,7 @@ def check(
         try:
             values[name] = function(*arguments)
         except ConfigurationError as error:
-            problems[name] = f"{found[name].source}: {error}"
+            problems[name] = f"{found[name].source}: {text_of(error)}"
 
     for name in (name for name in SETTINGS if name in found):
         convert(name, _typed, name, found[name].value)

@@ -254,7 +254,7 @@ def test_a_column_named_twice_is_an_error_only_if_it_is_read(folder: Path) -> No
         (
             "user-1",
             "user_id",
-            "only ...; name one with primary_key=; if line 1 is a row, write the names of the columns",
+            "only ...; name one with primary_key=...; if line 1 is a row, write the names of the columns",
         ),
         ("ann", "user_id", "only ...; name one with"),
         ("id", "user_id", "only id; name one with"),

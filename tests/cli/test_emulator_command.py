@@ -171,7 +171,7 @@ WRONG = {
     "invalid fault": (["--faults", "{}/bad"], "$[0]: Fault.probability must be a number from 0 to 1"),
     "faults with the same name": (["--faults", "{}/same"], "must be unique"),
     "missing file of limits": (["--limits", "{}/none"], "--limits {}/none: No such file"),
-    "invalid limits": (["--limits", "{}/bad"], "--limits {}/bad: $: expected a JSON object, got a JSON array"),
+    "invalid limits": (["--limits", "{}/bad"], "--limits {}/bad: $: expected a mapping, got list"),
     "limit out of range": (
         ["--limits", "{}/limit"],
         "{}/limit: $: ServiceLimits.max_users must be a whole number, 1 or more",
@@ -183,7 +183,7 @@ WRONG = {
     "misspelled fault": (["--faults", "{}/fault"], "$[0].fault: unknown value 'statsu', did you mean status?"),
     "unknown field": (["--faults", "{}/field"], "$[0]: unknown field 'zzz': use fault, code, headers"),
     "no fault": (["--faults", "{}/none at all"], "$[0]: missing field fault"),
-    "no JSON": (["--faults", "{}/text"], "--faults {}/text: must be JSON: trailing comma in array, line 2, column 1"),
+    "no JSON": (["--faults", "{}/text"], "--faults {}/text: must be JSON: Expecting value, line 2, column 1"),
     "folder as a store": (["--store", "{}"], "--store: {} can't be used as a store: it is a folder"),
     "missing folder of tables": (["--audience", "{}/none"], "--audience: {}/none can't be read as a folder of tables"),
     "no token": (["--host", "0.0.0.0"], "--host 0.0.0.0 admits other machines: pass --token-file FILE"),
@@ -263,7 +263,10 @@ def test_an_error_of_port_0_does_not_advise_port_0(command, tmp_path):
 def test_an_audience_needs_duckdb(command, tmp_path, monkeypatch):
     monkeypatch.setattr(emulator_module, "segment_available", lambda: False)
     result = command("emulator", "--audience", tmp_path)
-    assert (result.code, result.err) == (4, "pushsdk: --audience needs duckdb (the extra 'cli'): pip install duckdb\n")
+    assert (result.code, result.err) == (
+        4,
+        "pushsdk: --audience needs duckdb (the extra 'audience'): pip install duckdb\n",
+    )
 
 
 # -- pushsdk emulator exec ------------------------------------------------------------------------------------------
@@ -481,7 +484,7 @@ def test_the_help_of_the_emulator_lists_exec(command):
 def test_a_missing_extra_is_an_error_with_the_pip_command(monkeypatch, capsys, missing):
     without(monkeypatch, missing)
     assert cli.main() == 4
-    text = f"the command line needs {missing} (the extra 'cli'): pip install cyclopts duckdb rich"
+    text = f"the command line needs {missing} (the extra 'cli'): pip install cyclopts rich"
     assert capsys.readouterr().err == f"pushsdk: {text}\n"
 
 

@@ -66,7 +66,7 @@ def test_a_campaign_is_checked_too(command, file):
 def test_a_message_of_wrong_types_exits_with_2(command, file):
     result = command("message", "lint", file({"body": "Hi"}))
     assert (result.code, result.out) == (2, "")
-    assert '$.message.body: expected a JSON object, got a string, for example {"en": "Hello"}' in result.err
+    assert '$.message.body: expected a mapping, got str, for example {"en": "Hello"}' in result.err
 
 
 def test_no_text_of_a_message_moves_the_cursor(command, file):

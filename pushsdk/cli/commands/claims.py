@@ -16,7 +16,7 @@ from pushsdk._core import words
 from pushsdk.claims import SERVERS, ClaimStore, _operators, store_at
 from pushsdk.claims._operators import ClaimedSend
 from pushsdk.claims.store import PAGE
-from pushsdk.cli.exit import CommandError, Exit, usage_error
+from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.options import Json, JsonLines, Yes
 from pushsdk.cli.output import print_figures
 from pushsdk.cli.terminal import ask, duration, print_json, say, warn
@@ -52,7 +52,7 @@ class StoreOptions:
         try:
             return store_at(self.claims, **name)
         except ConfigurationError as error:
-            raise usage_error(f"--claims: {error}") from None
+            raise usage_error(f"--claims: {text_of(error)}") from None
 
 
 def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: JsonLines = False) -> int:

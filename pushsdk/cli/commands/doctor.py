@@ -20,7 +20,7 @@ from pushsdk._core.policy import Limits
 from pushsdk._core.secret import Secret
 from pushsdk._io.transport import most_in_flight
 from pushsdk._version import __version__
-from pushsdk.cli.exit import CommandError, Exit, for_shell
+from pushsdk.cli.exit import CommandError, Exit, text_of
 from pushsdk.cli.options import CallOptions, Json, JsonLines, command_line
 from pushsdk.cli.settings import ClientSettings, check, find, in_force, no_file, unknown_variables
 from pushsdk.cli.terminal import print_json, say, visible, warn
@@ -144,14 +144,14 @@ def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientS
     try:
         found = find(options)
     except ConfigurationError as error:
-        yield Finding("settings", "fail", str(error))
+        yield Finding("settings", "fail", text_of(error))
         return None
     settings, problems = check(found)
     for name, (value, _, source) in in_force(found, problems).items():
         if name not in problems and (source or name == "config"):
             yield Finding(name, "ok", _text_of(name, value) + (f", set by {source}" if source else ""))
     for name, text in problems.items():
-        yield Finding(name, "fail", for_shell(text))
+        yield Finding(name, "fail", text)
     yield from (Finding(name, "warn", text) for name, text in unknown_variables())
     return settings
 
@@ -174,7 +174,7 @@ def config(*, json: Json = False, options: CallOptions = CallOptions()) -> int:
     for name, text in unknown_variables():
         warn(f"{name}: {text}")
     if problems:
-        raise CommandError("\n".join(map(for_shell, problems.values())), Exit.CANNOT_RUN)
+        raise CommandError("\n".join(problems.values()), Exit.CANNOT_RUN)
     return Exit.DONE
 
 

@@ -69,7 +69,7 @@ class EmulatorOptions:
 def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
     """Return the emulator that the options describe. Raises CommandError."""
     if options.audience is not None and not segment_available():
-        raise CommandError("--audience needs duckdb (the extra 'cli'): pip install duckdb", Exit.CANNOT_RUN)
+        raise CommandError("--audience needs duckdb (the extra 'audience'): pip install duckdb", Exit.CANNOT_RUN)
     limits = ServiceLimits()
     if options.limits is not None:
         with _option_errors(f"--limits {options.limits}"):
@@ -103,8 +103,8 @@ def _decoded(file: Path, kind: Any, *structs: type[msgspec.Struct]) -> Any:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
         raise ValueError(plain_error(error, _known_words(error, structs))) from None
-    except (RecursionError, ValueError) as error:
-        raise ValueError(not_json(error, content)) from None
+    except (RecursionError, ValueError):
+        raise ValueError(not_json(content)) from None
 
 
 def _known_words(error: msgspec.ValidationError, structs: Sequence[type[msgspec.Struct]]) -> tuple[str, ...]:

@@ -43,34 +43,13 @@ def docs(
         search: Print the sections with these words, the best first, each with its page and heading.
         path: Print the path of the page's file.
     """
-    pages = guide.names()
     if all_pages:
-        width = max(map(len, pages))
-        for page in pages:
-            say(f"{page:{width}}  {guide.summary(guide.read(page))}")
-        return Exit.DONE
+        return _list_pages()
     if search is not None:
-        results = guide.search(search)
-        for result in results[:_MOST_RESULTS]:
-            say(textwrap.shorten(": ".join(result), _WIDTH, placeholder=" ..."))
-        if len(results) > _MOST_RESULTS:
-            say(f"... and {len(results) - _MOST_RESULTS:,} more; another word narrows the search")
-        if not results:
-            warn(f"no page contains {search!r}; pushsdk docs --list lists the pages")
-        return Exit.DONE if results else Exit.INCOMPLETE
+        return _print_results(search)
     name = topic.lower().removesuffix(".md")
-    if name not in pages:
-        close = [page for page in pages if name in page]
-        if len(close) != 1:
-            close = close or [page for page in pages if page == near_word(name, pages, 0.75)]
-            found = [*dict.fromkeys(result[0] for result in guide.search(name))]
-            advice = "--list lists the pages, --search WORD finds words"
-            if close:
-                advice = f"did you mean {' or '.join(close[:3])}?"
-            elif found:
-                advice = f"the word is on {', '.join(found[:3])}: pushsdk docs --search {shlex.quote(name)}"
-            raise usage_error(f"no page has the name {topic!r}; {advice}")
-        name = close[0]
+    if name not in guide.names():
+        name = _page_with(name, topic)
     if path:
         say(str(guide.FOLDER / f"{name}.md"))
     elif sys.stdout.isatty():
@@ -78,6 +57,41 @@ def docs(
     else:
         sys.stdout.write(guide.read(name))
     return Exit.DONE
+
+
+def _list_pages() -> int:
+    pages = guide.names()
+    width = max(map(len, pages))
+    for page in pages:
+        say(f"{page:{width}}  {guide.summary(guide.read(page))}")
+    return Exit.DONE
+
+
+def _print_results(search: str) -> int:
+    results = guide.search(search)
+    for result in results[:_MOST_RESULTS]:
+        say(textwrap.shorten(": ".join(result), _WIDTH, placeholder=" ..."))
+    if len(results) > _MOST_RESULTS:
+        say(f"... and {len(results) - _MOST_RESULTS:,} more; another word narrows the search")
+    if not results:
+        warn(f"no page contains {search!r}; pushsdk docs --list lists the pages")
+    return Exit.DONE if results else Exit.INCOMPLETE
+
+
+def _page_with(word: str, topic: str) -> str:
+    """Return the one page whose name contains the word. Raises a usage error with the pages that may be meant."""
+    pages = guide.names()
+    close = [page for page in pages if word in page]
+    if len(close) == 1:
+        return close[0]
+    close = close or list(filter(None, [near_word(word, pages, 0.75)]))
+    found = [*dict.fromkeys(result[0] for result in guide.search(word))]
+    advice = "--list lists the pages, --search WORD finds words"
+    if close:
+        advice = f"did you mean {' or '.join(close[:3])}?"
+    elif found:
+        advice = f"the word is on {', '.join(found[:3])}: pushsdk docs --search {shlex.quote(word)}"
+    raise usage_error(f"no page has the name {topic!r}; {advice}")
 
 
 def _show(page: str) -> None:

@@ -23,7 +23,7 @@ from pushsdk._core.operations import PUSH
 from pushsdk._core.words import count
 from pushsdk._runs.api import broadcast_content
 from pushsdk._runs.plan import Chunk, chunks_of
-from pushsdk.cli.exit import CommandError, Exit, for_shell, usage_error
+from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.files import DryRun, MessageOptions, open_users, print_request
 from pushsdk.cli.interrupt import interruptible
 from pushsdk.cli.options import Flag, Json, ServiceOptions, Yes, command_line, confirm, quoted, title_of
@@ -253,7 +253,7 @@ def _first_body(
     ids, message, fields = first
     encoded = wire.encode_user_ids(ids)
     if doubt := doubt_of(dict.fromkeys(ids), encoded):
-        warn(f"advice: {doubt}")
+        warn(f"advice: {doubt}. It is sent as it is")
     return wire.push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
 
 
@@ -291,6 +291,12 @@ def _send_run(
     # The first is named below, and the others were told before the question.
     warnings.filterwarnings("ignore", "nothing was sent|the (message|audience) has", pushsdk.MessageWarning)
     command = command_line(["resume", run], given)
+    if settings.get("retry") not in (None, pushsdk.RetryPolicy.safe()):
+        warn(
+            "advice: a run does not use the setting retry: it retries throttled and unsent requests until --max-outage "
+            "ends it"
+        )
+        settings = {**settings, "retry": None}
     if users != 0:
         confirm(action, settings, yes=options.yes)
     mode: ProgressMode = "none" if users == 0 else options.progress
@@ -301,7 +307,7 @@ def _send_run(
         try:
             result = pushsdk.read_report(run)
         except pushsdk.RunFileError as error:
-            raise CommandError(str(error), Exit.INTERRUPTED) from None
+            raise CommandError(text_of(error), Exit.INTERRUPTED) from None
     _print_counts(result, json=options.json)
     if not (interrupted or result.planned or result.stopped):
         run.unlink()  # it would only refuse the next try
@@ -437,7 +443,7 @@ def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment:
         warn("another process is sending this run: users in flight count as unknown until their response is received")
         return
     if result.stopped:
-        warn(for_shell(f"stopped: {result.stopped}"))
+        warn(f"stopped: {result.stopped}")
     _print_answers(result)
     if result.not_sent:
         warn(f"to send the rest:  {command}{comment}")
