@@ -26,7 +26,7 @@ _DOUBTS = tuple(
         (_LACKS_VALUE, "has the name of a variable for its value: is it unset, or an f missing?"),
         (
             r".*\.(?:csv|txt|parquet)",
-            "is the name of a file: for its ids, use broadcast(Audience.read(...), ...)",
+            "is the name of a file: broadcast reads the ids in a file",
         ),
         (r"\d+\.0", "is a number with .0 at its end, as pandas makes of an int: read the column as str"),
         (r".*[,;\t\n].*", "looks like several: pass each as a separate id"),
