@@ -2458,7 +2458,7 @@ SYNC_CODE = [
     Mutant(
         "the child of a fork pushes under the key of the base client",
         "pushsdk/sync/client.py",
-        "own._view(self._client)",
+        "own._with_options_of(self._client)",
         "own",
         T_SYNC + "tenants.py",
     ),

@@ -1,8 +1,16 @@
-"""AsyncPushClient: builds the engine, checks arguments, and owns the lifetime of the parts. Start reading here.
+"""AsyncPushClient: sends pushes, creates campaigns, and reports the outcome of every user. Start reading here.
 
-``send`` and ``submit`` make a ``Call`` (``_core.batching``); equal calls share a batch (``_io.queue``), which is sent
-as requests (``_io.batch_sender``, ``_io.sender``) over aiohttp (``_io.transport``, ``_io.fast_post``). One table says
-what each attempt means (``_core.outcome``). ``_core/__init__.py`` defines the words and names the module for each.
+The constructor checks the settings, and opens nothing. At the first use its ``Lifetime`` (``_io.lifetime``) makes an
+``Engine`` (``_io.engine``), which holds all other parts. Then the way of a push is:
+
+1. ``send`` and ``submit`` check and encode their arguments, and make a ``Call`` (``_core.batching``).
+2. Equal calls of one moment share a batch, which waits for a slot (``_io.queue``).
+3. The batch is sent as a request, or as several if it is too large (``_io.batch_sender``), with retries
+   (``_io.sender``), over aiohttp (``_io.transport``, ``_io.fast_post``).
+4. One table says what each attempt means (``_core.outcome``); the outcome of all attempts becomes the receipt of each
+   call, or its error (``_core.error_mapping``).
+
+``broadcast``, ``send_each`` and ``resume`` go on in ``_runs.api``. ``_core/__init__.py`` defines the words.
 """
 
 from __future__ import annotations
@@ -11,7 +19,7 @@ import asyncio
 import math
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
 from pushsdk._core import wire
@@ -25,7 +33,7 @@ from pushsdk._core.address import (
 from pushsdk._core.arguments import check_timeout, check_users
 from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import error_for, set_answer
-from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError, warn_caller
+from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError
 from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import Delay, check, check_seconds, check_values
 from pushsdk._core.models import (
@@ -60,7 +68,7 @@ from pushsdk._io.queue import SubmittedSend
 from pushsdk._io.request import ApiRequest, WholePart
 from pushsdk._io.transport import Session, check_host, check_session, check_ssl
 from pushsdk._runs.keyed import KeyedSends
-from pushsdk.claims.store import ClaimStore
+from pushsdk._views import ClientViews
 from pushsdk.options import ClientOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -68,11 +76,28 @@ if TYPE_CHECKING:
     from pushsdk._runs.pipeline import RunSettings
     from pushsdk._runs.report import BroadcastReport
 
-# The names of the constructor's arguments.
+# The names of the arguments of both clients.
 NAMES = frozenset({"base_url", "api_key", *ClientOptions.__optional_keys__})
+# The defaults of ``ClientOptions``. Unless there is one here, None is off.
+_DEFAULTS: dict[str, Any] = {
+    # What is sent, and how often
+    "retry": RetryPolicy.safe(),
+    "timeout": Timeout(),
+    "batching": Batching(),
+    "limits": Limits(),
+    "rate": Rate(),
+    # Connections
+    "proxy": None,
+    "headers": {},
+    "ssl": True,
+    "keepalive": 1.5,
+    "allow_insecure": False,
+    # What you learn
+    "on_event": None,
+}
 
 
-class AsyncPushClient:
+class AsyncPushClient(ClientViews):
     """An async client of the push service: sends pushes, creates campaigns, and reports the outcome of every user.
 
     A client may be constructed anywhere; it is used in one event loop of one process. Close it by ``async with`` or by
@@ -112,56 +137,44 @@ class AsyncPushClient:
         Raises:
             ConfigurationError: An argument is missing or wrong. The text quotes neither the key nor the URL.
         """
-        key_name = "PUSHSDK_API_KEY" if api_key is None else "api_key"
-        url_name = "PUSHSDK_BASE_URL" if base_url is None else "base_url"
-        api_key = sealed(os.environ.get(key_name) if api_key is None else api_key)
-        base_url = sealed(os.environ.get(url_name) if base_url is None else base_url)
-        options["proxy"] = proxy = sealed(options.get("proxy"))
-        options["claims"] = claims = sealed(options.get("claims"))
+        # Secrets first: an error's traceback may show local variables.
+        base_url, api_key = sealed(base_url), sealed(api_key)
+        options["proxy"], options["claims"] = sealed(options.get("proxy")), sealed(options.get("claims"))
         check_options("AsyncPushClient", options, NAMES | {"session"})
         check_values(options, ClientOptions)
-        allow_insecure = options.get("allow_insecure") or False
-        if base_url is None or api_key is None:
-            if base_url is not None:  # which may be the key
-                check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
-            required = {"base_url": base_url, "api_key": api_key}
-            raise missing(*(name for name, value in required.items() if value is None))
-        self._credentials = Credentials.of(api_key, key_name)
-        checked_url = check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        chosen = _DEFAULTS | given
+        # The service and its key
+        allow_insecure = chosen["allow_insecure"]
+        url, self._credentials = _service(base_url, api_key, allow_insecure=allow_insecure)
+        # Connections
         check_session(session)
-        if session is not None and "keepalive" in options:
+        if session is not None and "keepalive" in given:
             raise ConfigurationError("keepalive can't change your own session: set the keepalive of its connector")
-        keepalive = check_seconds("keepalive", options.get("keepalive", 1.5))
-        warn_of_milliseconds("keepalive", options.get("keepalive"))
-        if proxy is not None:
-            proxy = check_proxy(proxy, base_url=checked_url, allow_insecure=allow_insecure)
-        check_host(url_name, checked_url)
-        check_host("proxy", proxy)
-        check_ssl(ssl := options.get("ssl"))
-        check("PUSHSDK_SHOW_ANSWERS", shown := os.environ.get("PUSHSDK_SHOW_ANSWERS", ""), Literal["1", "0", ""])
-        shows = shown == "1" or is_loopback(urlsplit(checked_url).hostname or "")
-        show_answers = options.get("show_answers")
-        policy = options.get("retry") or RetryPolicy.safe()
-        timeout = check_timeout(options.get("timeout"), Timeout())
-        self._keyed = None if claims is None else KeyedSends(claims)
-        self._lifetime = Lifetime(
-            EngineSettings(
-                base_url=checked_url,
-                batching=options.get("batching") or Batching(),
-                limits=options.get("limits") or Limits(),
-                rate=options.get("rate") or Rate(),
-                session=session,
-                proxy=proxy,
-                allow_insecure=allow_insecure,
-                ssl=True if ssl is None else ssl,
-                headers=check_headers(options.get("headers")),
-                keepalive=keepalive,
-                on_event=options.get("on_event"),
-                show_answers=shows if show_answers is None else show_answers,
-            ),
-            None if self._keyed is None else self._keyed.close,
+        keepalive = check_seconds("keepalive", chosen["keepalive"])
+        warn_of_milliseconds("keepalive", chosen["keepalive"])
+        check_ssl(given.get("ssl"))
+        settings = EngineSettings(
+            base_url=url,
+            allow_insecure=allow_insecure,
+            session=session,
+            proxy=_proxy(chosen["proxy"], base_url=url, allow_insecure=allow_insecure),
+            headers=check_headers(chosen["headers"]),
+            ssl=chosen["ssl"],
+            keepalive=keepalive,
+            # What is sent at a time
+            batching=chosen["batching"],
+            limits=chosen["limits"],
+            rate=chosen["rate"],
+            # What you learn
+            on_event=chosen["on_event"],
+            show_answers=chosen.get("show_answers", _shows_answers(url)),
         )
-        self._options = self._lifetime.options_of(policy, timeout)
+        # Jobs that may run several times
+        self._keyed = KeyedSends(options["claims"])
+        self._lifetime = Lifetime(settings, self._keyed.close)
+        # What each call may change
+        self._options = self._lifetime.options_of(chosen["retry"], check_timeout(chosen["timeout"], Timeout()))
 
     def __repr__(self) -> str:
         lifetime = getattr(self, "_lifetime", None)
@@ -228,20 +241,16 @@ class AsyncPushClient:
         """
         engine = self._lifetime.enter()
         call, options = self._call_of(engine, user_ids, timeout, retry)
-        if idempotency_key is not None and self._keyed is None:
-            raise ConfigurationError(
-                "idempotency_key needs a claim store: pass claims= to the client, for example 'sqlite:claims.db'"
-            )
+        if idempotency_key is not None:
+            self._keyed.check()
         if engine.backlog.is_full:
             await engine.queue.wait_for_room(call)
         try:
             encoded, fields = wire.encode_content(message, custom_fields)
-            if custom_fields and not custom_fields.keys().isdisjoint(call.users):
-                warn_caller("custom_fields has a user id as its key, but is one object for all users: use send_each")
         except BaseException:
             engine.pending.end(call)
             raise
-        if idempotency_key is not None and self._keyed is not None:
+        if idempotency_key is not None:
             policy, urgent = options.policy, options.is_urgent
             options = self._lifetime.options_of(policy, options.timeout, keyed=True, is_urgent=urgent)
             keyed = Content(encoded, fields, options, self._credentials.key)
@@ -439,35 +448,6 @@ class AsyncPushClient:
 
         return await api.resume(self._lifetime, settings)
 
-    def with_options(
-        self,
-        *,
-        timeout: Timeout | Seconds | None = None,
-        retry: RetryPolicy | None = None,
-        api_key: str | KeySource | None = None,
-        urgent: bool | None = None,
-    ) -> Self:
-        """Return a client with other options. Both share everything else, such as connections, limits and pauses.
-
-        Both are closed together.
-
-        Args:
-            timeout: A Timeout, or the total in seconds.
-            retry: A RetryPolicy.
-            api_key: Another key, or a callable as for the constructor.
-            urgent: True lets sends go before all that wait, in slots and rates; they share no request with others.
-                Pauses, deadlines and a full queue hold for them, too. Runs ignore it.
-        """
-        api_key = sealed(api_key)
-        client = self._view(self)
-        options = self._options_of(timeout, retry)
-        check("urgent", urgent, bool | None)
-        is_urgent = options.is_urgent if urgent is None else urgent
-        client._options = self._lifetime.options_of(options.policy, options.timeout, is_urgent=is_urgent)
-        if api_key is not None:
-            client._credentials = Credentials.of(api_key)
-        return client
-
     @property
     def closed(self) -> bool:
         """True once the client, or one of ``with_options``, was closed."""
@@ -483,9 +463,6 @@ class AsyncPushClient:
     def stats(self) -> ClientStats:
         """Return the current counters."""
         return self._lifetime.stats()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a client can't be pickled, as it holds connections and the Api-Key: make one in each process")
 
     def _call_of(self, engine: Engine, user_ids: object, timeout: object, retry: object) -> tuple[Call, Options]:
         """Return a call to these users, and its options. Raises PushError if the arguments can't be used."""
@@ -511,17 +488,61 @@ class AsyncPushClient:
         policy = retry or own.policy
         return self._lifetime.options_of(policy, check_timeout(timeout, own.timeout), is_urgent=own.is_urgent)
 
-    def _renewed(self, claims: ClaimStore | Secret | None) -> Self:
-        """Return this client as it was before its first use: for a forked child. ``claims`` is the option."""
-        client, old = self._view(self), self._lifetime
-        client._keyed = None if claims is None else KeyedSends(claims)
-        client._lifetime = Lifetime(old.settings, None if client._keyed is None else client._keyed.close)
-        client._lifetime.observer = old.observer
+    def _change(self, *, timeout: Any, retry: Any, api_key: Any, urgent: bool | None) -> None:
+        check("urgent", urgent, bool | None)
+        options = self._options_of(timeout, retry)
+        is_urgent = options.is_urgent if urgent is None else urgent
+        self._options = self._lifetime.options_of(options.policy, options.timeout, is_urgent=is_urgent)
+        if api_key is not None:
+            self._credentials = Credentials.of(api_key)
+
+    def _renewed(self) -> Self:
+        """Return this client as it was before its first use: for a forked child."""
+        client = self._copy()
+        client._keyed = self._keyed.renewed()
+        client._lifetime = Lifetime(self._lifetime.settings, client._keyed.close, self._lifetime.observer)
         return client
 
-    def _view(self, other: AsyncPushClient) -> Self:
+    def _with_options_of(self, other: AsyncPushClient) -> Self:
         """Return a client like this one, with what ``with_options`` has set in another."""
-        client = object.__new__(type(self))
-        client.__dict__ |= self.__dict__
+        client = self._copy()
         client._options, client._credentials = other._options, other._credentials
         return client
+
+
+def _service(base_url: Any, api_key: Any, *, allow_insecure: bool) -> tuple[str, Credentials]:
+    """Return the address of the service and the key: checked, and by default from the environment."""
+    url_name, base_url = _from_environment("base_url", base_url)
+    key_name, api_key = _from_environment("api_key", api_key)
+    absent = [name for name, value in (("base_url", base_url), ("api_key", api_key)) if value is None]
+    if absent == ["api_key"]:  # the base_url may be the key
+        check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
+    if absent:
+        raise missing(*absent)
+    credentials = Credentials.of(api_key, key_name)
+    url = check_base_url(base_url, allow_insecure=allow_insecure, name=url_name)
+    check_host(url_name, url)
+    return url, credentials
+
+
+def _from_environment(name: str, value: Any) -> tuple[str, Any]:
+    """Return an argument and its name; if it is None, the variable of that name."""
+    if value is not None:
+        return name, value
+    variable = f"PUSHSDK_{name.upper()}"
+    return variable, sealed(os.environ.get(variable))
+
+
+def _proxy(proxy: Secret | None, *, base_url: str, allow_insecure: bool) -> Secret | None:
+    if proxy is None:
+        return None
+    checked = check_proxy(proxy, base_url=base_url, allow_insecure=allow_insecure)
+    check_host("proxy", checked)
+    return checked
+
+
+def _shows_answers(base_url: str) -> bool:
+    """Return True if errors quote the service by default: the service is loopback, or the environment says so."""
+    variable = os.environ.get("PUSHSDK_SHOW_ANSWERS", "")
+    check("PUSHSDK_SHOW_ANSWERS", variable, Literal["1", "0", ""])
+    return variable == "1" or is_loopback(urlsplit(base_url).hostname or "")

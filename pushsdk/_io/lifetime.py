@@ -43,8 +43,10 @@ async def _until_end(lifetime: ref["Lifetime"], engine: Engine) -> AsyncGenerato
 class Lifetime:
     """The lifetime of one client, shared with what ``with_options`` returns."""
 
-    def __init__(self, settings: EngineSettings, close_store: Callable[[], Awaitable[None]] | None = None) -> None:
-        """``close_store`` closes the claim store that the client has opened."""
+    def __init__(
+        self, settings: EngineSettings, close_store: Callable[[], Awaitable[None]], observer: Observer | None = None
+    ) -> None:
+        """``close_store`` closes the claim store that the client has opened, if any."""
         # Here, not above: these would double the time that this package takes to import. And not at the first send: a
         # fork in the middle of another thread's import leaves a module that the child can't import, or a lock that it
         # waits for. The first two are what asyncio imports to look a host up.
@@ -62,7 +64,7 @@ class Lifetime:
         self.counters = Counters()
         self.closed = False
         #: The observer, if any. Set by ``watch``.
-        self.observer: Observer | None = None
+        self.observer = observer
         #: The engine. Set by the first use.
         self.engine: Engine | None = None
         #: The same while it may be used: not after the end, nor in a forked child.
@@ -201,15 +203,13 @@ class Lifetime:
             if self._until_end is not None:
                 await self._until_end.aclose()
         finally:
-            if self._close_store is not None:
-                await self._close_store()
+            await self._close_store()
 
     async def _close_late(self, engine: Engine) -> DrainReport:
         """Release what another event loop can, as that of the client is gone. Its calls can't end any more."""
         for close in (engine.transport.close, self._close_store):
-            if close is not None:
-                with suppress(Exception):
-                    await close()
+            with suppress(Exception):
+                await close()
         return DrainReport(unknown=tuple(user for call in engine.pending.active for user in unsettled(call)))
 
     def options_of(

@@ -14,6 +14,7 @@ from pushsdk._core.arguments import lacks_value
 from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import conclude
 from pushsdk._core.errors import (
+    ConfigurationError,
     NotSentError,
     OutcomeUnknownError,
     PartialError,
@@ -31,6 +32,7 @@ from pushsdk._io.pending import PendingCalls
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, checked_store, claim_error, close_store
 from pushsdk.claims import store_at
+from pushsdk.claims.store import ClaimStore
 
 T = TypeVar("T")
 IN_FLIGHT = (
@@ -43,15 +45,28 @@ class KeyedSends:
     """Sends calls with idempotency keys through one claim store. Shared with the clients of ``with_options``."""
 
     def __init__(self, claims: object) -> None:
-        """Raises ConfigurationError if ``claims`` is neither a ClaimStore nor the location of one."""
-        self._is_own = isinstance(claims, Secret)
-        self._store = checked_store(store_at(claims) if isinstance(claims, Secret) else claims, "claims")
+        """Raises ConfigurationError if ``claims`` is neither a ClaimStore, the location of one, nor None."""
+        self._claims = claims
+        store = store_at(claims) if isinstance(claims, Secret) else claims
+        self._store = None if store is None else checked_store(store, "claims")
         # Made by the first call.
         self._log: ClaimLog | None = None
 
+    def check(self) -> ClaimStore:
+        """Return the store. Raises ConfigurationError if there is none."""
+        if self._store is None:
+            raise ConfigurationError(
+                "idempotency_key needs a claim store: pass claims= to the client, for example 'sqlite:claims.db'"
+            )
+        return self._store
+
+    def renewed(self) -> "KeyedSends":
+        """Return the same before its first use: for a forked child."""
+        return KeyedSends(self._claims)
+
     async def close(self) -> None:
         """Close the store if the client has opened it."""
-        if self._is_own:
+        if self._store is not None and self._store is not self._claims:
             await close_store(self._store)
 
     async def send(self, engine: Engine, call: Call, content: Content, *, key: object) -> Receipt:
@@ -60,7 +75,7 @@ class KeyedSends:
         Raises ClaimStoreError, or ValidationError for another payload, if nothing was sent; else as
         ``AsyncPushClient.send`` does.
         """
-        log = self._log = self._log or ClaimLog(self._store, engine)
+        log = self._log = self._log or ClaimLog(self.check(), engine)
         users = tuple(sorted(call.users))
         try:
             digest = idempotency.digest_of(key)

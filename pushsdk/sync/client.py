@@ -12,7 +12,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import PartialError, PushError
@@ -36,6 +36,7 @@ from pushsdk._core.secret import Secret, sealed
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.forks import in_child
 from pushsdk._io.sender import guarded
+from pushsdk._views import ClientViews
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import NAMES, AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
@@ -125,10 +126,10 @@ class _Portal:
     def _start_over(self) -> None:
         """Start over in a forked child: the thread runs in the parent only, and another thread may hold the lock."""
         self._lock, self._thread = threading.RLock(), None
-        self.client = self.client._renewed(self._claims)
+        self.client = self.client._renewed()
 
 
-class PushClient:
+class PushClient(ClientViews):
     """A client of the push service for code without an event loop: reports the outcome of every user.
 
     One client is enough for all threads of a process. After a fork the child has its own thread and connections; calls
@@ -344,31 +345,6 @@ class PushClient:
         """
         return self._run(ThreadCall(), lambda inner, stop: inner.resume(run, stop=stop, **options), stop, options)
 
-    def with_options(
-        self,
-        *,
-        timeout: Timeout | Seconds | None = None,
-        retry: RetryPolicy | None = None,
-        api_key: str | KeySource | None = None,
-        urgent: bool | None = None,
-    ) -> Self:
-        """Return a client with other options. Both share everything else, such as connections, limits and pauses.
-
-        Both are closed together.
-
-        Args:
-            timeout: A Timeout, or the total in seconds.
-            retry: A RetryPolicy.
-            api_key: Another key, or a callable as for the constructor.
-            urgent: True lets sends go before all that wait, in slots and rates; they share no request with others.
-                Pauses, deadlines and a full queue hold for them, too. Runs ignore it.
-        """
-        api_key = asked_in_thread(sealed(api_key))
-        client = object.__new__(type(self))
-        client.__dict__ |= self.__dict__
-        client._client = self._client.with_options(timeout=timeout, retry=retry, api_key=api_key, urgent=urgent)
-        return client
-
     def flush(self) -> None:
         """Send lingering calls at once, and wait until every call made so far, in any thread, is complete."""
         thread, client = self._enter()
@@ -378,8 +354,9 @@ class PushClient:
         """Return the current counters of this process."""
         return self._portal.client.stats()
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a client can't be pickled, as it holds connections and the Api-Key: make one in each process")
+    def _change(self, *, timeout: Any, retry: Any, api_key: Any, urgent: bool | None) -> None:
+        api_key = asked_in_thread(api_key)
+        self._client = self._client.with_options(timeout=timeout, retry=retry, api_key=api_key, urgent=urgent)
 
     def _run(
         self,
@@ -419,7 +396,7 @@ class PushClient:
     def _enter(self) -> tuple[LoopThread, AsyncPushClient]:
         thread, own = self._portal.enter(), self._portal.client
         if self._client._lifetime is not own._lifetime:
-            self._client = own._view(self._client)
+            self._client = own._with_options_of(self._client)
         return thread, self._client
 
 

@@ -395,14 +395,6 @@ async def test_an_idempotency_key_without_its_value_is_warned_of(caught: Caught,
     assert told == "idempotency_key lacks its value, so jobs share it: is a variable unset, or an f missing?"
 
 
-async def test_custom_fields_by_user_are_warned_of(caught: Caught) -> None:
-    async with FakeService().client() as client:
-        await client.send(["ann", "bob"], GOOD, custom_fields={"ann": {"name": "Ann"}, "bob": {"name": "Bob"}})
-        await client.send("ann", GOOD, custom_fields={"name": "Ann"})
-    ((told, _),) = caught.seen()
-    assert told == "custom_fields has a user id as its key, but is one object for all users: use send_each"
-
-
 @pytest.mark.parametrize(
     ("make", "name"),
     [

@@ -1,0 +1,49 @@
+"""Views of a client: ``with_options`` of both clients returns another one that shares its parts."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, Self
+
+from pushsdk._core.policy import RetryPolicy, Seconds, Timeout
+from pushsdk._core.secret import sealed
+from pushsdk._io.credentials import KeySource
+
+
+class ClientViews:
+    """Base class of the clients."""
+
+    def with_options(
+        self,
+        *,
+        timeout: Timeout | Seconds | None = None,
+        retry: RetryPolicy | None = None,
+        api_key: str | KeySource | None = None,
+        urgent: bool | None = None,
+    ) -> Self:
+        """Return a client with other options. Both share everything else, such as connections, limits and pauses.
+
+        Both are closed together.
+
+        Args:
+            timeout: A Timeout, or the total in seconds.
+            retry: A RetryPolicy.
+            api_key: Another key, or a callable as for the constructor.
+            urgent: True lets sends go before all that wait, in slots and rates; they share no request with others.
+                Pauses, deadlines and a full queue hold for them, too. Runs ignore it.
+        """
+        api_key = sealed(api_key)
+        client = self._copy()
+        client._change(timeout=timeout, retry=retry, api_key=api_key, urgent=urgent)
+        return client
+
+    def _copy(self) -> Self:
+        """Return a client that shares all parts with this one."""
+        client = object.__new__(type(self))
+        client.__dict__ |= self.__dict__
+        return client
+
+    def _change(self, *, timeout: Any, retry: Any, api_key: Any, urgent: bool | None) -> None:
+        """Set the options that are not None. Defined by each client."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a client can't be pickled, as it holds connections and the Api-Key: make one in each process")
