@@ -46,8 +46,8 @@ OUTCOME = [
     Mutant(
         "a 502 is a rejection",
         CORE + "outcome.py",
-        'Rule("501", (501,), REJECTED',
-        'Rule("501", (501, 502), REJECTED',
+        'OutcomeRule("501", (501,), REJECTED',
+        'OutcomeRule("501", (501, 502), REJECTED',
         T_OUTCOME,
     ),
     Mutant(
@@ -1866,8 +1866,8 @@ AUDIENCE = [
     Mutant(
         "an Audience is made from a file name",
         READERS + "audience.py",
-        "if not isinstance(source, Source):",
-        "if False:",
+        'check("source", source, _Made, ValidationError)',
+        "pass",
         T_AUDIENCE,
     ),
     Mutant(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from io import TextIOBase
 from pathlib import PurePath
-from typing import IO, Any, Literal, TypeVar
+from typing import IO, Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from pushsdk._audience.source import BatchSource, ReadCounts, deduplicated, list
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError, warn_caller
-from pushsdk._core.kinds import check
+from pushsdk._core.kinds import Rule, check
 from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
@@ -43,6 +43,18 @@ class AudienceSummary(ReadCounts, frozen=True, kw_only=True):  # type: ignore[mi
         return ", ".join(text for number, text in parts if number)
 
 
+_Made: TypeAlias = Annotated[
+    Source, Rule('made by Audience.read("ids.txt"), Audience.query(sql) or Audience.lines(file)')
+]
+_BinaryStream: TypeAlias = Annotated[
+    Any,
+    Rule(
+        "a binary stream, for example open('ids.txt', 'rb') or sys.stdin.buffer",
+        lambda file: hasattr(file, "readline") and not isinstance(file, TextIOBase),
+    ),
+]
+
+
 class Audience(BatchSource):
     """Users from a file, a query or a stream, for ``broadcast``. A file or query can be read any number of times.
 
@@ -52,11 +64,7 @@ class Audience(BatchSource):
     """
 
     def __init__(self, source: Source) -> None:
-        if not isinstance(source, Source):
-            raise ValidationError(
-                'an Audience is made by Audience.read("ids.txt"), Audience.query(sql) or Audience.lines(file); '
-                f"got {type(source).__name__}"
-            )
+        check("source", source, _Made, ValidationError)
         self._source = source
         # Set when a reading is complete.
         self._summary = AudienceSummary()
@@ -71,7 +79,7 @@ class Audience(BatchSource):
         column, ConfigurationError without DuckDB.
         """
         name = check_path("path", path, "users.csv")
-        _check_key(primary_key)
+        check("primary_key", primary_key, str, ValidationError)
         suffix = PurePath(name).suffix.lower()
         if suffix == ".parquet":
             return cls(ParquetFiles(name, key=primary_key))
@@ -88,17 +96,14 @@ class Audience(BatchSource):
         Only local files are read, and no extension is loaded. Raises ValidationError at once if the SQL is wrong,
         is not a SELECT or has no such column, ConfigurationError without DuckDB.
         """
-        if not isinstance(sql, str):
-            raise ValidationError(f"sql must be a str, one SELECT; got {type(sql).__name__}")
-        _check_key(primary_key)
+        check("sql", sql, str, ValidationError)
+        check("primary_key", primary_key, str, ValidationError)
         return cls(SqlQuery(sql, key=primary_key))
 
     @classmethod
     def lines(cls, file: IO[bytes], *, name: str = "standard input") -> "Audience":
         """Return the users of a binary stream, one id a line. The stream can be read once, and is not closed."""
-        if not hasattr(file, "readline") or isinstance(file, TextIOBase):
-            rule = "file must be a binary stream, for example open('ids.txt', 'rb') or sys.stdin.buffer"
-            raise ValidationError(f"{rule}; got {type(file).__name__}: or use Audience.read")
+        check("file", file, _BinaryStream, ValidationError)
         return cls(TextFiles(file, name=name, key="user_id", form=read_text))
 
     @property
@@ -174,11 +179,6 @@ class Audience(BatchSource):
             counts.users += len(batch)
             yield batch
         self._summary = msgspec.convert(counts, AudienceSummary, from_attributes=True)
-
-
-def _check_key(primary_key: object) -> None:
-    if not isinstance(primary_key, str):
-        raise ValidationError(f"primary_key must be a str, the name of a column; got {type(primary_key).__name__}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

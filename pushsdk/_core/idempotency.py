@@ -11,6 +11,7 @@ import msgspec
 
 from pushsdk._core.decisions import OUTCOMES, decide
 from pushsdk._core.errors import ValidationError
+from pushsdk._core.kinds import must_be
 from pushsdk._core.outcome import Verdict
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk._core.wire import EncodedIds
@@ -62,8 +63,7 @@ def digest_of(key: object) -> str:
 def check_key(name: str, key: object, rule: str, most: int = KEY_BYTES) -> bytes:
     """Return a key of at most ``most`` bytes in UTF-8. Raises ValidationError."""
     if not isinstance(key, str) or not key:
-        kind = "an empty one" if isinstance(key, str) else type(key).__name__
-        raise ValidationError(f"{name} must be a non-empty str, {rule}; got {kind}")
+        raise must_be(name, f"a str that is not empty, {rule}", key, ValidationError)
     try:
         data = key.encode()
     except UnicodeEncodeError:

@@ -24,9 +24,9 @@ __tracebackhide__ = True  # by pytest: a failure shows the line of the test
 # A larger number is a mistake: in seconds, 30 years.
 MAX_NUMBER = 1e9
 # Arguments whose values are not shown: secrets, ids and texts.
-_SECRETS = frozenset({"api_key", "base_url", "claims", "headers", "proxy", "session", "token"})
-_HIDDEN = _SECRETS | {"idempotency_key", "message", "requests", "user_id", "user_ids"}
-_PLAIN = (bool, int, float, str, set, frozenset, list, tuple, dict)
+_SECRETS = frozenset({"api_key", "base_url", "claims", "headers", "proxy", "server", "session", "token"})
+_HIDDEN = _SECRETS | {"idempotency_key", "user_id", "user_ids"}
+_PLAIN = (bool, int, float, str)
 
 
 class Rule(Struct, frozen=True):
@@ -48,20 +48,15 @@ Share: TypeAlias = Annotated[
 Probability: TypeAlias = Annotated[float, Rule("a number from 0 to 1, for example 0.5", lambda share: 0 <= share <= 1)]
 Count: TypeAlias = Annotated[int, Rule("a whole number, 1 or more", lambda number: number >= 1)]
 CountOrZero: TypeAlias = Annotated[int, Rule("a whole number, 0 or more", lambda number: number >= 0)]
+Status: TypeAlias = Annotated[
+    int, Rule("an HTTP status from 100 to 599, for example 429", range(100, 600).__contains__)
+]
+RefusedStatus: TypeAlias = Annotated[
+    int, Rule("an HTTP status from 400 to 599, for example 413", range(400, 600).__contains__)
+]
 Port: TypeAlias = Annotated[int, Rule("a port from 0 to 65535, 0 for any free one", range(65_536).__contains__)]
 NonEmpty: TypeAlias = Annotated[str, Rule("a str that is not empty", bool)]
 
-_WORDS: dict[Any, str] = {
-    str: "a str",
-    bytes: "bytes",
-    bool: "True or False",
-    int: "a whole number",
-    float: "a number",
-    dict: "a mapping",
-    Mapping: "a mapping",
-    Set: "a set",
-    **dict.fromkeys((list, tuple, Iterable, Sequence), "a list"),
-}
 _EXAMPLES = {
     "Batching": "(linger=0.005)",
     "Fault": ".status(429)",
@@ -110,7 +105,8 @@ def must_be(name: str, rule: str, value: object, error: type[Exception] = Config
 
     Shows a short plain value, and only the type of any other: a long text may be a key, an id or a URL.
     """
-    is_plain = value is None or (type(value) in _PLAIN and _HIDDEN.isdisjoint(re.findall(r"\w+", name)))
+    is_hidden = not _HIDDEN.isdisjoint(re.findall(r"\w+", name))
+    is_plain = value is None or (type(value) in _PLAIN and (value == "" or not is_hidden))
     if isinstance(value, (type, FunctionType, MethodType)):
         noun = "class" if isinstance(value, type) else type(value).__name__
         shown = f"the {noun} {value.__qualname__}"
@@ -204,7 +200,9 @@ def _items(name: str, value: object, kind: Any) -> Iterator[tuple[str, object, A
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from ((f"a key of {name}", key, parts[0]), (f"a value of {name}", item, parts[1]))
-    elif isinstance(value, (list, tuple, Set)):
+    elif isinstance(value, Set):
+        yield from ((f"a value of {name}", item, parts[0]) for item in value)
+    elif isinstance(value, (list, tuple)):
         yield from ((f"{name}[{index}]", item, parts[0]) for index, item in enumerate(value))
 
 
@@ -219,16 +217,25 @@ def _misfit(name: str, value: object, kind: Any) -> tuple[str, str, object]:
 
 
 def _rule_of(kind: Any) -> str:
-    cls, parts = get_origin(kind) or kind, get_args(kind)
-    if cls is Annotated:
-        return next(rule.text for rule in kind.__metadata__ if isinstance(rule, Rule))
-    if cls is Literal:
-        return " or ".join(", ".join(map(repr, parts)).rsplit(", ", 1))
-    if cls is Callable:
-        return f"a function of {count(len(parts[0]), 'argument')}, not async"
-    if cls in _WORDS:
-        return _WORDS[cls]
-    name, library = cls.__name__, cls.__module__.partition(".")[0]
+    origin = get_origin(kind) or kind
+    if origin in _RULES:
+        return _RULES[origin](kind)
+    name, library = origin.__name__, origin.__module__.partition(".")[0]
     example = f", for example {name}{_EXAMPLES[name]}" if name in _EXAMPLES else ""
     full = name if library in ("builtins", "pushsdk") else f"{library}.{name}"
     return f"{'an' if full[0] in 'AEIOUaeiou' else 'a'} {full}{example}"
+
+
+_RULES: dict[Any, Callable[[Any], str]] = {
+    Annotated: lambda kind: next(rule.text for rule in kind.__metadata__ if isinstance(rule, Rule)),
+    Literal: lambda kind: " or ".join(", ".join(map(repr, get_args(kind))).rsplit(", ", 1)),
+    Callable: lambda kind: f"a function of {count(len(get_args(kind)[0]), 'argument')}, not async",
+    str: lambda _: "a str",
+    bytes: lambda _: "bytes",
+    bool: lambda _: "True or False",
+    int: lambda _: "a whole number",
+    float: lambda _: "a number",
+    Set: lambda _: "a set",
+    **dict.fromkeys((dict, Mapping), lambda _: "a mapping"),
+    **dict.fromkeys((list, tuple, Iterable, Sequence), lambda _: "a list"),
+}

@@ -217,7 +217,7 @@ def _is_unsent(evidence: Evidence) -> bool:
     return evidence.touched or (evidence.status is None and evidence.failure in PROVES_UNSENT)
 
 
-class Rule(msgspec.Struct, frozen=True):
+class OutcomeRule(msgspec.Struct, frozen=True):
     """A row of the outcome table. Matches evidence if the status is in ``statuses`` and ``condition`` holds."""
 
     answer: str
@@ -234,9 +234,11 @@ NO_RESPONSE = (None,)
 ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome
 
 # The first row that matches decides. README shows the same rows in the same order.
-TABLE: tuple[Rule, ...] = (
-    Rule("204", (204,), ACCEPTED, False, "accepted, whatever follows its head, if the whole request had been sent"),
-    Rule(
+TABLE: tuple[OutcomeRule, ...] = (
+    OutcomeRule(
+        "204", (204,), ACCEPTED, False, "accepted, whatever follows its head, if the whole request had been sent"
+    ),
+    OutcomeRule(
         "200-299 with JSON or no body",
         range(200, 300),
         ACCEPTED,
@@ -244,17 +246,21 @@ TABLE: tuple[Rule, ...] = (
         "any other 2xx whose body is JSON or empty, if the whole request had been sent",
         _is_json_or_empty,
     ),
-    Rule("200-299", range(200, 300), UNKNOWN, False, "any other 2xx, such as a login page: is base_url right?"),
-    Rule("300-399", range(300, 400), REJECTED, False, "a redirect: never followed, the Api-Key would go elsewhere"),
-    Rule("408", (408,), REJECTED, True, "the service gave up waiting for the request"),
-    Rule("425", (425,), REJECTED, True, "too early"),
-    Rule("429", (429,), REJECTED, True, "throttled"),
-    Rule("400-499", range(400, 500), REJECTED, False, "any other 4xx"),
-    Rule("501", (501,), REJECTED, False, "not implemented"),
-    Rule("503 with Retry-After", (503,), REJECTED, True, "the service asked for a retry", _has_retry_after),
-    Rule("505", (505,), REJECTED, False, "HTTP version not supported"),
-    Rule("500-599", range(500, 600), UNKNOWN, False, "any other 5xx: the service or a gateway may have enqueued it"),
-    Rule(
+    OutcomeRule("200-299", range(200, 300), UNKNOWN, False, "any other 2xx, such as a login page: is base_url right?"),
+    OutcomeRule(
+        "300-399", range(300, 400), REJECTED, False, "a redirect: never followed, the Api-Key would go elsewhere"
+    ),
+    OutcomeRule("408", (408,), REJECTED, True, "the service gave up waiting for the request"),
+    OutcomeRule("425", (425,), REJECTED, True, "too early"),
+    OutcomeRule("429", (429,), REJECTED, True, "throttled"),
+    OutcomeRule("400-499", range(400, 500), REJECTED, False, "any other 4xx"),
+    OutcomeRule("501", (501,), REJECTED, False, "not implemented"),
+    OutcomeRule("503 with Retry-After", (503,), REJECTED, True, "the service asked for a retry", _has_retry_after),
+    OutcomeRule("505", (505,), REJECTED, False, "HTTP version not supported"),
+    OutcomeRule(
+        "500-599", range(500, 600), UNKNOWN, False, "any other 5xx: the service or a gateway may have enqueued it"
+    ),
+    OutcomeRule(
         "no response, not sent, needs a fix",
         NO_RESPONSE,
         NOT_SENT,
@@ -262,7 +268,7 @@ TABLE: tuple[Rule, ...] = (
         "a TLS, certificate or proxy failure, or a closed session: a retry would fail the same way",
         lambda evidence: _is_unsent(evidence) and evidence.failure in NEEDS_A_FIX,
     ),
-    Rule(
+    OutcomeRule(
         "no response, not sent",
         NO_RESPONSE,
         NOT_SENT,
@@ -270,12 +276,14 @@ TABLE: tuple[Rule, ...] = (
         "proven that no byte left, or that none arrived: DNS, refused, connect timeout, deadline before the first byte",
         _is_unsent,
     ),
-    Rule("no response", NO_RESPONSE, UNKNOWN, False, "a timeout, reset, disconnect or garbage after the first byte"),
-    Rule("any other status", (), UNKNOWN, False, "below 200, 600 and above"),
+    OutcomeRule(
+        "no response", NO_RESPONSE, UNKNOWN, False, "a timeout, reset, disconnect or garbage after the first byte"
+    ),
+    OutcomeRule("any other status", (), UNKNOWN, False, "below 200, 600 and above"),
 )
 
 
-def find_rule(evidence: Evidence) -> Rule:
+def find_rule(evidence: Evidence) -> OutcomeRule:
     """Return the row of the table that decides on this evidence."""
     # A response that arrived before the request was written answers nothing: it waited on a pooled connection.
     status = None if _is_unsent(evidence) else evidence.status

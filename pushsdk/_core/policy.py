@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, Type
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError, warn_caller
-from pushsdk._core.kinds import Count, Delay, Duration, PerSecond, Rule, check, kinds_of
+from pushsdk._core.kinds import Count, Delay, Duration, PerSecond, RefusedStatus, Rule, Status, check, kinds_of
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
 
 Seconds = float | timedelta
@@ -46,20 +46,8 @@ def warn_of_milliseconds(name: str, value: object) -> None:
 
 Unknown = Literal["raise", "retry_if_collapsible", "retry"]
 Strategy = Callable[..., Any] | None
-_STATUSES = frozenset(range(100, 600))
-Meanings: TypeAlias = Annotated[
-    Mapping[int, Outcome],
-    Rule(
-        "a mapping of statuses to Outcome.ACCEPTED, REJECTED or UNKNOWN, for example {500: Outcome.REJECTED}",
-        lambda meanings: _STATUSES.issuperset(meanings) and Outcome.NOT_SENT not in meanings.values(),
-    ),
-]
-Retried: TypeAlias = Annotated[
-    Set[int], Rule("a set of HTTP statuses from 100 to 599, for example {408, 429}", _STATUSES.issuperset)
-]
-Split: TypeAlias = Annotated[
-    Set[int],
-    Rule("a set of HTTP statuses from 400 to 599, for example {413, 422}", frozenset(range(400, 600)).issuperset),
+Meaning: TypeAlias = Annotated[
+    Outcome, Rule("Outcome.ACCEPTED, REJECTED or UNKNOWN", lambda outcome: outcome is not Outcome.NOT_SENT)
 ]
 
 
@@ -116,9 +104,9 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
     """Replaces ``initial_delay`` after a 429 without Retry-After, in seconds."""
     max_retry_after: Duration = 60.0
     """Longest Retry-After that is waited for, in seconds. A longer one ends the call."""
-    statuses: Meanings = {}
+    statuses: Mapping[Status, Meaning] = {}
     """Outcomes of statuses that differ from the outcome table, for example ``{500: Outcome.REJECTED}``."""
-    retry_on: Retried = RETRYABLE
+    retry_on: Set[Status] = RETRYABLE
     """Statuses to retry, by default 408, 425 and 429. Each must mean REJECTED, by the table or by ``statuses``."""
     unknown: Unknown = "raise"
     """``"raise"`` never retries an UNKNOWN outcome, ``"retry_if_collapsible"`` does if the message has a
@@ -290,7 +278,7 @@ class Batching(Settings, frozen=True, kw_only=True):
     """Seconds that a batch collects calls. With 0, a single call is sent immediately."""
     max_bytes: Count = 1024 * 1024
     """Most bytes of a merged request's body. A larger call gets a request of its own."""
-    split_on: Split = frozenset({413, 400, 422})
+    split_on: Set[RefusedStatus] = frozenset({413, 400, 422})
     """Statuses on which a rejected request is split. This package assumes that a 4xx enqueued nothing; an empty set
     switches splitting off."""
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import must_be
 from pushsdk._io.forks import in_child
 
@@ -52,10 +51,6 @@ def database_objection(path: Path, opened: os.stat_result) -> str | None:
 
 def check_path(name: str, path: object, example: str) -> str:
     """Return the path as text. Raises ConfigurationError unless it is a str or an os.PathLike, and not empty."""
-    if isinstance(path, (list, tuple, set)):  # of ids, which are not shown
-        raise ConfigurationError(
-            f"{name} must be a path; got a {type(path).__name__}: pass ids to broadcast as they are"
-        )
     if not path or not isinstance(path, (str, os.PathLike)):
         raise must_be(name, f"a path, for example {example!r}", path)
     return os.fsdecode(path)

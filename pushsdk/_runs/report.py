@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Annotated, Any, Literal, TextIO, TypeAlias
 
 import msgspec
 
 from pushsdk._audience.source import printable
 from pushsdk._core.errors import PushError, ValidationError
-from pushsdk._core.kinds import check
+from pushsdk._core.kinds import Rule, check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
 from pushsdk._io.files import check_path
@@ -24,6 +24,15 @@ from pushsdk._runs.run_file.journal import Journal, Row
 COLUMNS = ("user_id", "outcome", "status", "reason")
 # A spreadsheet takes these for the start of a formula, or strips them to find one (OWASP, CSV injection).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+_TextFile: TypeAlias = Annotated[
+    Any,
+    Rule(
+        "an open text file, for example open('report.csv', 'w', newline='')",
+        lambda file: hasattr(file, "write") and not isinstance(file, (io.RawIOBase, io.BufferedIOBase)),
+    ),
+]
 
 
 class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
@@ -119,7 +128,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         An id that a spreadsheet might run as a formula (a first character of = + - @, tab or line break) is written
         with a ``'`` before it. ``write_jsonl`` changes no id.
         """
-        _check_file(file)
+        check("file", file, _TextFile, ValidationError)
         file.write(",".join(COLUMNS) + "\n")
         # Quote all: the csv module leaves a carriage return in an id bare otherwise.
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -132,7 +141,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
     def write_jsonl(self, file: TextIO, outcome: Outcome | None = None) -> None:
         """Write the rows as JSON lines with the same keys and unchanged ids."""
-        _check_file(file)
+        check("file", file, _TextFile, ValidationError)
         encode = msgspec.json.Encoder().encode
         for row in self.rows(outcome):
             file.write(encode(row).decode() + "\n")
@@ -157,12 +166,6 @@ class BroadcastError(PushError):
 
     report: BroadcastReport | None = None
     """The report of the run; None if a job of Spark failed."""
-
-
-def _check_file(file: object) -> None:
-    if not hasattr(file, "write") or isinstance(file, (io.RawIOBase, io.BufferedIOBase)):
-        rule = "file must be an open text file, for example open('report.csv', 'w', newline='')"
-        raise ValidationError(f"{rule}; got {type(file).__name__}")
 
 
 def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | None = None) -> BroadcastReport:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pushsdk._public
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.secret import Secret
-from pushsdk._core.words import near_word
 
 if TYPE_CHECKING:
     from pushsdk.claims._operators import count_claimed
@@ -56,10 +55,7 @@ def _location_error(location: str) -> ConfigurationError | None:
     is_file = kind == "sqlite" and path.strip(":") not in ("", "memory")
     if is_file or (kind in SERVERS and path.startswith("//")) or location == "memory:":
         return None
-    near = near_word(kind, ("sqlite", *SERVERS, "memory"), 0.6)
-    near = near or ("sqlite" if kind.endswith((".db", ".sqlite")) else None)
-    advice = f"; did you mean {near}:{'//' if near in SERVERS else ''}...?" if near else ""
     return ConfigurationError(
         "claims must be a claim store, or its location: memory:, sqlite:PATH, redis://HOST or "
-        f"postgresql://HOST/DATABASE{advice}"
+        "postgresql://HOST/DATABASE"
     )

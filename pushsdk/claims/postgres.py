@@ -5,15 +5,23 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.kinds import Rule, check, must_be
 from pushsdk._core.secret import Secret, sealed
 from pushsdk.claims.store import CLOSED, PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
 
 TABLE = re.compile(r"[a-z_][a-z0-9_]{0,50}(\.[a-z_][a-z0-9_]{0,50})?")
+TableName: TypeAlias = Annotated[
+    str,
+    Rule(
+        "a name of lowercase letters, digits and _, optionally with a schema, for example jobs.claims",
+        lambda name: TABLE.fullmatch(name) is not None,
+    ),
+]
 # URLs with one reading only. An error of asyncpg about any other URL may quote the password.
 HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^][:/?#@,]*)(:[0-9]{1,5})?"
 SETTING = r"[\w.]+=[^&#]*"
@@ -55,7 +63,7 @@ class PostgresClaims(ClaimStore):
         self._pool: Any = None if isinstance(target, Secret) else target
         is_pool = hasattr(server, "acquire") and hasattr(server, "fetch") and not hasattr(server, "transaction")
         if not isinstance(target, Secret) and not is_pool:
-            raise ConfigurationError(f"server must be a URL or an asyncpg.Pool; got {type(server).__name__}")
+            raise must_be("server", "a URL or an asyncpg.Pool", server)
         self._loop = LoopGuard()
         # Held while the first operation opens the pool and creates the table.
         self._opening = asyncio.Lock()
@@ -68,11 +76,7 @@ class PostgresClaims(ClaimStore):
     @staticmethod
     def schema(table: str = "pushsdk_claims") -> str:
         """Return the SQL statements that create the table. Raises ConfigurationError for an unusable name."""
-        if not isinstance(table, str) or not TABLE.fullmatch(table):
-            raise ConfigurationError(
-                "table must be a name of lowercase letters, digits and _, optionally with a schema, "
-                f"for example jobs.claims; got {table!r}"
-            )
+        check("table", table, TableName)
         return _SCHEMA.format(table=table, index=table.rpartition(".")[2] + "_expires")
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.kinds import NonEmpty, check, must_be
 from pushsdk._core.secret import Secret, sealed
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
 
@@ -34,8 +35,7 @@ class RedisClaims(ClaimStore):
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``. Connects on first use."""
         server = target = sealed(server)
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
-        if not isinstance(prefix, str) or not prefix:
-            raise ConfigurationError(f"prefix must be a non-empty str, for example 'pushsdk:claim:'; got {prefix!r}")
+        check("prefix", prefix, NonEmpty)
         self._prefix = prefix
         self._loop = LoopGuard()
         self._is_own = isinstance(target, Secret)
@@ -96,7 +96,7 @@ def _checked(server: object) -> Any:
     # Every command of redis-py calls execute_command, which is a coroutine function only in redis.asyncio.
     execute = getattr(server, "execute_command", None)
     if not is_redis or not (execute is None or inspect.iscoroutinefunction(execute)):
-        raise ConfigurationError(f"server must be a URL or a redis.asyncio.Redis; got {type(server).__name__}")
+        raise must_be("server", "a URL or a redis.asyncio.Redis", server)
     return server
 
 

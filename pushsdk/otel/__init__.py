@@ -3,7 +3,7 @@
 from typing import Any, TypeVar
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.kinds import must_be
+from pushsdk._core.kinds import Probability, check, must_be
 from pushsdk._io.lifetime import Lifetime
 
 try:
@@ -51,14 +51,10 @@ def instrument(
     lifetime: Any = getattr(getattr(client, "_client", client), "_lifetime", None)
     if not isinstance(lifetime, Lifetime):
         raise must_be("client", "an AsyncPushClient or a PushClient", client)
-    if not isinstance(tracer_provider, TracerProvider | None):
-        raise must_be("tracer_provider", "a TracerProvider", tracer_provider)
-    if not isinstance(meter_provider, MeterProvider | None):
-        raise must_be("meter_provider", "a MeterProvider", meter_provider)
-    if not isinstance(propagate, bool | TextMapPropagator):
-        raise must_be("propagate", "True, False or a TextMapPropagator", propagate)
-    if not (type(sample_accepted) in (int, float) and 0 <= sample_accepted <= 1):
-        raise ConfigurationError(f"sample_accepted must be a number from 0 to 1; got {sample_accepted!r}")
+    check("tracer_provider", tracer_provider, TracerProvider | None)
+    check("meter_provider", meter_provider, MeterProvider | None)
+    check("propagate", propagate, bool | TextMapPropagator)
+    check("sample_accepted", sample_accepted, Probability)
     if propagate is not False and sample_accepted < 1:
         raise ConfigurationError("sample_accepted must be 1 with propagate: use a sampler of your provider instead")
     propagator = propagate if isinstance(propagate, TextMapPropagator) else None

@@ -75,8 +75,8 @@ def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env: PushI
     ("wrong", "told_of"),
     [
         ({"claims": None}, "claims must be a callable"),
-        ({"run": ""}, "run must be a non-empty str"),
-        ({"run": 7}, "run must be a non-empty str"),
+        ({"run": ""}, "run must be a str that is not empty"),
+        ({"run": 7}, "run must be a str that is not empty"),
         ({"run": "a" * 400}, "run must have at most 256 bytes"),
         ({"run": "a\0b"}, "run must not contain NUL"),
         ({"run": "\ud800"}, "NUL or lone surrogates"),
@@ -97,7 +97,7 @@ def test_a_wrong_argument_is_found_at_once(push_env: PushInbox, wrong: dict[str,
         push_batches([], **options)
 
 
-@pytest.mark.parametrize(("wrong", "near"), [("personel", "personal"), ("retrys", "retry")])
+@pytest.mark.parametrize(("wrong", "near"), [("retrys", "retry"), ("maxRetries", "retry")])
 def test_an_unknown_keyword_suggests_the_nearest(wrong: str, near: str) -> None:
     with pytest.raises(TypeError, match=rf"^push_batches\(\) got an .*'{wrong}': did you mean '{near}'\?$"):
         push_batches([], MESSAGE, run="spring", claims=MemoryClaims, **{wrong: None})  # type: ignore[arg-type]

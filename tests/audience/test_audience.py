@@ -62,7 +62,7 @@ def test_padding_and_blank_lines_are_counted(folder: Path) -> None:
 
 @pytest.mark.parametrize("source", ["ids.txt", Path("ids.txt"), ["ann"], None])
 def test_an_audience_of_another_type_is_rejected_with_the_fix(source: Any) -> None:
-    with pytest.raises(ValidationError, match=r'made by Audience\.read\("ids\.txt"\).*; got \w+$'):
+    with pytest.raises(ValidationError, match=r'made by Audience\.read\("ids\.txt"\).*; got '):
         Audience(source)
 
 
@@ -130,12 +130,12 @@ def test_a_text_stream_is_an_error_that_asks_for_binary_mode() -> None:
 
 def test_the_path_of_a_table_is_not_taken_for_a_stream_of_ids(folder: Path) -> None:
     for path in (folder / "users.csv", str(folder / "users.csv")):
-        with pytest.raises(ValidationError, match=r"binary stream, .*: or use Audience.read"):
+        with pytest.raises(ValidationError, match=r"^file must be a binary stream, "):
             Audience.lines(path)  # type: ignore[arg-type]
 
 
 def test_a_query_is_a_text_and_lines_are_a_file() -> None:
-    with pytest.raises(ValidationError, match=r"^sql must be a str, one SELECT; got int$"):
+    with pytest.raises(ValidationError, match=r"^sql must be a str; got 5$"):
         Audience.query(5)  # type: ignore[arg-type]
     with pytest.raises(ValidationError, match=r"binary stream, .*; got list"):
         Audience.lines(["a"])  # type: ignore[arg-type]

@@ -79,20 +79,6 @@ def test_any_other_location_is_refused_without_showing_it(location: str) -> None
     assert "s3" not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
 
 
-@pytest.mark.parametrize(
-    ("location", "near"),
-    [
-        ("reids://s3cret@host", "redis://..."),
-        ("postgres:host/jobs", "postgres://..."),
-        ("sqlte:c.db", "sqlite:..."),
-        ("claims.db", "sqlite:..."),
-    ],
-)
-def test_a_misspelled_location_names_the_near_one(location: str, near: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"; did you mean {near}\?$"):
-        store_at(location)
-
-
 def test_a_path_in_the_form_of_a_url_is_refused_as_it_would_begin_at_the_root() -> None:
     text = "^claims: write sqlite:claims.db, or sqlite:/var/lib/claims.db: a path, not a URL$"
     with pytest.raises(ConfigurationError, match=text):

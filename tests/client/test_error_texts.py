@@ -187,7 +187,7 @@ async def test_a_claim_store_that_is_down_asks_whether_it_is_up(location: str) -
             await c.send("u", MESSAGE, idempotency_key="job-1")
 
 
-@pytest.mark.parametrize(("key", "kind"), [(42, "int"), ("", "an empty one")])
+@pytest.mark.parametrize(("key", "kind"), [(42, "int"), ("", "''")])
 async def test_a_wrong_idempotency_key_shows_its_kind(key: object, kind: str) -> None:
     async with AsyncPushClient("http://127.0.0.1:9", "k", claims="memory:") as client:
         with pytest.raises(ValidationError, match=f"'shipped:42'; got {kind}$"):

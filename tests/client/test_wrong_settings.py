@@ -78,7 +78,7 @@ async def test_a_table_and_a_file_are_no_ids(method: str) -> None:
 
 
 def test_ids_in_the_place_of_a_path_are_not_shown() -> None:
-    with pytest.raises(ConfigurationError, match=r"got a list: pass ids to broadcast as they are$") as caught:
+    with pytest.raises(ConfigurationError, match=r"must be a path, for example 'users.csv'; got list$") as caught:
         Audience.read(["ann@example.com"])  # type: ignore[arg-type]
     assert "ann" not in str(caught.value)
 
@@ -183,13 +183,25 @@ class AsyncCallback:
         (lambda: RetryPolicy.from_tenacity(stop=stop_never.__class__), "got the class _stop_never$"),
         (lambda: RetryPolicy.from_tenacity(retry=ValueError), "got the class ValueError$"),
         (lambda: RetryPolicy(unknown="retri"), "must be 'raise', 'retry_if_collapsible' or 'retry'; got 'retri'$"),
-        (lambda: RetryPolicy(statuses={"500": "REJECTED"}), r"got \{'500': 'REJECTED'\}$"),
-        (lambda: RetryPolicy(statuses={50: "REJECTED"}), r"got \{50: 'REJECTED'\}$"),
-        (lambda: Batching(split_on={200}), r"statuses from 400 to 599, for example \{413, 422\}; got \{200\}$"),
+        (
+            lambda: RetryPolicy(statuses={"500": "REJECTED"}),
+            "a key of RetryPolicy.statuses must be .*; got '500'$",
+        ),
+        (
+            lambda: RetryPolicy(statuses={50: "REJECTED"}),
+            "must be an HTTP status from 100 to 599, .*; got 50$",
+        ),
+        (
+            lambda: Batching(split_on={200}),
+            "must be an HTTP status from 400 to 599, .*; got 200$",
+        ),
         (lambda: Timeout(total="5"), "Timeout.total must be a number of seconds greater than 0; got '5'$"),
         (lambda: Timeout(total="abcdefghijklmnopqrstuvwxyz-0123456789"), "greater than 0; got str$"),
         (lambda: AsyncPushClient(URL, "key", retry=3), r"for example RetryPolicy.safe\(max_attempts=3\); got 3$"),
-        (lambda: AsyncPushClient(URL, "key", timeout=(5, 30)), r"for example Timeout\(total=30, connect=5\); got \("),
+        (
+            lambda: AsyncPushClient(URL, "key", timeout=(5, 30)),
+            r"Timeout\(total=30, connect=5\); got tuple$",
+        ),
         (lambda: AsyncPushClient(URL, "key", headers="x"), "headers must be a mapping .*; got str$"),
         (lambda: AsyncPushClient(URL, "key", retry=RetryPolicy), "got the class RetryPolicy$"),
         (lambda: AsyncPushClient(URL, "key", retry=RetryPolicy.none), "got the method RetryPolicy.none$"),
@@ -461,11 +473,11 @@ async def test_an_audience_is_neither_ids_of_a_send_nor_requests(tmp_path: Path)
     [
         (
             lambda ids: Audience.read(ids, primary_key=None),
-            "primary_key must be a str, the name of a column; got NoneType",
+            "primary_key must be a str; got None",
         ),
         (
             lambda ids: Audience.query("SELECT 1", primary_key=5),
-            "primary_key must be a str, the name of a column; got int",
+            "primary_key must be a str; got 5",
         ),
         (lambda ids: Audience.lines(open(ids)), "file must be a binary stream, for example .*; got TextIOWrapper"),  # noqa: SIM115
         (lambda ids: Audience.read("s3://bucket/ids.txt"), "there is no file .*: only local files are read"),
@@ -488,7 +500,7 @@ async def test_a_report_is_written_to_an_open_file() -> None:
     async with FakeService().client() as client:
         report: Any = await client.broadcast(["u"], MESSAGE)
     for write in report.write_csv, report.write_jsonl:
-        with pytest.raises(ValidationError, match=r"file must be an open text file, for example .*; got str"):
+        with pytest.raises(ValidationError, match=r"file must be an open text file, for example .*; got 'report.csv'"):
             write("report.csv")
         with pytest.raises(ValidationError, match=r"file must be an open text file, for example .*; got BytesIO"):
             write(io.BytesIO())

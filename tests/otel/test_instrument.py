@@ -57,13 +57,13 @@ def test_only_a_client_is_taken(wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [None, 1, "traceparent"])
 def test_propagate_is_a_switch_or_a_propagator(wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match="propagate must be True, False or a TextMapPropagator"):
+    with pytest.raises(ConfigurationError, match=r"propagate must be True or False, or an opentelemetry\."):
         instrument(client_of(), propagate=wrong)
 
 
 @pytest.mark.parametrize("name", ["tracer_provider", "meter_provider"])
 def test_a_provider_of_another_type_is_refused(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name} must be a (Tracer|Meter)Provider; got object"):
+    with pytest.raises(ConfigurationError, match=rf"{name} must be an opentelemetry\..+Provider; got object"):
         instrument(client_of(), **{name: object()})
 
 
