@@ -9,9 +9,8 @@ from typing import Any, Self
 import msgspec
 
 from pushsdk._core.address import check_key
-from pushsdk._core.checks import takes
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.kinds import must_be
+from pushsdk._core.kinds import must_be, takes
 from pushsdk._core.outcome import Failure, Guarded
 from pushsdk._core.secret import Secret, sealed
 from pushsdk._core.words import trace_of
