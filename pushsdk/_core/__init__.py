@@ -10,11 +10,11 @@ call
     ``_io.backlog`` bounds what is queued.
 batch
     Calls with equal message, custom fields, options and Api-Key (``batching.Batch``). ``batching`` decides which calls
-    may share a batch, and its states; ``_io.queue`` sends the batch when a slot of ``_io.limiter`` is free, the rates
-    of ``rate_limit`` allow a request, and ``attempt_times`` expects its response in time.
+    may share a batch, and its states; it waits in ``_io.queue`` until a slot of ``_io.limiter`` is free, the rates of
+    ``rate_limit`` allow a request, and ``attempt_times`` expects its response in time.
 request
-    One body for the service. A batch becomes one request, or several if it is too large or was rejected:
-    ``splitting`` decides, ``_io.batch_sender`` sends the parts.
+    One body for the service (``_io.request``). A batch becomes one request, or several if it is too large or was
+    rejected: ``splitting`` decides, ``_io.batch_sender`` sends the parts. ``_io.pending`` settles the calls.
 attempt
     One try of a request, with the method and path of ``operations``. ``_io.sender`` makes attempts under deadlines and
     the retry budget; ``policy`` decides on retries and delays, ``_io.retrying`` runs the loop. A stale connection is

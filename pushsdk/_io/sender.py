@@ -310,11 +310,10 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     def _may_begin(self, request: ApiRequest) -> bool:
         """Return True if a post is in time, or has no key, and so sends nothing. Else set the failure."""
-        if self.closed and not isinstance(request.key, NoKey):
-            request.failure = Failure.CLOSED
-        elif self.loop.time() >= request.deadline and not isinstance(request.key, NoKey):
-            request.failure = Failure.DEADLINE
-        return request.failure is None
+        if isinstance(request.key, NoKey) or (self.loop.time() < request.deadline and not self.closed):
+            return True
+        request.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
+        return False
 
     async def _post(self, request: ApiRequest, *, is_begun: bool) -> Attempt:
         """Post the request once, until its deadline. Returns the attempt, and settles the claim."""
