@@ -35,8 +35,8 @@ class Conditions(TypedDict, total=False):
     probability: float
 
 
-# The arguments of each action besides the conditions; code and seconds must be given.
-ARGUMENTS: dict[str, set[str]] = {
+# The arguments of each action besides the conditions.
+_ARGUMENTS: dict[str, set[str]] = {
     "status": {"code", "headers", "body", "accepted"},
     "delay": {"seconds"},
     "reset_before": set(),
@@ -46,6 +46,7 @@ ARGUMENTS: dict[str, set[str]] = {
     "refused": set(),
     "unreachable": set(),
 }
+_REQUIRED = {"code", "seconds"}
 UNCONNECTED = frozenset({"refused", "unreachable"})
 """The actions that come before the connection is open, so only `FakeService` has them."""
 _Action: TypeAlias = Literal[
@@ -81,19 +82,17 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
     def __post_init__(self) -> None:
         check_fields(self, ValueError)
-        for name in ("code", "headers", "body", "accepted", "seconds", "at"):
-            given, allowed = getattr(self, name) not in (None, {}, ""), name in ARGUMENTS[self.fault]
-            if given and not allowed:
-                raise ValueError(f"{name} is no argument of {self.fault}: leave it out")
-            if allowed and not given and name in ("code", "seconds"):
-                raise ValueError(f"{self.fault} needs {name}")
+        arguments = set[str]().union(*_ARGUMENTS.values())
+        given = {name for name in arguments if getattr(self, name) not in (None, {}, "")}
+        allowed = _ARGUMENTS[self.fault]
+        for name in sorted(given - allowed):
+            raise ValueError(f"{name} is not an argument of {self.fault}: leave it out")
+        for name in sorted(allowed & _REQUIRED - given):
+            raise ValueError(f"{self.fault} needs {name}")
         if self.first and self.every and self.first < self.every:
             raise ValueError(f"first={self.first} and every={self.every} choose no request: leave out one of them")
         for name, value in self.headers.items():
-            if name.lower() in _FRAMING:
-                raise ValueError(f"headers must not contain {name}, which the emulator sets: leave it out")
-            if not name or not (name + value).isprintable():
-                raise ValueError("a header must have a name, and no control character in name or value")
+            _check_header(name, value)
 
     def __repr__(self) -> str:
         fields = msgspec.to_builtins(self)  # without defaults
@@ -167,6 +166,13 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         return Fault(fault="unreachable", **when)
 
 
+def _check_header(name: str, value: str) -> None:
+    if name.lower() in _FRAMING:
+        raise ValueError(f"headers must not contain {name}, which the emulator sets: leave it out")
+    if not name or not (name + value).isprintable():
+        raise ValueError("a header must have a name, and no control character in name or value")
+
+
 def load_faults(data: bytes | str) -> list[Fault]:
     """Read rules from JSON: ``[{"fault": "status", "code": 429, "first": 3}, {"fault": "reset_after"}]``.
 
@@ -200,17 +206,19 @@ class FaultRule:
         self.enabled: bool = True  # set by Rules.enable
         self.random: random.Random = random.Random(seed)  # noqa: S311 - must be reproducible
 
-    def hit(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> bool:
-        """Count this request; return True if the rule acts on the request."""
+    def counts(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> bool:
+        """Return True if the request meets the conditions that look at the request itself."""
         fault = self.fault
-        meets_conditions = (
+        return (
             fault.endpoint in (None, endpoint)
             and (fault.user is None or fault.user in user_ids)
             and (fault.more_than_users is None or len(user_ids) > fault.more_than_users)
             and (fault.more_than_bytes is None or size > fault.more_than_bytes)
         )
-        if not meets_conditions:
-            return False
+
+    def hit(self) -> bool:
+        """Count a request; return True if the rule acts on the request."""
+        fault = self.fault
         self.seen += 1
         draw = self.random.random()
         hit = (
@@ -256,7 +264,7 @@ class Rules:
         """Return the decision for a request of ``size`` bytes; ``user_ids`` is empty for a campaign."""
         delay, last = 0.0, None
         for name, rule in self.rules.items():
-            if rule.enabled and rule.hit(endpoint, user_ids, size):
+            if rule.enabled and rule.counts(endpoint, user_ids, size) and rule.hit():
                 last = name
                 if rule.fault.seconds is None:
                     return FaultDecision(delay, rule.fault, name)

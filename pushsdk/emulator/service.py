@@ -16,6 +16,7 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from msgspec import UNSET
 
 from pushsdk._core.models import MobilePush
+from pushsdk._core.words import count as counted
 from pushsdk.emulator.campaigns.lifecycle import Campaigns
 from pushsdk.emulator.campaigns.segment import Tables
 from pushsdk.emulator.faults import Fault
@@ -23,10 +24,10 @@ from pushsdk.emulator.guard import ENDPOINTS, Guard, Refused
 from pushsdk.emulator.http_io import abort, cut, json_response, read_body, refuse
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import Limiter
-from pushsdk.emulator.shapes import Unreadable, check_strictly, read_campaign, read_push
+from pushsdk.emulator.shapes import PushBody, Unreadable, check_strictly, read_campaign, read_push
 from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import Store
-from pushsdk.emulator.store.records import Endpoint, Preview, RequestRecord, Unmatched
+from pushsdk.emulator.store.records import Campaign, Endpoint, Preview, RequestContent, RequestRecord, Unmatched
 
 _MAX_UNMATCHED = 100
 _MAX_TEXT = 300  # characters of a text in a list
@@ -113,9 +114,10 @@ class PushService:
         try:
             self._examine(limiter, record, request.headers)
         except Refused as refused:
-            record.status, record.error, record.user_ids, record.campaign = refused.status, refused.error, (), None
+            record.status, record.error = refused.status, refused.error
+            record.drop_users()
             return self._keep(record) or refuse(refused)
-        decision = rules.decide(record.endpoint, record.user_ids, len(record.body))
+        decision = rules.decide(record.endpoint, record.content.user_ids, len(record.body))
         if decision.delay:
             await asyncio.wait((self.closing,), timeout=decision.delay)
             if self.closing.done():
@@ -134,19 +136,17 @@ class PushService:
         """Read the body into the record. Raises `Refused` if the service would refuse the request."""
         try:
             if record.endpoint == "push":
-                push = read_push(record.body)
-                record.user_ids, record.users, record.digest = push.user_ids, len(push.user_ids), push.digest()
-                _summarize(record, push.message)
+                record.content = _push_content(read_push(record.body))
             else:
-                campaign = read_campaign(record.body)
-                _summarize(record, campaign.message or MobilePush())
-                trusted = self._guard.has_token(headers)
-                record.campaign = self.campaigns.accept(str(uuid.uuid4()), record.body, campaign, trusted=trusted)
+                request, trusted = read_campaign(record.body), self._guard.has_token(headers)
+                campaign = self.campaigns.accept(str(uuid.uuid4()), record.body, request, trusted=trusted)
+                record.content = _content(request.message or MobilePush(), campaign=campaign)
             if limiter.limits.strict:
                 check_strictly(record.endpoint, record.body)
         except Unreadable as error:
             raise Refused(400, str(error)) from None
-        limiter.check(endpoint=record.endpoint, user_ids=record.user_ids, size=len(record.body), now=self._loop.time())
+        users = record.content.user_ids
+        limiter.check(endpoint=record.endpoint, user_ids=users, size=len(record.body), now=self._loop.time())
 
     async def _respond(
         self, request: web.BaseRequest | None, limiter: Limiter, record: RequestRecord, fault: Fault | None
@@ -156,17 +156,18 @@ class PushService:
         success = 204 if record.endpoint == "push" else 200
         record.status = success if fault is None else fault.code
         if not record.accepted:
-            record.user_ids, record.campaign = (), None
+            record.drop_users()
+        campaign = record.content.campaign
         if (failure := self._keep(record)) is not None:
             return failure
         if record.accepted:
-            limiter.used += record.users
-        if record.campaign is not None:
+            limiter.used += record.content.users
+        if campaign is not None:
             self.campaigns.start_due()
         if fault is not None:
             return await self._fail(fault, request)
-        if record.campaign is not None:
-            return json_response(200, {"uuid": record.campaign.uuid})
+        if campaign is not None:
+            return json_response(200, {"uuid": campaign.uuid})
         return web.Response(status=204)
 
     def _keep(self, record: RequestRecord) -> web.Response | None:
@@ -201,27 +202,35 @@ class PushService:
 
 def _described(record: RequestRecord) -> Iterator[str]:
     if record.endpoint == "push":
-        yield f"{record.users:,} user{'s' * (record.users != 1)}"
-    for title in list(record.preview.title.values())[:1]:
+        yield counted(record.content.users)
+    for title in list(record.content.preview.title.values())[:1]:
         yield f'"{title[:_MAX_LOGGED]}"'
     if record.fault is not None:
-        yield f"(fault {record.fault}{', accepted' * record.accepted})"
+        yield f"(fault {record.fault}{', accepted' if record.accepted else ''})"
 
 
-def _summarize(record: RequestRecord, message: MobilePush) -> None:
-    """Set the record's preview and searched texts."""
+def _push_content(push: PushBody) -> RequestContent:
+    content = _content(push.message, first_user=push.user_ids[0])
+    return msgspec.structs.replace(content, users=len(push.user_ids), user_ids=push.user_ids, digest=push.digest())
+
+
+def _content(message: MobilePush, *, first_user: str | None = None, campaign: Campaign | None = None) -> RequestContent:
     title, subtitle, body = message.title or {}, message.subtitle or {}, message.body or {}
-    record.title = "\n".join(title.values()).casefold()
-    record.text = "\n".join((*subtitle.values(), *body.values())).casefold()
     # The interface document does not say what a missing flag means. Here, as in lint, the platform is off.
     platforms = {"ios": message.ios_enabled, "android": message.android_enabled}
-    record.preview = Preview(
+    preview = Preview(
         title=_shortened(title),
         body=_shortened(body),
         languages=tuple(dict.fromkeys((*title, *subtitle, *body)))[:_MAX_LANGUAGES],
         platforms=tuple(name for name, enabled in platforms.items() if enabled is True),
         collapse_id=None if message.collapse_id is UNSET else message.collapse_id[:_MAX_TEXT],
-        first_user=record.user_ids[0] if record.user_ids else None,
+        first_user=first_user,
+    )
+    return RequestContent(
+        preview=preview,
+        title="\n".join(title.values()).casefold(),
+        text="\n".join((*subtitle.values(), *body.values())).casefold(),
+        campaign=campaign,
     )
 
 

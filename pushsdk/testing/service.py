@@ -203,11 +203,8 @@ class FakeService:
                 return
         fault, delay = decision.fault, decision.delay
         evidence.started_writing = evidence.written = fault is None or fault.fault not in UNCONNECTED
-        accepts = fault is None or fault.accepts
-        if accepts and delay:  # even if the client gives up before
-            asyncio.get_running_loop().call_later(delay, self._accept, request)
-        elif accepts:
-            self._accept(request)
+        if fault is None or fault.accepts:
+            self._accept(request, delay)
         await asyncio.sleep(delay)
         await _observe(request, fault, evidence, read=read)
         if evidence.status is not None and 200 <= evidence.status < 300:
@@ -224,7 +221,11 @@ class FakeService:
             return FaultDecision(decision.delay + fault.seconds)
         return FaultDecision(decision.delay, fault)
 
-    def _accept(self, request: FakeRequest) -> None:
+    def _accept(self, request: FakeRequest, delay: float = 0.0) -> None:
+        """Accept the request now or later, even if the client gives up before."""
+        if delay:
+            asyncio.get_running_loop().call_later(delay, self._accept, request)
+            return
         request.accepted = True
         self._tally.update(request.user_ids)
 

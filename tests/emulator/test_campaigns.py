@@ -18,7 +18,7 @@ from pushsdk.emulator.campaigns.segment import SegmentError, SegmentResult
 from pushsdk.emulator.shapes import read_campaign
 from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import Store
-from pushsdk.emulator.store.records import Campaign, RequestRecord
+from pushsdk.emulator.store.records import Campaign, RequestContent, RequestRecord
 
 NOW = 1_800_000_000.0
 SEGMENT = {"query": "SELECT * FROM users", "primaryKey": "user_id"}
@@ -97,8 +97,9 @@ class CampaignRig:
         self._count += 1
         sent = json.dumps({"segment": SEGMENT, **body}).encode()
         campaign = self.campaigns.accept(f"uuid-{time.monotonic_ns()}-{self._count}", sent, read_campaign(sent))
+        content = RequestContent(campaign=campaign)
         entry = RequestRecord(
-            inbox=self.box.id, time=NOW, body=sent, endpoint="campaigns", accepted=True, campaign=campaign
+            inbox=self.box.id, time=NOW, body=sent, content=content, endpoint="campaigns", accepted=True
         )
         self.store.write([entry])
         stored = self[campaign]

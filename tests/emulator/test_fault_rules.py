@@ -153,7 +153,7 @@ def test_a_delay_that_is_probably_in_milliseconds_is_warned_of():
     [
         (lambda: Fault(fault="status"), "status needs code"),
         (lambda: Fault(fault="stauts"), "^Fault.fault must be 'status', 'delay', .* or 'unreachable'; got 'stauts'$"),
-        (lambda: Fault(fault="hang", seconds=1.0), "seconds is no argument of hang: leave it out"),
+        (lambda: Fault(fault="hang", seconds=1.0), "seconds is not an argument of hang: leave it out"),
         (lambda: Fault.status(99), "^Fault.code must be a status from 200 to 999; got 99$"),
         (lambda: Fault.status("429"), "^Fault.code must be a status from 200 to 999; got '429'$"),
         (lambda: Fault.status(429, first="1"), "^Fault.first must be a whole number, 1 or more; got '1'$"),

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from pushsdk.emulator.store.queries import InboxRef, Store
-from pushsdk.emulator.store.records import Campaign, Preview, RequestRecord
+from pushsdk.emulator.store.records import Campaign, Preview, RequestContent, RequestRecord
 
 __all__ = ["campaign", "duplicates", "push", "put", "refused", "users"]
 
@@ -14,10 +14,10 @@ MESSAGE = {"title": {"en": "Hello"}}
 def push(box: InboxRef, *users: str, **fields: Any) -> RequestRecord:
     """An accepted push to these users."""
     body = json.dumps({"userIds": users, "message": MESSAGE}).encode()
-    values = {"body": body, "time": 1.0, "status": 204, "accepted": True, "title": "hello"} | fields
-    return RequestRecord(
-        inbox=box.id, endpoint="push", users=len(users), user_ids=users, preview=Preview(languages=("en",)), **values
-    )
+    values = {"body": body, "time": 1.0, "status": 204, "accepted": True} | fields
+    shown = {"users": len(users), "user_ids": users, "preview": Preview(languages=("en",)), "title": "hello"}
+    shown |= {name: values.pop(name) for name in RequestContent.__struct_fields__ if name in values}
+    return RequestRecord(inbox=box.id, endpoint="push", content=RequestContent(**shown), **values)
 
 
 def refused(box: InboxRef, **fields: Any) -> RequestRecord:
@@ -33,7 +33,8 @@ def campaign(
     entry = Campaign(
         uuid=uuid, body=values["body"], time=values["time"], name="Spring", state=state, start=start, reading="now"
     )
-    return RequestRecord(inbox=box.id, endpoint="campaigns", status=200, accepted=True, campaign=entry, **values)
+    content = RequestContent(campaign=entry)
+    return RequestRecord(inbox=box.id, endpoint="campaigns", status=200, accepted=True, content=content, **values)
 
 
 def put(store: Store, *entries: RequestRecord) -> list[int]:

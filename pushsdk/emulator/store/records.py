@@ -20,22 +20,13 @@ class Preview(Struct, frozen=True, kw_only=True):
     first_user: str | None = None
 
 
-class RequestRecord(Struct, kw_only=True):
-    """One request to be stored; the store sets ``id``.
+class RequestContent(Struct, frozen=True, kw_only=True):
+    """The parts of a body that the store needs. Lists show ``preview``, searches find ``title`` and ``text``.
 
-    ``status`` is None if no response was sent. ``accepted`` says whether the service accepted the request, which a
-    fault can hide from the client. ``user_ids`` and ``digest`` (of the content) are those of an accepted push.
-    ``title`` and ``text`` are searched.
+    ``user_ids`` and ``digest`` (of the other content) are those of an accepted push, ``users`` is the number of users
+    even if the push was refused.
     """
 
-    inbox: int
-    time: float
-    endpoint: Endpoint
-    body: bytes = b""
-    status: int | None = None
-    accepted: bool = False
-    fault: str | None = None
-    error: str | None = None
     users: int = 0
     user_ids: tuple[str, ...] = ()
     digest: int = 0
@@ -43,7 +34,29 @@ class RequestRecord(Struct, kw_only=True):
     title: str = ""
     text: str = ""
     campaign: "Campaign | None" = None
+
+
+class RequestRecord(Struct, kw_only=True):
+    """One request to be stored; the store sets ``id``.
+
+    ``status`` is None if no response was sent. ``accepted`` says whether the service accepted the request, which a
+    fault can hide from the client.
+    """
+
+    inbox: int
+    time: float
+    endpoint: Endpoint
+    body: bytes = b""
+    content: RequestContent = RequestContent()
+    status: int | None = None
+    accepted: bool = False
+    fault: str | None = None
+    error: str | None = None
     id: int = 0
+
+    def drop_users(self) -> None:
+        """Nobody got the request: forget its users and its campaign, and keep what lists show."""
+        self.content = msgspec.structs.replace(self.content, user_ids=(), campaign=None)
 
 
 class Push(Struct, frozen=True, kw_only=True):

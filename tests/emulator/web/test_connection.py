@@ -9,7 +9,7 @@ from typing import Any
 
 from pushsdk.emulator import Emulator
 from pushsdk.emulator.store.queries import Store
-from pushsdk.emulator.store.records import Preview, RequestRecord
+from pushsdk.emulator.store.records import Preview, RequestContent, RequestRecord
 
 MANY = 100_000
 
@@ -128,9 +128,11 @@ def fill(path: Path, api_key: str, count: int) -> None:
                     endpoint="push",
                     status=204,
                     accepted=True,
-                    users=1,
-                    preview=Preview(title={"en": f"Push number {number}"}, languages=("en",), first_user="u"),
-                    title=f"push number {number}",
+                    content=RequestContent(
+                        users=1,
+                        preview=Preview(title={"en": f"Push number {number}"}, languages=("en",), first_user="u"),
+                        title=f"push number {number}",
+                    ),
                 )
                 for number in range(start, start + 10_000)
             ]
