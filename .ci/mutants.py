@@ -2019,15 +2019,15 @@ EMULATOR_RULES = [
     Mutant(
         "a disabled rule counts requests",
         EMULATOR + "faults.py",
-        "if rule.enabled and rule.hit(endpoint, user_ids, size):",
-        "if rule.hit(endpoint, user_ids, size) and rule.enabled:",
+        "if rule.enabled and rule.counts(endpoint, user_ids, size) and rule.hit():",
+        "if rule.counts(endpoint, user_ids, size) and rule.hit() and rule.enabled:",
         T_EMULATOR + "fault_rules.py",
     ),
     Mutant(
         "a search distinguishes upper and lower case",
         EMULATOR + "store/search.py",
-        "low, folded = value.lower(), value.casefold()",
-        "low, folded = value.lower(), value",
+        '"title": lambda value, term: _Condition(term, _TEXTS["title"], [value.casefold()]),',
+        '"title": lambda value, term: _Condition(term, _TEXTS["title"], [value]),',
         T_EMULATOR + "search.py",
     ),
     Mutant(
@@ -2116,8 +2116,8 @@ EMULATOR_CONTROL = [
     Mutant(
         "a request that is received during a read is reported twice",
         EMULATOR + "control/handlers.py",
-        "                before=ids[-1] + 1,\n",
-        "",
+        "after, before = ids[0] - 1, ids[-1] + 1",
+        "after, before = ids[0] - 1, 1 << 62",
         T_EMULATOR + "streams.py",
     ),
     Mutant(
@@ -2161,15 +2161,15 @@ EMULATOR_BOUNDS = [
     Mutant(
         "a large request is linted",
         EMULATOR + "control/views.py",
-        "    large = is_large(body)\n",
-        "    large = False\n",
+        '    del summary["body"]  # of the preview\n    if is_large(body):\n',
+        '    del summary["body"]  # of the preview\n    if False:\n',
         T_EMULATOR + "views.py",
     ),
     Mutant(
         "users make a request large",
         EMULATOR + "control/views.py",
-        "    large = is_large(body)\n",
-        "    large = len(body) > LARGE\n",
+        '    del summary["body"]  # of the preview\n    if is_large(body):\n',
+        '    del summary["body"]  # of the preview\n    if len(body) > LARGE:\n',
         T_EMULATOR + "views.py",
     ),
 ]
@@ -2178,8 +2178,8 @@ EMULATOR_STORE = [
     Mutant(
         "an id that occurs twice in one push counts once",
         EMULATOR + "store/queries.py",
-        "record.digest, request, times) for user",
-        "record.digest, request, 1) for user",
+        "content.digest, request, times) for user",
+        "content.digest, request, 1) for user",
         T_EMULATOR + "store.py",
     ),
     Mutant(

@@ -85,15 +85,30 @@ class Limiter:
 
     def check(self, *, endpoint: str, user_ids: Sequence[str], size: int, now: float) -> None:
         """Raise `Refused` for the first exceeded limit; the error contains no user id. ``size`` is in bytes."""
-        limits, statuses = self.limits, self.limits.statuses
+        limits = self.limits
+        self._check_rate(now)
+        if limits.max_body_bytes is not None and size > limits.max_body_bytes:
+            error = f"the body is {size} bytes, at most {limits.max_body_bytes} are allowed"
+            raise Refused(limits.statuses.body, error)
+        self._check_users(user_ids)
+        # The users of a campaign are unknown until its segment has run.
+        users = len(user_ids)
+        needed = users if endpoint == "push" else 1
+        if limits.quota is not None and self.used + needed > limits.quota:
+            error = f"the quota is {limits.quota} users, {self.used} are used: {users} more exceed the quota"
+            raise Refused(limits.statuses.quota, error)
+
+    def _check_rate(self, now: float) -> None:
+        limits = self.limits
         wait = self._take_token(now)
         if wait > 0:
             delay = math.ceil(wait if limits.retry_after is None else limits.retry_after)  # RFC 9110, 10.2.3
             error = f"over the rate of {limits.rate:g} requests a second: try again in {delay} s"
-            raise Refused(statuses.rate, error, {"Retry-After": str(delay)})
-        if limits.max_body_bytes is not None and size > limits.max_body_bytes:
-            raise Refused(statuses.body, f"the body is {size} bytes, at most {limits.max_body_bytes} are allowed")
-        users, max_users = len(user_ids), min(limits.max_users or _MAX_USERS, _MAX_USERS)
+            raise Refused(limits.statuses.rate, error, {"Retry-After": str(delay)})
+
+    def _check_users(self, user_ids: Sequence[str]) -> None:
+        statuses = self.limits.statuses
+        users, max_users = len(user_ids), min(self.limits.max_users or _MAX_USERS, _MAX_USERS)
         if users > max_users:
             error = f"the request has {users} users, at most {max_users} are allowed - at `$.userIds`"
             raise Refused(statuses.users, error)
@@ -101,10 +116,6 @@ class Limiter:
             invalid = [position for position, user_id in enumerate(user_ids) if user_id in self._invalid]
             error = f"{len(invalid)} of {users} user ids are invalid - at `$.userIds[{invalid[0]}]`"
             raise Refused(statuses.invalid, error)
-        needed = users if endpoint == "push" else 1  # the users of a campaign are unknown until its segment has run
-        if limits.quota is not None and self.used + needed > limits.quota:
-            error = f"the quota is {limits.quota} users, {self.used} are used: {users} more exceed the quota"
-            raise Refused(statuses.quota, error)
 
     def _take_token(self, now: float) -> float:
         """Take a token of the rate and return 0, or return the seconds until the next token."""

@@ -4,7 +4,7 @@ The interface document describes messages, but no devices. docs/emulator.md list
 lists the assumptions that it depends on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -78,16 +78,10 @@ def notifications(pushes: Sequence[PushView], *, user_id: str, now: float, platf
     shown = []
     replaced: dict[str | None, float] = {}  # by collapseId: the time of the next push with this collapseId
     for push in reversed(pushes):
-        documented = msgspec.to_builtins(msgspec.convert(push.message, MobilePush))
-        if documented.get(f"{platform}Enabled") is not True:
+        message = _message_on(platform, push.message)
+        if message is None:
             continue
-        message = {
-            name: value
-            for name, value in documented.items()
-            if name in push.message and _ONLY.get(name, platform) == platform
-        }
-        texts = [text for name in ("title", "subtitle", "body") for text in message.get(name, {}).values()]
-        silent = message.get("contentAvailable") is True and not any(text.strip() for text in texts)
+        silent = message.get("contentAvailable") is True and not _has_text(message)
         collapse_id = message.get("collapseId") or None
         notification = Notification(
             push=push.id,
@@ -99,16 +93,31 @@ def notifications(pushes: Sequence[PushView], *, user_id: str, now: float, platf
             campaign=push.campaign,
             message=message,
             fields=push.custom_fields or {},
-            simulated=(
-                "the device is always online",
-                *(assumption for name, assumption in _ASSUMPTIONS.items() if name in message),
-                *(["it is silent: contentAvailable, and no text"] if silent else []),
-            ),
+            simulated=_assumptions(message, silent=silent),
         )
         shown.append(notification)
         if collapse_id is not None:
             replaced[collapse_id] = push.time
     return shown[::-1]
+
+
+def _message_on(platform: Platform, sent: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the documented fields that apply to the platform; None if the message is not for the platform."""
+    documented = msgspec.to_builtins(msgspec.convert(sent, MobilePush))
+    if documented.get(f"{platform}Enabled") is not True:
+        return None
+    return {name: value for name, value in documented.items() if name in sent and _ONLY.get(name, platform) == platform}
+
+
+def _has_text(message: Mapping[str, Any]) -> bool:
+    return any(text.strip() for name in ("title", "subtitle", "body") for text in message.get(name, {}).values())
+
+
+def _assumptions(message: Mapping[str, Any], *, silent: bool) -> tuple[str, ...]:
+    assumptions = [text for name, text in _ASSUMPTIONS.items() if name in message]
+    if silent:
+        assumptions.append("it is silent: contentAvailable, and no text")
+    return ("the device is always online", *assumptions)
 
 
 def _state(sent: float, ttl: float, replaced: float, now: float) -> NotificationState:

@@ -31,6 +31,10 @@ from pushsdk.emulator.store.search import parse
 from pushsdk.emulator.web import Pages
 
 Shift: TypeAlias = Annotated[float, Rule("a number of seconds", lambda number: -1e9 <= number <= 1e9)]
+_ApiKey: TypeAlias = Annotated[
+    str, Rule("1 to 4096 visible ASCII characters, or left out", re.compile("[!-~]{1,4096}").fullmatch)
+]
+_HostName: TypeAlias = Annotated[str, Rule("a name with an optional port, for example push.test:8080", is_host)]
 _BACKLOG = 1024  # a client may open all its connections at once
 _IDLE_SECONDS = 75.0  # keep-alive, as common proxies have it
 _GRACE = 0.1  # seconds for clients to read the last responses when the emulator closes
@@ -259,15 +263,12 @@ class Emulator(Accepted):
         check("store", store, str | Path | None, ValueError)
         check("keep", keep, CountOrZero, ValueError)
         check("max_age", max_age, Delay | None, ValueError)
-        check("hosts", hosts, Sequence[str], ValueError)
         check("token", token, str | None, ValueError)
         check("log", log, Callable[[str], object] | None, ValueError)
-        if api_key is not None and not re.fullmatch("[!-~]{1,4096}", api_key):
-            raise ValueError("api_key must be 1 to 4096 visible ASCII characters; leave it out for a generated one")
+        check("api_key", api_key, _ApiKey | None, ValueError)
+        check("hosts", hosts, Sequence[_HostName], ValueError)
         if host not in {HOST, "localhost", "::1"} and not token:
             raise ValueError("a host other than loopback needs a token")
-        if not all(map(is_host, hosts)):
-            raise ValueError("hosts must be names with an optional port, for example push.test or push.test:8080")
         self._port = port  # the port asked for, then the bound one
         self._host = host
         self._guard = partial(Guard, max_body=max_body, hosts=(*hosts, _in_url(host)), token=token)

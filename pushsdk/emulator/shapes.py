@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pushsdk._core import models
-from pushsdk._core.lint import SHOWN, lint, nodes
+from pushsdk._core.lint import SHOWN, LintNode, lint, nodes
 from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest, show_path
 from pushsdk._core.words import near_word
 
@@ -101,15 +101,19 @@ def check_strictly(endpoint: str, body: bytes) -> None:
                 raise Unreadable(f"unknown field{_hint(name, node.model)} - at `{path}`")
     READERS[endpoint](body)
     for path, node in tree:
-        for (kind, name), shown in SHOWN.items():
-            if node.model is kind and node.fields.get(name, shown) != shown:
-                raise Unreadable(f"unknown value, the interface shows only {shown} - at `{path}.{name}`")
-        for name, advice in _NEEDED.get(node.model.__name__, {}).items():
-            if not node.fields.get(name):
-                raise Unreadable(f"missing {name}: {advice} - at `{path}`")
+        _check_values(path, node)
     for problem in lint(value):
         if problem.code in _NEEDED_TOO:
             raise Unreadable(f"{problem.message} - at `{problem.path}`")
+
+
+def _check_values(path: str, node: LintNode) -> None:
+    for (kind, name), shown in SHOWN.items():
+        if node.model is kind and node.fields.get(name, shown) != shown:
+            raise Unreadable(f"unknown value, the interface shows only {shown} - at `{path}.{name}`")
+    for name, advice in _NEEDED.get(node.model.__name__, {}).items():
+        if not node.fields.get(name):
+            raise Unreadable(f"missing {name}: {advice} - at `{path}`")
 
 
 def _hint(name: str, model: type[Model]) -> str:

@@ -17,7 +17,6 @@ from msgspec import Struct
 from pushsdk._core.kinds import Count, CountOrZero, Delay, check
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk._core.words import count as counted
-from pushsdk._core.words import near_word
 from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
 from pushsdk.emulator.faults import preset
 from pushsdk.emulator.server import Accepted, Shift
@@ -30,6 +29,12 @@ __tracebackhide__ = True  # by pytest: a failure shows the line of the test
 _MAX_ROWS = 20  # requests, or users, in the text of a failure
 _MAX_CHARACTERS = 60  # per text
 _MAX_TEXTS = 3  # languages
+_NOTHING = "no request with this test's key."
+# The values of a search term, and the text of them.
+_VALUES = {
+    "is": ("|".join(IS), ", ".join(IS)),
+    "status": (f"none|{STATUS.pattern}", "429, 4xx or none"),
+}
 _OPTIONAL = "Pass `required=False` if that is fine."
 _BLOCKS = "wait_for() blocked this thread's event loop, and every task that would send: use `await push.until(...)`."
 
@@ -242,26 +247,21 @@ class PushInbox(Accepted):
         Without ``user_id``, pushes to all users and campaigns match.
         """
         check("count", count, CountOrZero | None, ValueError)
-        candidates = self._all_sent(_line(None, "")) if user_id is None else self.sent_to(user_id)
-        wanted = {"title": title, "body": body}
-        if language is not None and title is body is None:
+        texts = {part: text for part, text in (("title", title), ("body", body)) if text is not None}
+        if language is not None and not texts:
             raise ValueError("language needs a title or a body: pass the text in this language")
-        matches = [push for push in candidates if _matches(push, wanted, language)]
-        if len(matches) != count if count is not None else not matches:
-            which = "" if user_id is None else f" to {quoted(user_id)}"
-            texts = {part: text for part, text in wanted.items() if text is not None}
-            parts = " and ".join(f"the {part} {quoted(text)}" for part, text in texts.items())
-            which += f" with {parts}{f' in {language}' if language else ''}" if texts else ""
-            expected = "a push" if count is None else counted(count, "push")
+        candidates = self._sent(user_id)
+        matches = [push for push in candidates if _has_texts(push, texts, language)]
+        if not matches if count is None else len(matches) != count:
             self._fail(
-                f"Expected {expected}{which}, got {len(matches) or 'none'}.",
+                f"Expected {_expected(user_id, texts, language, count)}, got {len(matches) or 'none'}.",
                 *(f"  {part}: {show_texts(getattr(push, part))}" for push in candidates[-5:] for part in texts),
             )
         return matches
 
     def assert_nothing_sent(self, user_id: str | None = None) -> None:
         """Fail if a push or campaign was accepted, or a push to this user."""
-        if sent := self._all_sent(_line(None, "")) if user_id is None else self.sent_to(user_id):
+        if sent := self._sent(user_id):
             what = "push or campaign" if user_id is None else f"push to {quoted(user_id)}"
             self._fail(f"Expected no {what}, got {len(sent):,}.")
 
@@ -349,6 +349,9 @@ class PushInbox(Accepted):
         self.emulator.advance(seconds)
         self._ahead += seconds
 
+    def _sent(self, user_id: str | None) -> list[SentPush]:
+        return self._all_sent(_line(None, "")) if user_id is None else self.sent_to(user_id)
+
     def _all_sent(self, line: str) -> list[SentPush]:
         matches = {request.id for request in self._inbox.requests(line)}
         pushes = [_sent_push(push) for push in self.pushes if push.id in matches]
@@ -392,19 +395,21 @@ async def _within(seconds: float, work: Any) -> None:
             await work
 
 
-def _line(user_id: str | None, search: str) -> str:
-    """Return the search line that finds these requests."""
+def _check_search(search: str) -> None:
+    """Raise ValueError for a search line that would find other requests than it seems to."""
     for prefix, value in re.findall(r"(?<!\S)([A-Za-z]+):(\S*)", search.lower()):
-        if prefix not in PREFIXES and (near := near_word(prefix, PREFIXES)):
-            raise ValueError(f"search: there is no {prefix}:, did you mean {near}:?")
-        if prefix == "is" and value not in IS:
-            raise ValueError(f"search: there is no is:{value}: use {', '.join(IS)}")
-        if prefix == "status" and value != "none" and not STATUS.fullmatch(value):
-            raise ValueError(f"search: there is no status:{value}: use 429, 4xx or none")
         if prefix in PREFIXES and value in ("", '""'):
             raise ValueError(f"search: {prefix}: needs a value")
+        pattern, use = _VALUES.get(prefix, ("", ""))
+        if pattern and not re.fullmatch(pattern, value):
+            raise ValueError(f"search: there is no {prefix}:{value}: use {use}")
     if search.replace(r"\\", "").replace(r"\"", "").count('"') % 2:
         raise ValueError("search: a quotation mark is not closed")
+
+
+def _line(user_id: str | None, search: str) -> str:
+    """Return the search line that finds these requests."""
+    _check_search(search)
     terms = [search] if search else []
     if user_id is not None:
         escaped = user_id.replace("\\", "\\\\").replace('"', '\\"')
@@ -414,13 +419,22 @@ def _line(user_id: str | None, search: str) -> str:
     return " ".join(terms)
 
 
-def _matches(push: SentPush, wanted: Mapping[str, str | None], language: str | None) -> bool:
+def _has_texts(push: SentPush, wanted: Mapping[str, str], language: str | None) -> bool:
     """Return True if the push has every wanted text, in ``language`` or else in any."""
     for part, text in wanted.items():
         texts = getattr(push, part)
-        if text is not None and text not in (texts.values() if language is None else [texts.get(language)]):
+        if text not in (texts.values() if language is None else [texts.get(language)]):
             return False
     return True
+
+
+def _expected(user_id: str | None, texts: Mapping[str, str], language: str | None, count: int | None) -> str:
+    expected = "a push" if count is None else counted(count, "push")
+    if user_id is not None:
+        expected += f" to {quoted(user_id)}"
+    if texts:
+        expected += f" with {' and '.join(f'the {part} {quoted(text)}' for part, text in texts.items())}"
+    return f"{expected} in {language}" if language else expected
 
 
 def quoted(text: str) -> str:
@@ -445,16 +459,13 @@ def show_users(pushes: Mapping[str, int]) -> str:
 def summary(requests: Sequence[RequestSummary], *, elsewhere: int = 0) -> str:
     """Return the newest requests of an inbox, one per line. ``elsewhere`` counts the requests that reached no inbox."""
     accepted = sum(request.accepted for request in requests)
-    received = counted(len(requests), "request") if requests else "no request"
-    head = f"The service received {received} with this test's key"
-    lines = [f"{head}, and accepted {accepted:,}:" if requests else f"{head}."]
+    received = f"{counted(len(requests), 'request')} with this test's key, and accepted {accepted:,}:"
+    lines = [f"The service received {received if requests else _NOTHING}"]
     if len(requests) > _MAX_ROWS:
         lines.append(f"  … {len(requests) - _MAX_ROWS:,} older requests, then")
     rows = [_summary_row(request) for request in requests[-_MAX_ROWS:]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines += [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    lines += [f"  {'  '.join(map(str.ljust, row, widths)).rstrip()}" for row in rows]
     if elsewhere:
         lines.append(
             f"{counted(elsewhere, 'request')} had another key or another path:"
@@ -463,12 +474,16 @@ def summary(requests: Sequence[RequestSummary], *, elsewhere: int = 0) -> str:
     return "\n".join(lines)
 
 
+def _subject(request: RequestSummary) -> str:
+    if request.first_user is None:
+        return "campaign" if request.endpoint == "campaigns" else "push"
+    others = f" and {request.users - 1:,} more" if request.users > 1 else ""
+    return f"push to {quoted(request.first_user)}{others}"
+
+
 def _summary_row(request: RequestSummary) -> tuple[str, ...]:
-    kind = "campaign" if request.endpoint == "campaigns" else "push"
-    if request.first_user is not None:
-        others = f" and {request.users - 1:,} more" if request.users > 1 else ""
-        kind = f"push to {quoted(request.first_user)}{others}"
     texts = show_texts(request.title or request.body)
     reason = f"fault {quoted(request.fault)}" if request.fault else request.error or ""
     status = "no response" if request.status is None else str(request.status)
-    return ("accepted" if request.accepted else "refused", status, kind, texts, f"({reason})" if reason else "")
+    verdict = "accepted" if request.accepted else "refused"
+    return (verdict, status, _subject(request), texts, f"({reason})" if reason else "")

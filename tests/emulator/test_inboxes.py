@@ -243,7 +243,7 @@ async def test_a_failed_start_is_rolled_back(tmp_path, running, monkeypatch):
 
 
 def test_hosts_are_names():
-    with pytest.raises(ValueError, match=r"for example push\.test or push\.test:8080"):
+    with pytest.raises(ValueError, match=r"^hosts\[1\] must be a name .*, for example push\.test:8080; got"):
         Emulator(hosts=["push.test", "http://push.test"])
 
 

@@ -41,7 +41,9 @@ def test_each_emulator_has_its_own_or_the_given_key():
     assert Emulator().api_key != Emulator().api_key
     assert Emulator(api_key="mine").api_key == "mine"
     for key in ("", "a b", "né"):
-        with pytest.raises(ValueError, match=r"^api_key must be 1 to 4096 visible ASCII characters; leave it out"):
+        with pytest.raises(
+            ValueError, match=r"^api_key must be 1 to 4096 visible ASCII characters, or left out; got str$"
+        ):
             Emulator(api_key=key)
 
 
@@ -56,7 +58,7 @@ def test_each_emulator_has_its_own_or_the_given_key():
         ({"limits": {}}, r"limits must be a ServiceLimits, for example ServiceLimits\(max_users=100\); got {}"),
         ({"keep": -1}, "keep must be a whole number, 0 or more; got -1"),
         ({"max_age": -0.1}, "max_age must be a number of seconds, 0 or more; got -0.1"),
-        ({"store": 5}, "store must be a str, or a Path; got 5"),
+        ({"store": 5}, "store must be a str, or a pathlib.Path; got 5"),
         ({"hosts": "push.test"}, "hosts must be a list; got 'push.test'"),
         ({"log": True}, "log must be a function of 1 argument, not async; got True"),
         ({"log": lambda: None}, "log must be .*; got the function .*<lambda>"),

@@ -86,16 +86,17 @@ class Control:
         if route is None:
             raise Refused(404, f"no such route: see {routes.ROOT}/openapi.json")
         query = routes.read_query(route.query, request.query)
-        body = None
-        if route.body is not None:
-            try:
-                body = routes.read_body(route.body, await read_body(request, self._guard.max_body))
-            except (RequestPayloadError, OSError):
-                raise Refused(400, "the body is incomplete") from None
+        body = None if route.body is None else await self._body(request, route.body)
         inbox = self._service.inboxes.all
         if route.scoped and not (route.over_all and query.inbox == "*"):
             inbox = self._state(request, query.inbox)
         return ControlRequest(request, names, query, body, inbox), route
+
+    async def _body(self, request: web.BaseRequest, kind: type[Struct]) -> Struct:
+        try:
+            return routes.read_body(kind, await read_body(request, self._guard.max_body))
+        except (RequestPayloadError, OSError):
+            raise Refused(400, "the body is incomplete") from None
 
     def _state(self, request: web.BaseRequest, name: str | None) -> InboxState:
         """Return the inbox of the request, by public name or by Api-Key."""
@@ -278,23 +279,24 @@ class Control:
         return response
 
     async def _frames(self, inbox: InboxState, events: Sequence[Event] | None) -> bytes:
-        requests: list[RequestSummary] = []
-        if events is not None and (ids := [event.id for event in events if event.kind == "request"]):
-            # Those that are still stored, and one over the burst.
-            requests = await asyncio.to_thread(
-                self._store.requests,
-                inbox.ref,
-                after=ids[0] - 1,
-                before=ids[-1] + 1,
-                limit=_MAX_BURST + 1,
-                forward=True,
-            )
-        if events is None or len(requests) > _MAX_BURST:
+        if events is None:
+            return _frame("resync", {})
+        requests = await self._new_requests(inbox, [event.id for event in events if event.kind == "request"])
+        if len(requests) > _MAX_BURST:
             return _frame("resync", {})
         others = dict.fromkeys((event.kind, event.id, event.uuid) for event in events if event.kind != "request")
         frames = [_frame("request", request) for request in requests]
         frames += [_frame(kind, {"id": number or None, "uuid": uuid or None}) for kind, number, uuid in others]
         return b"".join(frames)
+
+    async def _new_requests(self, inbox: InboxState, ids: Sequence[int]) -> list[RequestSummary]:
+        """Return those of the requests that are still stored, up to one over the burst."""
+        if not ids:
+            return []
+        after, before = ids[0] - 1, ids[-1] + 1
+        return await asyncio.to_thread(
+            self._store.requests, inbox.ref, after=after, before=before, limit=_MAX_BURST + 1, forward=True
+        )
 
     async def _wait_for_change(self, inbox: InboxState, mark: int, timeout: float, end: asyncio.Future[None]) -> bool:
         """Return True as soon as there is an event after the mark; False at the timeout or the end."""

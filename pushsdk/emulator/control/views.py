@@ -110,8 +110,13 @@ class DeleteResult(Struct, frozen=True):
 
 def request_view(request: RequestSummary, body: bytes) -> RequestView:
     """Return a request with its body, lint and snippets."""
-    large = is_large(body)
-    value: Any = None if large else _decoded(body, object)
+    summary = msgspec.structs.asdict(request)
+    del summary["body"]  # of the preview
+    if is_large(body):
+        text = body[:LARGE].decode("utf-8", "replace")
+        advice = [_too_large(body)]
+        return RequestView(**summary, body=None, text=text, user_ids=(), lint=advice, curl=_TOO_LONG, python=_TOO_LONG)
+    value: Any = _decoded(body, object)
     fields = value if isinstance(value, dict) else {}
     user_ids = fields.get("userIds")
     if not isinstance(user_ids, list):
@@ -121,14 +126,15 @@ def request_view(request: RequestSummary, body: bytes) -> RequestView:
     if len(user_ids) > _MAX_USERS:
         user_ids = user_ids[:_MAX_USERS]
         shown = {**msgspec.json.decode(body, type=dict[str, msgspec.Raw]), "userIds": user_ids}
-    has_snippets = not large and len(body) <= _MAX_SNIPPET
+    is_short = len(body) <= _MAX_SNIPPET
     return RequestView(
-        **{**msgspec.structs.asdict(request), "body": shown},
-        text=(body[:LARGE] if large else body).decode("utf-8", "replace"),
+        **summary,
+        body=shown,
+        text=body.decode("utf-8", "replace"),
         user_ids=[str(user_id) for user_id in user_ids],
-        lint=[_too_large(body)] if large else lint(fields),
-        curl=curl(request.endpoint, body) if has_snippets else _TOO_LONG,
-        python=python(request.endpoint, body) if has_snippets else _TOO_LONG,
+        lint=lint(fields),
+        curl=curl(request.endpoint, body) if is_short else _TOO_LONG,
+        python=python(request.endpoint, body) if is_short else _TOO_LONG,
     )
 
 

@@ -7,6 +7,7 @@ term counts as a word, a term without a value is ignored.
 
 import json
 import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,7 +18,6 @@ _MAX_TERMS = 50  # SQLite bounds the depth of an expression
 # Possessive quantifiers: a hostile line can't cause backtracking.
 _TERM = re.compile(r'(?:([A-Za-z]++):)?+(?:"((?:[^"\\]|\\.?+)*+)"?+|(\S*+))', re.DOTALL)
 STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
-PREFIXES = {"user", "title", "body", "lang", "group", "campaign", "status", "is"}
 
 # A delay is a fault too, but the client gets the true response: such a request has not failed.
 # The texts are stored case-folded, the languages like " de en ".
@@ -53,44 +53,79 @@ def parse(line: str) -> Search:
     terms = [match for match in _TERM.finditer(text) if match[0]]
     partial = len(line) > _MAX_LINE or len(terms) > _MAX_TERMS
     users: list[str] = []
-    groups: dict[object, list[tuple[str, list[str | int]]]] = {}  # alternatives by subject
-    for match in terms[:_MAX_TERMS]:
-        prefix, value = (match[1] or "").lower(), match[3]
-        if match[2] is not None:
-            value = re.sub(r'\\(["\\])', r"\1", match[2])
-        if not value and (prefix == "" or prefix in PREFIXES):
+    groups: dict[object, list[_Condition]] = {}  # alternatives by subject
+    for term in terms[:_MAX_TERMS]:
+        prefix, value = (term[1] or "").lower(), _value(term)
+        if not value and prefix in _NEED_VALUES:
             partial = True
         elif prefix == "user":
             users.append(value)
         else:
-            group, sql, values = _condition(prefix, value, match)
-            groups.setdefault(group, []).append((sql, values))
-    return Search(
-        condition=" AND ".join(f"({' OR '.join(sql for sql, _ in group)})" for group in groups.values()),
-        values=tuple(value for group in groups.values() for _, values in group for value in values),
-        users=tuple(users),
-        partial=partial,
-        names_fate=not groups.keys().isdisjoint(("fate", "status")),
-    )
+            condition = _condition(prefix, value, term)
+            groups.setdefault(condition.subject, []).append(condition)
+    names_fate = not groups.keys().isdisjoint(("fate", "status"))
+    sql, values = _joined(groups.values())
+    return Search(condition=sql, values=values, users=tuple(users), partial=partial, names_fate=names_fate)
 
 
-def _condition(prefix: str, value: str, term: re.Match[str]) -> tuple[object, str, list[str | int]]:
-    """Return the subject of a term, its condition and the values; terms with the same subject are alternatives."""
-    low, folded = value.lower(), value.casefold()
-    if prefix in _TEXTS:
-        return term, _TEXTS[prefix], [folded]
-    if prefix == "lang":
-        return term, _TERMS["lang"], [f" {folded}{end}" for end in " -_"]
-    if prefix == "group" and value.isdecimal():
-        return term, 'requests."group" = CAST(? AS INTEGER)', [value]
-    if prefix == "campaign":
-        return term, _TERMS["campaign"], [low, value]
-    if prefix == "is" and low in IS:
-        return "kind" if low in ("push", "campaign") else "fate", IS[low], []
-    if prefix == "status" and low == "none":
-        return "status", "requests.status IS NULL", []
-    if prefix == "status" and (status := STATUS.fullmatch(low)):
-        first = int(status[1] or f"{status[2]}00")
-        return "status", "requests.status BETWEEN ? AND ?", [first, first if status[1] else first + 99]
-    word = folded if term[1] is None else f"{term[1]}:{value}".casefold()
-    return term, " OR ".join(_TEXTS.values()), [word] * 2
+class _Condition(Struct, frozen=True):
+    """A condition of a term and its values; the conditions with the same subject are alternatives."""
+
+    subject: object
+    sql: str
+    values: Sequence[str | int] = ()
+
+
+def _joined(groups: Iterable[Sequence[_Condition]]) -> tuple[str, tuple[str | int, ...]]:
+    """Return a condition that needs one of each group, and its values."""
+    sql, values = [], list[str | int]()
+    for group in groups:
+        sql.append(f"({' OR '.join(condition.sql for condition in group)})")
+        values += [value for condition in group for value in condition.values]
+    return " AND ".join(sql), tuple(values)
+
+
+def _value(term: re.Match[str]) -> str:
+    return term[3] if term[2] is None else re.sub(r'\\(["\\])', r"\1", term[2])
+
+
+def _condition(prefix: str, value: str, term: re.Match[str]) -> _Condition:
+    reader = _READERS.get(prefix)
+    condition = None if reader is None else reader(value, term)
+    if condition is not None:
+        return condition
+    word = value if term[1] is None else f"{term[1]}:{value}"
+    return _Condition(term, " OR ".join(_TEXTS.values()), [word.casefold()] * 2)
+
+
+def _group(value: str, term: object) -> _Condition | None:
+    return _Condition(term, 'requests."group" = CAST(? AS INTEGER)', [value]) if value.isdecimal() else None
+
+
+def _is(value: str, _term: object) -> _Condition | None:
+    name = value.lower()
+    subject = "kind" if name in ("push", "campaign") else "fate"
+    return _Condition(subject, IS[name]) if name in IS else None
+
+
+def _status(value: str, _term: object) -> _Condition | None:
+    if value.lower() == "none":
+        return _Condition("status", "requests.status IS NULL")
+    if (status := STATUS.fullmatch(value.lower())) is None:
+        return None
+    lowest = int(status[1] or f"{status[2]}00")
+    return _Condition("status", "requests.status BETWEEN ? AND ?", [lowest, lowest if status[1] else lowest + 99])
+
+
+# The condition of a term by its prefix; without one, or with None, the term is a word.
+_READERS: dict[str, Callable[[str, object], _Condition | None]] = {
+    "title": lambda value, term: _Condition(term, _TEXTS["title"], [value.casefold()]),
+    "body": lambda value, term: _Condition(term, _TEXTS["body"], [value.casefold()]),
+    "lang": lambda value, term: _Condition(term, _TERMS["lang"], [f" {value.casefold()}{end}" for end in " -_"]),
+    "campaign": lambda value, term: _Condition(term, _TERMS["campaign"], [value.lower(), value]),
+    "group": _group,
+    "is": _is,
+    "status": _status,
+}
+PREFIXES = {"user", *_READERS}
+_NEED_VALUES = {"", *PREFIXES}
