@@ -189,7 +189,7 @@ def test_a_status_may_ask_for_a_wait_in_whole_seconds():
 
 
 def test_a_value_that_is_not_a_fault_is_refused():
-    with pytest.raises(ValueError, match=r"^faults\[0\] must be a Fault, for example .*; got {'fault': 'hang'}$"):
+    with pytest.raises(ValueError, match=r"^faults\[0\] must be a Fault, for example .*; got dict$"):
         Emulator(faults=iter([{"fault": "hang"}]))
 
 
@@ -225,7 +225,7 @@ def test_rules_are_read_from_json():
         ('[{"fault": "hang", "endpoint": "psh"}]', r"Invalid enum value 'psh' - at `\$\[0\].endpoint`$"),
         ('{"fault": "hang"}', "^faults must be JSON, a list of objects: Expected `array`, got `object`$"),
         ("[", "must be JSON, a list of objects: Input data was truncated"),
-        ({"fault": "hang"}, "^data must be bytes, or a str; got {'fault': 'hang'}$"),
+        ({"fault": "hang"}, "^data must be bytes, or a str; got dict$"),
         ('[{"fault": "status", "code": 503, "headers": {"connection": "x"}}]', "which the emulator sets"),
     ],
 )

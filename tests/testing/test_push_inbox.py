@@ -384,7 +384,7 @@ FUNCTION = "must be a function of 0 arguments, not async; got"
         (lambda push: push.wait_for(condition=True), f"condition {FUNCTION} True"),
         (lambda push: push.wait_for(condition=soon), f"condition {FUNCTION} the function soon"),
         (lambda push: push.wait_for(condition=asyncio.sleep), f"condition {FUNCTION} the function sleep"),
-        (lambda push: setattr(push, "limits", {}), r"limits must be a ServiceLimits, for example .*\); got {}"),
+        (lambda push: setattr(push, "limits", {}), r"limits must be a ServiceLimits, for example .*\); got dict"),
         (lambda push: setattr(push, "limits", ServiceLimits), ".*; got the class ServiceLimits"),
     ],
 )
