@@ -1509,7 +1509,7 @@ TRANSPORT = [
     Mutant(
         "a call that reached a user may be retried without a key",
         CORE + "error_mapping.py",
-        " and not counts.keys() & {Outcome.ACCEPTED, Outcome.UNKNOWN}",
+        " and not is_spent",
         "",
         T_ERRORS,
     ),

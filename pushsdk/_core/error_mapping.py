@@ -49,12 +49,9 @@ def error_for(
     decisive = decisive_of(verdict)
     error = _kind_of(verdict, decisive)(facts, attempts=verdict.attempts, user_ids=user_ids)
     error.retryable = is_retryable(verdict)
+    error.retry_after = _wait_of(error, verdict, decisive)
     if isinstance(error, errors.OutcomeUnknownError):
         error.external_id = external_id
-    elif isinstance(error, errors.RateLimitedError) and decisive is not None:
-        error.retry_after = decisive.retry_after
-    elif isinstance(error, errors.NotSentError):
-        error.retry_after = verdict.retry_after
     if decisive is not None:
         set_answer(error, decisive)
         if verdict.error is not None and decisive is verdict.attempts[-1]:
@@ -69,6 +66,13 @@ def _kind_of(verdict: Verdict, decisive: Attempt | None) -> type[errors.PushErro
         return _NOT_SENT.get(verdict.failure, errors.NotSentError)
     is_throttled = decisive.retry_after is not None and decisive.retryable
     return errors.RateLimitedError if is_throttled else _REJECTIONS.get(decisive.status or 0, errors.RejectedError)
+
+
+def _wait_of(error: errors.PushError, verdict: Verdict, decisive: Attempt | None) -> float | None:
+    """Return the seconds that the service asked to wait, if the error is about that."""
+    if isinstance(error, errors.NotSentError):
+        return verdict.retry_after
+    return decisive.retry_after if decisive and isinstance(error, errors.RateLimitedError) else None
 
 
 def conclude(
@@ -120,15 +124,12 @@ def partial_error(
     users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], Verdict]], target: Target | None = None
 ) -> errors.PartialError:
     """Return the error for a call whose users have different outcomes. ``users`` is the order of ``outcomes``."""
-    unordered = {user: verdict.outcome for part, verdict in parts for user in part}
-    outcomes = {user: unordered[user] for user in users}
-    counter = Counter(outcomes.values())
-    counts = {outcome: counter[outcome] for outcome in Outcome if counter[outcome]}
-    worst = next(outcome for outcome in (Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome.REJECTED) if outcome in counts)
-    example, number = _most_frequent([part for part in parts if part[1].outcome is worst])
-    cause = None if example is None else error_for(example, target=target)
+    outcomes = _in_order(users, parts)
+    counts = Counter(outcomes.values())
+    worst = max(counts, key=_FROM_BEST_TO_WORST.index)
+    cause, number = _most_frequent([part for part in parts if part[1].outcome is worst], target)
     error = errors.PartialError(
-        Parts(counts, None if cause is None else cause.args[0], number),
+        Parts(dict(counts), None if cause is None else cause.args[0], number),
         outcome=worst,
         attempts=attempts_of(parts),
         user_ids=tuple(users),
@@ -137,15 +138,31 @@ def partial_error(
         error.status, error.headers, error.body = cause.status, cause.headers, cause.body
         error.__cause__ = cause.__cause__
     error.outcomes = outcomes
-    open_verdicts = [verdict for _, verdict in parts if is_retryable(verdict)]
-    error._open = bool(open_verdicts)
-    error.retryable = error._open and not counts.keys() & {Outcome.ACCEPTED, Outcome.UNKNOWN}
-    error.retry_after = max((v.retry_after for v in open_verdicts if v.retry_after is not None), default=None)
+    _set_open(error, [verdict for _, verdict in parts if is_retryable(verdict)])
     return error
 
 
-def _most_frequent(parts: Sequence[tuple[tuple[str, ...], Verdict]]) -> tuple[Verdict | None, int]:
-    """Return a verdict with the status or failure of most users, and their number. A recorded one has no attempts."""
+def _in_order(users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], Verdict]]) -> dict[str, Outcome]:
+    """Return the outcome of every user, in the order of the call."""
+    unordered = {user: verdict.outcome for part, verdict in parts for user in part}
+    return {user: unordered[user] for user in users}
+
+
+_FROM_BEST_TO_WORST = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN)
+
+
+def _set_open(error: errors.PartialError, verdicts: Sequence[Verdict]) -> None:
+    """Say if the call may be retried, and when. ``verdicts``: those that may succeed later."""
+    is_spent = not {Outcome.ACCEPTED, Outcome.UNKNOWN}.isdisjoint(error.outcomes.values())
+    error._open = bool(verdicts)
+    error.retryable = error._open and not is_spent
+    error.retry_after = max((v.retry_after for v in verdicts if v.retry_after is not None), default=None)
+
+
+def _most_frequent(
+    parts: Sequence[tuple[tuple[str, ...], Verdict]], target: Target | None
+) -> tuple[errors.PushError | None, int]:
+    """Return an error with the status or failure of most users, and their number. A recorded one has no attempts."""
     users: Counter[object] = Counter()
     examples: dict[object, Verdict] = {}
     for part, verdict in parts:
@@ -154,8 +171,10 @@ def _most_frequent(parts: Sequence[tuple[tuple[str, ...], Verdict]]) -> tuple[Ve
             cause: object = (decisive and decisive.status) or verdict.failure
             users[cause] += len(part)
             examples.setdefault(cause, verdict)
-    most: tuple[object, int] = max(users.items(), key=itemgetter(1), default=(None, 0))
-    return examples.get(most[0]), most[1]
+    if not users:
+        return None, 0
+    cause, number = max(users.items(), key=itemgetter(1))
+    return error_for(examples[cause], target=target), number
 
 
 def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> errors.PushError:

@@ -65,24 +65,28 @@ class Facts(Wording, msgspec.Struct, frozen=True):
     def _cause(self) -> str:
         """Return the reason, the request, the answer if it is to be shown, and why the request was not retried."""
         verdict, decisive, target = self.verdict, self.decisive, self.target
-        attempts = len(verdict.attempts)
-        details = [
-            str(target) if target and attempts else "",
-            count(self.users) if target and self.users else "",
-            f"{attempts} attempts" if attempts > 1 else "",
-            _request_id_of(decisive),
-        ]
-        request = f" ({', '.join(filter(None, details))})" if any(details) else ""
         failure = ": ".join(filter(None, (str(verdict.failure or _UNTRIED), self._bound())))
         if decisive is None:
-            return failure + request
+            return failure + self._request()
         # The standard phrase of the status: the service's own may quote a user.
         status, phrase = f"HTTP {decisive.status}", responses.get(decisive.status or 0, "")
         answer = f": {decisive.answer}" if target and target.shows_answers and decisive.answer else ""
-        given_up = "given up: " if attempts > 1 else "not retried: "
+        given_up = "given up: " if len(verdict.attempts) > 1 else "not retried: "
         ended = f"; {given_up}{failure}" if self._was_cut_short() else ""
         reason = decisive.reason.replace(status, f"{status} {phrase}".strip(), 1)
-        return f"{reason}{_redirect(decisive)}{request}{answer}{ended}"
+        return f"{reason}{_redirect(decisive)}{self._request()}{answer}{ended}"
+
+    def _request(self) -> str:
+        """Return the request, its users, attempts and id in parentheses; ``""`` if none is known."""
+        attempts, request_id = len(self.verdict.attempts), _request_id_of(self.decisive)
+        details = (
+            (self.target and attempts, str(self.target)),
+            (self.target and self.users, count(self.users)),
+            (attempts > 1, f"{attempts} attempts"),
+            (request_id, request_id),
+        )
+        known = ", ".join([text for is_known, text in details if is_known])
+        return f" ({known})" if known else ""
 
     def _was_cut_short(self) -> bool:
         """Return True if this client ended the call, and the reason of the last attempt does not say so."""
@@ -226,7 +230,9 @@ class Parts(Wording, msgspec.Struct, frozen=True):
 
     def render(self, names: Mapping[str, str]) -> str:
         """Return the number of users of each outcome, and the most frequent cause."""
-        summary = ", ".join(f"{number} {outcome.value}" for outcome, number in self.counts.items())
+        summary = ", ".join(
+            [f"{self.counts[outcome]} {outcome.value}" for outcome in Outcome if outcome in self.counts]
+        )
         most = f". Most often ({count(self.users)}): {self.example.render(names)}" if self.example else ""
         return f"the call's users ended differently: {summary}{names['outcomes']}{most}"
 

@@ -6,6 +6,7 @@ success.
 """
 
 import codecs
+import itertools
 import json
 import re
 import shlex
@@ -13,7 +14,6 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,21 +58,29 @@ class MessageOptions:
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the message, with the JSON names of its fields, and the custom fields. Raises a usage error."""
-        language = self.lang or "en"
-        texts = {name: {language: text} for name in ("title", "body") if (text := getattr(self, name)) is not None}
+        texts = {name: text for name, text in (("title", self.title), ("body", self.body)) if text is not None}
         if (self.message is None) is not bool(texts) or None not in (self.message, self.lang):
             raise usage_error("pass the message either with --message FILE, or with --title, --body and --lang")
         fields = None if self.custom_fields is None else read_object("--custom-fields", self.custom_fields)
-        if any("\\n" in text for by_language in texts.values() for text in by_language.values()):
-            warn(r"advice: a text has \n as two characters; in bash, $'first\nsecond' has a line end")
-        message: dict[str, Any] = {"iosEnabled": True, "androidEnabled": True, **texts}
-        if self.message is not None:
+        if self.message is None:
+            message = _message_of(texts, self.lang or "en")
+        else:
             name, message, kind = read_resource(self.message, "--message")
             if kind is not MobilePush:
                 its_kind = KIND_NAMES[kind]
                 raise usage_error(f'{name}: must be a message, not a {its_kind}; pass only the value of "message"')
         print_advice(message, force=self.force)
         return {"type": "MOBILE_PUSH", **message}, fields
+
+
+def _message_of(texts: Mapping[str, str], language: str) -> dict[str, Any]:
+    if any("\\n" in text for text in texts.values()):
+        warn(r"advice: a text has \n as two characters; in bash, $'first\nsecond' has a line end")
+    return {
+        "iosEnabled": True,
+        "androidEnabled": True,
+        **{name: {language: text} for name, text in texts.items()},
+    }
 
 
 def read_resource(text: str, option: str = "FILE") -> tuple[str, dict[str, Any], type[Model]]:
@@ -164,33 +172,33 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
 
     ``@-`` is standard input, and ``@@ann`` the id ``@ann``.
     """
-    ids: list[str] = []
-    for word in words:
-        if word == "@":
-            raise usage_error("@ needs the name of a file: @ids.txt")
-        if word.startswith("@") and not word.startswith("@@"):
-            try:
-                ids += islice((user for batch in open_users(word, "user_id").ids() for user in batch), most + 1)
-            except ValidationError as error:
-                raise usage_error(text_of(error, primary_key="broadcast --primary-key ")) from None
-        elif Path(word).suffix in (*FORMATS, ".parquet") and Path(word).is_file():
-            raise usage_error(
-                f"{word} is a file: write @{word} for the ids in it, or --message {word} for a message; an id of this "
-                "name is only taken from a file of ids"
-            )
-        else:
-            if not word:
-                raise usage_error("a user id is empty: is a variable of the shell not set?")
-            ids.append(word.removeprefix("@"))
-            if re.search(r"[,;\s]", word):
-                raise usage_error(
-                    f"{word!r} is one id: write ids apart, without quotation marks; a file may hold such ids"
-                )
-            if doubt := doubt_of({word: None}, wire.encode_user_id(word)):
-                raise usage_error(f"{doubt}. A file may hold such ids")
+    ids = list(itertools.chain.from_iterable(_ids_in(word, most) for word in words))
     if not ids:
-        raise usage_error(f"no user ids in {', '.join(words).replace('@-', 'the standard input')}: write one per line")
+        raise usage_error(f"no user ids in {', '.join(map(_file_name, words))}: write one per line")
     return ids
+
+
+def _ids_in(word: str, most: int) -> list[str]:
+    if word == "@":
+        raise usage_error("@ needs the name of a file: @ids.txt")
+    if word.startswith("@") and not word.startswith("@@"):
+        try:
+            users = itertools.chain.from_iterable(open_users(word, "user_id").ids())
+            return list(itertools.islice(users, most + 1))
+        except ValidationError as error:
+            raise usage_error(text_of(error, primary_key="broadcast --primary-key ")) from None
+    if Path(word).suffix in (*FORMATS, ".parquet") and Path(word).is_file():
+        raise usage_error(
+            f"{word} is a file: write @{word} for the ids in it, or --message {word} for a message; an id of this "
+            "name is only taken from a file of ids"
+        )
+    if not word:
+        raise usage_error("a user id is empty: is a variable of the shell not set?")
+    if re.search(r"[,;\s]", word):
+        raise usage_error(f"{word!r} is one id: write ids apart, without quotation marks; a file may hold such ids")
+    if doubt := doubt_of({word: None}, wire.encode_user_id(word)):
+        raise usage_error(f"{doubt}. A file may hold such ids")
+    return [word.removeprefix("@")]
 
 
 def open_users(source: str, primary_key: str) -> Audience:

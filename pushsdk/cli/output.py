@@ -73,19 +73,18 @@ def _plain_lines(clock: Callable[[], float]) -> Show:
 def _describe(state: Progress) -> str:
     if state.stage == "planning":
         return count(state.planned)
-    parts = [f"{_settled(state):,} of {count(state.planned)}", f"{state.accepted:,} accepted"]
-    parts += [f"{number:,} {name}" for name in ("rejected", "unknown") if (number := getattr(state, name))]
-    if state.rate:
-        parts.append(f"{state.rate:,.0f}/s")
-    if state.eta is not None and state.not_sent + state.in_flight:
-        parts.append(f"{duration(state.eta)} left")
-    if state.limit:
-        parts.append(f"{state.requests:,} in flight, limit {state.limit:,}")
-    if state.paused:
-        parts.append(f"throttled for {duration(state.paused)}")
-    if state.stage == "waiting" and state.trouble:
-        parts.append(visible(state.trouble))
-    return ", ".join(parts)
+    remarks = (
+        (True, f"{_settled(state):,} of {count(state.planned)}"),
+        (True, f"{state.accepted:,} accepted"),
+        (state.rejected, f"{state.rejected:,} rejected"),
+        (state.unknown, f"{state.unknown:,} unknown"),
+        (state.rate, f"{state.rate:,.0f}/s"),
+        (state.eta is not None and state.not_sent + state.in_flight, f"{duration(state.eta or 0)} left"),
+        (state.limit, f"{state.requests:,} in flight, limit {state.limit:,}"),
+        (state.paused, f"throttled for {duration(state.paused)}"),
+        (state.stage == "waiting" and state.trouble, visible(state.trouble)),
+    )
+    return ", ".join([text for applies, text in remarks if applies])
 
 
 def _settled(state: Progress) -> int:

@@ -4,7 +4,6 @@ A settings file is read if it is named, or from the user's configuration folder;
 where another user may have left a file that sends the Api-Key elsewhere. Errors name the source, never the value.
 """
 
-import itertools
 import os
 import re
 import shlex
@@ -12,8 +11,9 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
@@ -98,25 +98,28 @@ def resolve(options: Mapping[str, object], *, key_needed: bool = True) -> Client
 def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> dict[str, SettingValue]:
     """Return every setting that is set, and `OTHERS`, by name. Raises ConfigurationError for a bad file."""
     given = {name: SettingValue(value, f"--{name.replace('_', '-')}", "option") for name, value in options.items()}
-    variables = {
-        name: SettingValue(environ[variable], variable, "variable")
-        for name in (*SETTINGS, *KEYS, *OTHERS)
-        if (variable := f"PUSHSDK_{name.upper()}") in environ and (environ[variable] or name not in OTHERS)
-    }
+    variables = _variables(environ)
     others = {name: setting for name, setting in {**variables, **given}.items() if name in OTHERS}
-    default = _default_file(environ)
-    if "config" not in others and default and default.exists():
+    if "config" not in others and (default := _default_file(environ)) and default.exists():
         others["config"] = SettingValue(str(default), "", "default")
-    tables = _read_settings(others["config"]) if "config" in others else {None: {}}
-    profile = others["profile"].value if "profile" in others else None
-    if profile not in tables:
-        known = ", ".join(sorted(filter(None, tables))) or "none: add a table [profiles.NAME]"
+    file = _read_settings(others["config"]) if "config" in others else SettingsFile({}, {})
+    profile = others.get("profile")
+    if profile is not None and profile.value not in file.profiles:
+        known = ", ".join(sorted(file.profiles)) or "none: add a table [profiles.NAME]"
         why = f"{others['config'].value} has {known}" if "config" in others else no_file(environ)
-        raise ConfigurationError(f"no profile has the name {profile!r}; {why}")
-    layers = [given, variables, tables[None]]
-    if profile is not None:
-        layers.insert(1, tables[profile])
+        raise ConfigurationError(f"no profile has the name {profile.value!r}; {why}")
+    layers = (given, file.profiles[profile.value] if profile else {}, variables, file.shared)
     return {**_merged(layers), **others}
+
+
+def _variables(environ: Mapping[str, str]) -> dict[str, SettingValue]:
+    """Return the settings in variables. An empty one of `OTHERS` is not set."""
+    names = {f"PUSHSDK_{name.upper()}": name for name in (*SETTINGS, *KEYS, *OTHERS)}
+    return {
+        name: SettingValue(environ[variable], variable, "variable")
+        for variable, name in names.items()
+        if environ.get(variable) or (variable in environ and name not in OTHERS)
+    }
 
 
 def _merged(layers: Iterable[Mapping[str, SettingValue]]) -> dict[str, SettingValue]:
@@ -138,15 +141,20 @@ def in_force(
     settings = {}
     for name in (*SETTINGS, *KEYS, *OTHERS):
         setting = found.get(name, SettingValue(DEFAULTS.get(name), "", "default"))
-        value = None if name in problems else setting.value
-        if value is not None and name in ("api_key", "api_key_command"):  # a command may contain a password
-            value = "***"
-        elif value is not None and SETTINGS.get(name, (str,))[0] is not str:
-            value = _typed(name, value)
-        elif value is not None:
-            value = _PASSWORD.sub("***", value) if name in ("proxy", "claims") else str(value)
+        value = None if name in problems else _shown(name, setting.value)
         settings[name] = value, setting.layer, setting.source or None
     return settings
+
+
+def _shown(name: str, value: Any) -> bool | float | str | None:
+    if value is None:
+        return None
+    if name in ("api_key", "api_key_command"):  # a command may contain a password
+        return "***"
+    if name in SETTINGS and SETTINGS[name][0] is not str:
+        typed: bool | float | str = _typed(name, value)
+        return typed
+    return _PASSWORD.sub("***", value) if name in ("proxy", "claims") else str(value)
 
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> Iterator[tuple[str, str]]:
@@ -176,29 +184,35 @@ def _default_file(environ: Mapping[str, str]) -> Path | None:
     return next((Path(path, "pushsdk", "config.toml") for path in folders if path and os.path.isabs(path)), None)
 
 
-def _read_settings(config: SettingValue) -> dict[str | None, dict[str, SettingValue]]:
-    """Return the settings of the file, and of each profile by its name."""
+class SettingsFile(NamedTuple):
+    """The settings of a file: those for all, and those of each profile."""
+
+    shared: Mapping[str, SettingValue]
+    profiles: Mapping[str, Mapping[str, SettingValue]]
+
+
+def _read_settings(config: SettingValue) -> SettingsFile:
     file = Path(str(config.value))
     table, mode = _read_toml(file, config.source)
     profiles = table.pop("profiles", {})
-    if not isinstance(profiles, dict) or not all(isinstance(profile, dict) for profile in profiles.values()):
-        raise ConfigurationError(f"{file}: profiles must be tables, for example [profiles.staging]")
-    tables: dict[str | None, dict[str, Any]] = {None: table, **profiles}
-    for name in itertools.chain(*tables.values()):
-        if name not in SETTINGS and name not in KEYS:
-            raise ConfigurationError(f"{file}: unknown setting {name!r}{_near_setting(name, table)}")
-    if os.name == "posix" and mode & 0o077 and any("api_key" in values for values in tables.values()):
+    try:
+        msgspec.convert(profiles, dict[str, dict[str, Any]])
+    except msgspec.ValidationError:
+        raise ConfigurationError(f"{file}: profiles must be tables, for example [profiles.staging]") from None
+    names = {*table}.union(*profiles.values())
+    for name in sorted(names.difference(SETTINGS, KEYS)):
+        raise ConfigurationError(f"{file}: unknown setting {name!r}{_near_setting(name, table)}")
+    if "api_key" in names and os.name == "posix" and mode & 0o077:
         raise ConfigurationError(
             f"{file}: only its owner may read a file with an api_key: run chmod 600 on it, or use api_key_file"
         )
-    folder = file.absolute().parent
-    layers: dict[str | None, dict[str, SettingValue]] = {}
-    for profile, values in tables.items():
-        at, layer = (f"{file}: profiles.{profile}.", "profile") if profile else (f"{file}: ", "file")
-        layers[profile] = {
-            name: SettingValue(value, f"{at}{name}", cast("Layer", layer), folder) for name, value in values.items()
-        }
-    return layers
+
+    def layer(values: Mapping[str, Any], at: str, kind: Layer) -> dict[str, SettingValue]:
+        folder = file.absolute().parent
+        return {name: SettingValue(value, f"{file}: {at}{name}", kind, folder) for name, value in values.items()}
+
+    layers = {name: layer(values, f"profiles.{name}.", "profile") for name, values in profiles.items()}
+    return SettingsFile(layer(table, "", "file"), layers)
 
 
 def _read_toml(file: Path, source: str) -> tuple[dict[str, Any], int]:
@@ -232,45 +246,54 @@ def check(
     found: Mapping[str, SettingValue], *, key_needed: bool = True
 ) -> tuple[ClientSettings | None, dict[str, str]]:
     """Return the settings, or None if there are problems; and the problems by the name of the setting."""
-    values: dict[str, Any] = dict.fromkeys(SETTINGS)
+    values: dict[str, Any] = dict.fromkeys((*SETTINGS, *KEYS))
     problems: dict[str, str] = {}
 
-    def convert(name: str, function: Callable[..., Any], *arguments: object) -> None:
+    def convert(name: str, function: Callable[[], Any]) -> None:
         try:
-            values[name] = function(*arguments)
+            values[name] = function()
         except ConfigurationError as error:
-            problems[name] = f"{found[name].source}: {text_of(error)}"
+            source = f"{found[name].source}: " if name in found else ""
+            problems[name] = f"{source}{text_of(error)}"
 
-    for name in (name for name in SETTINGS if name in found):
-        convert(name, _typed, name, found[name].value)
-    key = next((name for name in KEYS if name in found), None)
-    if key is None and key_needed:
-        problems["api_key"] = _NO_KEY
-    elif key is not None and key_needed:
-        convert(key, read_key, key, found[key].value, found[key].folder)
+    for name in filter(found.__contains__, SETTINGS):
+        convert(name, partial(_typed, name, found[name].value))
+    key = next(filter(found.__contains__, KEYS), "api_key")
+    if key_needed:
+        convert(key, partial(_key_of, found.get(key), key))
     insecure = bool(values["allow_insecure"])
-    if "base_url" not in found:
-        problems["base_url"] = _NO_URL
-    elif "base_url" not in problems:
-        convert("base_url", lambda: check_base_url(values["base_url"], allow_insecure=insecure))
-    if "proxy" in found and not problems.keys() & {"base_url", "proxy"}:
+    if "base_url" not in problems:
+        convert("base_url", lambda: _checked_url(values["base_url"], insecure))
+    if values["proxy"] is not None and "base_url" not in problems:
         convert("proxy", lambda: check_proxy(values["proxy"], base_url=values["base_url"], allow_insecure=insecure))
-    if problems:
-        return None, problems
+    return (None if problems else _client_settings(values, values[key])), problems
+
+
+def _key_of(setting: SettingValue | None, name: str) -> Secret:
+    if setting is None:
+        raise ConfigurationError(_NO_KEY)
+    return read_key(name, setting.value, setting.folder)
+
+
+def _checked_url(url: object, insecure: bool) -> str:
+    if url is None:
+        raise ConfigurationError(_NO_URL)
+    return check_base_url(url, allow_insecure=insecure)
+
+
+def _client_settings(values: Mapping[str, Any], key: Secret | None) -> ClientSettings:
     seconds = {"total": values["timeout"], "attempt": values["attempt_timeout"]}
-    policy = values["retry"] and getattr(RetryPolicy, values["retry"].replace("-", "_"))()
-    settings: ClientSettings = {
+    return {
         "base_url": values["base_url"],
-        "api_key": values.get(str(key), Secret.of("")),
+        "api_key": key or Secret.of(""),
         "timeout": Timeout(**{name: value for name, value in seconds.items() if value is not None}),
-        "retry": policy,
+        "retry": values["retry"] and getattr(RetryPolicy, values["retry"].replace("-", "_"))(),
         "limits": None if values["in_flight"] is None else Limits(in_flight=values["in_flight"]),
         "rate": Rate(users_per_second=values["rate"], requests_per_second=values["requests_per_second"]),
-        "allow_insecure": insecure,
+        "allow_insecure": bool(values["allow_insecure"]),
         "proxy": values["proxy"],
         "show_answers": True,
     }
-    return settings, {}
 
 
 def _typed(name: str, value: object) -> Any:

@@ -102,7 +102,7 @@ def test_a_file_without_ids_is_a_usage_error_that_names_the_file(command, servic
     monkeypatch.chdir(tmp_path)
     Path("ids.txt").write_text("\n")
     result = command("send", "@ids.txt", "--title", "Hi", "--yes")
-    assert result == (2, "", "pushsdk: no user ids in @ids.txt: write one per line\n")
+    assert result == (2, "", "pushsdk: no user ids in ids.txt: write one per line\n")
 
 
 def test_a_file_of_more_ids_than_a_request_takes_is_refused(command, service, tmp_path):

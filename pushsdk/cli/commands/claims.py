@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -47,10 +47,9 @@ class StoreOptions:
         # A typing error would make an empty store, in which nothing is claimed.
         if kind == "sqlite" and not Path(path).exists():
             raise usage_error(f"{path}: no such claim store")
-        store = SERVERS.get(kind)
-        name = {"prefix": self.prefix} if store == "RedisClaims" else {"table": self.table} if store else {}
+        names = {"RedisClaims": {"prefix": self.prefix}, "PostgresClaims": {"table": self.table}}
         try:
-            return store_at(self.claims, **name)
+            return store_at(self.claims, **names.get(SERVERS.get(kind, ""), {}))
         except ConfigurationError as error:
             raise usage_error(f"--claims: {text_of(error)}") from None
 
@@ -75,7 +74,7 @@ def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: Json
 
 def count(*, store: StoreOptions, older_than: OlderThan = None, json: Json = False) -> int:
     sends = _with_store(store, lambda opened: _claimed_sends(opened, older_than))
-    counts = {"sends": len(sends), "users": sum(send.users for send in sends)}
+    counts = {"sends": len(sends), "users": _users_of(sends)}
     if json:
         print_json(counts)
     else:
@@ -89,14 +88,8 @@ def release(*keys: str, store: StoreOptions, older_than: OlderThan = None, yes: 
     Args:
         keys: The keys of the sends, as claims list prints them.
     """
-    if bool(keys) is (older_than is not None):
-        raise usage_error("pass either keys or --older-than")
-    if wrong := [key for key in keys if not KEY.fullmatch(key)]:
-        raise usage_error(f"{wrong[0]}: a key must be 64 hexadecimal digits, as pushsdk claims list prints them")
-    sends = _with_store(store, lambda opened: _sends_of(opened, keys) if keys else _claimed_sends(opened, older_than))
-    users = sum(send.users for send in sends)
-    for key in set(keys) - {send.key for send in sends}:
-        warn(f"{key}: nothing is claimed")
+    sends = _chosen(keys, older_than, store)
+    users = _users_of(sends)
     if sends and not yes:
         ask(
             f"Release {words.count(users)} of {words.count(len(sends), 'send')}? Users who were pushed before may "
@@ -106,9 +99,28 @@ def release(*keys: str, store: StoreOptions, older_than: OlderThan = None, yes: 
     changed = _with_store(store, lambda opened: _operators.release(opened, sends))
     if changed:
         warn(f"{words.count(len(changed), 'send')} changed meanwhile and stayed claimed: list the claims again")
-    users -= sum(send.users for send in changed)
+    users -= _users_of(changed)
     say(f"released {words.count(users)} of {words.count(len(sends) - len(changed), 'send')}")
     return Exit.INCOMPLETE if changed or len(sends) < len(set(keys)) else Exit.DONE
+
+
+def _chosen(keys: tuple[str, ...], older_than: timedelta | None, store: StoreOptions) -> list[ClaimedSend]:
+    """Return the sends with these keys, or the old ones. Raises a usage error."""
+    if bool(keys) is (older_than is not None):
+        raise usage_error("pass either keys or --older-than")
+    if not keys:
+        return _with_store(store, lambda opened: _claimed_sends(opened, older_than))
+    for key in keys:
+        if not KEY.fullmatch(key):
+            raise usage_error(f"{key}: a key must be 64 hexadecimal digits, as pushsdk claims list prints them")
+    sends = _with_store(store, lambda opened: _sends_of(opened, keys))
+    for key in set(keys).difference([send.key for send in sends]):
+        warn(f"{key}: nothing is claimed")
+    return sends
+
+
+def _users_of(sends: Iterable[ClaimedSend]) -> int:
+    return sum(send.users for send in sends)
 
 
 async def _claimed_sends(store: ClaimStore, older_than: timedelta | None) -> list[ClaimedSend]:

@@ -5,12 +5,15 @@ import sys
 import time
 import uuid
 from collections import Counter
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, Outcome, PushError, Segment
+from pushsdk.cli.exit import Exit
 from pushsdk.cli.options import Json
 from pushsdk.cli.terminal import print_json, say
 from pushsdk.emulator import Emulator, Fault
@@ -68,28 +71,64 @@ async def demo(
             seconds = time.perf_counter() - started
         pushes, campaigns, hits = service.users(), len(service.campaigns), list(service.hits().values())
 
-    counts = Counter(reported.values())
-    accepted = Counter(outcome for user, outcome in reported.items() if user in pushes)
-    lost = counts[Outcome.ACCEPTED] - accepted[Outcome.ACCEPTED]
-    doubled = sum(1 for number in pushes.values() if number > 1)
-    wrong = accepted[Outcome.REJECTED] + accepted[Outcome.NOT_SENT] + len(pushes.keys() - reported.keys())
-    agree = not (lost or doubled or wrong) and campaigns == 1
+    report = Comparison(reported, pushes, campaigns, hits, seconds)
     if json:
-        result = {"client": counts, "service": accepted, "lost": lost, "doubled": doubled, "wrong": wrong}
-        print_json({**result, "campaigns": campaigns, "hits": hits, "seconds": round(seconds, 3)})
-        return 0 if agree else 1
+        print_json(report.figures())
+    else:
+        report.print([description for _, description in faults])
+    return Exit.DONE if report.agrees else Exit.INCOMPLETE
 
-    say("")
-    say(f"{'users':<10}{'client reports':>16}{'service accepted':>18}")
-    for outcome in Outcome:
-        say(f"{outcome.value:<10}{counts[outcome]:>16,}{accepted[outcome]:>18,}")
-    say(f"{'all':<10}{len(reported):>16,}{len(pushes):>18,}")
-    say("")
-    say("hits  fault: what the client does")
-    for number, (_, description) in zip(hits, faults, strict=True):
-        say(f"{number:>4,}  {description}")
-    say("")
-    verdict = "No push lost or doubled" if agree else f"They disagree: {lost=}, {doubled=}, {wrong=}, {campaigns=}"
-    say(f"{verdict}. {seconds:.1f} s, {len(ids) / seconds:,.0f} users a second.")
-    say("next: pushsdk emulator")
-    return 0 if agree else 1
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the client reports, and what the service accepted."""
+
+    reported: Mapping[str, Outcome]
+    pushes: Mapping[str, int]
+    """The pushes that the service accepted, by user."""
+    campaigns: int
+    hits: Sequence[int]
+    """The requests that each fault met."""
+    seconds: float
+
+    def figures(self) -> dict[str, Any]:
+        """Return the numbers. The last of them show where client and service disagree."""
+        counts = Counter(self.reported.values())
+        accepted = Counter(outcome for user, outcome in self.reported.items() if user in self.pushes)
+        refuted = accepted[Outcome.REJECTED] + accepted[Outcome.NOT_SENT]
+        return {
+            "client": counts,
+            "service": accepted,
+            "lost": counts[Outcome.ACCEPTED] - accepted[Outcome.ACCEPTED],
+            "doubled": sum(1 for number in self.pushes.values() if number > 1),
+            "wrong": refuted + len(self.pushes.keys() - self.reported.keys()),
+            "campaigns": self.campaigns,
+            "hits": self.hits,
+            "seconds": round(self.seconds, 3),
+        }
+
+    @property
+    def agrees(self) -> bool:
+        """True if no push was lost or doubled, and no report is wrong."""
+        figures = self.figures()
+        return not any(figures[name] for name in ("lost", "doubled", "wrong")) and self.campaigns == 1
+
+    def print(self, descriptions: Sequence[str]) -> None:
+        """Print the numbers in columns, and the verdict."""
+        figures, users = self.figures(), len(self.reported)
+        say("")
+        say(f"{'users':<10}{'client reports':>16}{'service accepted':>18}")
+        for outcome in Outcome:
+            say(f"{outcome.value:<10}{figures['client'][outcome]:>16,}{figures['service'][outcome]:>18,}")
+        say(f"{'all':<10}{users:>16,}{len(self.pushes):>18,}")
+        say("")
+        say("hits  fault: what the client does")
+        for number, description in zip(self.hits, descriptions, strict=True):
+            say(f"{number:>4,}  {description}")
+        say("")
+        lost, doubled, wrong, campaigns = (figures[name] for name in ("lost", "doubled", "wrong", "campaigns"))
+        verdict = "No push lost or doubled"
+        if not self.agrees:
+            verdict = f"They disagree: {lost=}, {doubled=}, {wrong=}, {campaigns=}"
+        say(f"{verdict}. {self.seconds:.1f} s, {users / self.seconds:,.0f} users a second.")
+        say("next: pushsdk emulator")

@@ -4,7 +4,7 @@ import platform
 import socket
 import ssl
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Literal
@@ -54,15 +54,31 @@ def probe(base_url: str, proxy: str | Secret | None = None) -> Iterator[Finding]
     target = urlsplit(base_url if proxy is None else Secret.of(proxy).reveal())
     host = target.hostname or ""
     port = target.port or (443 if target.scheme == "https" else 80)
+    addresses = yield from _look_up(host, port)
+    reached = yield from _connect(addresses)
+    if reached and proxy is not None:
+        yield Finding("tls", "warn", "not checked: the connection goes through a proxy")
+    elif reached and target.scheme == "https":
+        yield _handshake(host, reached[0])
+    elif reached and not is_loopback(host):
+        yield Finding("tls", "warn", "plain http: the Api-Key can be read on the way; use https")
+
+
+def _look_up(host: str, port: int) -> Generator[Finding, None, list[tuple[str, int]]]:
     started = time.perf_counter()
     try:
         resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "not a host name"
         yield Finding("dns", "fail", f"{host} has no address: {reason}; check the name and the network")
-        return
+        return []
     addresses = list(dict.fromkeys((str(address[0]), int(address[1])) for *_, address in resolved))
     yield Finding("dns", "ok", f"{host} is {', '.join(name for name, _ in addresses)} ({_elapsed(started)})")
+    return addresses
+
+
+def _connect(addresses: Iterable[tuple[str, int]]) -> Generator[Finding, None, list[tuple[str, int]]]:
+    """Yield the result of a connection to each address. Return the addresses that accept connections."""
     reached: list[tuple[str, int]] = []
     for address in addresses:
         name, started = f"{address[0]} port {address[1]}", time.perf_counter()
@@ -75,12 +91,7 @@ def probe(base_url: str, proxy: str | Secret | None = None) -> Iterator[Finding]
         else:
             reached.append(address)
             yield Finding("tcp", "ok", f"{name} accepts connections ({_elapsed(started)})")
-    if reached and proxy is not None:
-        yield Finding("tls", "warn", "not checked: the connection goes through a proxy")
-    elif reached and target.scheme == "https":
-        yield _handshake(host, reached[0])
-    elif reached and not is_loopback(host):
-        yield Finding("tls", "warn", "plain http: the Api-Key can be read on the way; use https")
+    return reached
 
 
 def _handshake(host: str, address: tuple[str, int]) -> Finding:
@@ -164,18 +175,22 @@ def config(*, json: Json = False, options: CallOptions = CallOptions()) -> int:
         names = ("value", "source", "set_by")
         print_json({name: dict(zip(names, setting, strict=True)) for name, setting in settings.items()})
     else:
-        rows = [
-            (name, _text_of(name, "not valid" if source and name in problems else value), source or layer)
-            for name, (value, layer, source) in settings.items()
-        ]
-        width = max(len(text) for _, text, _ in rows if len(text) <= _WIDEST)
-        for name, text, source in rows:
-            say(f"{name:<19}  {text:<{width}}  {source}")
+        _print_settings(settings, problems)
     for name, text in unknown_variables():
         warn(f"{name}: {text}")
     if problems:
         raise CommandError("\n".join(problems.values()), Exit.CANNOT_RUN)
     return Exit.DONE
+
+
+def _print_settings(settings: Mapping[str, tuple[Any, str, str | None]], problems: Mapping[str, str]) -> None:
+    rows = [
+        (name, _text_of(name, "not valid" if source and name in problems else value), source or layer)
+        for name, (value, layer, source) in settings.items()
+    ]
+    width = max(len(text) for _, text, _ in rows if len(text) <= _WIDEST)
+    for name, text, source in rows:
+        say(f"{name:<19}  {text:<{width}}  {source}")
 
 
 def _text_of(name: str, value: Any) -> str:

@@ -1,6 +1,7 @@
 """``pushsdk message lint`` and ``pushsdk message preview``: check or show a message without sending it."""
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -21,22 +22,22 @@ ResourceFile = Annotated[str, Parameter(help="The JSON file of a message, campai
 def previews(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the message in each of its languages, as a user with these fields sees it."""
     texts = {name: message.get(name) or {} for name in TEXTS}
+    shown = []
+    for language in dict.fromkeys(itertools.chain(*texts.values())):
+        rendered = {name: render(translations.get(language, ""), fields) for name, translations in texts.items()}
+        shown.append({"language": language, **rendered, **_of_all_languages(message)})
+    return shown
+
+
+def _of_all_languages(message: Mapping[str, Any]) -> dict[str, Any]:
     switches = {"iOS": "iosEnabled", "Android": "androidEnabled"}
-    buttons = [button.get("label", "") for button in message.get("androidActionButtons", ())]
-    common = {
+    labels = [button.get("label", "") for button in message.get("androidActionButtons", ())]
+    return {
         "platforms": ", ".join(name for name, switch in switches.items() if message.get(switch)) or "no platform",
         "image": message.get("bigImageUrl") or message.get("richMediaUrl") or "",
-        "buttons": [label for label in buttons if label],
+        "buttons": list(filter(None, labels)),
         "opens": message.get("iosActionUrl") or message.get("androidActionUrl") or "",
     }
-    return [
-        {
-            "language": language,
-            **{name: render(translations.get(language, ""), fields) for name, translations in texts.items()},
-            **common,
-        }
-        for language in dict.fromkeys(language for translations in texts.values() for language in translations)
-    ]
 
 
 def _rows(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -74,18 +75,24 @@ def preview(file: ResourceFile, /, *, fields: str = "{}", lang: str | None = Non
     message = resource if kind is MobilePush else resource.get("message", {})
     notifications = previews(message, read_object("--fields", fields))
     languages = [shown["language"] for shown in notifications]
-    if lang is not None and lang not in languages:
-        raise usage_error(f"{name}: --lang must be a language of the message: {', '.join(languages) or 'none'}")
+    if lang is not None:
+        if lang not in languages:
+            raise usage_error(f"{name}: --lang must be a language of the message: {', '.join(languages) or 'none'}")
+        notifications = [notifications[languages.index(lang)]]
     if not languages:
         warn("the message has no text: title, subtitle and body name no language")
-    notifications = [shown for shown in notifications if lang in (None, shown["language"])]
     if json:
         for notification in notifications:
             print_json(notification)
-        return Exit.DONE
+    else:
+        _draw(notifications)
+    return Exit.DONE
+
+
+def _draw(notifications: Iterable[Mapping[str, Any]]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for number, notification in enumerate(notifications):
-        rows = [("", "")] * bool(number) + list(_rows(notification))
-        for line, style in rows:
+        if number:
+            console.print()
+        for line, style in _rows(notification):
             console.print(Text(visible(line), style=style))
-    return Exit.DONE

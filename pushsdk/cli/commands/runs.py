@@ -303,11 +303,8 @@ def _send_run(
     result, interrupted = asyncio.run(
         _send(pushsdk.AsyncPushClient(**settings), start, options.run_options(), mode, command)
     )
-    if result is None:  # cancelled: the file holds the counts
-        try:
-            result = pushsdk.read_report(run)
-        except pushsdk.RunFileError as error:
-            raise CommandError(text_of(error), Exit.INTERRUPTED) from None
+    if result is None:
+        result = _report_of_cancelled(run)
     _print_counts(result, json=options.json)
     if not (interrupted or result.planned or result.stopped):
         run.unlink()  # it would only refuse the next try
@@ -317,6 +314,14 @@ def _send_run(
         again = "" if result.unknown else "; to push again, pass a new --run"
         warn(f"nothing was sent: an earlier command completed this run{again}")
     return _exit_code(result, interrupted=interrupted)
+
+
+def _report_of_cancelled(run: Path) -> pushsdk.BroadcastReport:
+    """Return the report of a run that was cancelled: its file holds the counts."""
+    try:
+        return pushsdk.read_report(run)
+    except pushsdk.RunFileError as error:
+        raise CommandError(text_of(error), Exit.INTERRUPTED) from None
 
 
 async def _send(
