@@ -2556,14 +2556,14 @@ CLAIM_STORES = [
     Mutant(
         "puts of the same rows in another order deadlock",
         CLAIMS + "postgres.py",
-        "pending = sorted(puts, key=lambda put: put.key)",
-        "pending = list(puts)",
+        "for put in sorted(puts, key=lambda put: put.key)}",
+        "for put in puts}",
         T_CLAIMS + "each_store.py",
     ),
     Mutant(
         "a row deleted between put and read counts as stored",
         CLAIMS + "postgres.py",
-        "pending = [put for put in pending if put.key not in stored]",
+        "pending = {key: put for key, put in pending.items() if key not in stored}",
         "break",
         T_CLAIMS + "each_store.py",
     ),

@@ -75,10 +75,7 @@ class Distinct(AbstractContextManager["Distinct"]):
             fresh = {user: item for user, item in fresh.items() if user not in seen}
         self.duplicates += len(items) - len(fresh)
         if self._spill is not None:
-            rows = list(fresh.values()) if self._rows else []
-            # The bytes that the items take in memory, at most.
-            size = _BLOAT * len(_packed(rows)) + _OVERHEAD * len(rows) if self._rows else _size_of_ids(fresh)
-            self._spill.add(fresh, size)
+            self._spill.add(fresh, _size_of_rows(list(fresh.values())) if self._rows else _size_of_ids(fresh))
             return []
         seen.update(fresh)
         self._used += _size_of_ids(fresh)
@@ -182,6 +179,11 @@ def _packed(items: object) -> bytes:
         return _encode(items)
     except UnicodeEncodeError:
         raise ValidationError("a user id holds a lone surrogate, which is not Unicode") from None
+
+
+def _size_of_rows(rows: list[Row]) -> int:
+    """Return the bytes that the rows take in memory, at most."""
+    return _BLOAT * len(_packed(rows)) + _OVERHEAD * len(rows)
 
 
 def _size_of_ids(ids: Collection[str]) -> int:

@@ -186,13 +186,16 @@ class ValueColumns:
             if None in row:
                 fields = {name: value for name, value in fields.items() if value is not None}
             batch.append((row[0], fields))
-        for number, (_, fields) in enumerate(batch if self._nested else (), first or 0):
+        if self._nested or self._large:
+            self._convert(batch, first)
+        return batch
+
+    def _convert(self, batch: list[Row], first: int | None) -> None:
+        for number, (_, fields) in enumerate(batch, first or 0):
             for name in fields.keys() & self._nested:
                 fields[name] = self._decoded(fields[name], name, f", row {number}" if first else "")
-        for _, fields in batch if self._large else ():
             for name in fields.keys() & self._large:
                 fields[name] = sendable(fields[name])
-        return batch
 
     def _expression(self, column: str, kind: str) -> str:
         if sql := _sql_by_type(_VALUE_SQL, kind, column):

@@ -128,6 +128,12 @@ _NO_FILE = (
 )
 
 
+def _no_file(path: str, pattern: str) -> ValidationError:
+    why = "no file matches" if glob.has_magic(pattern) else "there is no file"
+    fix = next((fix for sign, fix in _NO_FILE if re.search(sign, path)), "")
+    return ValidationError(Advice(f"{why} {printable(pattern)}", fix))
+
+
 def list_files(path: str) -> FileListing:
     """Return the file with that name, else the files that match it as a pattern (``*``, ``**``, ``?``, ``[...]``).
 
@@ -140,13 +146,11 @@ def list_files(path: str) -> FileListing:
     else:
         paths = sorted(match for match in glob.glob(pattern, recursive=True) if os.path.isfile(match))
     try:
-        stats = [os.stat(path) for path in paths]
+        stats = list(map(os.stat, paths))
     except OSError as error:
         raise ValidationError(f"{name} can't be read: {error.strerror}") from None
     if not paths:
-        why = "no file matches" if glob.has_magic(pattern) else "there is no file"
-        fix = next((fix for sign, fix in _NO_FILE if re.search(sign, path)), "")
-        raise ValidationError(Advice(f"{why} {name}", fix))
+        raise _no_file(path, pattern)
     if os.path.isdir(paths[0]):
         raise ValidationError(f"{name} is a folder: name the files in it, as {name}/*.parquet")
     return FileListing(pattern, tuple(map(Path, paths)), tuple((stat.st_size, stat.st_mtime_ns) for stat in stats))

@@ -7,7 +7,7 @@ bare text passes for an id, and a header of several lines can cost the first row
 import csv
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import IO, Any
 
@@ -40,6 +40,16 @@ class ReadContext(msgspec.Struct, frozen=True):
 
     def takes(self, column: str) -> bool:
         return column != self.key and (self.columns is None or column in self.columns)
+
+    def fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the other columns of a row of JSON that are to be returned and are not null, as they can be sent."""
+        columns = row.items() if self.rows else ()
+        return {name: sendable(value) for name, value in columns if value is not None and self.takes(name)}
+
+    def note(self, columns: Iterable[str]) -> None:
+        """Add the names of the other columns to ``header``, if that is wanted."""
+        if self.header is not None:
+            self.header.extend(name for name in columns if name not in ("", self.key))
 
     def line_error(self, number: int, text: str) -> ValidationError:
         return ValidationError(f"{printable(self.name)}, line {number}: {text}")
@@ -179,18 +189,8 @@ _ROW = "; if line 1 is a row, write the names of the columns before it (a list o
 
 
 def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[Any]:
-    key = context.key
-    if key not in header:
-        # Without a header the first line has ids: one that has a digit, or stands alone, is not shown.
-        is_shown = re.compile(r"\D+" if len(header) > 1 else r"\D*(id|key|user)\D*", re.IGNORECASE).fullmatch
-        shown = [name if is_shown(name) else "..." for name in header]
-        raise missing_column(context.name, key, shown, row=_ROW if "..." in shown else "")
-    columns = [(name, index) for index, name in enumerate(header) if name and context.takes(name)]
-    if context.header is not None:
-        context.header.extend(name for name in header if name not in ("", key))
-    if header.count(key) > 1 or len(dict(columns)) < len(columns):
-        raise context.line_error(reader.line_num, "the header names a column twice")
-    width, position = len(header), header.index(key)
+    columns = _columns_of(header, context, reader.line_num)
+    width, position = len(header), header.index(context.key)
     for record in reader:
         if not record:
             context.counts.blank += 1
@@ -199,41 +199,62 @@ def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[
             raise context.line_error(reader.line_num, f"{count(len(record), 'field')}, and the header has {width}")
         user = record[position]
         if not user:
-            raise context.line_error(reader.line_num, f"{printable(key)} is empty")
+            raise context.line_error(reader.line_num, f"{printable(context.key)} is empty")
         yield (user, {name: value for name, index in columns if (value := record[index])}) if context.rows else user
+
+
+def _no_key(header: list[str], context: ReadContext) -> ValidationError:
+    # Without a header the first line has ids: one that has a digit, or stands alone, is not shown.
+    pattern = r"\D+" if len(header) > 1 else r"\D*(id|key|user)\D*"
+    shown = [name if re.fullmatch(pattern, name, re.IGNORECASE) else "..." for name in header]
+    return missing_column(context.name, context.key, shown, row=_ROW if "..." in shown else "")
+
+
+def _columns_of(header: list[str], context: ReadContext, line: int) -> list[tuple[str, int]]:
+    """Return the names and positions of the other columns to return. Raises ValidationError for a wrong header."""
+    if context.key not in header:
+        raise _no_key(header, context)
+    columns = [(name, index) for index, name in enumerate(header) if name and context.takes(name)]
+    context.note(header)
+    if header.count(context.key) > 1 or len(dict(columns)) < len(columns):
+        raise context.line_error(line, "the header names a column twice")
+    return columns
 
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
+_NOT_AN_OBJECT = "not a JSON object on one line (jq -c . writes it so), or nested too deeply"
+_ARRAY = "an array: write one object a line instead (jq -c '.[]' does)"
+
+
 def read_json(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
     """Read one object a line. Blank lines are skipped. An id is a text, or an integer of any size."""
-    key = context.key
     for number, line in enumerate(_lines(file, context), 1):
         try:
             row = _decode(line)
-            others = row.items() if context.rows else ()
-            fields = {name: sendable(value) for name, value in others if value is not None and context.takes(name)}
+            fields = context.fields(row)
         except (msgspec.MsgspecError, RecursionError, ValueError):
             if line.strip():
                 is_array = number == 1 and line.lstrip().startswith("[")
-                advice = "an array: write one object a line instead (jq -c '.[]' does)"
-                one = "not a JSON object on one line (jq -c . writes it so), or nested too deeply"
-                problem = advice if is_array else one
-                raise context.line_error(number, problem) from None
+                raise context.line_error(number, _ARRAY if is_array else _NOT_AN_OBJECT) from None
             context.counts.blank += 1
             continue
-        user = row.get(key)
-        if type(user) is int:
-            user = str(user)
-        elif type(user) is not str or not user:
-            if key not in row:
-                raise missing_column(f"{context.name}, line {number}", key, list(row))
-            kind = "an empty text" if user == "" else type(user).__name__
-            raise context.line_error(number, f"{printable(key)} must be a text or an integer; got {kind}")
-        if context.header is not None:
-            context.header.extend(name for name in row if name != key)
+        user = _id_in(row, context, number)
+        context.note(row)
         yield (user, fields) if context.rows else user
+
+
+def _id_in(row: Mapping[str, Any], context: ReadContext, number: int) -> str:
+    user = row.get(context.key)
+    if type(user) is int:
+        return str(user)
+    if type(user) is str and user:
+        return user
+    if context.key not in row:
+        raise missing_column(f"{context.name}, line {number}", context.key, list(row))
+    kind = "an empty text" if user == "" else type(user).__name__
+    raise context.line_error(number, f"{printable(context.key)} must be a text or an integer; got {kind}")
 
 
 FORMATS: Mapping[str, Form] = {

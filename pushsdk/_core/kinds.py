@@ -25,7 +25,7 @@ __tracebackhide__ = True  # by pytest: a failure shows the line of the test
 MAX_NUMBER = 1e9
 # Arguments whose values are not shown: secrets, ids and texts.
 _SECRETS = frozenset({"api_key", "base_url", "claims", "headers", "proxy", "server", "session", "token"})
-_HIDDEN = _SECRETS | {"idempotency_key", "user_id", "user_ids"}
+_HIDDEN = _SECRETS | {"idempotency_key", "request", "user_id", "user_ids"}
 _PLAIN = (bool, int, float, str)
 
 

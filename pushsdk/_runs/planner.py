@@ -12,6 +12,7 @@ from pushsdk._audience.distinct import Distinct
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users, doubt_of, warn_of_doubt
 from pushsdk._core.errors import ValidationError
+from pushsdk._core.kinds import must_be
 from pushsdk._core.models import UNSET, PushRequest, show_path
 from pushsdk._core.words import near_word
 from pushsdk._io.threads import Offload, settled
@@ -177,17 +178,22 @@ class Planner:
             raise PlanningStoppedError
 
 
+def _unknown_field(name: str, names: Sequence[str]) -> ValidationError:
+    near = near_word(name, names)
+    advice = f", did you mean {near}?" if near else f": a push request has {', '.join(names)}"
+    return ValidationError(f"{show_path((name,))}: unknown field{advice}")
+
+
 def _fields_of(request: object) -> tuple[Any, Any, Any]:
     if isinstance(request, PushRequest):
         users, message, fields = request.user_ids, request.message, request.custom_fields
     elif isinstance(request, Mapping):
-        if unknown := request.keys() - {*(names := PushRequest.__struct_encode_fields__)}:
-            near = near_word(name := min(map(str, unknown)), names)
-            advice = f", did you mean {near}?" if near else f": a push request has {', '.join(names)}"
-            raise ValidationError(f"{show_path((name,))}: unknown field{advice}")
+        names = PushRequest.__struct_encode_fields__
+        if unknown := request.keys() - {*names}:
+            raise _unknown_field(min(map(str, unknown)), names)
         users, message, fields = (request.get(name, UNSET) for name in names)
     else:
-        raise ValidationError(f"a request must be a PushRequest or a mapping; got {type(request).__name__}")
+        raise must_be("a request", "a PushRequest or a mapping", request, ValidationError)
     for name, value in (("userIds", users), ("message", message)):
         if value is UNSET:
             raise ValidationError(f"$.{name} is missing")

@@ -111,16 +111,18 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         The reason has the service's text if ``answers`` has exactly one text for the status. Raises RunFileError if the
         file is missing or damaged.
         """
-        parts = [answer.partition(": ") for answer in self.answers]
-        texts = Counter(status for status, _, _ in parts)
-        known = {
-            int(status): text for status, _, text in parts if texts[status] == 1 and text not in ("", ANOTHER_TEXT)
-        }
+        known = self._only_texts()
         check("outcome", outcome, Literal[*map(str, Outcome)] | None, ValidationError)
         with closing(Journal.open(Path(self.file), write=False)) as journal:
             for row in journal.rows(outcome):
                 text = known.get(row.status or 0, "")
                 yield msgspec.structs.replace(row, reason=f"{row.reason}: {text}") if text else row
+
+    def _only_texts(self) -> dict[int, str]:
+        """Return the service's text for each status that has exactly one."""
+        parts = [answer.partition(": ") for answer in self.answers]
+        texts = Counter(status for status, _, _ in parts)
+        return {int(status): text for status, _, text in parts if texts[status] == 1 and text not in ("", ANOTHER_TEXT)}
 
     def write_csv(self, file: TextIO, outcome: Outcome | None = None) -> int:
         """Write the rows as CSV that is safe to open in a spreadsheet. Return the number of ids changed for that.

@@ -82,19 +82,24 @@ class PostgresClaims(ClaimStore):
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
         stored = dict[str, Claim]()
         # All processes lock rows in the same order, which rules out deadlocks.
-        pending = sorted(puts, key=lambda put: put.key)
+        pending = {put.key: put for put in sorted(puts, key=lambda put: put.key)}
         while pending:
-            columns = zip(*((put.key, put.claim.token, put.claim.record.decode()) for put in pending), strict=True)
-            expected = msgspec.json.encode({put.key: put.expected for put in pending if put.expected}).decode()
-            written = {row["key"] for row in await self._fetch(_PUT, *columns, expected, ttl)}
-            if pending := [put for put in pending if put.key not in written]:
-                stored |= await self._find([put.key for put in pending])
-                # Try again if the row was deleted after it refused the put.
-                pending = [put for put in pending if put.key not in stored]
+            for written in await self._write(list(pending.values()), ttl):
+                del pending[written]
+            if pending:
+                stored |= await self._find(list(pending))
+            # Try again if the row was deleted after it refused the put.
+            pending = {key: put for key, put in pending.items() if key not in stored}
         if time.monotonic() >= self._swept + SWEEP_INTERVAL:
             self._swept = time.monotonic()
             await self._fetch(_SWEEP, SWEEP_ROWS)
         return [stored.get(put.key) for put in puts]
+
+    async def _write(self, puts: Sequence[Put], ttl: float) -> list[str]:
+        """Make the writes that are not refused, and return their keys."""
+        columns = zip(*((put.key, put.claim.token, put.claim.record.decode()) for put in puts), strict=True)
+        expected = msgspec.json.encode({put.key: put.expected for put in puts if put.expected}).decode()
+        return [row["key"] for row in await self._fetch(_PUT, *columns, expected, ttl)]
 
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
         stored = await self._find(keys)
