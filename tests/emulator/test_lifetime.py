@@ -41,9 +41,7 @@ def test_each_emulator_has_its_own_or_the_given_key():
     assert Emulator().api_key != Emulator().api_key
     assert Emulator(api_key="mine").api_key == "mine"
     for key in ("", "a b", "né"):
-        with pytest.raises(
-            ValueError, match=r"^api_key must be 1 to 4096 visible ASCII characters, or left out; got"
-        ):
+        with pytest.raises(ValueError, match=r"^api_key must be 1 to 4096 visible ASCII characters, or left out; got"):
             Emulator(api_key=key)
 
 
