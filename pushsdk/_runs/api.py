@@ -200,10 +200,7 @@ async def _send(
 ) -> BroadcastReport:
     pipeline = Pipeline(journal, settings, engine)
     if pipeline.ended is not None:
-        unknown = journal.outcomes()[Outcome.UNKNOWN]
-        resend = f"{count(unknown, 'user')} UNKNOWN; on_unknown='resend' pushes to these again, perhaps a second time"
-        done = "an earlier call completed this run; to push again, pass a new run"
-        tell(f"nothing was sent: {resend if unknown else done}")
+        tell(f"nothing was sent: {_why_nothing(journal.outcomes()[Outcome.UNKNOWN])}")
     started, observer = engine.loop.time(), engine.sender.observer
     engine.runs.add(pipeline)
     watched = None if observer is None else observer.run(journal.users, journal.chunks)
@@ -223,6 +220,12 @@ async def _send(
             watched.end(journal.outcomes())
     report, shows = report_of(journal, run=settings.path), engine.settings.show_answers
     return msgspec.structs.replace(report, seconds=engine.loop.time() - started, show_answers=shows)
+
+
+def _why_nothing(unknown: int) -> str:
+    if unknown:
+        return f"{count(unknown, 'user')} UNKNOWN; on_unknown='resend' pushes to these again, perhaps a second time"
+    return "an earlier call completed this run; to push again, pass a new run"
 
 
 def _header(settings: EngineSettings, **fields: Any) -> Header:

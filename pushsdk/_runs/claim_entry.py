@@ -132,11 +132,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
         """Return the next write, with the waiting requests; None if there is nothing to write."""
         self._in_write, self.requests = self.requests, []
         for request in self._in_write:
-            request.claimed = list(self._claimable(request))
-            for start, stop in request.claimed:
-                resent = request.resends and self._own.at(start).state is UserState.UNKNOWN
-                self._own.set(start, stop, self._claimed._replace(resent=resent))
-                self.sending_until = max(self.sending_until, request.sending_until)
+            self._claim(request)
         self.is_changed = False
         if not (self._tokens or self._unconfirmed or self.has_outcomes):
             return None
@@ -150,6 +146,13 @@ class ClaimEntry(msgspec.Struct, eq=False):
         if self._unconfirmed is None or self._unconfirmed.record != record:
             self._unconfirmed = Claim(secrets.token_hex(16), record)
         return Put(self.key, self._unconfirmed, self._tokens)
+
+    def _claim(self, request: ClaimRequest) -> None:
+        request.claimed = list(self._claimable(request))
+        for start, stop in request.claimed:
+            resent = request.resends and self._own.at(start).state is UserState.UNKNOWN
+            self._own.set(start, stop, self._claimed._replace(resent=resent))
+            self.sending_until = max(self.sending_until, request.sending_until)
 
     def stored(self) -> None:
         assert self._unconfirmed is not None  # noqa: S101 - set by ``prepare``

@@ -22,7 +22,7 @@ from pushsdk._core.user_states import UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
-from pushsdk.claims.store import ClaimStore
+from pushsdk.claims.store import Claim, ClaimStore, Put
 
 logger = logging.getLogger("pushsdk")
 # The first retry is immediate: a connection may have gone stale during the push.
@@ -145,8 +145,7 @@ class ClaimLog:
             if error is None:
                 pause, self._restarts = PAUSE, 0
             elif entries[0].failures >= TRIES:
-                # A closing client waits for a silent store, but not for one that fails at once: often a wrong address.
-                if self._engine.sender.closed or (self._engine.is_closing and not isinstance(error, TimeoutError)):
+                if self._must_end(error):
                     self._give_up([entry for entry in self._queue if entry.failures >= TRIES], "the client was closed")
                 else:
                     with suppress(TimeoutError):
@@ -154,28 +153,31 @@ class ClaimLog:
                             await self._wake.wait()
                     pause = min(2 * pause, MAX_PAUSE)
 
+    def _must_end(self, error: Exception) -> bool:
+        # A closing client waits for a silent store, but not for one that fails at once: often a wrong address.
+        return self._engine.sender.closed or (self._engine.is_closing and not isinstance(error, TimeoutError))
+
     def _next(self) -> list[ClaimEntry]:
         """Return the entries to write next, each key once: new entries, else failed ones, alone after two failures."""
-        queue = self._queue
-        entries = list(islice((entry for entry in queue if not entry.failures), self._store.at_once))
-        if queue and not entries:
-            # Singly: an entry that the store never accepts must not block the others.
-            first = next((entry for entry in queue if entry.requests), next(iter(queue)))
-            if first.failures >= TRIES:
-                return [first]
-            entries = [entry for entry in islice(queue, self._store.at_once) if entry.failures < TRIES]
-        # Each key once.
+        entries = list(islice((entry for entry in self._queue if not entry.failures), self._store.at_once))
+        if self._queue and not entries:
+            entries = self._next_failed()
         return list({entry.key: entry for entry in entries}.values())
+
+    def _next_failed(self) -> list[ClaimEntry]:
+        queue = self._queue
+        # Singly: an entry that the store never accepts must not block the others.
+        first = next((entry for entry in queue if entry.requests), next(iter(queue)))
+        if first.failures >= TRIES:
+            return [first]
+        return [entry for entry in islice(queue, self._store.at_once) if entry.failures < TRIES]
 
     async def _write(self, entries: list[ClaimEntry]) -> Exception | None:
         """Write entries once. Return the error if that fails."""
         puts = {entry: put for entry in entries if (put := entry.prepare()) is not None}
         error: Exception | None = None
         try:
-            async with asyncio.timeout(self._store.timeout):
-                results = await self._store.put(list(puts.values()), self._store.claim_ttl) if puts else []
-            if len(results) != len(puts):
-                raise ValueError(f"put() must return one result per put, {len(puts)}; got {len(results)}")
+            results = await self._put(list(puts.values()))
         except asyncio.CancelledError:
             self._fail(list(puts), TimeoutError())
             raise
@@ -183,20 +185,29 @@ class ClaimLog:
             error = failure
             self._fail(list(puts), error)
         else:
-            for entry, stored in zip(puts, results, strict=False):
+            for entry, stored in zip(puts, results, strict=True):
                 if stored is None:
                     entry.stored()
                 elif not entry.refused(stored):
                     logger.warning("a claim was lost before its outcome was written: a redelivery may push again")
         for entry in entries:
             self._requeue(entry)
-        if error is not None and len(self._queue) > MAX_FAILED:
-            # Not in a variable: the stored errors hold this frame.
-            self._give_up(
-                [entry for entry in self._queue if entry.failures][:-MAX_FAILED],
-                f"more than {MAX_FAILED} calls wait for the claim store",
-            )
+        if error is not None:
+            self._drop_excess()
         return error
+
+    async def _put(self, puts: list[Put]) -> list[Claim | None]:
+        async with asyncio.timeout(self._store.timeout):
+            results = await self._store.put(puts, self._store.claim_ttl) if puts else []
+        if len(results) != len(puts):
+            raise ValueError(f"put() must return one result per put, {len(puts)}; got {len(results)}")
+        return results
+
+    def _drop_excess(self) -> None:
+        """Give up the oldest of the entries that failed, if too many wait."""
+        failed = [entry for entry in self._queue if entry.failures]
+        if len(failed) > MAX_FAILED:
+            self._give_up(failed[:-MAX_FAILED], f"more than {MAX_FAILED} calls wait for the claim store")
 
     def _requeue(self, entry: ClaimEntry) -> None:
         """Queue an entry behind all others if it has more to write."""
@@ -255,14 +266,17 @@ def claim_error(why: Exception | None) -> PushError:
         return copy(why)  # one per caller
     if why is None:
         return ClaimStoreError("not sent: the claim store did not answer within the call's timeout")
-    reason, cause = type(why).__name__, why.__cause__ or why.__context__ or why
-    if isinstance(cause, OSError) and cause.errno:
-        up = "does its folder exist?" if cause.errno == errno.ENOENT else "is the store up, at the address in claims=?"
-        path = f" {cause.filename!r}" if cause.filename else ""
-        reason += f": {os.strerror(cause.errno)}{path}; {up}"
-    error = ClaimStoreError(f"not sent: the claim store failed ({reason})")
+    cause = why.__cause__ or why.__context__ or why
+    reason = _reason(cause) if isinstance(cause, OSError) and cause.errno else ""
+    error = ClaimStoreError(f"not sent: the claim store failed ({type(why).__name__}{reason})")
     error.__cause__ = why
     return error
+
+
+def _reason(error: OSError) -> str:
+    up = "does its folder exist?" if error.errno == errno.ENOENT else "is the store up, at the address in claims=?"
+    path = f" {error.filename!r}" if error.filename else ""
+    return f": {os.strerror(error.errno or 0)}{path}; {up}"
 
 
 async def close_store(store: ClaimStore) -> None:
