@@ -46,7 +46,8 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], wire
     """
     if isinstance(user_ids, str):
         encoded = wire.encode_user_id(user_ids)
-        if doubt := _doubt(user_ids):
+        # Without a call for nearly every id.
+        if not _is_plain(user_ids) and (doubt := _doubt(user_ids)):
             warn_of_doubt(doubt)
         return (user_ids,), encoded, 0
     ids = tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))

@@ -77,7 +77,7 @@ class Lifetime:
         self._has_block = False
         self._options_of = lru_cache(1024)(Options)
         # Kept until ``asyncio.run`` or this client ends. Set by the first use.
-        self._until_end: AsyncGenerator[None, None] | None = None
+        self._until_end: AsyncGenerator[None, None]
         self._guard = ProcessGuard()
         in_child(self, Lifetime._leave_home)
 
@@ -200,8 +200,7 @@ class Lifetime:
         engine.limiter.close()
         engine.timers.close()
         try:
-            if self._until_end is not None:
-                await self._until_end.aclose()
+            await self._until_end.aclose()
         finally:
             await self._close_store()
 
