@@ -177,10 +177,7 @@ class AsyncPushClient(ClientViews):
         self._options = self._lifetime.options_of(chosen["retry"], check_timeout(chosen["timeout"], Timeout()))
 
     def __repr__(self) -> str:
-        lifetime = getattr(self, "_lifetime", None)
-        if lifetime is None:
-            return "AsyncPushClient(not constructed)"
-        return f"AsyncPushClient({lifetime.settings.base_url!r}, closed={lifetime.closed})"
+        return f"AsyncPushClient({self._lifetime.settings.base_url!r}, closed={self.closed})"
 
     async def __aenter__(self) -> Self:
         self._lifetime.enter()

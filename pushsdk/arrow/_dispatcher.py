@@ -41,7 +41,7 @@ class ChunkInFlight:
         self.requests = 0
         #: The rest is left to a later call: a request is too large, or the message may be the culprit.
         self.is_left_pending = False
-        #: Error of a failed claim, which ends the chunk. Set by ``PlanSender.claim``.
+        #: Error of a failed claim, which ends the chunk. Set by ``PlanLog.claim``.
         self.error: Exception | None = None
 
     def pending(self) -> list[tuple[int, int]]:
@@ -67,8 +67,48 @@ class ChunkInFlight:
         return encode_user_ids([user for start, stop in ranges for user in users[start:stop]])
 
 
+class PlanLog:
+    """The ``RunLog`` of a plan in a claim store: each chunk in flight has an entry."""
+
+    def __init__(self, claims: ClaimLog) -> None:
+        self._claims = claims
+        #: The chunks in flight, by number.
+        self.in_work: dict[int, ChunkInFlight] = {}
+        # The claims of their requests that are not settled.
+        self._unsettled: dict[UserRange, ClaimRequest] = {}
+
+    async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, EncodedIds]:
+        """See ``RunLog``. Users claimed by other processes are left out."""
+        users = request.positions
+        chunk = self.in_work[users.chunk]
+        if chunk.error is not None:
+            return 0, EncodedIds(b"")
+        claim = self._unsettled[users] = ClaimRequest(chunk.entry, ((users.start, users.stop),))
+        await self._claims.claim([claim])
+        if claim.error is not None:
+            chunk.error = claim_error(claim.error)
+        claimed = sum([stop - start for start, stop in claim.claimed])
+        return claimed, request.ids if claimed == users.users else chunk.ids(claim.claimed)
+
+    def settle(self, users: UserRange, status: UserStatus) -> None:
+        """See ``RunLog``. PENDING is written only to withdraw a claim."""
+        chunk = self.in_work[users.chunk]
+        chunk.is_left_pending |= status.status == TOO_LARGE
+        claim = self._unsettled.pop(users, None)
+        if claim is not None and not claim.done:
+            chunk.entry.withdraw(claim)
+        elif claim is not None:
+            self._claims.settle(chunk.entry, claim.claimed, status)
+        elif status.state is not UserState.PENDING:
+            self._claims.settle(chunk.entry, ((users.start, users.stop),), status)
+
+    def deadline(self) -> float:
+        """See ``RunLog``."""
+        return self._claims.deadline()
+
+
 class PlanSender:
-    """Sends the chunks of one ``push_batches`` until the plan ends or the sending stops. A ``RunLog``, too."""
+    """Sends the chunks of one ``push_batches`` until the plan ends or the sending stops."""
 
     def __init__(
         self,
@@ -83,10 +123,9 @@ class PlanSender:
     ) -> None:
         self._engine = engine
         self._claims = log
-        # The chunks in flight, by number; the claims of their requests that are not settled.
-        self._in_work: dict[int, ChunkInFlight] = {}
-        self._unsettled: dict[UserRange, ClaimRequest] = {}
-        self._sender = ChunkSender(engine, self, options, credentials, stop_policy=stop_policy, varied=varied)
+        plan_log = PlanLog(log)
+        self._in_work = plan_log.in_work
+        self._sender = ChunkSender(engine, plan_log, options, credentials, stop_policy=stop_policy, varied=varied)
         self._outcomes = outcomes
         # With the chunk that ``_feed`` holds, AHEAD chunks.
         self._ready: asyncio.Queue[PreparedChunk] = asyncio.Queue(AHEAD - 1)
@@ -146,34 +185,6 @@ class PlanSender:
     def wake(self) -> None:
         """Have ``run`` check again whether it can go on."""
         self._changed.set()
-
-    async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, EncodedIds]:
-        """See ``RunLog``. Users claimed by other processes are left out."""
-        users = request.positions
-        chunk = self._in_work[users.chunk]
-        if chunk.error is not None:
-            return 0, EncodedIds(b"")
-        claim = self._unsettled[users] = ClaimRequest(chunk.entry, ((users.start, users.stop),))
-        await self._claims.claim([claim])
-        if claim.error is not None:
-            chunk.error = claim_error(claim.error)
-        claimed = sum([stop - start for start, stop in claim.claimed])
-        return claimed, request.ids if claimed == users.users else chunk.ids(claim.claimed)
-
-    def settle(self, users: UserRange, status: UserStatus) -> None:
-        """See ``RunLog``. PENDING is written only to withdraw a claim."""
-        chunk = self._in_work[users.chunk]
-        chunk.is_left_pending |= status.status == TOO_LARGE
-        claim = self._unsettled.pop(users, None)
-        if claim is not None and not claim.done:
-            chunk.entry.withdraw(claim)
-        elif claim is not None:
-            self._claims.settle(chunk.entry, claim.claimed, status)
-        elif status.state is not UserState.PENDING:
-            self._claims.settle(chunk.entry, ((users.start, users.stop),), status)
-
-    def deadline(self) -> float:
-        return self._claims.deadline()
 
     async def _feed(self, chunks: AsyncIterable[PreparedChunk]) -> None:
         try:
@@ -244,11 +255,8 @@ class PlanSender:
         if self._share is not None or self._is_resumed or chunk.number == 1:
             await self._claims.refresh(entry)
             self._is_resumed |= entry.others is not None
-        if self._share is not None and chunk.pending():
-            # The clients that share a rate send their first requests in turn. Chunks sent earlier take no turn.
-            share, self._share = self._share, None
-            users = 1 if chunk.prepared.is_personal else len(chunk.prepared.users)
-            self._engine.limiter.rate_limiter.begin(self._engine.loop.time(), users, share.index / share.count)
+        if chunk.pending():
+            self._take_turn(chunk)
         while self._sender.stopping.reason is None and not chunk.is_left_pending and (ranges := chunk.pending()):
             await self._send_ranges(chunk, ranges)
             self._is_resumed |= entry.others is not None
@@ -260,6 +268,13 @@ class PlanSender:
         if chunk.pending():
             # The sending stopped, or left them: another process may have settled some of these users.
             await self._claims.refresh(entry)
+
+    def _take_turn(self, chunk: ChunkInFlight) -> None:
+        """Schedule the first request: clients that share a rate begin one after another."""
+        share, self._share = self._share, None
+        if share is not None:
+            users = 1 if chunk.prepared.is_personal else len(chunk.prepared.users)
+            self._engine.limiter.rate_limiter.begin(self._engine.loop.time(), users, share.index / share.count)
 
     async def _send_ranges(self, chunk: ChunkInFlight, ranges: Ranges) -> None:
         parts = chunk.parts(ranges)

@@ -176,10 +176,7 @@ class PushClient(ClientViews):
         self._portal = _Portal(self._client, claims)
 
     def __repr__(self) -> str:
-        portal = getattr(self, "_portal", None)
-        if portal is None:
-            return "PushClient(not constructed)"
-        return f"PushClient({portal.client._lifetime.settings.base_url!r}, closed={portal.closed})"
+        return f"PushClient({self._client._lifetime.settings.base_url!r}, closed={self.closed})"
 
     def __enter__(self) -> Self:
         self._portal.enter()

@@ -171,7 +171,6 @@ def test_a_wrong_argument_is_an_error_before_anything_is_sent(
 
 def test_a_repr_shows_the_address_and_no_key() -> None:
     assert repr(PushClient(NOWHERE, "secret-key")) == f"PushClient({NOWHERE!r}, closed=False)"
-    assert repr(PushClient.__new__(PushClient)) == "PushClient(not constructed)"
 
 
 def test_the_async_client_is_imported_without_the_sync_one() -> None:
