@@ -578,6 +578,7 @@ async def test_the_replacement_of_a_stale_connection_does_not_count_as_the_time_
         sends = [client.submit("user", titled(number), timeout=0.1) for number in range(8)]
         await asyncio.gather(replaced, *sends)
         assert client.stats().seconds_needed < 0.1
+        assert client._lifetime.engine.limiter.times.unanswered == 0
 
 
 @virtual
