@@ -691,9 +691,9 @@ COALESCING = [
     ),
     Mutant(
         "a request that was written without a task is written again",
-        IO + "request.py",
-        "        connection, self.flight.connection = self.flight.connection, None\n",
-        "        connection = self.flight.connection = None\n",
+        IO + "transport.py",
+        "        begun, flight.connection = flight.connection, None\n",
+        "        begun = flight.connection = None\n",
         "tests/faults",
     ),
     Mutant(

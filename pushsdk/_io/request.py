@@ -112,19 +112,9 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
         return self.flight is not None and self.flight.connection is not None
 
     @property
-    def span(self) -> Any:
-        """The attempt in flight, during a post, if there is an observer."""
-        return self.flight.span
-
-    @property
     def prepare(self) -> Claim | None:
         """The hook that is awaited once there is a connection, before the first byte."""
         return None
-
-    def take_over(self) -> Any:
-        """Return the connection of an attempt that was begun, which goes on in a task now; None if it was not begun."""
-        connection, self.flight.connection = self.flight.connection, None
-        return connection
 
     def has_time(self) -> bool:
         """Return True if the request can be answered before its deadline."""

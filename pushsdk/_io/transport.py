@@ -206,8 +206,9 @@ class AiohttpTransport:
 
     async def post(self, request: ApiRequest, key: Secret) -> None:
         """See ``Transport.post``."""
-        operation, body, evidence, span = request.operation, request.body, request.evidence, request.span
-        claim, begun = request.prepare, request.take_over()
+        operation, body, evidence, flight = request.operation, request.body, request.evidence, request.flight
+        claim, span = request.prepare, flight.span
+        begun, flight.connection = flight.connection, None
         if not self._owned and self._session.closed:
             evidence.touched, evidence.failure = True, Failure.SESSION
             return

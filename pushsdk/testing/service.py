@@ -161,7 +161,7 @@ class FakeService:
 
     async def post(self, sent: ApiRequest, key: Secret) -> None:
         """Receive a request; called by the client."""
-        operation, evidence, span = sent.operation, sent.evidence, sent.span
+        operation, evidence, span = sent.operation, sent.evidence, sent.flight.span
         evidence.touched = True
         headers = None if span is None else span.headers
         request = FakeRequest(operation.path, sent.body, key.reveal(), headers, sent.prepare)
