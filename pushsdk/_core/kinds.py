@@ -227,7 +227,8 @@ def _rule_of(kind: Any) -> str:
 
 
 _RULES: dict[Any, Callable[[Any], str]] = {
-    Annotated: lambda kind: next(rule.text for rule in kind.__metadata__ if isinstance(rule, Rule)),
+    # The outermost rule of several.
+    Annotated: lambda kind: next(rule.text for rule in reversed(kind.__metadata__) if isinstance(rule, Rule)),
     Literal: lambda kind: " or ".join(", ".join(map(repr, get_args(kind))).rsplit(", ", 1)),
     Callable: lambda kind: f"a function of {count(len(get_args(kind)[0]), 'argument')}, not async",
     str: lambda _: "a str",

@@ -11,15 +11,18 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from pushsdk._core.address import check_base_url, check_key, check_proxy
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.kinds import Count, Duration, PerSecond, Rule
+from pushsdk._core.kinds import check as check_value
 from pushsdk._core.outcome import Guarded
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.secret import Secret, sealed
@@ -31,19 +34,18 @@ from pushsdk.options import ClientOptions
 _MAX_BYTES = 64 * 1024
 _PASSWORD = re.compile(r"((?<=//)|^(?!.*//)).*(?=@)|(?<=password=)[^&]*|^[^:]*$")
 _COMMAND_TIMEOUT = 60.0  # seconds: a password manager may ask for a password first
-_Positive = Annotated[float, Meta(gt=0, lt=1e9)]
 
-# Name: (type, rule). The option is --name-with-dashes, the variable PUSHSDK_NAME, the key in the file `name`.
-SETTINGS: Mapping[str, tuple[Any, str]] = {
-    "base_url": (str, "a URL"),
-    "timeout": (_Positive, "a number of seconds greater than 0"),
-    "attempt_timeout": (_Positive, "a number of seconds greater than 0"),
-    "retry": (Literal["safe", "collapsible", "at-least-once", "none"], "safe, collapsible, at-least-once or none"),
-    "in_flight": (Annotated[int, Meta(ge=1, lt=10**9)], "a whole number, 1 or more"),
-    "rate": (_Positive, "a number of users per second greater than 0"),
-    "requests_per_second": (_Positive, "a number greater than 0"),
-    "allow_insecure": (bool, "true or false"),
-    "proxy": (str, "a URL"),
+# The kind of each setting. The option is --name-with-dashes, the variable PUSHSDK_NAME, the key in the file `name`.
+SETTINGS: Mapping[str, Any] = {
+    "base_url": str,
+    "timeout": Duration,
+    "attempt_timeout": Duration,
+    "retry": Literal["safe", "collapsible", "at-least-once", "none"],
+    "in_flight": Count,
+    "rate": Annotated[PerSecond, Rule("a number of users per second greater than 0")],
+    "requests_per_second": PerSecond,
+    "allow_insecure": Annotated[bool, Rule("true or false")],
+    "proxy": str,
 }
 DEFAULTS: Mapping[str, Any] = {"timeout": 30.0, "attempt_timeout": 10.0, "retry": "safe", "allow_insecure": False}
 """The values of settings that are not set. Without a default, a setting is off."""
@@ -151,8 +153,8 @@ def _shown(name: str, value: Any) -> bool | float | str | None:
         return None
     if name in ("api_key", "api_key_command"):  # a command may contain a password
         return "***"
-    if name in SETTINGS and SETTINGS[name][0] is not str:
-        typed: bool | float | str = _typed(name, value)
+    if SETTINGS.get(name, str) is not str:
+        typed: bool | float | str = _typed(name, value, SETTINGS[name])
         return typed
     return _PASSWORD.sub("***", value) if name in ("proxy", "claims") else str(value)
 
@@ -257,7 +259,10 @@ def check(
             problems[name] = f"{source}{text_of(error)}"
 
     for name in filter(found.__contains__, SETTINGS):
-        convert(name, partial(_typed, name, found[name].value))
+        try:
+            values[name] = _typed(found[name].source, found[name].value, SETTINGS[name])
+        except ConfigurationError as error:
+            problems[name] = text_of(error)
     key = next(filter(found.__contains__, KEYS), "api_key")
     if key_needed:
         convert(key, partial(_key_of, found.get(key), key))
@@ -296,17 +301,13 @@ def _client_settings(values: Mapping[str, Any], key: Secret | None) -> ClientSet
     }
 
 
-def _typed(name: str, value: object) -> Any:
+def _typed(source: str, value: object, kind: Any) -> Any:
     """Return the value of a setting with its type. Raises ConfigurationError."""
-    kind, rule = SETTINGS[name]
-    try:
+    with suppress(msgspec.ValidationError):  # the check words the error
         # Variables are texts, so a text may stand for a number.
-        typed = msgspec.convert(value, kind, strict=not isinstance(value, str))
-    except msgspec.ValidationError:
-        got = repr(value[:40]) if isinstance(value, str) else f"{value}"[:40]
-        shown = "" if kind is str else f"; got {got}"  # a URL may have a password
-        raise ConfigurationError(f"must be {rule}{shown}") from None
-    return sealed(typed) if kind is str else typed
+        value = msgspec.convert(value, kind, strict=not isinstance(value, str))
+    check_value(source, value, kind)
+    return sealed(value) if kind is str else value
 
 
 def read_key(name: str, value: object, folder: Path) -> Secret:

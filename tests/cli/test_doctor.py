@@ -285,7 +285,7 @@ def test_config_names_wrong_settings_on_stderr(command, service):
     result = command(*words)
     assert result.code == 4
     assert "timeout              not valid" in result.out
-    assert "pushsdk: --timeout: must be a number of seconds greater than 0; got 0.0\npushsdk: --proxy: " in result.err
+    assert "pushsdk: --timeout must be a number of seconds greater than 0; got 0.0\npushsdk: --proxy: " in result.err
     settings = json.loads(command(*words, "--json").out)
     assert settings["timeout"] == {"value": None, "source": "option", "set_by": "--timeout"}
     assert "passw0rd" not in f"{result}{settings}"

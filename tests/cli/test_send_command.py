@@ -653,4 +653,4 @@ def test_a_campaign_without_a_segment_is_told_so(command, service, file):
 
 
 def test_in_flight_is_a_whole_number(command, service):
-    assert "--in-flight: must be a whole number, 1 or more; got '1.5'" in command(*SEND, "--in-flight", "1.5").err
+    assert "--in-flight must be a whole number, 1 or more; got '1.5'" in command(*SEND, "--in-flight", "1.5").err

@@ -32,6 +32,9 @@ THEIR_TIMEOUT = type("Timeout", (), {"__module__": "httpx"})
 NOT_NUMBERS = [True, "1", b"1", [1], None, 1j, math.nan, math.inf, -math.inf]
 
 
+Even = Annotated[int, Rule("an even number", lambda number: number % 2 == 0)]
+
+
 def one(_: object) -> None: ...
 
 
@@ -121,6 +124,7 @@ def test_no_kind_of_number_takes_what_is_not_a_finite_number(kind: Any, value: o
             Callable[[Any], Any] | None,
             "on_event must be a function of 1 argument, not async; got the function one_later",
         ),
+        ("pairs", 3, Annotated[Even, Rule("a number of pairs")], "pairs must be a number of pairs; got 3"),
         ("data", 5, bytes | str, "data must be bytes, or a str; got 5"),
         ("error", 5, OSError, "error must be an OSError; got 5"),
         ("stop", threading.Event(), asyncio.Event, "stop must be an asyncio.Event; got threading.Event"),
@@ -162,9 +166,6 @@ def test_the_caller_chooses_the_class_of_the_error() -> None:
     assert not isinstance(caught.value, ConfigurationError)
     with pytest.raises(ValidationError):
         check("into", 5, Literal["a"], ValidationError)
-
-
-Even = Annotated[int, Rule("an even number", lambda number: number % 2 == 0)]
 
 
 class Settings(msgspec.Struct, frozen=True):
