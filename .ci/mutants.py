@@ -21,6 +21,7 @@ class Mutant(NamedTuple):
 CORE, IO, RUNS, READERS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/_runs/", "pushsdk/_audience/"
 OTEL, T_OTEL, T_SAMPLING = "pushsdk/otel/", "tests/otel/test_spans.py", "tests/otel/test_sampling.py"
 LOOP_THREAD, T_SYNC = "pushsdk/sync/loop_thread.py", "tests/sync/test_"
+CALLER_THREAD = "pushsdk/sync/caller_thread.py"
 EMULATOR, T_EMULATOR = "pushsdk/emulator/", "tests/emulator/test_"
 T_OUTCOME = "tests/core/test_outcome.py"
 T_POLICY = "tests/core/test_policy.py"
@@ -2422,7 +2423,7 @@ SYNC_CODE = [
     ),
     Mutant(
         "the caller's iterable is read in the event loop",
-        LOOP_THREAD,
+        CALLER_THREAD,
         "    return in_blocks(iter(lambda: next_block(source), []), request)",
         "    return items",
         T_SYNC + "threads.py",
@@ -2464,14 +2465,14 @@ SYNC_CODE = [
     ),
     Mutant(
         "a sync key callable is called in the client's thread",
-        LOOP_THREAD,
+        CALLER_THREAD,
         "if not callable(api_key) or is_async(api_key):",
         "if True:",
         T_SYNC + "tenants.py",
     ),
     Mutant(
         "the retry of a shared request waits for a thread that is gone",
-        LOOP_THREAD,
+        CALLER_THREAD,
         "        call.task.add_done_callback(lambda _: answer.cancel())\n",
         "",
         T_SYNC + "interrupts.py",

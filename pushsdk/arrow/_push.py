@@ -21,7 +21,8 @@ from pushsdk.arrow._dispatcher import AHEAD, PlanSender
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions
-from pushsdk.sync.loop_thread import LoopThread, ThreadCall, in_blocks
+from pushsdk.sync.caller_thread import in_blocks
+from pushsdk.sync.loop_thread import LoopThread, ThreadCall
 
 # The steps of reading, AHEAD / 2 chunks in total: slow ``batches`` are noticed at their first chunk.
 STEPS = (1, AHEAD // 2 - 1)

@@ -40,7 +40,8 @@ from pushsdk._views import ClientViews
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import NAMES, AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
-from pushsdk.sync.loop_thread import EXIT_DRAIN, LoopThread, ThreadCall, asked_in_thread, async_readable, read_ids
+from pushsdk.sync.caller_thread import asked_in_thread, async_readable, read_ids
+from pushsdk.sync.loop_thread import EXIT_DRAIN, LoopThread, ThreadCall
 
 if TYPE_CHECKING:
     from pushsdk._audience.audience import Audience
@@ -52,18 +53,17 @@ STOP_CHECK = 0.05
 
 def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall[Receipt]) -> None:
     """Report the outcome of a send whose caller was interrupted. Called in the loop."""
-    engine, error = client._lifetime.engine, call.error
+    engine, end = client._lifetime.engine, call.error or call.result
     # Interrupted before the first call reached the loop, or a mistake in the call: nothing was sent.
-    if engine is None or not (error is None or isinstance(error, PushError)):
+    if engine is None or not isinstance(end, (Receipt, PushError)):
         return
     users = (user_ids,) if isinstance(user_ids, str) else tuple(dict.fromkeys(user_ids))
-    outcomes = {Outcome.ACCEPTED if error is None else error.outcome: users}
-    if isinstance(error, PartialError):
-        outcomes = {outcome: ids for outcome in Outcome if (ids := error.users(outcome))}
+    outcomes = {end.outcome if isinstance(end, PushError) else Outcome.ACCEPTED: users}
+    if isinstance(end, PartialError):
+        outcomes = {outcome: ids for outcome in Outcome if (ids := end.users(outcome))}
     for outcome, ids in outcomes.items():
         engine.sender.counters.abandoned += 1
-        attempts = call.result.attempts if error is None else error.attempts
-        engine.pending.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts))
+        engine.pending.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=end.attempts))
 
 
 class _Portal:

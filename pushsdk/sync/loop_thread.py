@@ -1,29 +1,26 @@
 """An event loop in a thread: performs the calls of other threads until it is closed or the interpreter exits.
 
-Threads take no lock to reach the loop, because a signal handler or a finalizer may interrupt them and call as well. The
-iterable and the callbacks of a call are used in the caller's thread while that thread waits.
+Threads take no lock to reach the loop, because a signal handler or a finalizer may interrupt them and call as well. A
+thread that waits for its call meanwhile calls the functions that the loop asks for (``caller_thread``).
+
+Why not anyio's blocking portal: an unclosed one keeps the interpreter from exiting, a forked child hangs in its first
+call, Ctrl-C leaves the call running, and a call costs four times as much.
 """
 
 import asyncio
 import atexit
 import contextlib
-import functools
-import inspect
-import itertools
 import os
 import queue
 import selectors
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
-from pushsdk._audience.source import BatchSource
-from pushsdk._core.arguments import iterable
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import (
     ClientClosedError,
@@ -32,12 +29,9 @@ from pushsdk._core.errors import (
     caller,
     warn_caller,
 )
-from pushsdk._core.kinds import is_async
 from pushsdk._core.results import DrainReport
-from pushsdk._core.secret import sealed
 from pushsdk._io.forks import in_child
 from pushsdk._io.threads import DaemonThreads
-from pushsdk._runs.planner import next_block
 
 #: Seconds for the calls in flight when the interpreter exits, or when a client is dropped without being closed.
 EXIT_DRAIN = 5.0
@@ -47,12 +41,9 @@ EXIT_CLOSE = 1.0
 CANCEL_TIMEOUT = 5.0
 # Seconds of one wait: on Windows a waiting thread notices no signal, such as Ctrl-C.
 WAIT_STEP = 0.5
-# Values that the loop itself can read without blocking, or rejects.
-IN_MEMORY = (str, bytes, bytearray, memoryview, Mapping, list, tuple, set, frozenset, range)
 
 T = TypeVar("T")
 Callback = Callable[[], object]
-Request = Callable[[Callback], object]
 Close = Callable[[float], Coroutine[Any, Any, DrainReport]]
 
 
@@ -325,70 +316,3 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
-
-
-def read_ids(user_ids: object, max_users: int) -> Any:
-    """Read the ids of one send: at most one more than ``max_users``, enough for the client to reject them."""
-    if isinstance(user_ids, IN_MEMORY):
-        return user_ids
-    return tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
-
-
-def async_readable(name: str, items: object, request: Request) -> Any:
-    """Return the items in a form that the loop can read. Raises ValidationError unless they are a plain iterable.
-
-    ``request`` has a function called in the waiting thread. ``name`` is the argument that the error names.
-    """
-    if isinstance(items, (*IN_MEMORY, BatchSource)):
-        return items
-    items = iterable(name, items, "a plain iterable, not an async one")
-    # Calls iter() at the first item, in the waiting thread.
-    source = itertools.chain.from_iterable((items,))
-    return in_blocks(iter(lambda: next_block(source), []), request)
-
-
-def asked(function: Callable[[], T], request: Request) -> asyncio.Future[T]:
-    """Return the future result of a function that the waiting thread calls when ``request`` asks it to."""
-    future: Future[T] = Future()
-
-    def work() -> None:
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(function())
-            except Exception as error:  # noqa: BLE001 - raised again in the loop
-                future.set_exception(error)
-
-    request(work)
-    return asyncio.wrap_future(future)
-
-
-def asked_in_thread(api_key: Any) -> Any:
-    """Return the api_key, which, if it is a sync callable, is called in the thread that waits for the call."""
-    if not callable(api_key) or is_async(api_key):
-        return api_key
-
-    @functools.wraps(api_key, updated=())
-    async def ask() -> Any:
-        call = current.get()
-        answer = asked(lambda: sealed(api_key()), call.callbacks.put)
-        # If the thread no longer waits, the callable fails.
-        call.task.add_done_callback(lambda _: answer.cancel())
-        key = await answer
-        return await key if inspect.isawaitable(key) else key
-
-    return ask
-
-
-async def in_blocks(blocks: Iterator[list[T]], request: Request) -> AsyncGenerator[T]:
-    """Iterate over the items of blocks, which the waiting thread reads when ``request`` asks it to."""
-
-    while True:
-        try:
-            values = await asked(lambda: next(blocks, []), request)
-        except asyncio.CancelledError:
-            # The thread no longer waits, or the client was closed.
-            raise ClientClosedError("the client was closed before the plan was finished: nothing was sent") from None
-        if not values:
-            return
-        for value in values:
-            yield value

@@ -20,8 +20,9 @@ from pushsdk import (
 from pushsdk._io.threads import DaemonThreads
 from pushsdk.emulator import Fault
 from pushsdk.sync import loop_thread
+from pushsdk.sync.caller_thread import in_blocks
 from pushsdk.sync.client import report_abandoned
-from pushsdk.sync.loop_thread import LoopThread, ThreadCall, in_blocks
+from pushsdk.sync.loop_thread import LoopThread, ThreadCall
 
 HELLO = MobilePush(body={"en": "hi"})
 
