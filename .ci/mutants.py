@@ -310,7 +310,7 @@ SPLITTING = [
     Mutant(
         "a message too large for any user makes all requests small",
         CORE + "splitting.py",
-        "while message.accepted and self._refused:",
+        "while self._message.accepted and self._refused:",
         "while self._refused:",
         T_SPLITTING,
     ),

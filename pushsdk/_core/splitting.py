@@ -153,18 +153,22 @@ class Splitter(Generic[P]):
 
     def next_wave(self) -> list[P]:
         """Return the parts to send now; none when nothing is left to send (then see ``rest``)."""
+        self._learn()
         message = self._message
-        while message.accepted and self._refused:
-            self._sizes.learn(*self._refused.pop())
-        # The message was too large for a single user, or was rejected for every unit that was sent alone.
-        if (self._large and self._smallest_failed) or (self._left_out and self._probes_failed):
-            message.is_rejected = True
         if not self._ready and (message.accepted or not message.is_rejected):
             self._bisect_large()
         if not self._ready and (message.accepted or not self._probes_failed):
             self._bisect_suspects()
         wave, self._ready = self._ready, []
         return wave
+
+    def _learn(self) -> None:
+        """Take in what the last wave tells of sizes, and of the message."""
+        while self._message.accepted and self._refused:
+            self._sizes.learn(*self._refused.pop())
+        # The message was too large for a single user, or was rejected for every unit that was sent alone.
+        if (self._large and self._smallest_failed) or (self._left_out and self._probes_failed):
+            self._message.is_rejected = True
 
     def rest(self) -> list[Rejected[P]]:
         """Return the parts that are not sent again, each with its last verdict."""

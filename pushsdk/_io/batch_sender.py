@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
@@ -191,10 +191,7 @@ class BatchSender:
             self._pending.settle_rest(batch.calls, _LOST)
             self.tasks.pop(batch, None)
             if span is not None:
-                tally: Counter[Outcome] = Counter()
-                for users, verdict in itertools.chain.from_iterable(call.parts for call in batch.calls):
-                    tally[verdict.outcome] += len(users)
-                span.end(tally)
+                span.end(_tally(batch.calls))
             self._finish(batch)
 
     def drop_late(self, request: BatchRequest) -> bool:
@@ -328,3 +325,11 @@ class BatchSender:
             owner=self,
             content=content,
         )
+
+
+def _tally(calls: Iterable[Call]) -> Mapping[Outcome, int]:
+    """Return the number of users by outcome."""
+    tally: Counter[Outcome] = Counter()
+    for users, verdict in itertools.chain.from_iterable(call.parts for call in calls):
+        tally[verdict.outcome] += len(users)
+    return tally

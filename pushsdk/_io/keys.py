@@ -34,19 +34,18 @@ async def keys_of(answers: Sequence[Any], timers: TimerWheel, timeout: Timeout, 
     waits = [answer for answer in answers if asyncio.isfuture(answer)]
     if not waits:
         return list(answers)  # nearly always
-    limit = min(deadline, timers.loop.time() + (timeout.attempt or math.inf))
-    scope = DeadlineScope(timers, limit)
+    scope = DeadlineScope(timers, min(deadline, timers.loop.time() + (timeout.attempt or math.inf)))
     try:
         with scope:
             await asyncio.wait(waits)
     finally:
-        known = {waiting: waiting.result() for waiting in waits if waiting.done() and not waiting.cancelled()}
+        in_time = [waiting for waiting in waits if waiting.done() and not waiting.cancelled()]
         for waiting in waits:
             waiting.cancel()
-    if len(known) < len(waits):
-        named = timeout.named("attempt" if limit < deadline else "total")
-        known = dict.fromkeys(waits, _late_key(scope.expired or Failure.DEADLINE, named)) | known
-    return [known.get(answer, answer) for answer in answers]
+    named = timeout.named("attempt" if scope.deadline < deadline else "total")
+    late = _late_key(scope.expired or Failure.DEADLINE, named)
+    keys = dict.fromkeys(waits, late) | {answer: answer.result() for answer in in_time}
+    return [keys.get(answer, answer) for answer in answers]
 
 
 def _late_key(failure: Failure, named: str) -> NoKey:

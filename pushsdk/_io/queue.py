@@ -258,13 +258,7 @@ class SendQueue:
 
     def start(self, batch: Batch) -> bool:
         """Put a queued batch in flight. Return False if no call is left to be begun."""
-        earliest = self._limiter.clock() + self._limiter.needs()
-        for call in [call for call in batch.calls if call.deadline < earliest]:
-            if not call.future.done():  # perhaps cancelled by ``on_event`` of another
-                self.leave(call, batch, Failure.NO_TIME)
-        for call in [call for call in batch.calls if call.future.done()]:
-            # Cancelled; its task has not run since.
-            self.leave(call, batch, Failure.CANCELLED)
+        self._drop_late(batch)
         if not batch.calls:
             return False
         if self._observer is not None:
@@ -272,6 +266,16 @@ class SendQueue:
         self._backlog.leave(batch.users, batch.size)
         self.batch_sender.start(batch)
         return True
+
+    def _drop_late(self, batch: Batch) -> None:
+        """Remove the calls that are short of time, or were cancelled."""
+        earliest = self._limiter.clock() + self._limiter.needs()
+        for call in [call for call in batch.calls if call.deadline < earliest]:
+            if not call.future.done():  # perhaps cancelled by ``on_event`` of another
+                self.leave(call, batch, Failure.NO_TIME)
+        for call in [call for call in batch.calls if call.future.done()]:
+            # Cancelled; its task has not run since.
+            self.leave(call, batch, Failure.CANCELLED)
 
     def abandon(self, calls: Sequence[Call], turns: int = TURNS_TO_UNWIND) -> None:
         """Wake calls in flight whose deadline has expired, after so many loop turns.
