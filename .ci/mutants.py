@@ -1461,8 +1461,8 @@ TRANSPORT = [
     Mutant(
         "a timedelta stays a timedelta",
         CORE + "policy.py",
-        "given.total_seconds() if",
-        "given.microseconds if",
+        "name, value.total_seconds())",
+        "name, value.microseconds)",
         "tests/client/test_wrong_settings.py",
     ),
     Mutant(

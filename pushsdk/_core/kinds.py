@@ -79,8 +79,9 @@ def check(name: str, value: object, kind: Any, error: type[Exception] = Configur
 
 def check_fields(struct: Struct, error: type[Exception] = ConfigurationError) -> None:
     """Check each field of a Struct by its annotation, as its ``__init__`` does not."""
-    for name, kind in kinds_of(type(struct)).items():
-        check(f"{type(struct).__name__}.{name}", getattr(struct, name), kind, error)
+    for name, kind, test in _tests_of(type(struct)):
+        if not test(value := getattr(struct, name)):
+            check(f"{type(struct).__name__}.{name}", value, kind, error)
 
 
 def check_seconds(name: str, value: object, kind: Any = Duration) -> float:
@@ -138,8 +139,13 @@ def takes(function: Callable[..., object], *arguments: object) -> bool:
     return True
 
 
-# The tests of kinds, made once for each kind: fields are checked in each call that has a timeout.
+# Tests are made once: each call with a timeout checks fields. And by class: the hash of a kind takes a microsecond.
 _Test: TypeAlias = Callable[[Any], bool]
+
+
+@functools.cache
+def _tests_of(struct: type[Struct]) -> tuple[tuple[str, Any, _Test], ...]:
+    return tuple((name, kind, _test(kind)) for name, kind in kinds_of(struct).items())
 
 
 @functools.cache
@@ -148,14 +154,20 @@ def _test(kind: Any) -> _Test:
 
 
 def _passes(kind: Any) -> _Test:
-    has_type = _test(get_args(kind)[0])
-    tests = [has_type, *(rule.test for rule in kind.__metadata__ if isinstance(rule, Rule) and rule.test)]
-    return lambda value: all(test(value) for test in tests)
+    tests = [rule.test for rule in kind.__metadata__ if isinstance(rule, Rule) and rule.test]
+    return functools.reduce(_both, tests, _test(get_args(kind)[0]))
+
+
+def _both(first: _Test, second: _Test) -> _Test:
+    return lambda value: first(value) and second(value)
 
 
 def _is_any_of(kind: Any) -> _Test:
-    tests = [_test(part) for part in get_args(kind)]
-    return lambda value: any(test(value) for test in tests)
+    return functools.reduce(_either, map(_test, get_args(kind)))
+
+
+def _either(first: _Test, second: _Test) -> _Test:
+    return lambda value: first(value) or second(value)
 
 
 def _is_choice(kind: Any) -> _Test:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, Type
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError, warn_caller
-from pushsdk._core.kinds import Count, Delay, Duration, PerSecond, RefusedStatus, Rule, Status, check, kinds_of
+from pushsdk._core.kinds import Count, Delay, Duration, PerSecond, RefusedStatus, Rule, Status, check_fields, kinds_of
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
 
 Seconds = float | timedelta
@@ -23,19 +23,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Base class of the settings. A ``timedelta`` is taken wherever seconds are."""
 
     def __post_init__(self) -> None:
-        for name, kind in kinds_of(type(self)).items():
-            given, where = getattr(self, name), f"{type(self).__name__}.{name}"
-            value = given.total_seconds() if isinstance(given, timedelta) else given
-            check(where, value, kind)
-            if value is not given:
-                msgspec.structs.force_setattr(self, name, value)
-            elif name in _names_of_seconds(type(self)):
-                warn_of_milliseconds(where, value)
+        for name in _names_of_seconds(type(self)):
+            value = getattr(self, name)
+            if isinstance(value, timedelta):
+                msgspec.structs.force_setattr(self, name, value.total_seconds())
+            else:
+                warn_of_milliseconds(f"{type(self).__name__}.{name}", value)
+        check_fields(self)
 
 
 @functools.cache
-def _names_of_seconds(settings: type[Settings]) -> frozenset[str]:
-    return frozenset(name for name, kind in kinds_of(settings).items() if kind in (Delay, Duration, Duration | None))
+def _names_of_seconds(settings: type[Settings]) -> tuple[str, ...]:
+    return tuple(name for name, kind in kinds_of(settings).items() if kind in (Delay, Duration, Duration | None))
 
 
 def warn_of_milliseconds(name: str, value: object) -> None:
