@@ -422,6 +422,7 @@ def test_the_words_of_the_service_and_the_names_of_files_are_printed_as_they_are
             "must be JSON: Expecting value, line 1, column 16",
         ),
         ("[" * 100_000, "file.json: must be JSON: it is nested too deeply"),
+        ('{"ttl": NaN}', "file.json: must be JSON: it has NaN, Infinity or half of a surrogate pair"),
         ('{"title": {"en": 5}}', "file.json: $.message.title.en: expected a str, got int"),
         ('{"ttl": null}', "file.json: $.message.ttl: expected an int, got None"),
         (json.dumps(CAMPAIGN), 'must be a message, not a campaign; pass only the value of "message"'),
