@@ -721,8 +721,8 @@ COALESCING = [
     Mutant(
         "a deadline that ended a request without a task ends the task of its retry",
         IO + "fast_post.py",
-        "                await asyncio.sleep(0)  # if",
-        "                pass  # if",
+        "            await asyncio.sleep(0)  # if",
+        "            pass  # if",
         "tests/io/test_contexts.py",
     ),
     Mutant(
@@ -1083,7 +1083,7 @@ TRANSPORT = [
     Mutant(
         "what is behind a 204 answers the next request",
         IO + "fast_post.py",
-        "                self.handler.force_close()\n",
+        "            self.handler.force_close()\n",
         "",
         "tests/io/test_fast_post.py",
     ),
@@ -1097,8 +1097,8 @@ TRANSPORT = [
     Mutant(
         "a 1xx is taken for the response",
         IO + "fast_post.py",
-        "message is None or (100 <= message.code < 200 and message.code != 101)",
-        "message is None",
+        "message is not None and (message.code == 101 or not 100 <= message.code < 200)",
+        "message is not None",
         "tests/io/test_fast_post.py " + T_WIRE,
     ),
     Mutant(
@@ -1124,9 +1124,9 @@ TRANSPORT = [
     ),
     Mutant(
         "the answer to a request that aiohttp sends is lost if its call is cancelled",
-        IO + "transport.py",
-        "                data.take_in()\n",
-        "                pass\n",
+        IO + "session_post.py",
+        "            data.take_in()\n",
+        "            pass\n",
         "tests/faults/test_blocked.py",
     ),
     Mutant(
@@ -1236,14 +1236,14 @@ TRANSPORT = [
     ),
     Mutant(
         "`written` is set before the write",
-        IO + "transport.py",
+        IO + "session_post.py",
         "evidence.started_writing = True\n        await writer.write",
         "evidence.started_writing = evidence.written = True\n        await writer.write",
         T_WIRE,
     ),
     Mutant(
         "`started_writing` is set after the write",
-        IO + "transport.py",
+        IO + "session_post.py",
         "evidence.started_writing = True\n        await writer.write(self._value)",
         "await writer.write(self._value)\n        evidence.started_writing = True",
         "tests/io/test_transport.py tests/faults/test_cancelled.py",
@@ -1355,16 +1355,16 @@ TRANSPORT = [
     ),
     Mutant(
         "a large request opens a connection while others are idle",
-        IO + "transport.py",
-        "            fast.lend()\n",
-        "            pass\n",
+        IO + "session_post.py",
+        "        pool.lend()\n",
+        "        pass\n",
         "tests/io/test_fast_post.py",
     ),
     Mutant(
         "an error keeps the request body",
-        IO + "transport.py",
-        "                link.__traceback__, link = None, link.__context__\n",
-        "                link = link.__context__\n",
+        IO + "failures.py",
+        "        link.__traceback__, link = None, link.__context__\n",
+        "        link = link.__context__\n",
         "tests/io/test_fast_post.py",
     ),
     Mutant(
@@ -1542,7 +1542,7 @@ TRANSPORT = [
     ),
     Mutant(
         "aiohttp's frames show the key",
-        IO + "fast_post.py",
+        IO + "heads.py",
         "return _HeaderText(secret) if",
         "return str(secret.reveal()) if",
         "tests/security/test_crash_reports.py",
@@ -1557,8 +1557,8 @@ TRANSPORT = [
     Mutant(
         "an injected session decides whether certificates are verified",
         "pushsdk/_io/transport.py",
-        "ssl if verifying else _verifying()",
-        "ssl",
+        "settings.ssl if is_verifying else _verifying()",
+        "settings.ssl",
         "tests/security/test_destinations.py",
     ),
     Mutant(
@@ -2294,7 +2294,7 @@ TELEMETRY = [
     ),
     Mutant(
         "the attempt's span is not current when other code sees the request",
-        IO + "transport.py",
+        IO + "session_post.py",
         "with nullcontext() if span is None else span.current():",
         "with nullcontext():",
         "tests/otel/test_on_sockets.py",
@@ -2742,7 +2742,7 @@ CLAIM_STORES = [
     ),
     Mutant(
         "a body that is written twice is claimed twice",
-        IO + "transport.py",
+        IO + "session_post.py",
         "        claim, self._claim = self._claim, None\n",
         "        claim = self._claim\n",
         T_CLAIMS + "conflicts.py",
@@ -2809,37 +2809,36 @@ CLAIM_STORES = [
     Mutant(
         "users are claimed before the connection is open",
         IO + "fast_post.py",
-        "        connection = begun or await self.acquire(head, evidence, timeout)\n",
-        """        body = body if claim is None else (await claim() or body)
-        connection = begun or await self.acquire(head, evidence, timeout)
+        "        connection = await self.acquire(head, evidence, timeout)\n",
+        """        if claim is not None:
+            await claim()
+        connection = await self.acquire(head, evidence, timeout)
 """,
         "tests/io/test_claim_hook.py",
     ),
     Mutant(
         "a connection that closed during the claim is written to",
         IO + "fast_post.py",
-        """                if claim is not None:
-                    body = await claimed(claim)
-                connection.check_stale(evidence)
+        """            body = request.body if claim is None else await claimed(claim)
+            connection.check_stale(evidence)
 """,
-        """                connection.check_stale(evidence)
-                if claim is not None:
-                    body = await claimed(claim)
+        """            connection.check_stale(evidence)
+            body = request.body if claim is None else await claimed(claim)
 """,
         "tests/io/test_claim_hook.py",
     ),
     Mutant(
         "a shortened body does not match its Content-Length",
-        IO + "transport.py",
+        IO + "session_post.py",
         "body.ljust(len(self._value))",
         "body",
         "tests/io/test_claim_hook.py",
     ),
     Mutant(
         "a mock answers a request that was never claimed",
-        IO + "transport.py",
-        "            if claim is not None and not fast_post.is_own(",
-        "            if False and not fast_post.is_own(",
+        IO + "session_post.py",
+        "if claim is None or is_own(",
+        "if True or is_own(",
         "tests/io/test_claim_hook.py",
     ),
     Mutant(

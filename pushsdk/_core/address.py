@@ -9,7 +9,6 @@ from urllib.parse import SplitResult, urlsplit
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import must_be
 from pushsdk._core.secret import Secret
-from pushsdk._core.words import kind_of
 
 EXPOSED = "a proxy would read the Api-Key of plain http: use https, or set allow_insecure"
 _MISSING = {
@@ -81,15 +80,20 @@ def check_headers(headers: object) -> dict[str, str]:
         raise must_be("headers", "a mapping of names to values, for example {'X-Team': 'growth'}", headers)
     copy: dict[str, str] = {}
     for name, value in headers.items():
-        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise ConfigurationError("headers: a name must be an HTTP token, for example 'X-Team'")
-        if name.lower() in _OURS:
-            raise ConfigurationError(f"headers must not set {name}: the client sets it")
-        if not isinstance(value, str) or not _FIELD_VALUE.fullmatch(value):
-            got = "" if isinstance(value, str) else f"; got {kind_of(value, 'a str')}"
-            raise ConfigurationError(f"headers: the value of {name} must be printable ASCII text{got}")
+        _check_header(name, value)
         copy[name] = value
     return copy
+
+
+def _check_header(name: object, value: object) -> None:
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise ConfigurationError("headers: a name must be an HTTP token, for example 'X-Team'")
+    if name.lower() in _OURS:
+        raise ConfigurationError(f"headers must not set {name}: the client sets it")
+    if not isinstance(value, str):
+        raise must_be(f"headers: the value of {name}", "a str", value)
+    if not _FIELD_VALUE.fullmatch(value):
+        raise ConfigurationError(f"headers: the value of {name} must be printable ASCII text")
 
 
 def is_loopback(host: str) -> bool:

@@ -24,9 +24,8 @@ from pushsdk._core.policy import Batching
 from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, call_of, split_calls
 from pushsdk._core.words import count
 from pushsdk._io.credentials import NoKey
-from pushsdk._io.fast_post import Claim
 from pushsdk._io.pending import PendingCalls
-from pushsdk._io.request import Claimant, ClaimedRequest
+from pushsdk._io.request import Claim, Claimant, ClaimedRequest
 from pushsdk._io.sender import RequestSender
 
 logger = logging.getLogger("pushsdk")

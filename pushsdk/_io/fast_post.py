@@ -21,20 +21,20 @@ import select
 import socket
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from time import monotonic
 from types import FunctionType
-from typing import Any, Self
+from typing import Any
 
 import aiohttp
-from aiohttp import client_reqrep, hdrs
-from aiohttp.http_writer import _serialize_headers
-from yarl import URL
+from aiohttp import client_reqrep
 
 from pushsdk._core.outcome import Evidence, is_json
 from pushsdk._core.secret import Secret
+from pushsdk._io.heads import KNOWN_RELEASES, Heads, RequestHead
+from pushsdk._io.request import ApiRequest, Claim
 from pushsdk._io.timers import let_read
 
 if sys.platform == "linux":  # pragma: no branch - the tests run there
@@ -57,7 +57,6 @@ MARGIN = 0.5
 LEAST_IDLE = 0.5
 # A peer that has closed the connection answers a request by a reset, after one round trip: looked for every 10 ms.
 RESET_CHECK, RESET_CHECKS = 0.01, 50
-KNOWN_RELEASES = ("3.14.",)
 # For the head of a response. Gateways add many kilobytes of cookies and policies; aiohttp's 8,190 bytes are too few.
 HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024, "max_headers": 256}
 # Set on aiohttp's protocol to its ``HttpConnection``: the next request finds that it was used.
@@ -73,12 +72,6 @@ match_plain_204 = re.compile(
     rb"\r\n"
 ).fullmatch
 _find_timeout = re.compile(r"timeout *= *(\d{1,9})", re.IGNORECASE).search
-
-Claim = Callable[[], Awaitable[bytes | None]]
-"""Hook that is awaited after the connection is acquired and before the first byte is written.
-
-Returns the body to send, as long as the one it replaces or shorter; None if nothing is to be sent.
-"""
 
 
 class StaleConnectionError(Exception):
@@ -166,7 +159,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         now = monotonic()
         self.used, self.idle, self.since, self.evidence = True, now - self.since, now, evidence
 
-    def write(self, head: "RequestHead", body: bytes, evidence: Evidence, respond: Callable[[bool], None]) -> None:
+    def write(self, head: RequestHead, body: bytes, evidence: Evidence, respond: Callable[[bool], None]) -> None:
         """Write the whole request. ``respond`` is called at its response, or if the connection is lost."""
         evidence.started_writing = True
         self.respond = respond
@@ -276,21 +269,24 @@ class HttpConnection(asyncio.BufferedProtocol):
             if self.transport.is_closing():
                 return  # the parser refused it
             message = self.handler._buffer[-1][0][0] if self.handler._buffer else None
-            if message is None or (100 <= message.code < 200 and message.code != 101):
-                continue  # the final response is still to come
-            if announced := _find_timeout(message.headers.get("Keep-Alive", "")):
-                self.pool.announce(announced[1])
-            if message.code != 204:
-                self.evidence.headers = message.headers
-            self._record(message.code)
-            self.read, rest = self.handler.data_received, lines.read()
-            length = message.headers.get("Content-Length", "0")
-            if message.code == 204 and (rest or message.chunked or int(length)):
-                self.handler.force_close()
-                self.read = bytes  # not read
-            elif rest:
-                self.read(rest)
-            return
+            if message is not None and (message.code == 101 or not 100 <= message.code < 200):
+                self._end_head(message, lines.read())
+                return
+
+    def _end_head(self, message: Any, rest: bytes) -> None:
+        """Record the head of the final response. ``rest`` is what was read of its body."""
+        if announced := _find_timeout(message.headers.get("Keep-Alive", "")):
+            self.pool.announce(announced[1])
+        if message.code != 204:
+            self.evidence.headers = message.headers
+        self._record(message.code)
+        self.read = self.handler.data_received
+        length = message.headers.get("Content-Length", "0")
+        if message.code == 204 and (rest or message.chunked or int(length)):
+            self.handler.force_close()
+            self.read = bytes  # not read
+        elif rest:
+            self.read(rest)
 
     def _record(self, status: int) -> None:
         """Record the status, and the latency of a 2xx. Mark the request as not written if the peer lacks a part of it.
@@ -351,71 +347,26 @@ def _resolve(waiter: asyncio.Future[bool], is_plain: bool) -> None:
         waiter.set_result(is_plain)
 
 
-class _HeaderText(str):
-    """A secret as a header value: ``***`` to all code but aiohttp's writer, which takes ``str(value)`` of a value."""
-
-    __slots__ = ("_secret",)
-    _secret: Secret
-
-    def __new__(cls, secret: Secret) -> Self:
-        value = super().__new__(cls, "***")
-        value._secret = secret
-        return value
-
-    def __str__(self) -> str:
-        return str(self._secret.reveal())
-
-    def __radd__(self, left: str) -> str:
-        # aiohttp's writer if it runs without extensions.
-        return f"{left}{self._secret.reveal()}"
-
-    def __eq__(self, other: object) -> bool:
-        return self._secret == Secret.of(str(other))
-
-    def __hash__(self) -> int:
-        return hash(self._secret)
-
-
-def header_text(secret: Secret) -> str:
-    """Return a secret as a header value for aiohttp, hidden from crash reporters that show aiohttp's frames."""
-    # An unknown release might write the characters.
-    return _HeaderText(secret) if aiohttp.__version__.startswith(KNOWN_RELEASES) else str(secret.reveal())
-
-
-class RequestHead:
-    """The constant part of a request: request line and headers. Contains the Api-Key; never log it."""
-
-    def __init__(self, method: str, url: URL, headers: Mapping[str, str]) -> None:
-        #: Tells the pool where to connect. Created by aiohttp, so the head is the one that aiohttp would send.
-        self.request = aiohttp.ClientRequest(method, url, headers=headers)
-        self.request.headers.popall(hdrs.CONTENT_LENGTH, None)
-        text = _serialize_headers(f"{method} {url.raw_path_qs} HTTP/1.1", self.request.headers)
-        text = text.removesuffix(b"\r\n") + b"Content-Length: "
-
-        def write(transport: Any, body: bytes) -> int:
-            data = b"%b%d\r\n\r\n%b" % (text, len(body), body)
-            transport.write(data)
-            return len(data)
-
-        #: Writes the whole request to a transport, and returns its size. A closure: an attribute could be shown.
-        self.write: Callable[[Any, bytes], int] = write
-
-
 async def read_body(response: Any, content: aiohttp.StreamReader, evidence: Evidence, *, wanted: bool = False) -> None:
     """Record headers and the start of the body, without decompression. An incomplete body is recorded, too.
 
     ``wanted``: the caller needs the body of a 2xx. Else its first byte that is not white space is enough.
     """
     evidence.headers = response.headers
-    is_success = evidence.status in range(200, 300)
-    if is_success and not wanted and is_json(response.headers):
-        return
-    limit = ANSWER_BODY_LIMIT if is_success and wanted else ERROR_BODY_LIMIT
+    if evidence.status not in range(200, 300):
+        await _read_start(content, evidence, ERROR_BODY_LIMIT)
+    elif wanted:
+        await _read_start(content, evidence, ANSWER_BODY_LIMIT)
+    elif not is_json(response.headers):
+        await _read_start(content, evidence, ERROR_BODY_LIMIT, is_peek=True)
+
+
+async def _read_start(content: aiohttp.StreamReader, evidence: Evidence, limit: int, *, is_peek: bool = False) -> None:
     body = bytearray()
     try:
         async for chunk in content.iter_chunked(limit):
             body += chunk
-            if len(body) >= limit or (is_success and not wanted and body.strip()):
+            if len(body) >= limit or (is_peek and body.strip()):
                 break
         evidence.body = b""
     finally:
@@ -430,9 +381,16 @@ class FastPost:
     """
 
     def __init__(
-        self, session: Any, keepalive: float, release: str = aiohttp.__version__, *, is_used: bool = True
+        self,
+        session: Any,
+        heads: Heads,
+        keepalive: float,
+        *,
+        release: str = aiohttp.__version__,
+        is_used: bool = True,
     ) -> None:
         self._session = session
+        self._heads = heads
         self._loop = asyncio.get_running_loop()
         #: Seconds for which an idle connection is kept. Only falls; set by ``announce`` and ``shorten``.
         self.keepalive = keepalive
@@ -466,35 +424,21 @@ class FastPost:
             and aiohttp.ClientResponse.start is _START
         )
 
-    async def post(
-        self,
-        head: RequestHead,
-        body: bytes,
-        evidence: Evidence,
-        timeout: aiohttp.ClientTimeout,
-        claim: Claim | None = None,
-        begun: HttpConnection | None = None,
-    ) -> None:
-        """Send the request, unless it was ``begun``, and record its response. Raises as a session does."""
-        connection = begun or await self.acquire(head, evidence, timeout)
+    async def post(self, request: ApiRequest, key: Secret, timeout: aiohttp.ClientTimeout) -> None:
+        """Send the request, and record its response. Raises as a session does."""
+        evidence, claim, span = request.evidence, request.prepare, request.flight.span
+        evidence.touched = True
+        head = self._heads.of(request.operation, key, span and span.headers)
+        connection = await self.acquire(head, evidence, timeout)
         try:
-            if begun is None:
-                if claim is not None:
-                    body = await claimed(claim)
-                connection.check_stale(evidence)
-                waiter = self._loop.create_future()
-                connection.write(head, body, evidence, partial(_resolve, waiter))
-                if await waiter:
-                    self.release(connection)
-            else:
-                await asyncio.sleep(0)  # if the task was cancelled, that is raised here
-            if evidence.status is None or connection.read is not None:
-                message, content = await connection.handler.read()
-                while evidence.status != message.code:  # the final response is still to come
-                    message, content = await connection.handler.read()
-                if evidence.status != 204:
-                    await read_body(message, content, evidence)
+            body = request.body if claim is None else await claimed(claim)
+            connection.check_stale(evidence)
+            waiter = self._loop.create_future()
+            connection.write(head, body, evidence, partial(_resolve, waiter))
+            if await waiter:
                 self.release(connection)
+            else:
+                await self._read(connection, evidence, wanted=request.operation.returns_body)
         except UnclaimedError:
             self.release(connection)
             raise
@@ -502,12 +446,11 @@ class FastPost:
             connection.abort()
             raise
 
-    def begin(
-        self, head: RequestHead, body: bytes, evidence: Evidence, respond: Callable[[bool], None]
-    ) -> HttpConnection | None:
-        """Write the request at once if there is an idle connection, and return that."""
-        if (connection := self._take_idle()) is None:
+    def begin(self, request: ApiRequest, key: Secret, respond: Callable[[bool], None]) -> HttpConnection | None:
+        """Write the request at once if there is an idle connection for it, and return that."""
+        if not self.takes(request.body) or (connection := self._take_idle()) is None:
             return None
+        evidence = request.evidence
         try:
             connection.check_stale(evidence)
         except StaleConnectionError:
@@ -515,11 +458,31 @@ class FastPost:
             return None
         evidence.touched = True
         try:
-            connection.write(head, body, evidence, respond)
+            connection.write(self._heads.of_push(key), request.body, evidence, respond)
         except BaseException:
             connection.abort()
             raise
         return connection
+
+    async def go_on(self, connection: HttpConnection, evidence: Evidence) -> None:
+        """Record the response to a request that was begun, if it is not a plain 204. Raises as a session does."""
+        evidence.touched = True
+        try:
+            await asyncio.sleep(0)  # if the task was cancelled, that is raised here
+            await self._read(connection, evidence)
+        except BaseException:
+            connection.abort()
+            raise
+
+    async def _read(self, connection: HttpConnection, evidence: Evidence, *, wanted: bool = False) -> None:
+        """Record a response that aiohttp's protocol parses."""
+        if evidence.status is None or connection.read is not None:
+            message, content = await connection.handler.read()
+            while evidence.status != message.code:  # the final response is still to come
+                message, content = await connection.handler.read()
+            if evidence.status != 204:
+                await read_body(message, content, evidence, wanted=wanted)
+            self.release(connection)
 
     def _take_idle(self) -> HttpConnection | None:
         while self._idle:

@@ -1,6 +1,6 @@
 """One request as the sender sees it: its content, its attempts so far, and the attempt in flight."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -8,8 +8,13 @@ import msgspec
 from pushsdk._core.operations import Operation
 from pushsdk._core.outcome import Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
 from pushsdk._core.policy import Options
-from pushsdk._io.fast_post import Claim
 from pushsdk._io.timers import DeadlineScope
+
+Claim = Callable[[], Awaitable[bytes | None]]
+"""Hook that is awaited after the connection is acquired and before the first byte is written.
+
+Returns the body to send, as long as the one it replaces or shorter; None if nothing is to be sent.
+"""
 
 
 class Claimant(Protocol):

@@ -20,8 +20,7 @@ from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._core.secret import Secret
 from pushsdk._core.words import count as counted
-from pushsdk._io.fast_post import Claim
-from pushsdk._io.request import ApiRequest
+from pushsdk._io.request import ApiRequest, Claim
 from pushsdk.client import AsyncPushClient
 from pushsdk.emulator.faults import UNCONNECTED, Fault, FaultDecision, Rules
 from pushsdk.options import ClientOptions

@@ -14,7 +14,7 @@ from support.wire_server import WireServer
 
 from pushsdk._core.outcome import Evidence, Failure, Outcome, judge
 from pushsdk._core.secret import Secret
-from pushsdk._io.fast_post import Claim
+from pushsdk._io.request import Claim
 from pushsdk._io.transport import AiohttpTransport, TransportSettings
 
 KEY = Secret.of("key")

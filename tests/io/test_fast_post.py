@@ -45,10 +45,13 @@ from yarl import URL
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._core.secret import Secret
 from pushsdk._io import fast_post
-from pushsdk._io.fast_post import WHOLE_BODY_LIMIT, FastPost, HttpConnection, RequestHead, header_text
+from pushsdk._io.fast_post import WHOLE_BODY_LIMIT, FastPost, HttpConnection
+from pushsdk._io.heads import Heads, RequestHead, header_text
+from pushsdk._io.request import ApiRequest
 from pushsdk._io.transport import AiohttpTransport, TransportSettings
 
 KEY = Secret.of("s3cr3t")
+HEADS = Heads(URL("http://127.0.0.1"), {})
 BODY = b'{"userIds":["u"],"message":{}}'
 TRACEPARENT = {"traceparent": "00-1-1-01"}
 
@@ -96,9 +99,9 @@ def exchanged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     post = FastPost.post
 
-    async def note(self: FastPost, head: RequestHead, body: bytes, *others: Any) -> None:
-        sizes.append(len(body))
-        await post(self, head, body, *others)
+    async def note(self: FastPost, request: ApiRequest, *others: Any) -> None:
+        sizes.append(len(request.body))
+        await post(self, request, *others)
 
     monkeypatch.setattr(FastPost, "post", note)
     return sizes
@@ -219,7 +222,7 @@ async def test_what_was_laid_hands_on_before_is_left_alone(monkeypatch: pytest.M
     for wrapper in (refuse, posing, types.MethodType(own, object())):
         monkeypatch.setattr(fast_post, function, wrapper)
         async with aiohttp.ClientSession() as session:
-            assert not FastPost(session, 1.5).takes(BODY)
+            assert not FastPost(session, HEADS, 1.5).takes(BODY)
 
 
 class CustomRequest(aiohttp.ClientRequest):
@@ -307,12 +310,12 @@ async def test_a_mock_that_comes_and_goes_is_heeded_meanwhile(server: WireServer
 )
 async def test_only_releases_that_these_tests_were_run_with_are_leant_on(release: str, leant_on: bool) -> None:
     async with aiohttp.ClientSession() as session:
-        assert FastPost(session, 1.5, release).takes(BODY) is leant_on
+        assert FastPost(session, HEADS, 1.5, release=release).takes(BODY) is leant_on
 
 
 async def test_the_installed_release_is_one_of_them() -> None:
     async with aiohttp.ClientSession() as session:
-        assert FastPost(session, 1.5).takes(BODY)
+        assert FastPost(session, HEADS, 1.5).takes(BODY)
 
 
 async def test_what_only_says_that_an_answer_is_to_come_is_none() -> None:
@@ -341,7 +344,7 @@ async def test_a_connection_that_is_still_being_written_is_not_reused(
 ) -> None:
     transport = transport_of(server)
     assert (await post(transport)).status == 204
-    transport._fast_post._idle[-1].quickest = 0.0  # else the kernel is asked
+    transport._fast._idle[-1].quickest = 0.0  # else the kernel is asked
     with monkeypatch.context() as patch:
         patch.setattr(asyncio.selector_events._SelectorSocketTransport, "get_write_buffer_size", lambda _: 1)
         assert (await post(transport)).status == 204

@@ -10,8 +10,7 @@ from pushsdk import RetryPolicy, Timeout
 from pushsdk._core.operations import PUSH, Operation
 from pushsdk._core.outcome import Evidence
 from pushsdk._core.policy import Options
-from pushsdk._io.fast_post import Claim
-from pushsdk._io.request import ClaimedRequest, Flight, WholePart
+from pushsdk._io.request import Claim, ClaimedRequest, Flight, WholePart
 
 __all__ = ["request_of"]
 

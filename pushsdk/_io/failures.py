@@ -1,0 +1,100 @@
+"""The reason that an exception of aiohttp gives for an attempt without a response. Exceptions are mapped here only."""
+
+import os
+import socket
+import ssl
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import aiohttp
+from aiohttp.http import HttpProcessingError
+
+from pushsdk._core.outcome import PROVES_UNSENT, Evidence, Failure
+from pushsdk._io.fast_post import StaleConnectionError, UnclaimedError
+
+_Failures = tuple[tuple[type[BaseException], Failure], ...]
+# Raised before the first byte, in the body of a request. aiohttp wraps them.
+_IN_BODY: _Failures = ((UnclaimedError, Failure.UNCLAIMED), (StaleConnectionError, Failure.STALE))
+# In this order: later rows are base classes of earlier ones.
+_FAILURES: _Failures = (
+    (aiohttp.ClientConnectorCertificateError, Failure.CERTIFICATE),
+    (aiohttp.ServerFingerprintMismatch, Failure.CERTIFICATE),
+    (aiohttp.ClientConnectorSSLError, Failure.TLS),
+    (aiohttp.ClientProxyConnectionError, Failure.PROXY),
+    (aiohttp.ClientHttpProxyError, Failure.PROXY),
+    (aiohttp.ClientConnectorDNSError, Failure.DNS),
+    (aiohttp.ClientConnectorError, Failure.REFUSED),
+    (aiohttp.ConnectionTimeoutError, Failure.CONNECT_TIMEOUT),
+    (TimeoutError, Failure.ATTEMPT_TIMEOUT),
+    (aiohttp.ServerDisconnectedError, Failure.DISCONNECTED),
+    (aiohttp.ClientResponseError, Failure.UNREADABLE),
+    (HttpProcessingError, Failure.UNREADABLE),
+    (OSError, Failure.RESET),
+    (aiohttp.ClientPayloadError, Failure.UNREADABLE),
+)
+# The same order.
+_WORDS: tuple[tuple[type[BaseException], Callable[[Any], str | None]], ...] = (
+    (aiohttp.ClientHttpProxyError, lambda error: f"HTTP {error.status}"),
+    (ssl.SSLCertVerificationError, lambda error: error.verify_message.rstrip(".") or "CertificateError"),
+    (ssl.SSLError, lambda error: (getattr(error, "reason", None) or "TLS error").replace("_", " ").lower()),
+    (socket.gaierror, lambda error: error.strerror),
+    (OSError, lambda error: error.errno and os.strerror(error.errno)),
+)
+CONNECTING = PROVES_UNSENT - {Failure.CREDENTIALS, Failure.UNCLAIMED}
+"""Failures whose text names host and port."""
+
+
+def failure_of(error: Exception, evidence: Evidence) -> Failure:
+    """Return the failure that the exception stands for."""
+    if not evidence.started_writing:
+        for kind, failure in _IN_BODY:
+            if any(isinstance(link, kind) for link in _chain(error)):
+                return failure
+    if isinstance(error, RuntimeError) and "closed" in str(error):
+        return Failure.SESSION
+    return next((failure for kind, failure in _FAILURES if isinstance(error, kind)), Failure.OTHER)
+
+
+def phase_of(error: BaseException) -> str | None:
+    """Return the phase in which the opening of a connection ended, ``""`` before TLS; None if it was not that."""
+    names = {frame.f_code.co_name for link in _chain(error) for frame, _ in traceback.walk_tb(link.__traceback__)}
+    if "_create_connection" not in names:
+        return None
+    # Functions of aiohttp's connector, and of the library that opens its TCP connections.
+    is_tls = "_wrap_create_connection" in names and "start_connection" not in names
+    return "TCP connected, the TLS handshake did not end, " if is_tls else ""
+
+
+def os_error(error: Exception) -> OSError | None:
+    """Return the reason of the operating system or of TLS, without frames: these hold the head and the body."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):  # its message may be the head of an answer
+        return ConnectionResetError("the server closed the connection")
+    cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    if not isinstance(cause, OSError):
+        return None
+    cause.__traceback__ = cause.__cause__ = cause.__context__ = None
+    return cause
+
+
+def words_of(error: Exception, failure: Failure, cause: OSError | None) -> str:
+    """Return fixed words for the exception, or ``""``: its own text may quote the server."""
+    if failure in (Failure.DISCONNECTED, Failure.UNREADABLE):
+        return ""
+    teller = cause or error
+    words = next((words(teller) for kind, words in _WORDS if isinstance(teller, kind)), None)
+    return words or type(teller).__name__
+
+
+def forget_frames(error: BaseException) -> None:
+    """Drop the frames of the exception, which hold the head and the body: a protocol keeps its exception."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__, link = None, link.__context__
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield the error and its causes: aiohttp wraps what a body raises."""
+    while error is not None:
+        yield error
+        error = error.__cause__

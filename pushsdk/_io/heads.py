@@ -1,0 +1,94 @@
+"""The heads of requests: URL, headers, and the Api-Key, whose text is taken here."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Self
+
+import aiohttp
+from aiohttp import hdrs
+from aiohttp.http_writer import _serialize_headers
+from multidict import CIMultiDict
+from yarl import URL
+
+from pushsdk._core.operations import PUSH, Operation
+from pushsdk._core.secret import Secret
+
+# Releases of aiohttp that the contract test covers.
+KNOWN_RELEASES = ("3.14.",)
+
+
+class _HeaderText(str):
+    """A secret as a header value: ``***`` to all code but aiohttp's writer, which takes ``str(value)`` of a value."""
+
+    __slots__ = ("_secret",)
+    _secret: Secret
+
+    def __new__(cls, secret: Secret) -> Self:
+        value = super().__new__(cls, "***")
+        value._secret = secret
+        return value
+
+    def __str__(self) -> str:
+        return str(self._secret.reveal())
+
+    def __radd__(self, left: str) -> str:
+        # aiohttp's writer if it runs without extensions.
+        return f"{left}{self._secret.reveal()}"
+
+    def __eq__(self, other: object) -> bool:
+        return self._secret == Secret.of(str(other))
+
+    def __hash__(self) -> int:
+        return hash(self._secret)
+
+
+def header_text(secret: Secret) -> str:
+    """Return a secret as a header value for aiohttp, hidden from crash reporters that show aiohttp's frames."""
+    # An unknown release might write the characters.
+    return _HeaderText(secret) if aiohttp.__version__.startswith(KNOWN_RELEASES) else str(secret.reveal())
+
+
+class RequestHead:
+    """The constant part of a request: request line and headers. Contains the Api-Key; never log it."""
+
+    def __init__(self, method: str, url: URL, headers: Mapping[str, str]) -> None:
+        #: Tells the pool where to connect. Created by aiohttp, so the head is the one that aiohttp would send.
+        self.request = aiohttp.ClientRequest(method, url, headers=headers)
+        self.request.headers.popall(hdrs.CONTENT_LENGTH, None)
+        text = _serialize_headers(f"{method} {url.raw_path_qs} HTTP/1.1", self.request.headers)
+        text = text.removesuffix(b"\r\n") + b"Content-Length: "
+
+        def write(transport: Any, body: bytes) -> int:
+            data = b"%b%d\r\n\r\n%b" % (text, len(body), body)
+            transport.write(data)
+            return len(data)
+
+        #: Writes the whole request to a transport, and returns its size. A closure: an attribute could be shown.
+        self.write: Callable[[Any, bytes], int] = write
+
+
+class Heads:
+    """The heads of the requests to one base URL."""
+
+    def __init__(self, base_url: URL, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+        #: The URL of an operation. Bounded, for paths with an id. Not ``join``, which would drop the path prefix.
+        self.url = lru_cache(64)(lambda operation: base_url.joinpath(*operation.path.split("/")))
+        #: The head of a push by key, of which a client with tenants has many.
+        self.of_push = lru_cache(1024)(lambda key: self._make(PUSH, key, None))
+
+    def of(self, operation: Operation, key: Secret, extra: Mapping[str, str] | None) -> RequestHead:
+        """Return the head of a request with these ``extra`` headers."""
+        if operation is PUSH and extra is None:
+            return self.of_push(key)
+        return self._make(operation, key, extra)
+
+    def headers(self, key: Secret, extra: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Return the headers of a request."""
+        merged = CIMultiDict({**self._headers, "Api-Key": header_text(key)})
+        # Header names are case-insensitive: replace a header of the caller, don't add a second one.
+        merged.update(extra or {})
+        return merged
+
+    def _make(self, operation: Operation, key: Secret, extra: Mapping[str, str] | None) -> RequestHead:
+        return RequestHead(operation.method, self.url(operation), self.headers(key, extra))
