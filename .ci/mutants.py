@@ -1361,13 +1361,6 @@ TRANSPORT = [
         "tests/io/test_fast_post.py",
     ),
     Mutant(
-        "an error keeps the request body",
-        IO + "failures.py",
-        "        link.__traceback__, link = None, link.__context__\n",
-        "        link = link.__context__\n",
-        "tests/io/test_fast_post.py",
-    ),
-    Mutant(
         "redirects are followed",
         IO + "transport.py",
         '"allow_redirects": False',

@@ -91,7 +91,7 @@ def _check_header(name: object, value: object) -> None:
     if name.lower() in _OURS:
         raise ConfigurationError(f"headers must not set {name}: the client sets it")
     if not isinstance(value, str):
-        raise must_be(f"headers: the value of {name}", "a str", value)
+        raise must_be(f"headers: the value of {name}", "printable ASCII text", value)
     if not _FIELD_VALUE.fullmatch(value):
         raise ConfigurationError(f"headers: the value of {name} must be printable ASCII text")
 

@@ -86,13 +86,6 @@ def words_of(error: Exception, failure: Failure, cause: OSError | None) -> str:
     return words or type(teller).__name__
 
 
-def forget_frames(error: BaseException) -> None:
-    """Drop the frames of the exception, which hold the head and the body: a protocol keeps its exception."""
-    link: BaseException | None = error
-    while link is not None:
-        link.__traceback__, link = None, link.__context__
-
-
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield the error and its causes: aiohttp wraps what a body raises."""
     while error is not None:
