@@ -232,9 +232,10 @@ async def test_tls_to_a_plain_port_asks_for_the_port() -> None:
     ],
 )
 def test_a_reason_is_in_fixed_words(error: OSError, words: str) -> None:
-    from pushsdk._io.transport import _words
+    from pushsdk._core.outcome import Failure
+    from pushsdk._io.failures import words_of
 
-    assert _words(error) == words
+    assert words_of(error, Failure.REFUSED, error) == words
 
 
 # -- timeouts and limits ------------------------------------------------------------------------------------------

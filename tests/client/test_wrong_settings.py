@@ -566,7 +566,7 @@ THEIR_TIMEOUT = type("Timeout", (), {"__module__": "httpx"})
     [
         (lambda: AsyncPushClient(URL, "key", timeout=aiohttp.ClientTimeout()), "; got ClientTimeout"),
         (lambda: AsyncPushClient(URL, "key", timeout=THEIR_TIMEOUT()), "; got httpx.Timeout"),
-        (lambda: AsyncPushClient(URL, "key", headers={"X-Id": 5}), "printable ASCII text; got int$"),
+        (lambda: AsyncPushClient(URL, "key", headers={"X-Id": 5}), "printable ASCII text; got int"),
     ],
 )
 def test_a_value_of_another_library_is_named_with_it(make: Any, text: str) -> None:
