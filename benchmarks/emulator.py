@@ -216,7 +216,7 @@ class Bench:
         if watched and not (sent.reads and sent.events):
             raise AssertionError("no read or no event was counted")
         if not key:
-            counted = self.emulator.users(api_key=turn.key)
+            counted = self.emulator.inbox(turn.key).users()
             if len(counted) != users or set(counted.values()) != {1}:
                 raise AssertionError(f"{len(counted)} users of {users}")
         return Round(users, cpu, wall, sent.requests, sent.cpu / wall, sent.body_bytes)

@@ -350,18 +350,6 @@ class Emulator(Accepted):
         """Return the inbox of this key, by default that of ``emulator.api_key``."""
         return Inbox(self._store, self._inboxes, self.api_key if api_key is None else api_key)
 
-    def accepted(self, user_id: str, *, api_key: str | None = None) -> int:
-        """Return the number of accepted pushes to this user."""
-        return self.inbox(api_key).accepted(user_id)
-
-    def users(self, *, api_key: str | None = None) -> Mapping[str, int]:
-        """Return the number of accepted pushes of each user."""
-        return self.inbox(api_key).users()
-
-    def duplicates(self, *, api_key: str | None = None) -> Mapping[str, int]:
-        """Return the users with the same push accepted more than once: see `Inbox.duplicates`."""
-        return self.inbox(api_key).duplicates()
-
     def advance(self, seconds: Shift) -> None:
         """Set the service's clock forward, which starts campaigns and expires pushes."""
         check("seconds", seconds, Shift, ValueError)
@@ -376,13 +364,12 @@ class Emulator(Accepted):
         """
         return {"requests": self.requests, **self._store.totals()}
 
-    def reset(self, *, api_key: str | None = None) -> None:
-        """Empty an inbox; without a key also restart the faults and the count of requests."""
-        self.inbox(api_key).forget()
-        if api_key is None:
-            self.set_faults(self.faults)
-            if self._service is not None:
-                self._service.requests = 0
+    def reset(self) -> None:
+        """Empty the inbox of ``api_key``, and restart the faults and the count of requests."""
+        self.inbox().forget()
+        self.set_faults(self.faults)
+        if self._service is not None:
+            self._service.requests = 0
 
 
 def _in_url(host: str) -> str:

@@ -13,7 +13,6 @@ from datetime import datetime
 import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
-from msgspec import UNSET
 
 from pushsdk._core.models import MobilePush
 from pushsdk._core.words import count as counted
@@ -223,7 +222,6 @@ def _content(message: MobilePush, *, first_user: str | None = None, campaign: Ca
         body=_shortened(body),
         languages=tuple(dict.fromkeys((*title, *subtitle, *body)))[:_MAX_LANGUAGES],
         platforms=tuple(name for name, enabled in platforms.items() if enabled is True),
-        collapse_id=None if message.collapse_id is UNSET else message.collapse_id[:_MAX_TEXT],
         first_user=first_user,
     )
     return RequestContent(

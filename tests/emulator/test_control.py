@@ -4,7 +4,6 @@ import asyncio
 import json
 import sqlite3
 import time
-from types import SimpleNamespace
 from urllib.parse import quote
 
 import aiohttp
@@ -43,24 +42,10 @@ def api(emulator: Emulator) -> Api:
 # Naming the inbox
 
 
-async def test_health_and_readiness_need_no_key(api):
-    for path in ("/health", "/ready"):
-        answer = await api.get(path, Api_Key=None)
-        assert answer["status"] == "ok"
-        assert answer["version"][0].isdigit()
-
-
-async def test_it_is_not_ready_if_the_store_can_not_be_written(api, emulator):
-    emulator._store.open()._writer.execute("PRAGMA query_only = ON")  # as on a file system that was mounted read-only
-    status, error = await api.refused("GET", "/ready")
-    assert (status, error.partition(":")[0]) == (507, "the emulator's store can't be written")
-    assert (await api.get("/health"))["status"] == "ok"
-
-
-async def test_it_is_not_ready_if_the_disk_is_full(api, monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4096))
-    error = "the emulator's store can't be written: the disk is full; free some space"
-    assert await api.refused("GET", "/ready") == (507, error)
+async def test_health_needs_no_key(api):
+    answer = await api.get("/health", Api_Key=None)
+    assert answer["status"] == "ok"
+    assert answer["version"][0].isdigit()
 
 
 @pytest.mark.parametrize("key", [None, ""])
@@ -161,10 +146,6 @@ async def test_an_inbox_has_a_label_or_a_number(api, wire):
         ("GET", "/users?limit=ten", 400, "limit"),
         ("GET", "/requests?before=-1", 400, "before"),
         ("GET", f"/requests?before={1 << 63}", 400, "before"),
-        ("GET", "/wait?timeout=61", 400, "timeout"),
-        ("GET", "/wait?timeout=nan", 400, "timeout"),
-        ("GET", "/wait?timeout=inf", 400, "timeout"),
-        ("GET", "/wait?count=0", 400, "count"),
         ("DELETE", "/requests", 400, "all=true"),
         ("DELETE", "/requests?search=%20", 400, "all=true"),
         ("DELETE", "/requests?all=false", 400, "all=true"),
@@ -392,7 +373,6 @@ async def test_a_summary_has_the_request_and_its_result(api, wire):
         "body": {"en": "World"},
         "languages": ["en"],
         "platforms": ["android"],
-        "collapse_id": "c",
         "campaign": None,
     }
 

@@ -190,7 +190,7 @@ async def test_a_key_over_the_most_inboxes_is_507(wire, emulator, monkeypatch):
     await wire.push("ann")
     monkeypatch.setattr("pushsdk.emulator.inboxes._MAX_INBOXES", 1)
     answer = await wire.push("ann", Api_Key="another")
-    assert (answer.status, emulator.users(api_key="another")) == (507, {})
+    assert (answer.status, emulator.inbox("another").users()) == (507, {})
     assert answer.json == {"error": "there are 1 inboxes: restart the emulator, or use fewer keys"}
 
 

@@ -50,9 +50,9 @@ async def test_every_key_has_its_own_inbox(wire, emulator):
     await wire.push("ann")
     await wire.push("bob", Api_Key="another")
     assert emulator.users() == {"ann": 1}
-    assert emulator.users(api_key="another") == {"bob": 1}
-    assert (emulator.accepted("bob", api_key="another"), emulator.duplicates(api_key="another")) == (1, {})
-    assert [push.user_ids for push in emulator.inbox("another").pushes] == [("bob",)]
+    another = emulator.inbox("another")
+    assert (another.users(), another.accepted("bob"), another.duplicates()) == ({"bob": 1}, 1, {})
+    assert [push.user_ids for push in another.pushes] == [("bob",)]
 
 
 async def test_totals_are_over_all_keys(wire, emulator):
@@ -69,10 +69,10 @@ async def test_reset_empties_the_inbox_and_restarts_the_faults(wire, emulator):
     assert emulator.hits() == {"outage": 2}
     emulator.reset()
     assert (emulator.users(), emulator.pushes, emulator.requests, emulator.hits()) == ({}, (), 0, {"outage": 0})
-    assert emulator.users(api_key="b") == {"bob": 1}
+    assert emulator.inbox("b").users() == {"bob": 1}
     assert [(await wire.push("ann")).status for _ in range(2)] == [503, 204]
-    emulator.reset(api_key="b")
-    assert (emulator.users(), emulator.users(api_key="b"), emulator.requests) == ({"ann": 1}, {}, 2)
+    emulator.inbox("b").forget()
+    assert (emulator.users(), emulator.inbox("b").users(), emulator.requests) == ({"ann": 1}, {}, 2)
 
 
 @pytest.mark.parametrize("part", [b"", BODY[:-1]])

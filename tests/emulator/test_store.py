@@ -121,7 +121,7 @@ def test_the_inbox_of_before_a_reset_is_empty(store, box):
     put(store, push(box, "ann"), campaign(box, "c1"))
     store.reset(box)
     assert (users(store, box), store.pushes(box), store.campaigns(box), store.campaign(box, "c1")) == ({}, (), (), None)
-    assert (store.accepted(box, "ann"), store.count(box, parse(""), 0), store.delete(box)) == (0, (0, 0), 0)
+    assert (store.accepted(box, "ann"), store.requests(box), store.delete(box)) == (0, [], 0)
     assert store.unfinished() == []
 
 

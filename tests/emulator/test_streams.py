@@ -1,4 +1,4 @@
-"""The control routes that wait: for a number of requests, or for every change."""
+"""The control route that streams every change."""
 
 import asyncio
 import json
@@ -20,103 +20,6 @@ def api(emulator: Emulator) -> Api:
 @pytest.fixture
 def inbox(emulator: Emulator):
     return emulator._inboxes.of(emulator.api_key)
-
-
-# Waiting for requests
-
-
-async def test_a_wait_with_enough_requests_ends_at_once(api, wire):
-    for number in range(3):
-        await wire.push(f"u{number}")
-    answer = await api.get("/wait?count=2&timeout=60")
-    assert (answer["matched"], answer["count"], answer["reset"]) == (True, 3, False)
-    assert [request["first_user"] for request in answer["requests"]] == ["u2", "u1", "u0"]
-
-
-async def test_a_wait_ends_with_the_last_missing_request(api, wire, inbox, until):
-    waiting = asyncio.ensure_future(api.get("/wait?count=2&timeout=60"))
-    await until(lambda: inbox.events._waiters)
-    await wire.push("ann")
-    await wire.send({"userIds": []})  # refused: not accepted, not counted
-    assert not waiting.done()
-    await wire.push("bob")
-    answer = await waiting
-    assert (answer["matched"], answer["count"]) == (True, 2)
-
-
-async def test_a_wait_counts_requests_that_the_store_has_dropped_since(running, until):
-    async with running(keep=1) as wire:
-        await wire.push("ann")
-        waiting = asyncio.ensure_future(Api(wire.emulator).get("/wait?count=2&timeout=5"))
-        await until(lambda: wire.emulator.inbox()._state.events._waiters)
-        await wire.push("bob")
-        answer = await waiting
-    assert (answer["matched"], answer["count"], len(answer["requests"])) == (True, 2, 1)
-
-
-async def test_a_timed_out_wait_reports_the_requests(api, wire):
-    await wire.push("ann")
-    answer = await api.get("/wait?count=2&timeout=0")
-    assert (answer["matched"], answer["count"], len(answer["requests"])) == (False, 1, 1)
-    answer = await api.get("/wait?count=2&timeout=0.05")
-    assert (answer["matched"], answer["count"]) == (False, 1)
-
-
-async def test_a_wait_counts_what_its_search_finds_after_its_mark(api, wire):
-    await wire.push("ann")
-    await wire.push("bob")
-    await wire.send({"userIds": []})
-    assert (await api.get("/wait?timeout=0&search=user:ann"))["count"] == 1
-    assert (await api.get("/wait?timeout=0&search="))["count"] == 3
-    assert (await api.get("/wait?timeout=0&search=is:refused"))["count"] == 1
-    assert (await api.get("/wait?timeout=0&after=1"))["count"] == 1
-
-
-async def test_a_reset_ends_a_wait(api, wire, emulator, inbox, until):
-    await wire.push("ann")
-    waiting = asyncio.ensure_future(api.get("/wait?count=2&timeout=60"))
-    await until(lambda: inbox.events._waiters)
-    await asyncio.to_thread(emulator.reset)
-    assert (await waiting)["reset"] is True
-
-
-async def test_the_end_of_the_emulator_ends_a_wait(running, until):
-    async with asyncio.timeout(30):
-        async with running() as wire:
-            api = Api(wire.emulator)
-            live = wire.emulator._inboxes.of(wire.emulator.api_key).events
-            async with api.connected() as (reader, writer):
-                writer.write(api.head("GET", "/_emulator/v1/wait?timeout=60"))
-                await until(lambda: live._waiters)
-                await wire.emulator.__aexit__(None, None, None)
-                await reader.read()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-async def test_a_disconnected_client_leaves_no_waiter(api, emulator, inbox, until):
-    async with api.connected() as (_, writer):
-        writer.write(api.head("GET", "/_emulator/v1/wait?timeout=60"))
-        await until(lambda: inbox.events._waiters)
-    await until(lambda: not emulator._service.lost and asyncio.all_tasks() == {asyncio.current_task()})
-
-
-async def test_a_wait_counts_requests_of_several_turns(api, emulator, inbox, until):
-    waiting = asyncio.ensure_future(api.get("/wait?count=200&timeout=60"))
-    await until(lambda: inbox.events._waiters)
-    async with aiohttp.ClientSession(headers={"Api-Key": emulator.api_key}) as session:
-        for start in range(0, 200, 50):
-            await asyncio.gather(*(_push(session, emulator, f"u{start + number}") for number in range(50)))
-    answer = await waiting
-    assert (answer["matched"], answer["count"], len(answer["requests"])) == (True, 200, 100)
-
-
-async def _push(session: aiohttp.ClientSession, emulator: Emulator, user: str) -> None:
-    body = {"userIds": [user], "message": {"title": {"en": "x"}}}
-    async with session.post(f"{emulator.base_url}/v1/push", json=body) as response:
-        assert response.status == 204
-
-
-# Event streams
 
 
 async def test_a_stream_begins_with_hello_and_sends_each_request(api, wire):

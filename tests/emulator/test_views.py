@@ -38,7 +38,6 @@ def request(**fields: Any) -> RequestSummary:
         "body": {},
         "languages": (),
         "platforms": (),
-        "collapse_id": None,
         "campaign": None,
     }
     return RequestSummary(**{**values, **fields})

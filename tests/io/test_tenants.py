@@ -102,8 +102,8 @@ async def test_two_tenants_that_send_an_equal_message_at_once_are_pushed_under_t
     async with Emulator() as emulator, AsyncPushClient(emulator.base_url, source) as push:
         for _ in range(2):  # over a new connection, and over an idle one
             await asyncio.gather(*map(handler, ("acme", "globex")))
-        assert emulator.users(api_key="key-acme") == {"acme:1": 2}
-        assert emulator.users(api_key="key-globex") == {"globex:1": 2}
+        assert emulator.inbox("key-acme").users() == {"acme:1": 2}
+        assert emulator.inbox("key-globex").users() == {"globex:1": 2}
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["sync", "async"])

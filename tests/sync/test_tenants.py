@@ -31,7 +31,7 @@ async def of_context() -> str:
 
 
 def pushes(service: ThreadService) -> dict[str, dict[str, int]]:
-    return {tenant: dict(service.users(api_key=f"key-{tenant}")) for tenant in TENANTS}
+    return {tenant: dict(service.inbox(f"key-{tenant}").users()) for tenant in TENANTS}
 
 
 def as_tenants(work: Callable[[str, int], Any], threads: int = 16) -> list[Any]:
@@ -184,4 +184,4 @@ def test_what_with_options_sets_survives_a_fork(service: ThreadService) -> None:
         "initech": {"initech:child": 1},
         "umbrella": {},
     }
-    assert service.users(api_key=service.api_key) == {"base:child": 1}
+    assert service.inbox(service.api_key).users() == {"base:child": 1}

@@ -16,7 +16,6 @@ def request(**fields):
         "body": {},
         "languages": (),
         "platforms": (),
-        "collapse_id": None,
     }
     return RequestSummary(**defaults | fields)
 

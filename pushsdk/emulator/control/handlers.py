@@ -28,10 +28,8 @@ from pushsdk.emulator.store.search import Search, parse
 _MAX_CAMPAIGNS = 1000  # in the list
 _MAX_EXPORT = 1000  # requests in a download
 _MAX_BODIES = 16 * 1024 * 1024  # bytes read to show the pushes of one user
-_COUNT_DELAY = 0.02  # seconds between two counts of a wait
 _WRITE_DELAY = 0.1  # seconds between two writes of a stream: a page draws no faster
 _HEARTBEAT = 15.0  # seconds
-_MAX_SHOWN = 100  # requests in the result of a wait
 _MAX_BURST = 50  # requests in one write of a stream; for more the reader has to read the list
 
 
@@ -113,11 +111,6 @@ class Control:
     # The service
 
     async def _get_health(self, request: ControlRequest) -> routes.Ok:
-        return routes.Ok(version=__version__)
-
-    def _get_ready(self, request: ControlRequest) -> routes.Ok:
-        self._store.write(())  # raises StoreError if the store can't be written
-        self._store.open().check_space()
         return routes.Ok(version=__version__)
 
     def _get_openapi_json(self, request: ControlRequest) -> dict[str, Any]:
@@ -234,26 +227,7 @@ class Control:
             raise Refused(404, "no campaign of this inbox has this uuid")
         return campaign
 
-    # Waiting
-
-    async def _get_wait(self, request: ControlRequest) -> views.WaitResult:
-        clock = asyncio.get_running_loop().time
-        query, inbox, end = request.query, request.inbox, self._service.end_of(request.request)
-        ref, search = inbox.ref, parse(query.search)
-        deadline, after, count, mark = clock() + query.timeout, query.after, 0, -1
-        while True:
-            if inbox.events.mark != mark:
-                mark = inbox.events.mark
-                # Only new ones: the store may drop older ones meanwhile.
-                new, after = await asyncio.to_thread(self._store.count, ref, search, after)
-                count += new
-            remaining = deadline - clock()
-            if count >= query.count or remaining <= 0 or inbox.ref != ref or end.done():
-                break
-            await self._wait_for_change(inbox, mark, remaining, end)
-            await asyncio.wait((end,), timeout=min(_COUNT_DELAY, remaining))
-        newest = await asyncio.to_thread(self._store.requests, ref, search, after=query.after, limit=_MAX_SHOWN)
-        return views.WaitResult(count >= query.count, count, newest, inbox.ref != ref)
+    # Events
 
     async def _get_events(self, request: ControlRequest) -> web.StreamResponse:
         """Send server-sent events until the client disconnects or the service closes.

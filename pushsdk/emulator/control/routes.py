@@ -18,7 +18,6 @@ from pushsdk.emulator.store.records import InboxView, Unmatched, UserCount
 ROOT = "/_emulator/v1"
 _OPENAPI = Path(__file__).with_name("openapi.json").read_bytes()
 _Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
-_Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=60)]
 _Line: TypeAlias = Annotated[str, Meta(max_length=1000)]
 _Mark: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
@@ -55,13 +54,6 @@ class PageQuery(RouteQuery, frozen=True):
 
 class UsersQuery(PageQuery, frozen=True):
     search: _Line = ""
-
-
-class WaitQuery(RouteQuery, frozen=True):
-    count: Annotated[int, Meta(ge=1)] = 1
-    search: _Line = "is:accepted"
-    after: _Mark = 0
-    timeout: _Seconds = 10.0
 
 
 class FaultsBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,7 +131,6 @@ class Route(Struct, frozen=True):
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/health", "liveness", Ok, scoped=False, open=True),
-    Route("GET", "/ready", "readiness: the store can be written", Ok, scoped=False, open=True),
     Route("GET", "/openapi.json", "this document", dict[str, Any], scoped=False, open=True),
     Route("GET", "/service", "the emulator's own Api-Key and inbox", Service, scoped=False),
     Route("POST", "/lint", "check a request without sending it", views.LintResult, body=LintBody, scoped=False),
@@ -161,7 +152,6 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/campaigns", "the newest campaigns", list[views.CampaignView]),
     Route("GET", "/campaigns/{uuid}", "one campaign", views.CampaignView, query=PageQuery),
     Route("POST", "/campaigns/{uuid}/start", "start a campaign now", views.CampaignView),
-    Route("GET", "/wait", "wait for requests", views.WaitResult, query=WaitQuery),
     Route("GET", "/events", "changes, as server-sent events", None, over_all=True),
     Route("GET", "/faults", "the fault rules and their hits", views.FaultList),
     Route("PUT", "/faults", "replace the rules", views.FaultList, body=FaultsBody),

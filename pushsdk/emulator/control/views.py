@@ -92,15 +92,6 @@ class FaultList(Struct, frozen=True):
     seed: int
 
 
-class WaitResult(Struct, frozen=True):
-    """The result of a wait: ``matched`` is True if there were enough requests in time; ``requests`` are the newest."""
-
-    matched: bool
-    count: int
-    requests: Sequence[RequestSummary]
-    reset: bool = False
-
-
 class DeleteResult(Struct, frozen=True):
     """The number of deleted requests. The counts per user are kept."""
 

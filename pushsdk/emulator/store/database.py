@@ -76,11 +76,6 @@ class Database:
             hint = "; free some space" if is_full else ""
             raise StoreError(f"the emulator's store can't be written: {error}{hint}") from None
 
-    def check_space(self) -> None:
-        """Raise `StoreError` if the disk is full, which an empty transaction does not notice."""
-        if shutil.disk_usage(self._path).free < 1024 * 1024:
-            raise StoreError("the emulator's store can't be written: the disk is full; free some space")
-
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Open one snapshot: all reads in the block see the same state. From any thread, also after `close`."""

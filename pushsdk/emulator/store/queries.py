@@ -296,12 +296,6 @@ class Store:
         row = self._first(f"{_SQL['request']}, body AS raw {where} GROUP BY requests.id", *values)
         return row and (_summary(row), row["raw"])
 
-    def count(self, inbox: InboxRef, search: Search, after: int) -> tuple[int, int]:
-        """Return the number of requests of a search with an id over ``after``, and the highest id, or ``after``."""
-        where, values = _where(inbox, search, after, NO_BOUND)
-        number, newest = self._first(f"SELECT count(*), max(id) {where}", *values)
-        return number, newest or after
-
     def totals(self) -> dict[str, int]:
         """Count over all inboxes: users with an accepted push, users with a duplicate, stored pushes and campaigns."""
         return dict(self._first(_SQL["totals"]))

@@ -16,7 +16,6 @@ class Preview(Struct, frozen=True, kw_only=True):
     body: dict[str, str] = {}
     languages: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
-    collapse_id: str | None = None
     first_user: str | None = None
 
 

@@ -3,7 +3,7 @@
 const ROOT = "/_emulator/v1";
 
 /** An unsuccessful response; `message` is the server's error text. */
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, text) {
     super(text);
     this.status = status;

@@ -6,7 +6,7 @@ import { icon } from "./icons.js";
 import { snippet } from "./inspector.js";
 import { tabs } from "./widgets.js";
 
-export const BASE = `${location.origin}/external/api`;
+const BASE = `${location.origin}/external/api`;
 
 /** The emulator's own key and the name of the key's inbox, "" before its first request. */
 export const service = { api_key: "", inbox: "" };

@@ -73,7 +73,6 @@ export class Faults {
   }
 
   async show() {
-    this.editing = false;
     this.clock.load();
     if (inbox()) await Promise.all([this.refresh(true), this.limits.load()]);
     await this.loadPresets();

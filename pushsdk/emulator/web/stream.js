@@ -7,7 +7,7 @@ const SHORTEST = 300;
 const LONGEST = 5000;
 
 /** An incremental parser of `text/event-stream`. */
-export class Parser {
+class Parser {
   constructor() {
     this.rest = "";
     this.event = "";
