@@ -177,6 +177,8 @@ class AsyncPushClient(ClientViews):
         self._options = self._lifetime.options_of(chosen["retry"], check_timeout(chosen["timeout"], Timeout()))
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_lifetime"):  # as a local in the traceback of a refused argument
+            return "AsyncPushClient(not constructed)"
         return f"AsyncPushClient({self._lifetime.settings.base_url!r}, closed={self.closed})"
 
     async def __aenter__(self) -> Self:

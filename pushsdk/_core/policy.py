@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, Type
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError, warn_caller
-from pushsdk._core.kinds import Count, Delay, Duration, PerSecond, RefusedStatus, Rule, Status, check_fields, kinds_of
+from pushsdk._core.kinds import (
+    MAX_NUMBER,
+    Count,
+    Delay,
+    Duration,
+    PerSecond,
+    RefusedStatus,
+    Rule,
+    Status,
+    check_fields,
+    kinds_of,
+)
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
 
 Seconds = float | timedelta
@@ -39,7 +50,7 @@ def _names_of_seconds(settings: type[Settings]) -> tuple[str, ...]:
 
 def warn_of_milliseconds(name: str, value: object) -> None:
     """Warn of a number of seconds that is probably one of milliseconds."""
-    if isinstance(value, (int, float)) and 1000 <= value < math.inf and value % 1000 == 0:
+    if isinstance(value, (int, float)) and 1000 <= value < MAX_NUMBER and value % 1000 == 0:
         warn_caller(f"{name}={value:g} is in seconds, and looks like milliseconds; pass a timedelta if it is meant")
 
 

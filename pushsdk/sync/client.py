@@ -176,6 +176,8 @@ class PushClient(ClientViews):
         self._portal = _Portal(self._client, claims)
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_portal"):  # as a local in the traceback of a refused argument
+            return "PushClient(not constructed)"
         return f"PushClient({self._client._lifetime.settings.base_url!r}, closed={self.closed})"
 
     def __enter__(self) -> Self:
