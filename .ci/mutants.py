@@ -1370,15 +1370,15 @@ TRANSPORT = [
     Mutant(
         "a text shows any request id",
         CORE + "error_texts.py",
-        '_REQUEST_ID.fullmatch(request_id or "")',
+        '_REQUEST_ID.fullmatch(request_id)',
         "request_id",
         T_ERRORS,
     ),
     Mutant(
         "a broken connection that had carried an answer asks for https",
         CORE + "error_texts.py",
-        "is_broken = verdict.is_first and verdict.failure in",
-        "is_broken = verdict.failure in",
+        "breaks = verdict.is_first and verdict.failure in",
+        "breaks = verdict.failure in",
         T_ERRORS,
     ),
     Mutant(

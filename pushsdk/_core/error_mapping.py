@@ -29,8 +29,6 @@ _NOT_SENT: dict[Failure | None, type[errors.NotSentError]] = {
     Failure.SESSION: errors.ClientClosedError,
     Failure.QUEUE_FULL: errors.QueueFullError,
 }
-# Failures that a setting of the call caused, which the text names.
-_TIMED = frozenset({Failure.DEADLINE, Failure.NO_TIME, Failure.TOO_LATE, Failure.PAUSED})
 
 
 def error_for(
@@ -201,9 +199,6 @@ def _most_unknown(requests: Sequence[Verdict]) -> int:
 
 
 def _bound(failure: Failure | None, options: Options | None) -> float | None:
-    """Return the seconds of the setting that ended the call; None if no setting did."""
     if options is None:
         return None
-    if failure is Failure.TOO_LONG:
-        return options.policy.max_retry_after
-    return options.timeout.total if failure in _TIMED else None
+    return options.policy.max_retry_after if failure is Failure.TOO_LONG else options.timeout.total

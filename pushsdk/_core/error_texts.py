@@ -7,7 +7,7 @@ text fills in its names.
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from http.client import responses
 from urllib.parse import urlsplit
@@ -40,59 +40,51 @@ class Facts(Wording, msgspec.Struct, frozen=True):
     sent: int = 0
     """The most attempts of one request whose outcome is UNKNOWN."""
     bound: float | None = None
-    """The seconds of the setting that ended the call: a timeout, or the longest Retry-After."""
+    """The seconds of the setting that may have ended the call: the timeout, or the longest Retry-After."""
 
     @property
-    def decisive(self) -> Attempt | None:
-        """The attempt that decided."""
-        return decisive_of(self.verdict)
-
-    @property
-    def reason(self) -> str:
-        """The failure or the status in fixed words."""
-        decisive = self.decisive
-        return str(self.verdict.failure or _UNTRIED) if decisive is None else decisive.reason
+    def decisive(self) -> Attempt:
+        """The attempt that decided. Of a call without one, its failure as an attempt."""
+        return decisive_of(self.verdict) or Attempt(outcome=self.verdict.outcome, reason=self._failure())
 
     def render(self, names: Mapping[str, str]) -> str:
         """Return the outcome, the cause, the risk of another call, and the fix."""
-        risk = ""
+        target, risk = self.target, ""
         if self.verdict.outcome is Outcome.UNKNOWN:
             times, again = (f" up to {self.sent} times", "once more") if self.sent > 1 else ("", "twice")
-            risk = "; " + (self.target.operation if self.target else PUSH).in_doubt.format(times=times, again=again)
-        fix = self._fix(names) if self.target else ""
-        return f"{_HEADS.get(self.verdict.outcome, 'not sent')}: {self._cause()}{risk}{fix}"
+            risk = "; " + (target.operation if target else PUSH).in_doubt.format(times=times, again=again)
+        fix = self._fix(target, names) if target else ""
+        return f"{_HEADS.get(self.verdict.outcome, 'not sent')}: {self._cause()}{self._end()}{risk}{fix}"
 
     def _cause(self) -> str:
-        """Return the reason, the request, the answer if it is to be shown, and why the request was not retried."""
-        verdict, decisive, target = self.verdict, self.decisive, self.target
-        failure = ": ".join(filter(None, (str(verdict.failure or _UNTRIED), self._bound())))
-        if decisive is None:
-            return failure + self._request()
-        # The standard phrase of the status: the service's own may quote a user.
-        status, phrase = f"HTTP {decisive.status}", responses.get(decisive.status or 0, "")
-        answer = f": {decisive.answer}" if target and target.shows_answers and decisive.answer else ""
-        given_up = "given up: " if len(verdict.attempts) > 1 else "not retried: "
-        ended = f"; {given_up}{failure}" if self._was_cut_short() else ""
-        reason = decisive.reason.replace(status, f"{status} {phrase}".strip(), 1)
-        return f"{reason}{_redirect(decisive)}{self._request()}{answer}{ended}"
-
-    def _request(self) -> str:
-        """Return the request, its users, attempts and id in parentheses; ``""`` if none is known."""
-        attempts, request_id = len(self.verdict.attempts), _request_id_of(self.decisive)
+        """Return the reason, the request with its users, attempts and id, and the answer if it is to be shown."""
+        decisive, target, attempts = self.decisive, self.target, len(self.verdict.attempts)
+        request_id = _request_id_of(decisive)
         details = (
-            (self.target and attempts, str(self.target)),
-            (self.target and self.users, count(self.users)),
+            (target and attempts, str(target)),
+            (target and self.users, count(self.users)),
             (attempts > 1, f"{attempts} attempts"),
             (request_id, request_id),
         )
-        known = ", ".join([text for is_known, text in details if is_known])
-        return f" ({known})" if known else ""
+        request = ", ".join([text for is_known, text in details if is_known])
+        # The standard phrase of the status: the service's own may quote a user.
+        status, phrase = f"HTTP {decisive.status}", responses.get(decisive.status or 0, "")
+        reason = decisive.reason.replace(status, f"{status} {phrase}".strip(), 1)
+        answer = f": {decisive.answer}" if target and target.shows_answers and decisive.answer else ""
+        return f"{reason}{_redirect(decisive)}{f' ({request})' if request else ''}{answer}"
 
-    def _was_cut_short(self) -> bool:
-        """Return True if this client ended the call, and the reason of the last attempt does not say so."""
-        last, bound = self.verdict.attempts[-1].reason, self._bound()
-        says_so = last.startswith(str(self.verdict.failure)) or (bound and bound in last)
-        return self.verdict.failure in _OUR_REASONS and not says_so
+    def _end(self) -> str:
+        """Return why the request was not retried, unless the last attempt says so; ``""`` if nothing ended the call."""
+        attempts, failure, bound = self.verdict.attempts, self.verdict.failure, self._bound()
+        if failure not in _OUR_REASONS or not attempts:
+            return ""
+        last = attempts[-1].reason
+        if last.startswith(str(failure)) or (bound and bound in last):
+            return ""
+        return f"; {'given up' if len(attempts) > 1 else 'not retried'}: {self._failure()}"
+
+    def _failure(self) -> str:
+        return ": ".join(filter(None, (self.verdict.failure or _UNTRIED, self._bound())))
 
     def _bound(self) -> str:
         """Return the pause that the service asked for, and the setting that is shorter; ``""`` if none ended it."""
@@ -101,23 +93,35 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         pause = _seconds(self.verdict.retry_after)
         return _BOUNDS.get(self.verdict.failure, "").format(bound=f"{self.bound:g}", pause=pause)
 
-    def _fix(self, names: Mapping[str, str]) -> str:
+    def _fix(self, target: Target, names: Mapping[str, str]) -> str:
         """Return sentences on what to do, and where the answer is; ``""`` if there is nothing to say."""
-        signs, decisive = self._signs(), self.decisive
+        signs, decisive = self._signs(target), self.decisive
         fix = next((fix for condition, fix in FIXES if condition <= signs), "")
-        pause = _seconds(None if decisive is None else decisive.retry_after)
-        values = {"pause": pause, "request_id": _request_id_of(decisive)}
+        values = {"pause": _seconds(decisive.retry_after), "request_id": _request_id_of(decisive)}
         return fix.format_map({**names, **values}) + (_UNSEEN if "unseen answer" in signs else "")
 
-    def _signs(self) -> set[object]:
-        """Return what the conditions of ``FIXES`` ask for."""
-        reason, decisive, target = self.reason, self.decisive, self.target
-        signs: set[object] = {self.verdict.outcome, target and target.operation.name}
-        signs.update(failure for failure in Failure if reason.startswith(failure))
-        signs.update(sign for sign, holds in _SIGNS.items() if holds(self))
-        if decisive is not None and decisive.outcome is Outcome.REJECTED:
-            signs.add(decisive.status)
-        return signs
+    def _signs(self, target: Target) -> set[object]:
+        """Return what holds of that which the conditions of ``FIXES`` ask for."""
+        verdict, decisive = self.verdict, self.decisive
+        is_local = is_loopback(urlsplit(target.base_url).hostname or "")
+        breaks = verdict.is_first and verdict.failure in (Failure.RESET, Failure.DISCONNECTED) and not is_local
+        refuses = decisive.status == 400 and _HTTP_TO_TLS.search(decisive.answer)
+        signs: dict[object, object] = {
+            verdict.outcome: True,
+            target.operation.name: True,
+            decisive.status: decisive.outcome is Outcome.REJECTED,
+            "untried": not verdict.attempts,
+            "local": is_local,
+            # No request was answered over http, or the answer says so.
+            "http to TLS": target.base_url.startswith("http:") and (refuses if decisive.status else breaks),
+            "throttled": decisive.retryable and decisive.retry_after is not None,
+            "request id": _request_id_of(decisive),
+            "no answer": not decisive.answer,
+            "unseen answer": decisive.answer and not target.shows_answers,
+            **{failure: decisive.reason.startswith(failure) for failure in Failure},
+            **{word: word in decisive.reason for word in ("TLS handshake", "mismatch", "expired")},
+        }
+        return {sign for sign, holds in signs.items() if holds}
 
 
 _UNTRIED = "the call ended before its first attempt"
@@ -130,43 +134,6 @@ _BOUNDS: Mapping[Failure | None, str] = {
 }
 # The text names these if they ended a request whose last attempt was retryable.
 _OUR_REASONS = frozenset({*_BOUNDS, Failure.BUDGET, Failure.CLOSED})
-
-
-def _is_local(facts: Facts) -> bool:
-    return is_loopback(urlsplit(facts.target.base_url if facts.target else "").hostname or "")
-
-
-def _meets_tls(facts: Facts) -> bool:
-    """Return True if the port may be one for TLS: no request was answered over http, or the answer says so."""
-    decisive, verdict = facts.decisive, facts.verdict
-    if decisive is None or not (facts.target and facts.target.base_url.startswith("http:")):
-        return False
-    if decisive.status is not None:
-        return decisive.status == 400 and bool(_HTTP_TO_TLS.search(decisive.answer))
-    is_broken = verdict.is_first and verdict.failure in (Failure.RESET, Failure.DISCONNECTED)
-    return is_broken and not _is_local(facts)
-
-
-def _is_throttled(facts: Facts) -> bool:
-    decisive = facts.decisive
-    return decisive is not None and decisive.retryable and decisive.retry_after is not None
-
-
-# What a row may ask for, beside outcome, failure, the status of a rejection, and the name of the operation.
-_SIGNS: Mapping[str, Callable[[Facts], bool]] = {
-    "untried": lambda facts: facts.decisive is None,
-    "local": _is_local,
-    "http to TLS": _meets_tls,
-    "throttled": _is_throttled,
-    "request id": lambda facts: bool(_request_id_of(facts.decisive)),
-    "no answer": lambda facts: not (facts.decisive and facts.decisive.answer),
-    "unseen answer": lambda facts: bool(
-        facts.target and not facts.target.shows_answers and facts.decisive and facts.decisive.answer
-    ),
-    "handshake": lambda facts: "TLS handshake" in facts.reason,
-    "mismatch": lambda facts: "mismatch" in facts.reason,
-    "expired": lambda facts: "expired" in facts.reason,
-}
 _UNSEEN = ". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here"
 _LIMITS = "see: pushsdk docs timeouts-and-limits"
 _OUTCOMES = "see: pushsdk docs outcomes"
@@ -181,8 +148,8 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({Failure.DNS}, ". Check the host in base_url, and the DNS of this machine"),
     ({Failure.REFUSED, "local"}, ". Is the service up? For a local one: pushsdk emulator"),
     ({Failure.REFUSED}, ". Is the service up?"),
-    ({Failure.CONNECT_TIMEOUT, "handshake"}, _TLS),
-    ({Failure.TLS, "handshake"}, _TLS),
+    ({Failure.CONNECT_TIMEOUT, "TLS handshake"}, _TLS),
+    ({Failure.TLS, "TLS handshake"}, _TLS),
     ({Failure.CONNECT_TIMEOUT}, ". Is the host reachable from here, past firewalls and proxies?"),
     ({Failure.UNREADABLE}, ". Is base_url right? A port for TLS needs https; see: pushsdk docs troubleshooting"),
     ({Failure.CERTIFICATE, "mismatch"}, ". base_url must have a name that the certificate is for"),
@@ -241,10 +208,10 @@ def _seconds(wait: float | None) -> str:
     return f"{math.ceil(min(wait or 0, 1e9))} s"  # a header may hold any number of digits
 
 
-def _request_id_of(attempt: Attempt | None) -> str:
+def _request_id_of(attempt: Attempt) -> str:
     """Return the id that the service gave to the request, as texts show it; ``""`` if there is no plain one."""
-    request_id = attempt and attempt.request_id
-    return f"request id {request_id}" if _REQUEST_ID.fullmatch(request_id or "") else ""
+    request_id = attempt.request_id or ""
+    return f"request id {request_id}" if _REQUEST_ID.fullmatch(request_id) else ""
 
 
 def _redirect(attempt: Attempt) -> str:

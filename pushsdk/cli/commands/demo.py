@@ -6,7 +6,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -20,6 +19,7 @@ from pushsdk.emulator import Emulator, Fault
 
 SALE = MobilePush(title={"en": "The spring sale is open"}, body={"en": "Today only."}, ios_enabled=True)
 SEGMENT = Segment(query="SELECT user_id FROM customers", primary_key="user_id")
+DISAGREEMENTS = ("lost", "doubled", "wrong")
 CAMPAIGN = CampaignRequest(name="Spring sale", external_id="spring-sale", segment=SEGMENT, message=SALE)
 
 
@@ -71,64 +71,42 @@ async def demo(
             seconds = time.perf_counter() - started
         pushes, campaigns, hits = service.users(), len(service.campaigns), list(service.hits().values())
 
-    report = Comparison(reported, pushes, campaigns, hits, seconds)
+    result = {**compare(reported, pushes), "campaigns": campaigns, "hits": hits, "seconds": round(seconds, 3)}
+    agree = campaigns == 1 and not any(result[name] for name in DISAGREEMENTS)
     if json:
-        print_json(report.figures())
-    else:
-        report.print([description for _, description in faults])
-    return Exit.DONE if report.agrees else Exit.INCOMPLETE
+        print_json(result)
+        return Exit.DONE if agree else Exit.INCOMPLETE
+    print_table(result, all_users=(len(reported), len(pushes)), faults=[description for _, description in faults])
+    verdict = "No push lost or doubled"
+    if not agree:
+        verdict = f"They disagree: {', '.join(f'{name}={result[name]}' for name in (*DISAGREEMENTS, 'campaigns'))}"
+    say(f"{verdict}. {seconds:.1f} s, {len(ids) / seconds:,.0f} users a second.")
+    say("next: pushsdk emulator")
+    return Exit.DONE if agree else Exit.INCOMPLETE
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What the client reports, and what the service accepted."""
+def compare(reported: Mapping[str, Outcome], pushes: Mapping[str, int]) -> dict[str, Any]:
+    """Return the users of each outcome, those of them that the service accepted, and where the two disagree."""
+    counts = Counter(reported.values())
+    accepted = Counter(outcome for user, outcome in reported.items() if user in pushes)
+    return {
+        "client": counts,
+        "service": accepted,
+        "lost": counts[Outcome.ACCEPTED] - accepted[Outcome.ACCEPTED],
+        "doubled": sum(1 for number in pushes.values() if number > 1),
+        "wrong": accepted[Outcome.REJECTED] + accepted[Outcome.NOT_SENT] + len(pushes.keys() - reported.keys()),
+    }
 
-    reported: Mapping[str, Outcome]
-    pushes: Mapping[str, int]
-    """The pushes that the service accepted, by user."""
-    campaigns: int
-    hits: Sequence[int]
-    """The requests that each fault met."""
-    seconds: float
 
-    def figures(self) -> dict[str, Any]:
-        """Return the numbers. The last of them show where client and service disagree."""
-        counts = Counter(self.reported.values())
-        accepted = Counter(outcome for user, outcome in self.reported.items() if user in self.pushes)
-        refuted = accepted[Outcome.REJECTED] + accepted[Outcome.NOT_SENT]
-        return {
-            "client": counts,
-            "service": accepted,
-            "lost": counts[Outcome.ACCEPTED] - accepted[Outcome.ACCEPTED],
-            "doubled": sum(1 for number in self.pushes.values() if number > 1),
-            "wrong": refuted + len(self.pushes.keys() - self.reported.keys()),
-            "campaigns": self.campaigns,
-            "hits": self.hits,
-            "seconds": round(self.seconds, 3),
-        }
-
-    @property
-    def agrees(self) -> bool:
-        """True if no push was lost or doubled, and no report is wrong."""
-        figures = self.figures()
-        return not any(figures[name] for name in ("lost", "doubled", "wrong")) and self.campaigns == 1
-
-    def print(self, descriptions: Sequence[str]) -> None:
-        """Print the numbers in columns, and the verdict."""
-        figures, users = self.figures(), len(self.reported)
-        say("")
-        say(f"{'users':<10}{'client reports':>16}{'service accepted':>18}")
-        for outcome in Outcome:
-            say(f"{outcome.value:<10}{figures['client'][outcome]:>16,}{figures['service'][outcome]:>18,}")
-        say(f"{'all':<10}{users:>16,}{len(self.pushes):>18,}")
-        say("")
-        say("hits  fault: what the client does")
-        for number, description in zip(self.hits, descriptions, strict=True):
-            say(f"{number:>4,}  {description}")
-        say("")
-        lost, doubled, wrong, campaigns = (figures[name] for name in ("lost", "doubled", "wrong", "campaigns"))
-        verdict = "No push lost or doubled"
-        if not self.agrees:
-            verdict = f"They disagree: {lost=}, {doubled=}, {wrong=}, {campaigns=}"
-        say(f"{verdict}. {self.seconds:.1f} s, {users / self.seconds:,.0f} users a second.")
-        say("next: pushsdk emulator")
+def print_table(result: Mapping[str, Any], *, all_users: tuple[int, int], faults: Sequence[str]) -> None:
+    """Print the users of each outcome, and the requests that each fault met."""
+    rows = [(outcome.value, result["client"][outcome], result["service"][outcome]) for outcome in Outcome]
+    say("")
+    say(f"{'users':<10}{'client reports':>16}{'service accepted':>18}")
+    for name, client, service in (*rows, ("all", *all_users)):
+        say(f"{name:<10}{client:>16,}{service:>18,}")
+    say("")
+    say("hits  fault: what the client does")
+    for number, description in zip(result["hits"], faults, strict=True):
+        say(f"{number:>4,}  {description}")
+    say("")
