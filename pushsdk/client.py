@@ -475,7 +475,7 @@ class AsyncPushClient(ClientViews):
     def _run_settings(
         self, run: str | os.PathLike[str] | None, stop: asyncio.Event | None, options: RunOptions
     ) -> RunSettings:
-        """Return the settings of a run, unchecked. Raises TypeError for an option that does not exist."""
+        """Return the settings of a run. Raises TypeError for an option that does not exist."""
         self._lifetime.enter()
         from pushsdk._runs.pipeline import RunSettings
 

@@ -89,7 +89,6 @@ async def send_each(lifetime: Lifetime, settings: RunSettings, requests: object)
 
 async def resume(lifetime: Lifetime, settings: RunSettings) -> BroadcastReport:
     """See ``AsyncPushClient.resume``."""
-    settings.check()
     path = settings.path
     if path is None:
         raise ConfigurationError("run must be the path of a run file, for example 'spring.run'")
@@ -103,7 +102,6 @@ async def resume(lifetime: Lifetime, settings: RunSettings) -> BroadcastReport:
 async def _run(
     lifetime: Lifetime, settings: RunSettings, header: Header, plan: Plan, users: object = None
 ) -> BroadcastReport:
-    settings.check()
     path = settings.path
     if path is None:
         return await _run_without_file(lifetime, settings, header, plan)

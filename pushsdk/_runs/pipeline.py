@@ -34,7 +34,7 @@ OnUnknown = Literal["skip", "resend"]
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The options of one run. Unchecked until ``check`` is called."""
+    """The options of one run. Raises ConfigurationError for an option with a wrong type or value."""
 
     run: str | os.PathLike[str] | None
     stop: asyncio.Event | None
@@ -50,20 +50,18 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The absolute path of the run file. Set here, so a later change of the working directory has no effect."""
 
     def __post_init__(self) -> None:
-        path = None if self.run is None else Path(os.path.abspath(check_path("run", self.run, "spring.run")))
-        msgspec.structs.force_setattr(self, "path", path)
+        if self.run is not None:
+            path = Path(os.path.abspath(check_path("run", self.run, "spring.run")))
+            msgspec.structs.force_setattr(self, "path", path)
+        check_values(msgspec.structs.asdict(self), RunSettings)
+        if self.on_progress is not None:
+            msgspec.structs.force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))
+        warn_of_unused(self.sending.policy)
 
     @property
     def syncs(self) -> bool:
         """Return True if each commit must reach the disk. A temporary file does not survive a power failure anyway."""
         return self.durable and self.path is not None
-
-    def check(self) -> None:
-        """Raise ConfigurationError if an option has a wrong type or value. Guard ``on_progress``, check the policy."""
-        check_values(msgspec.structs.asdict(self), RunSettings)
-        if self.on_progress is not None:
-            msgspec.structs.force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))
-        warn_of_unused(self.sending.policy)
 
 
 class Pipeline:
