@@ -3156,8 +3156,8 @@ BY_ARROW = [
     Mutant(
         "a chunk is sent although the run stopped during the claim",
         RUNS + "sender.py",
-        "if not self.users or self._sender.stopping.reason is not None:",
-        "if not self.users:",
+        "if not users or self._sender.stopping.reason is not None:",
+        "if not users:",
         T_ARROW + "dispatcher.py",
     ),
     Mutant(
@@ -3275,8 +3275,8 @@ DEADLINES = [
     Mutant(
         "a call whose time ran out while it connected is begun",
         IO + "batch_sender.py",
-        "body: bytes | None = self.body if self.has_time() else None\n",
-        "body: bytes | None = self.body\n",
+        "body = await self._claim() if self.has_time() else None\n",
+        "body = await self._claim()\n",
         T_OVERLOAD,
     ),
     Mutant(
@@ -3403,8 +3403,8 @@ DEADLINES = [
     Mutant(
         "the time of a claim counts as the time of an attempt",
         IO + "batch_sender.py",
-        "        body: bytes | None = self.body if self.has_time() else None\n",
-        "        body: bytes | None = self.body if self.has_time() else None\n        self.owner.note_sent(self)\n",
+        "        body = await self._claim() if self.has_time() else None\n",
+        "        self.owner.note_sent(self)\n        body = await self._claim() if self.has_time() else None\n",
         T_OVERLOAD,
     ),
     Mutant(

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -25,20 +25,13 @@ from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected
 from pushsdk._core.words import count
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.pending import PendingCalls
-from pushsdk._io.request import Claim, Claimant, ClaimedRequest
+from pushsdk._io.request import Claim, ClaimedRequest
 from pushsdk._io.sender import RequestSender
 
 logger = logging.getLogger("pushsdk")
 End = Callable[[BatchPart, Verdict], Awaitable[None]]
 _CANCELLED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED)
 _LOST = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED)
-
-
-class CallClaims(Claimant, Protocol):
-    """Claims of the calls that one request carries."""
-
-    part: BatchPart
-    """The part to send; after a claim without the users whose claim was refused, which are settled."""
 
 
 class BatchRequest(ClaimedRequest, eq=False, gc=False):
@@ -72,12 +65,7 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
         self.keys = keys
 
     async def _prepare(self) -> bytes | None:
-        body: bytes | None = self.body if self.has_time() else None
-        if body is not None and self.claim is not None:
-            claim: Any = self.claim
-            claim.part = self.part
-            body = await claim.claim()
-            self.part = claim.part
+        body = await self._claim() if self.has_time() else None
         if body is not None:
             self.owner.note_sent(self)
         return body

@@ -20,10 +20,11 @@ Returns the body to send, as long as the one it replaces or shorter; None if not
 class Claimant(Protocol):
     """The claim of one request: tells other processes which users may have been sent to."""
 
-    async def claim(self) -> bytes | None:
+    async def claim(self, part: Any) -> tuple[Any, bytes | None]:
         """Claim the users, after the connection is acquired and before the first byte. Raises only CancelledError.
 
-        Returns the body to send, without the users whose claim was refused; None if nothing is to be sent.
+        Returns the ``RequestPart`` and the body to send, without the users whose claim was refused. The body is None if
+        nothing is to be sent.
         """
 
     def settle(self, verdict: Verdict) -> None:
@@ -145,7 +146,13 @@ class ClaimedRequest(ApiRequest, eq=False, gc=False):
 
     @property
     def prepare(self) -> Claim | None:
-        return None if self.claim is None else self.claim.claim
+        return None if self.claim is None else self._claim
+
+    async def _claim(self) -> bytes | None:
+        body: bytes | None = self.body
+        if self.claim is not None:
+            self.part, body = await self.claim.claim(self.part)
+        return body
 
     def settle(self, attempt: Attempt) -> None:
         if self.claim is not None:

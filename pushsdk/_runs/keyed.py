@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -183,36 +183,34 @@ class KeyedClaim:
         self._log = log
         self._content = content
         self._pending = pending
-        #: The part to send, without the users whose claim was refused.
-        self.part = part
-        # The requests of the current attempt, one per unit of the part.
+        # The units of the current attempt, and their requests.
+        self._units: Sequence[Call | CallPart] = part.units
         self._requests: list[ClaimRequest] = []
         # The verdict on the attempts so far, final if the next attempt can't be claimed.
         self._verdict = verdict_of(part.history, Evidence())
         # True if it is UNKNOWN, and to be resent.
         self._resends = self._verdict.outcome is Outcome.UNKNOWN
 
-    async def claim(self) -> bytes | None:
-        requests = self._requests = [self._request(unit) for unit in self.part.units]
+    async def claim(self, part: BatchPart) -> tuple[BatchPart, bytes | None]:
+        self._units = part.units
+        requests = self._requests = [self._request(unit) for unit in part.units]
         await self._log.claim(requests)
         kept = [
-            (part, request)
-            for unit, request in zip(self.part.units, requests, strict=True)
-            if (part := self._claimed_part(unit, request)) is not None
+            (claimed, request)
+            for unit, request in zip(part.units, requests, strict=True)
+            if (claimed := self._claimed_part(unit, request)) is not None
         ]
-        self._requests = [request for _, request in kept]
-        if [part for part, _ in kept] != list(self.part.units):
-            self.part = BatchPart.of([part for part, _ in kept], self.part.history)
-        if not kept:
-            return None
-        return wire.push_body(self.part.ids, self._content.message, self._content.custom_fields)
+        self._units, self._requests = [claimed for claimed, _ in kept], [request for _, request in kept]
+        if self._units != list(part.units):
+            part = BatchPart.of(self._units, part.history)
+        return part, wire.push_body(part.ids, self._content.message, self._content.custom_fields) if kept else None
 
     def settle(self, verdict: Verdict) -> None:
-        if len(self.part.units) > 1:
+        if len(self._units) > 1:
             verdict = msgspec.structs.replace(verdict, shared=True)
         status = idempotency.status_after(verdict)
         requests, self._requests = self._requests, []
-        for request, unit in zip(requests, self.part.units, strict=False):
+        for request, unit in zip(requests, self._units, strict=False):
             if request.done:
                 self._log.settle(request.entry, request.claimed, status)
             else:

@@ -51,20 +51,19 @@ class RunLog(Protocol):
 class ChunkClaim:
     """The claim of one attempt of a ``ChunkSender``. See ``_io.request.Claimant``."""
 
-    def __init__(self, owner: "ChunkSender", request: ChunkRequest, body: bytes, users: int, *, in_doubt: bool) -> None:
+    def __init__(self, owner: "ChunkSender", request: ChunkRequest, body: bytes, *, in_doubt: bool) -> None:
         self._sender = owner
         self._request = request
         self._body = body
         self._in_doubt = in_doubt
-        #: Users of the attempt; after the claim, claimed users.
-        self.users = users
 
-    async def claim(self) -> bytes | None:
+    async def claim(self, part: WholePart) -> tuple[WholePart, bytes | None]:
         request = self._request
-        self.users, ids = await self._sender._log.claim(request, resent=self._in_doubt)
-        if not self.users or self._sender.stopping.reason is not None:
-            return None
-        return self._body if ids is request.ids else msgspec.structs.replace(request, ids=ids).body()
+        users, ids = await self._sender._log.claim(request, resent=self._in_doubt)
+        if not users or self._sender.stopping.reason is not None:
+            return part, None
+        body = self._body if ids is request.ids else msgspec.structs.replace(request, ids=ids).body()
+        return WholePart(part.units, users), body
 
     def settle(self, verdict: Verdict) -> None:
         self._sender._log.settle(self._request.positions, self.status_after(verdict))
@@ -212,9 +211,9 @@ class ChunkSender:
         A request to split (REJECTED, with a status in ``split_on``) is settled as PENDING; the caller splits it.
         """
         resends = tries = 0
-        status, users = _PENDING, request.users
-        while await self._take_slot(users):
-            claim, verdict = await self._attempt(request, in_doubt=in_doubt)
+        status = _PENDING
+        while await self._take_slot(request.users):
+            users, verdict = await self._attempt(request, in_doubt=in_doubt)
             if verdict.failure is Failure.UNCLAIMED:
                 break
             step, status = decide(
@@ -222,7 +221,7 @@ class ChunkSender:
             )
             if step is decisions.SPLIT:
                 return verdict
-            self._count(claim.users, status, final=step is decisions.SETTLE)
+            self._count(users, status, final=step is decisions.SETTLE)
             if step is decisions.SETTLE:
                 # Rejected, but an earlier attempt was UNKNOWN: the caller must not split the request.
                 is_unknown = status.state is _UNKNOWN.state
@@ -238,13 +237,13 @@ class ChunkSender:
             if not await self._wait(tries, verdict):
                 break
         if status.state is _UNKNOWN.state:
-            self._engine.sender.counters.users[Outcome.UNKNOWN] += users
+            self._engine.sender.counters.users[Outcome.UNKNOWN] += request.users
         return None
 
-    async def _attempt(self, request: ChunkRequest, *, in_doubt: bool) -> tuple[ChunkClaim, Verdict]:
-        """Make one attempt, which has its slot. Return its claim and its verdict."""
+    async def _attempt(self, request: ChunkRequest, *, in_doubt: bool) -> tuple[int, Verdict]:
+        """Make one attempt, which has its slot. Return the number of its users, and its verdict."""
         body = request.body()
-        claim = ChunkClaim(self, request, body, request.users, in_doubt=in_doubt)
+        claim = ChunkClaim(self, request, body, in_doubt=in_doubt)
         job = ClaimedRequest(
             PUSH,
             body,
@@ -258,11 +257,11 @@ class ChunkSender:
         try:
             verdict = await self._engine.sender.run(job, has_slot=True)
         except asyncio.CancelledError:
-            self._count(claim.users, claim.status_after(job.verdict()))
+            self._count(job.users, claim.status_after(job.verdict()))
             raise
         if verdict.outcome is not ACCEPTED:
             self._count_answer(verdict)
-        return claim, verdict
+        return job.users, verdict
 
     def _count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
         """Count the status of a request's users. ``final`` is True if the status settles the users."""
