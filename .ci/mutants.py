@@ -3459,7 +3459,7 @@ DEADLINES = [
     Mutant(
         "an urgent send is dispatched after thousands of sends of its loop turn",
         IO + "queue.py",
-        "        if content[2].is_urgent:\n",
+        "        if content.options.is_urgent:\n",
         "        if False:\n",
         T_OVERLOAD,
     ),

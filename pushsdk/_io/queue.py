@@ -91,13 +91,14 @@ class SendQueue:
 
     async def with_key(self, call: Call, content: Key, answer: Any = None) -> Key:
         """Return the content with the key that the call's callable returns. ``answer`` is given if it was asked."""
+        message, custom_fields, options, _ = content
         answer = answer or self._ask(call)
         if asyncio.isfuture(answer):
             try:
-                (answer,) = await keys_of([answer], self.timers, content[2].timeout, call.deadline)
+                (answer,) = await keys_of([answer], self.timers, options.timeout, call.deadline)
             finally:
                 self._backlog.leave(len(call.users), len(call.ids))
-        return (*content[:3], answer)
+        return message, custom_fields, options, answer
 
     def submit_with_key(self, call: Call, content: Key) -> None:
         """Submit the call with its callable's key: at once, or in a task if the callable is async."""
@@ -153,7 +154,7 @@ class SendQueue:
             may_linger = not self._linger or call.deadline - self._loop.time() > self._linger
             batch = self._batches.join(content, call) if may_linger else None
             if batch is None:
-                self._open(call, content, may_linger=may_linger)
+                self._open(call, Content(*content), may_linger=may_linger)
             else:
                 self._backlog.enter(call.unsettled, len(call.ids) + 1)
                 self._expect(call, batch)
@@ -163,11 +164,11 @@ class SendQueue:
             self.pending.fail([call])
         return future
 
-    def _open(self, call: Call, content: Key, *, may_linger: bool) -> None:
+    def _open(self, call: Call, content: Content, *, may_linger: bool) -> None:
         """Open a batch for the call, and dispatch it: now, soon, or after the linger time."""
-        batch = self._batches.open(Content(*content), call, copy_context(), is_joinable=may_linger)
+        batch = self._batches.open(content, call, copy_context(), is_joinable=may_linger)
         self._backlog.enter(batch.users, batch.size)
-        if content[2].is_urgent:
+        if content.options.is_urgent:
             # Now: thousands of calls of this loop turn may come before what is called soon.
             self._dispatch(batch)
         elif self._linger and may_linger and not batch.is_full:
