@@ -447,7 +447,11 @@ class FastPost:
             raise
 
     def begin(self, request: ApiRequest, key: Secret, respond: Callable[[bool], None]) -> HttpConnection | None:
-        """Write the request at once if there is an idle connection for it, and return that."""
+        """Write the request at once if there is an idle connection for it, and return that.
+
+        ``respond(True)`` follows a plain 204: call ``release``. ``respond(False)`` follows anything else: call
+        ``go_on``.
+        """
         if not self.takes(request.body) or (connection := self._take_idle()) is None:
             return None
         evidence = request.evidence

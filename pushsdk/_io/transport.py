@@ -8,7 +8,7 @@ import asyncio
 import math
 import ssl
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any, Protocol
 from urllib.request import getproxies, proxy_bypass
@@ -29,7 +29,7 @@ from pushsdk._core.outcome import Evidence, Failure, Guarded
 from pushsdk._core.policy import Limits
 from pushsdk._core.secret import Secret
 from pushsdk._io.failures import CONNECTING, failure_of, os_error, phase_of, words_of
-from pushsdk._io.fast_post import HEAD_LIMITS, FastPost, HttpConnection
+from pushsdk._io.fast_post import HEAD_LIMITS, FastPost
 from pushsdk._io.heads import Heads, header_text
 from pushsdk._io.request import ApiRequest
 from pushsdk._io.session_post import SessionPost
@@ -92,14 +92,8 @@ class AiohttpTransport:
         keepalive = settings.keepalive if self._owned else math.inf
         self._fast = FastPost(self._session, heads, keepalive, is_used=self._owned and proxy is None)
         self._slow = SessionPost(self._session, self._fast, heads, self._options)
-
-    def begin(self, request: ApiRequest, key: Secret, respond: Callable[[bool], None]) -> HttpConnection | None:
-        """Write the request at once, if there is an idle connection for it. Return that.
-
-        ``respond(True)`` follows a plain 204: call ``release`` of the connection's pool. ``respond(False)`` follows
-        anything else: call ``post``.
-        """
-        return self._fast.begin(request, key, respond)
+        #: Writes a request without a task, if it can.
+        self.begin = self._fast.begin
 
     async def post(self, request: ApiRequest, key: Secret) -> None:
         """See ``Transport.post``."""
