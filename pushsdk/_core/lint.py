@@ -1,20 +1,23 @@
 """Advice on a message or a campaign that can be sent but is probably a mistake.
 
-A table of rules over the nodes of a resource; ``wire`` rejects what can't be sent. A problem shows
-paths, names and language codes, never a text of the message.
+A table of rules over the nodes of a resource whose types ``values`` has checked. A problem shows paths, names and
+language codes, never a text of the message.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
 
 from pushsdk._core import models
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.models import UNSET, Model, Path, show_path
+from pushsdk._core.hints import near_name
+from pushsdk._core.models import Model, Path, show_path
 from pushsdk._core.placeholders import TEXTS, malformed_placeholder
-from pushsdk._core.words import alias, fold, kind_of, near_word
+from pushsdk._core.values import plain, typed
+from pushsdk._core.words import fold, kind_of, near_word
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,23 +29,28 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LintNode(msgspec.Struct, frozen=True):
-    """An object of a resource: ``fields`` by their names on the wire, without the unset ones."""
+    """An object of a resource: ``fields`` by their names on the wire."""
 
     path: Path
     model: type[Model]
     fields: Mapping[str, Any]
 
 
-# A rule yields the path below its node, and the advice.
-_Found = Iterator[tuple[Path, str]]
+# A rule returns paths below its node or field, each with the advice.
+_Found = Iterable[tuple[Path, str]]
 
 
 class LintRule(msgspec.Struct, frozen=True):
-    """A row of the table: ``check`` looks at every node of the class ``model``."""
+    """A row of the table: ``check`` looks at these ``fields`` of each node of the class ``model``, or at the node.
+
+    If ``is_warned``, sending warns of what the rule finds. What the other rules find may be meant.
+    """
 
     code: str
     model: type[Model]
-    check: Callable[[LintNode], _Found]
+    check: Callable[[Any], _Found]
+    fields: tuple[str | None, ...] = (None,)
+    is_warned: bool = True
 
 
 CHILDREN: Mapping[type[Model], Mapping[str, type[Model]]] = {
@@ -92,191 +100,189 @@ def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
     """
     if not isinstance(subject, (Model, Mapping)):
         raise ValidationError(f"lint takes a message, a campaign or a mapping; got {kind_of(subject)}")
-    model = _model_of(subject)
+    model = type(subject) if isinstance(subject, Model) else _model_of(subject)
     # Same path as in a ValidationError: a message alone is shown as part of its request.
     path = ("message",) if issubclass(model, models.MobilePush) else ()
     try:
-        models.typed(_fields(subject), model, path)
+        typed(value := plain(subject, path), model, path)
     except ValidationError as error:
         where, _, text = str(error).partition(": ")
         return [Problem(path=where, code="wrong-type", message=text)]
-    return list(problems(subject, model, path, RULES))
+    return problems(value, model, path)
 
 
-def problems(subject: object, model: type[Model], path: Path, rules: Sequence[LintRule]) -> Iterator[Problem]:
-    """Yield what these rules find in a resource of this class, which is at this path of a request."""
-    for node in nodes(subject, model, path):
-        for rule in rules:
-            if issubclass(node.model, rule.model):
-                for below, advice in rule.check(node):
-                    yield Problem(path=show_path((*node.path, *below)), code=rule.code, message=advice)
+def problems(value: object, model: type[Model], path: Path, *, only_warned: bool = False) -> list[Problem]:
+    """Return what the rules, or only those that are warned of, find in a plain value of this class at this path."""
+    found: list[Problem] = []
+    for node in nodes(value, model, path):
+        for code, name, check in _checks(node.model, tuple(node.fields), only_warned):
+            for below, advice in check(node.fields[name] if name else node):
+                place = (*node.path, name, *below) if name else (*node.path, *below)
+                found.append(Problem(path=show_path(place), code=code, message=advice))
+    return found
 
 
-def _model_of(subject: object) -> type[Model]:
-    if isinstance(subject, Model):
-        return type(subject)
-    names = {fold(name) for name in _fields(subject)}
+_Check = tuple[str, str | None, Callable[[Any], _Found]]
+
+
+@lru_cache(maxsize=1024)  # the messages of a run have few sets of names
+def _checks(model: type[Model], names: tuple[str, ...], only_warned: bool) -> list[_Check]:
+    """Return the code, the field and the check of each rule that looks at an object with these names."""
+    rules = [rule for rule in RULES if issubclass(model, rule.model) and rule.is_warned >= only_warned]
+    looked_at = {None, *names}.intersection((None, *model.__struct_encode_fields__))
+    return [(rule.code, name, rule.check) for rule in rules for name in rule.fields if name in looked_at]
+
+
+def _model_of(subject: Mapping[Any, Any]) -> type[Model]:
+    names = {fold(name) for name in subject if isinstance(name, str)}
     candidates: tuple[type[Model], ...] = (models.MobilePush, models.CampaignRequest, models.PushRequest)
     return max(candidates, key=lambda model: len(names.intersection(map(fold, model.__struct_encode_fields__))))
 
 
-def nodes(subject: object, model: type[Model], path: Path = ()) -> Iterator[LintNode]:
-    """Yield the object and its documented descendants."""
-    # CHILDREN bounds the depth: a list in the subject may contain the subject itself.
-    node = LintNode(path, model, _fields(subject))
-    yield node
-    children = next((CHILDREN[kind] for kind in model.__mro__ if kind in CHILDREN), {})
-    for name, child in children.items():
-        value = node.fields.get(name)
-        if isinstance(value, (list, tuple)):
-            for index, item in enumerate(value):
-                yield from nodes(item, child, (*path, name, index))
-        elif isinstance(value, (Model, Mapping)):
-            yield from nodes(value, child, (*path, name))
+def nodes(value: object, model: type[Model], path: Path = ()) -> list[LintNode]:
+    """Return the object and its documented descendants. The value is JSON, of any types."""
+    if not isinstance(value, dict):
+        return []
+    found = [LintNode(path, model, value)]
+    for name, child in _children(model).items():
+        below = value.get(name)
+        if isinstance(below, list):
+            for index, item in enumerate(below):
+                found += nodes(item, child, (*path, name, index))
+        elif below:
+            found += nodes(below, child, (*path, name))
+    return found
 
 
-def _fields(subject: object) -> dict[str, Any]:
-    if isinstance(subject, Model):
-        pairs = zip(subject.__struct_encode_fields__, subject.__struct_fields__, strict=True)
-        return {wire: value for wire, name in pairs if (value := getattr(subject, name)) is not UNSET}
-    if isinstance(subject, Mapping):
-        return {name: value for name, value in subject.items() if isinstance(name, str) and value is not UNSET}
-    return {}
+@cache
+def _children(model: type[Model]) -> Mapping[str, type[Model]]:
+    return next((CHILDREN[kind] for kind in model.__mro__ if kind in CHILDREN), {})
 
 
-def _filled(value: object) -> bool:
-    return isinstance(value, (str, list, tuple)) and len(value) > 0
+_is_code = re.compile(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]{1,8})*").fullmatch
+_is_absolute = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|\{\{").match
 
 
-def _languages(node: LintNode, name: str) -> frozenset[str]:
-    return frozenset(_fields(node.fields.get(name)))
+def _listed(languages: Iterable[str]) -> str:
+    return ", ".join(sorted(code if _is_code(code) else "..." for code in languages))
 
 
-def listed(languages: Iterable[str]) -> str:
-    codes = [code if re.fullmatch(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]{1,8})*", code) else "..." for code in languages]
-    return ", ".join(sorted(codes))
-
-
-# Where fields of other resources, and of other services, belong.
+# Where fields of other resources belong.
 _ELSEWHERE = {
     (models.MobilePush, "customFields"): "it belongs beside the message: send(..., custom_fields=...)",
-    (models.MobilePush, "notification"): "its title and body are fields of the message, by language",
-    (models.MobilePush, "aps"): "its alert is the title and body of the message, by language",
     (models.CampaignRequest, "userIds"): "a campaign has no users: its segment chooses them",
     (models.CampaignRequest, "customFields"): "a campaign has none",
 }
 
 
+# Each message of a run may be a new one, so the checks are fast when they find nothing.
+
+
 def _near_name(node: LintNode) -> _Found:
-    for name in node.fields:
-        if advice := _advice(node.model, name):
-            yield (name,), f"unknown field{advice}"
+    names = _names(node.model)
+    if node.fields.keys() <= names:
+        return ()
+    found = [(name, _meant(node.model, name)) for name in node.fields if name not in names]
+    return [((name,), f"unknown field, {advice}") for name, advice in found if advice]
 
 
-def _advice(model: type[Model], name: str) -> str:
-    """Return what an unknown field may be meant for; "" if it is known, or unlike any."""
-    names = dict(zip(model.__struct_fields__, model.__struct_encode_fields__, strict=True))
-    if name in names.values():
-        return ""
-    near = near_word(name, names.values()) or names.get(alias(name, names) or "")
-    elsewhere = next(
-        (f", {text}" for (kind, own), text in _ELSEWHERE.items() if own == name and issubclass(model, kind)), ""
-    )
-    return elsewhere or (f", did you mean {near}?" if near else "")
+@cache
+def _names(model: type[Model]) -> frozenset[str]:
+    return frozenset(model.__struct_encode_fields__)
 
 
-def _near_value(node: LintNode) -> _Found:
-    for (model, name), shown in SHOWN.items():
-        value = node.fields.get(name)
-        if issubclass(node.model, model) and isinstance(value, str) and value != shown and near_word(value, (shown,)):
-            yield (name,), f"unknown value, did you mean {shown}?"
+def _meant(model: type[Model], name: str) -> str | None:
+    near = near_name(name, model.__struct_encode_fields__)
+    return _ELSEWHERE.get((model, name)) or (near and f"did you mean {near}?")
 
 
-def _not_a_code(node: LintNode) -> _Found:
-    for name in TEXTS:
-        for language in _fields(node.fields.get(name)):
-            if listed((language,)) == "...":
-                yield (name, language), "a language is a code, such as en or pt-BR"
+def _near(shown: str) -> Callable[[str], _Found]:
+    """Return the check that a value is not a misspelled ``shown``."""
 
-
-def _relative(names: str) -> Callable[[LintNode], _Found]:
-    """Return the check that the URLs in fields whose names match are absolute."""
-
-    matches = re.compile(names, re.IGNORECASE).search
-
-    def check(node: LintNode) -> _Found:
-        for name in filter(matches, node.model.__struct_encode_fields__):
-            value = node.fields.get(name)
-            if isinstance(value, str) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|\{\{", value):
-                yield (name,), "the URL is relative: a device has nothing to resolve it against"
+    def check(value: str) -> _Found:
+        is_near = value != shown and near_word(value, (shown,))
+        return [((), f"unknown value, did you mean {shown}?")] if is_near else ()
 
     return check
 
 
-def _negative(node: LintNode) -> _Found:
-    for name in ("ttl", "badgeCount", "startTs"):
-        value = node.fields.get(name)
-        if isinstance(value, int) and value < 0:
-            yield (name,), "the number is negative"
+def _not_a_code(texts: Mapping[str, str]) -> _Found:
+    if all(map(_is_code, texts)):
+        return ()
+    return [((language,), "a language is a code, such as en or pt-BR") for language in texts if not _is_code(language)]
+
+
+def _relative(url: str) -> _Found:
+    return () if _is_absolute(url) else [((), "the URL is relative: a device has nothing to resolve it against")]
+
+
+def _negative(number: int) -> _Found:
+    return [((), "the number is negative")] if number < 0 else ()
 
 
 def _no_platform(node: LintNode) -> _Found:
-    if node.fields.get("iosEnabled") is not True and node.fields.get("androidEnabled") is not True:
-        yield (), "neither iosEnabled nor androidEnabled is true, so it may reach no phone: set one"
+    if node.fields.get("iosEnabled") or node.fields.get("androidEnabled"):
+        return ()
+    return [((), "neither iosEnabled nor androidEnabled is true, so it may reach no phone: set one")]
 
 
 def _platform_off(node: LintNode) -> _Found:
     for name, switch in PLATFORM.items():
-        if _filled(node.fields.get(name)) and node.fields.get(switch) is not True:
+        if node.fields.get(name) and not node.fields.get(switch):
             yield (name,), f"set, although {switch} is not true"
 
 
 def _no_text(node: LintNode) -> _Found:
-    texts = [*_fields(node.fields.get("title")).values(), *_fields(node.fields.get("body")).values()]
+    for name in ("title", "body"):
+        if any(map(str.strip, node.fields.get(name, {}).values())):
+            return ()
     # A silent push wakes the app and shows nothing.
-    silent = node.fields.get("contentAvailable") is True
-    if not silent and not any(isinstance(text, str) and text.strip() for text in texts):
-        yield (), "title and body are both empty"
+    return () if node.fields.get("contentAvailable") else [((), "title and body are both empty")]
 
 
 def _languages_differ(node: LintNode) -> _Found:
-    title, body = _languages(node, "title"), _languages(node, "body")
+    title, body = (node.fields.get(name, {}).keys() for name in ("title", "body"))
     if title and body and title != body:
-        yield ("body",), f"title and body are not in the same languages: only one is in {listed(title ^ body)}"
+        yield ("body",), f"title and body are not in the same languages: only one is in {_listed(title ^ body)}"
 
 
 def _subtitle_language(node: LintNode) -> _Found:
-    if extra := _languages(node, "subtitle") - _languages(node, "title"):
-        yield ("subtitle",), f"the subtitle is in languages that the title is not in: {listed(extra)}"
+    if extra := node.fields.get("subtitle", {}).keys() - node.fields.get("title", {}).keys():
+        yield ("subtitle",), f"the subtitle is in languages that the title is not in: {_listed(extra)}"
 
 
-def _malformed_placeholder(node: LintNode) -> _Found:
-    for name in TEXTS:
-        for language, text in _fields(node.fields.get(name)).items():
-            if isinstance(text, str) and (problem := malformed_placeholder(text)):
-                yield (name, language), problem
+def _malformed_placeholder(texts: Mapping[str, str]) -> _Found:
+    together = "".join(texts.values())
+    if "{" not in together and "}" not in together:
+        return ()
+    found = ((language, malformed_placeholder(text)) for language, text in texts.items())
+    return [((language,), problem) for language, problem in found if problem]
 
 
 def _missing(name: str, advice: str) -> Callable[[LintNode], _Found]:
     """Return the check that a field is set."""
-    return lambda node: iter([] if node.fields.get(name) not in (None, "", {}) else [((), f"no {name}: {advice}")])
+    return lambda node: () if node.fields.get(name) else [((), f"no {name}: {advice}")]
 
+
+_URLS = ("url", "androidActionUrl", "iosActionUrl")  # the app may resolve a relative one
+_MEDIA = ("bigImageUrl", "largeIconUrl", "richMediaUrl")
+_MISSING_ID = _missing("externalId", "if UNKNOWN, it can't be looked up")
 
 RULES: tuple[LintRule, ...] = (
     LintRule("near-name", Model, _near_name),
-    LintRule("near-value", Model, _near_value),
-    LintRule("relative-url", Model, _relative("(action|^)url$")),  # the app may resolve it
-    LintRule("relative-image", models.MobilePush, _relative("(image|icon|media)url$")),
-    LintRule("negative-number", Model, _negative),
+    *(LintRule("near-value", model, _near(shown), (name,)) for (model, name), shown in SHOWN.items()),
+    LintRule("relative-url", Model, _relative, _URLS, is_warned=False),
+    LintRule("relative-image", models.MobilePush, _relative, _MEDIA),
+    LintRule("negative-number", Model, _negative, ("ttl", "badgeCount", "startTs")),
     LintRule("no-platform", models.MobilePush, _no_platform),
-    LintRule("platform-off", models.MobilePush, _platform_off),
-    LintRule("language-code", models.MobilePush, _not_a_code),
+    LintRule("platform-off", models.MobilePush, _platform_off, is_warned=False),
+    LintRule("language-code", models.MobilePush, _not_a_code, TEXTS),
     LintRule("no-text", models.MobilePush, _no_text),
-    LintRule("languages-differ", models.MobilePush, _languages_differ),
-    LintRule("subtitle-language", models.MobilePush, _subtitle_language),
-    LintRule("malformed-placeholder", models.MobilePush, _malformed_placeholder),
-    LintRule("no-label", models.ActionButton, _missing("label", "the button has no text")),
-    LintRule("no-external-id", models.CampaignRequest, _missing("externalId", "if UNKNOWN, it can't be looked up")),
+    LintRule("languages-differ", models.MobilePush, _languages_differ, is_warned=False),
+    LintRule("subtitle-language", models.MobilePush, _subtitle_language, is_warned=False),
+    LintRule("malformed-placeholder", models.MobilePush, _malformed_placeholder, TEXTS),
+    LintRule("no-label", models.ActionButton, _missing("label", "the button has no text"), is_warned=False),
+    LintRule("no-external-id", models.CampaignRequest, _MISSING_ID, is_warned=False),
     LintRule("no-segment", models.CampaignRequest, _missing("segment", "the campaign has no audience")),
     LintRule("no-message", models.CampaignRequest, _missing("message", "the campaign has nothing to send")),
 )

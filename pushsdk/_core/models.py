@@ -1,7 +1,7 @@
 """Messages, campaigns and their parts as frozen structs, and the documented values of their fields.
 
-Shapes only: ``wire`` checks types at encoding, ``lint`` advises. Fields have the order of the interface document, which
-is also their order on the wire.
+Shapes only: ``values`` checks types at encoding, ``lint`` advises. Fields have the order of the interface document,
+which is also their order on the wire.
 """
 
 import re
@@ -12,13 +12,9 @@ import msgspec
 from msgspec import UNSET as UNSET
 from msgspec import UnsetType as UnsetType
 
-from pushsdk._core.errors import ValidationError
-from pushsdk._core.words import plain_error
-
 # The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
 INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
 T = TypeVar("T")
-M = TypeVar("M", bound=msgspec.Struct)
 
 Path = tuple[str | int, ...]
 """A path in a resource: keys and indexes from the root."""
@@ -49,22 +45,6 @@ if TYPE_CHECKING:
 else:
     MessageTypeName = ActionName = PriorityName = MediaTypeName = InterruptionLevelName = str
     RelevanceScoreName = ClickActionName = ActionCategoryTypeName = ScheduleTypeName = str
-
-
-def typed(plain: dict[str, Any], model: type[M], path: Path) -> M:
-    """Return the model of plain types, without unknown fields. Raises ValidationError for other types."""
-    try:
-        return msgspec.convert(plain, model)
-    except msgspec.ValidationError as error:
-        where, _, text = plain_error(error).partition(":")
-        if where.endswith("[...]"):  # msgspec hides the key
-            mapping: Any = plain
-            for name in re.findall(r"\w+", where):
-                mapping = mapping[int(name) if name.isdigit() else name]
-            key = next(key for key, item in mapping.items() if not isinstance(item, str))
-            where = f"{where[:-5]}{show_path((key,))[1:]}"
-        hint = ', for example {"en": "Hello"}' if where.endswith((".title", ".subtitle", ".body")) else ""
-        raise ValidationError(f"{show_path(path)}{where[1:]}:{text}{hint}") from None
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

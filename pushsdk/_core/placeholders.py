@@ -18,8 +18,17 @@ TEXTS = ("title", "subtitle", "body")
 # no escape, hence no quote, "{{" or "}}" within a name or a fallback.
 _PLACEHOLDER = re.compile(r"\{\{\s*+([^\s{}|'][^{}|'\r\n]*+)\|\s*+'((?:[^'{}]|\{(?!\{)|\}(?!\}))*+)'\s*+\}\}")
 
-# A name in single braces, as an f-string leaves of a placeholder.
-_SINGLE = re.compile(r"\{\s*[^\W\d]\w*\s*(?:\||\})")
+# What users would see of a malformed placeholder: two braces, or a name in single braces, as an f-string leaves.
+_MALFORMED = (
+    (re.compile(r"\{\{|\}\}"), "a placeholder is not of the form {{ field_name | 'fallback' }}"),
+    (
+        re.compile(r"\{\s*[^\W\d]\w*\s*(?:\||\})"),
+        (
+            "a placeholder has two braces, {{ field_name | 'fallback' }}: in an f-string write "
+            "{placeholder('field_name', 'fallback')}"
+        ),
+    ),
+)
 
 
 class Placeholder(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +112,4 @@ def _texts_of(message: MobilePush | Mapping[str, Any]) -> dict[str, Mapping[str,
 def malformed_placeholder(text: str) -> str | None:
     """Return what is wrong with the braces outside of placeholders, which users would see; None if nothing is."""
     rest = _PLACEHOLDER.sub("\0", text)
-    if "{{" in rest or "}}" in rest:
-        return "a placeholder is not of the form {{ field_name | 'fallback' }}"
-    single = _SINGLE.search(rest) and "a placeholder has two braces, {{ field_name | 'fallback' }}"
-    return f"{single}: in an f-string write {{placeholder('field_name', 'fallback')}}" if single else None
+    return next((advice for pattern, advice in _MALFORMED if pattern.search(rest)), None)

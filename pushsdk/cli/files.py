@@ -26,8 +26,9 @@ from pushsdk._core import wire
 from pushsdk._core.arguments import doubt_of
 from pushsdk._core.errors import MessageWarning, ValidationError
 from pushsdk._core.lint import Problem, lint
-from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest, typed
+from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest
 from pushsdk._core.operations import Operation
+from pushsdk._core.values import typed
 from pushsdk.cli.exit import text_of, usage_error
 from pushsdk.cli.options import Flag
 from pushsdk.cli.terminal import escaped, print_json, say, warn

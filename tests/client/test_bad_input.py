@@ -95,7 +95,7 @@ async def test_a_message_or_a_request_is_no_source_of_a_run(client: AsyncPushCli
     with pytest.raises(ValidationError, match=r"got MobilePush: the users come first, then the message$"):
         await client.broadcast(HELLO, HELLO)  # type: ignore[arg-type]
     with pytest.raises(
-        ValidationError, match=r"^message must be .*; got list: the users come first, then the message$"
+        ValidationError, match=r"^message must be .*; got list$"
     ):
         await client.broadcast(iter(["u"]), ["u"])  # type: ignore[arg-type]
     with pytest.raises(ValidationError, match=r"^user id number 1: expected a str, got PushRequest"):
@@ -162,7 +162,7 @@ async def test_a_value_that_is_not_json_is_refused_at_any_depth(client: AsyncPus
 async def test_a_bad_value_is_named_by_its_path(client: AsyncPushClient) -> None:
     with pytest.raises(ValidationError, match=r"^custom_fields\.at\[1\]\.b: "):
         await client.send("u", HELLO, custom_fields={"at": [0, {"b": float("nan")}]})
-    with pytest.raises(ValidationError, match=r"^custom_fields\.at: date is not JSON: pass value\.isoformat\(\)$"):
+    with pytest.raises(ValidationError, match=r"^custom_fields\.at: date is not JSON: pass a text or a number"):
         await client.send("u", HELLO, custom_fields={"at": date(2026, 1, 1)})
 
 

@@ -494,12 +494,13 @@ async def test_a_campaign_without_segment_or_message_warns(caught: Caught) -> No
         ({"badge_count": -1}, "$.message.badge_count: the number is negative"),
     ],
 )
-@pytest.mark.parametrize("form", [lambda message: message, lambda message: message.to_dict()])
+@pytest.mark.parametrize("is_struct", [True, False])
 async def test_a_value_that_no_device_takes_is_warned_of(
-    caught: Caught, changes: dict[str, Any], text: str, form: Callable[[MobilePush], Any]
+    caught: Caught, changes: dict[str, Any], text: str, is_struct: bool
 ) -> None:
+    message = GOOD.replace(collapse_id=f"a new message: {is_struct}", **changes)
     async with FakeService().client() as client:
-        await client.send("ann", form(GOOD.replace(**changes)))
+        await client.send("ann", message if is_struct else message.to_dict())
     ((told, _),) = caught.seen()
     assert told.replace("bigImageUrl", "big_image_url").replace("badgeCount", "badge_count").startswith(text)
 

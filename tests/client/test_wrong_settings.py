@@ -24,7 +24,6 @@ from pushsdk import (
     MobilePush,
     PushClient,
     PushError,
-    PushRequest,
     RetryPolicy,
     StopPolicy,
     Timeout,
@@ -97,11 +96,8 @@ def test_a_table_and_a_file_are_no_ids_of_the_sync_client(method: str) -> None:
     [
         ({"id": "ann"}, MESSAGE, "must be a str or an iterable of str; got dict$"),
         ({"title": {"en": "x"}}, ["ann"], "got dict: the users come first, then the message$"),
-        ("ann", ["bob"], "got list: the users come first, then the message$"),
-        ("ann", [MESSAGE], "got list: pass one message; for several use send_each$"),
-        ("ann", '{"title": {"en": "x"}}', r"got str: pass json.loads\(value\)$"),
-        ("ann", PushRequest(user_ids=["ann"], message=MESSAGE), r"got PushRequest: use send_each\(\[request\]\)$"),
-        ("ann", CampaignRequest(message=MESSAGE), "got CampaignRequest: use create_campaign$"),
+        ("ann", ["bob"], r"message must be a MobilePush or a mapping, for example MobilePush\(.*\); got list$"),
+        ("ann", CampaignRequest(message=MESSAGE), "; got CampaignRequest$"),
     ],
 )
 async def test_an_argument_in_the_wrong_place_has_the_fix(users: Any, message: Any, text: str) -> None:
@@ -112,7 +108,7 @@ async def test_an_argument_in_the_wrong_place_has_the_fix(users: Any, message: A
 
 async def test_a_message_alone_is_no_campaign() -> None:
     async with FakeService().client() as client:
-        with pytest.raises(ValidationError, match=r"got MobilePush: put it into a CampaignRequest\(message=...\)$"):
+        with pytest.raises(ValidationError, match=r"request must be a CampaignRequest or a mapping; got MobilePush$"):
             await client.create_campaign(MESSAGE)  # type: ignore[arg-type]
 
 
@@ -266,7 +262,7 @@ def test_a_wrong_switch_for_answers_is_refused(monkeypatch: pytest.MonkeyPatch) 
         (
             lambda c: c.send(["u", ("u", "Ann")], MESSAGE),
             ValidationError,
-            "user_ids[1]: expected a str, got tuple: pass the id in it, such as row[0]",
+            "user_ids[1]: expected a str, got tuple",
         ),
         (
             lambda c: c.send_each([{"x": ["u"]}]),
@@ -541,21 +537,6 @@ def test_a_session_of_another_event_loop_is_refused() -> None:
         with pytest.raises(ConfigurationError, match="session is of another event loop: make it in"):
             asyncio.run(send(session))
         first.run(session.close())
-
-
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (
-            lambda client: client.send([["u"]], MESSAGE),
-            "got list: pass one id at a time, or an Audience itself to broadcast",
-        ),
-    ],
-)
-async def test_users_or_requests_of_another_form_say_what_to_pass(call: Any, text: str) -> None:
-    async with FakeService().client() as client:
-        with pytest.raises(ValidationError, match=re.escape(text)):
-            await call(client)
 
 
 THEIR_TIMEOUT = type("Timeout", (), {"__module__": "httpx"})
