@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.arrow_plans import MESSAGE, ReportedUser, plan, reported, user
-from support.fake_service import FakeService, answer, client_of, hang, lost, refused, start
+from support.fake_service import FakeService, answer, client_of, hang, refused, reset_after, start
 from support.shaky_claims import ShakyClaims
 from support.virtual_time import virtual
 
@@ -133,13 +133,13 @@ async def test_only_the_rest_of_a_partly_accepted_chunk_is_sent_again() -> None:
         user(3): 2,
         user(7): 3,
     }
-    assert service.processed == dict.fromkeys(map(user, range(10)), 1)
+    assert service.users() == dict.fromkeys(map(user, range(10)), 1)
 
 
 @virtual
 async def test_users_claimed_by_another_process_between_attempts_are_left_to_it() -> None:
     claims = MemoryClaims()
-    one, two = FakeService(answer(503, {"Retry-After": "5"})), FakeService(hang(processed=True))
+    one, two = FakeService(answer(503, {"Retry-After": "5"})), FakeService(hang(accepted=True))
     async with client_of(one) as first, client_of(two, timeout=Timeout(attempt=30.0)) as second:
         running = start(DispatcherRun(first, claims).send(10))
         await asyncio.sleep(1.0)
@@ -148,7 +148,7 @@ async def test_users_claimed_by_another_process_between_attempts_are_left_to_it(
         other.cancel()
         await asyncio.wait([other])
     assert set(rows.values()) == {ReportedUser("UNKNOWN", None, "claimed by another process, and not settled so far")}
-    assert one.processed == {}
+    assert one.users() == {}
 
 
 @virtual
@@ -161,7 +161,7 @@ async def test_users_withdrawn_by_another_process_are_sent_to_after_concurrent_w
         assert claims.states() == [[UserState.CLAIMED, UserState.PENDING]]
         assert outcomes(await DispatcherRun(second, claims, personal="placeholders").send(2)) == {"ACCEPTED": 2}
         assert outcomes(await running) == {"ACCEPTED": 2}
-    assert (one.processed, two.processed) == ({}, {user(0): 1, user(1): 1})
+    assert (one.users(), two.users()) == ({}, {user(0): 1, user(1): 1})
 
 
 @virtual
@@ -177,7 +177,7 @@ async def test_separate_pending_ranges_of_a_chunk_are_sent_separately() -> None:
     async with client_of(service, retry=RetryPolicy.safe(initial_delay=1.0)) as client:
         rows = await DispatcherRun(client, MemoryClaims()).send(10)
     assert outcomes(rows) == {"ACCEPTED": 10}
-    assert service.processed == dict.fromkeys(map(user, range(10)), 1)
+    assert service.users() == dict.fromkeys(map(user, range(10)), 1)
 
 
 @virtual
@@ -290,7 +290,7 @@ async def test_untried_users_are_left_to_the_next_call() -> None:
     async with client_of(service, limits=Limits(in_flight=1)) as client:
         second = await DispatcherRun(client, claims, stop_policy=NO_STOP_POLICY).send(80, size=40)
     assert outcomes(second) == {"REJECTED": 8, "ACCEPTED": 72}
-    assert set(service.processed.values()) == {1}
+    assert set(service.users().values()) == {1}
 
 
 @virtual
@@ -369,7 +369,7 @@ async def test_after_a_stop_the_rest_of_a_personal_chunk_is_neither_sent_nor_cla
 @virtual
 async def test_after_a_stop_recorded_outcomes_are_still_reported() -> None:
     claims = ShakyClaims()
-    async with client_of(FakeService(answer(404), lost(processed=True)), limits=Limits(in_flight=1)) as client:
+    async with client_of(FakeService(answer(404), reset_after()), limits=Limits(in_flight=1)) as client:
         await DispatcherRun(client, claims).send(40)
     service = FakeService(then=answer(401))
     async with client_of(service, limits=Limits(in_flight=1)) as client:
@@ -492,7 +492,7 @@ async def test_stopped_while_the_store_was_asked_nothing_is_sent_and_the_claim_i
 
 @virtual
 async def test_cancelling_leaves_requests_in_flight_unknown_and_withdraws_the_rest() -> None:
-    service, claims = FakeService(then=hang(processed=True)), ShakyClaims()
+    service, claims = FakeService(then=hang(accepted=True)), ShakyClaims()
     async with client_of(service, limits=Limits(in_flight=2)) as client:
         running = start(DispatcherRun(client, claims, personal="placeholders").send(10))
         await asyncio.sleep(1.0)
@@ -526,7 +526,7 @@ async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_
 
 @virtual
 async def test_cancelling_a_split_leaves_users_in_flight_unknown_and_withdraws_rejected_parts() -> None:
-    service, claims = FakeService(answer(400), then=hang(processed=True)), ShakyClaims()
+    service, claims = FakeService(answer(400), then=hang(accepted=True)), ShakyClaims()
     async with client_of(service) as client:
         running = start(DispatcherRun(client, claims).send(10))
         await asyncio.sleep(1.0)
@@ -693,7 +693,7 @@ async def test_a_claim_about_to_expire_is_withdrawn_before_sending() -> None:
     async with client_of(service, limits=Limits(in_flight=2)) as client:
         rows = await DispatcherRun(client, claims, personal="placeholders").send(10)
     assert outcomes(rows) == {"ACCEPTED": 10}
-    assert service.processed == dict.fromkeys(map(user, range(10)), 1)
+    assert service.users() == dict.fromkeys(map(user, range(10)), 1)
 
 
 @virtual
@@ -706,4 +706,4 @@ async def test_a_chunk_that_outlives_its_claim_is_sent_under_several_claims() ->
         # What it finds claimed it leaves, and what was accepted it knows.
         assert outcomes(await DispatcherRun(two, claims, personal="placeholders").send(100, size=100))["NOT_SENT"] == 0
         assert outcomes(await first)["NOT_SENT"] == 0
-    assert service.processed == dict.fromkeys(map(user, range(100)), 1)
+    assert service.users() == dict.fromkeys(map(user, range(100)), 1)

@@ -119,7 +119,7 @@ async def test_an_unknown_is_not_repeated() -> None:
 @pytest.mark.parametrize("before", [(), (scripted.answer(429, {"Retry-After": "0"}),)], ids=["alone", "after a 429"])
 @virtual
 async def test_what_needs_a_person_may_not_be_repeated_and_is_sent_once_it_is_fixed(
-    failure: Failure, before: tuple[scripted.Behaviour, ...]
+    failure: Failure, before: tuple[scripted.Behavior, ...]
 ) -> None:
     service = scripted.FakeService(*before, scripted.fails(failure))
     async with service.client(claims=MemoryClaims()) as client:

@@ -37,7 +37,7 @@ async def test_a_full_queue_raises_at_once_if_configured() -> None:
         assert (excinfo.value.outcome, excinfo.value.user_ids) == (Outcome.NOT_SENT, ("d",))
         await asyncio.gather(*tasks)
         assert isinstance(await client.send("d", OTHER), Receipt)
-    assert service.processed["d"] == 1
+    assert service.accepted("d") == 1
 
 
 @virtual
@@ -68,7 +68,7 @@ async def test_queued_bytes_bound_what_waits() -> None:
             await asyncio.sleep(LATENCY / 4)
     # The limit, and one call.
     assert 300 <= most <= 400
-    assert sum(service.processed.values()) == 9
+    assert sum(service.users().values()) == 9
 
 
 @virtual
@@ -169,7 +169,7 @@ async def test_a_call_whose_deadline_passes_while_it_waits_for_room_was_not_sent
         assert before + 0.5 <= now() <= before + 0.51
         await asyncio.gather(*tasks)
         assert idle(client)
-    assert service.processed["c"] == 0
+    assert service.accepted("c") == 0
 
 
 @virtual
@@ -329,4 +329,4 @@ async def test_calls_that_gave_up_waiting_for_room_are_forgotten() -> None:
         assert now() == pytest.approx(before + 1.0)
         await asyncio.gather(*tasks)
         assert idle(client)
-    assert sum(service.processed.values()) == 2
+    assert sum(service.users().values()) == 2

@@ -8,7 +8,7 @@ import pytest
 from support.fake_service import (
     MESSAGE,
     OTHER,
-    Behaviour,
+    Behavior,
     FakeService,
     Request,
     answer,
@@ -19,6 +19,7 @@ from support.fake_service import (
     refused,
     start,
     titled,
+    unreachable,
 )
 from support.virtual_time import turns, virtual
 
@@ -102,10 +103,8 @@ async def test_a_cancelled_call_that_was_split_tells_the_truth_about_the_half_th
         await asyncio.sleep(1.0)
         await cancel(task)
         assert idle(client)
-    assert sum(service.processed.values()) == 20
-    assert abandoned(events) == {
-        user: Outcome.ACCEPTED if service.processed[user] else Outcome.UNKNOWN for user in MANY
-    }
+    assert sum(service.users().values()) == 20
+    assert abandoned(events) == {user: Outcome.ACCEPTED if service.accepted(user) else Outcome.UNKNOWN for user in MANY}
 
 
 @virtual
@@ -143,7 +142,7 @@ def key_of(service: FakeService) -> object:
     return key
 
 
-SCENES: dict[str, tuple[dict[str, object], list[Behaviour]]] = {
+SCENES: dict[str, tuple[dict[str, object], list[Behavior]]] = {
     "plain": ({}, [answer()]),
     "connecting": ({}, [answer(connecting=0.05)]),
     "lingering": ({"batching": Batching(linger=0.03)}, [answer()]),
@@ -190,7 +189,7 @@ async def test_a_call_cancelled_at_any_moment_leaves_nothing_and_is_reported_cor
                         outcome = ends[user]
                     else:
                         outcome = end.outcomes[user] if isinstance(end, PartialError) else end.outcome
-                    count = service.processed[user]
+                    count = service.accepted(user)
                     assert (
                         count
                         == {Outcome.ACCEPTED: 1, Outcome.REJECTED: 0, Outcome.NOT_SENT: 0}.get(outcome, count)
@@ -216,7 +215,7 @@ async def test_a_call_cancelled_while_its_answer_is_read_ended_as_its_status_say
 
 @virtual
 async def test_a_campaign_cancelled_anywhere_gives_its_place_back() -> None:
-    for script in ([hang()], [hang(connecting=True)], [refused(), hang()], [answer(429, {"Retry-After": "5"})]):
+    for script in ([hang()], [unreachable()], [refused(), hang()], [answer(429, {"Retry-After": "5"})]):
         async with client_of(FakeService(*script), limits=Limits(in_flight=1)) as client:
             tasks = [start(client.create_campaign({"externalId": "x"})) for _ in range(2)]
             await asyncio.sleep(0.5)

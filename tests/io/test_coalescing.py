@@ -78,7 +78,7 @@ async def test_the_same_user_in_two_sends_makes_two_requests() -> None:
     service = FakeService()
     async with client_of(service) as client:
         await asyncio.gather(client.send(["a", "b"], MESSAGE), client.send("b", MESSAGE), client.send("c", MESSAGE))
-    assert service.processed == {"a": 1, "b": 2, "c": 1}
+    assert service.users() == {"a": 1, "b": 2, "c": 1}
     assert service.sent == [("a", "b"), ("b", "c")]
 
 
@@ -160,7 +160,7 @@ async def test_max_bytes_bounds_what_is_merged() -> None:
         await asyncio.gather(*(client.send(f"user-with-a-name-{number}", MESSAGE) for number in range(6)))
     assert max(len(request.body) for request in service.requests) <= 140
     assert len(service.requests) < 6
-    assert sum(service.processed.values()) == 6
+    assert sum(service.users().values()) == 6
 
 
 @virtual
@@ -202,7 +202,7 @@ async def test_a_caller_cancelled_on_a_shared_request_only_stops_waiting() -> No
         assert tasks[0].cancelled()
         assert isinstance(await outcome_of(tasks[1]), Receipt)
         assert idle(client)
-    assert service.processed == {"a": 1, "b": 1}
+    assert service.users() == {"a": 1, "b": 1}
     abandoned = [event for event in events if isinstance(event, SendAbandoned)]
     assert [(event.user_ids, event.outcome.value) for event in abandoned] == [(("a",), "ACCEPTED")]
 

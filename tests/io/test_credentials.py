@@ -58,12 +58,12 @@ async def test_a_callable_that_awaits_something_cancelled_makes_the_call_not_sen
 @virtual
 async def test_a_401_that_the_caller_reads_as_unknown_is_not_repeated_with_a_rotated_key() -> None:
     keys = (f"key-{number}" for number in itertools.count())
-    service = FakeService(answer(401, processed=True))
+    service = FakeService(answer(401, accepted=True))
     policy = RetryPolicy.safe(statuses={401: Outcome.UNKNOWN})
     async with client_of(service, api_key=lambda: next(keys), retry=policy) as client:
         with pytest.raises(OutcomeUnknownError):
             await client.send("a", MESSAGE)
-    assert service.processed == {"a": 1}
+    assert service.users() == {"a": 1}
 
 
 @virtual

@@ -17,6 +17,7 @@ from support.fake_service import (
     outcome_of,
     refused,
     start,
+    unreachable,
 )
 from support.virtual_time import now, turns, virtual
 
@@ -46,10 +47,10 @@ def sleeps(seconds: float) -> Callable[[], Any]:
 
 @pytest.mark.parametrize("total", [0.001, 0.0137, 0.25, 1.0, 29.999])
 @pytest.mark.parametrize(
-    ("behaviour", "options", "kind"),
+    ("behavior", "options", "kind"),
     [
         (hang(), {}, OutcomeUnknownError),
-        (hang(connecting=True), {}, NotSentError),
+        (unreachable(), {}, NotSentError),
         (hang(), {"api_key": sleeps(math.inf)}, NotSentError),
         (
             refused(after=0.0007),
@@ -62,9 +63,9 @@ def sleeps(seconds: float) -> Callable[[], Any]:
 )
 @virtual
 async def test_a_call_ends_within_ten_milliseconds_after_its_deadline(
-    behaviour: Any, options: dict[str, Any], kind: type[Exception], total: float
+    behavior: Any, options: dict[str, Any], kind: type[Exception], total: float
 ) -> None:
-    service = FakeService(then=behaviour)
+    service = FakeService(then=behavior)
     async with client_of(service, **options) as client:
         before = now()
         error = await outcome_of(start(client.send("a", MESSAGE, timeout=Timeout(total=total, attempt=None))))
@@ -162,7 +163,7 @@ async def test_an_expired_call_is_unknown_and_its_end_is_reported_later() -> Non
 
 @virtual
 async def test_calls_of_a_shared_request_that_ends_at_their_deadline_get_its_outcome() -> None:
-    service, events = FakeService(then=hang(connecting=True)), list[Event]()
+    service, events = FakeService(then=unreachable()), list[Event]()
     async with client_of(service, on_event=events.append) as client:
         tasks = [start(client.send(user, MESSAGE, timeout=1.0)) for user in "ab"]
         errors = [await outcome_of(task) for task in tasks]
@@ -173,7 +174,7 @@ async def test_calls_of_a_shared_request_that_ends_at_their_deadline_get_its_out
 
 @virtual
 async def test_calls_of_a_shared_request_with_nearly_equal_deadlines_get_its_outcome() -> None:
-    service = FakeService(then=hang(connecting=True))
+    service = FakeService(then=unreachable())
     async with client_of(service, batching=Batching(linger=0.1), timeout=1.0) as client:
         tasks = []
         for number in range(20):
@@ -197,7 +198,7 @@ async def test_a_caller_past_its_deadline_before_anything_left_was_not_sent_and_
         assert isinstance(await outcome_of(early), NotSentError)
         assert isinstance(await outcome_of(later), Receipt)
         await busy
-    assert service.processed == {"busy": 1, "later": 1}
+    assert service.users() == {"busy": 1, "later": 1}
 
 
 @virtual

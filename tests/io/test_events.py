@@ -80,15 +80,15 @@ async def test_events_hold_ids_only_if_they_are_about_users_and_never_texts() ->
     assert not any("user-" in repr(event) or "Hello" in repr(event) for event in events)
 
 
-@pytest.mark.parametrize("behaviour", [answer(), answer(429, {"Retry-After": "1"}), answer(413), answer(400)])
+@pytest.mark.parametrize("behavior", [answer(), answer(429, {"Retry-After": "1"}), answer(413), answer(400)])
 @virtual
 async def test_an_on_event_that_raises_changes_nothing_and_is_logged_without_its_text(
-    behaviour: Any, caplog: pytest.LogCaptureFixture
+    behavior: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(event: object) -> None:
         raise RuntimeError("secret text")
 
-    service = FakeService(behaviour)
+    service = FakeService(behavior)
     async with client_of(service, on_event=broken) as client:
         with caplog.at_level(logging.ERROR):
             tasks = [start(client.send(f"a-user-with-a-name-{number}", MESSAGE)) for number in range(8)]

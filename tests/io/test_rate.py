@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from support.fake_service import (
     MESSAGE,
-    Behaviour,
+    Behavior,
     FakeService,
     Request,
     answer,
@@ -108,7 +108,7 @@ async def test_a_client_of_which_nothing_is_accepted_tries_once_a_second_and_is_
 def limited(bucket: Bucket) -> FakeService:
     """A service that throttles what is over this rate."""
 
-    def decide(request: Request) -> Behaviour:
+    def decide(request: Request) -> Behavior:
         delay, retry_after = bucket.take(request.started)
         return answer() if delay else answer(429, {"Retry-After": f"{retry_after}"} if retry_after else None)
 
@@ -128,7 +128,7 @@ async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets
         settled = [request.evidence.status for request in service.requests if request.started > before + 30]
         assert settled.count(429) < 0.08 * len(settled)
         assert idle(client)
-    assert set(service.processed.values()) == {1}
+    assert set(service.users().values()) == {1}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from support.fake_service import (
     LATENCY,
     MESSAGE,
     OTHER,
-    Behaviour,
+    Behavior,
     FakeService,
     Request,
     answer,
@@ -19,10 +19,11 @@ from support.fake_service import (
     fails,
     hang,
     idle,
-    lost,
     outcome_of,
     partial,
     refused,
+    reset_after,
+    reset_before,
     stale,
     start,
     titled,
@@ -49,7 +50,7 @@ OFTEN, COLLAPSE = RetryPolicy.at_least_once, RetryPolicy.collapsible
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "policy", "message", "attempts", "outcome"),
+    ("behavior", "policy", "message", "attempts", "outcome"),
     [
         (refused(), SAFE, MESSAGE, 4, Outcome.NOT_SENT),
         (refused(), NONE, MESSAGE, 1, Outcome.NOT_SENT),
@@ -63,16 +64,16 @@ OFTEN, COLLAPSE = RetryPolicy.at_least_once, RetryPolicy.collapsible
         (answer(503), OFTEN, MESSAGE, 4, Outcome.UNKNOWN),
         (answer(500), COLLAPSE, MESSAGE, 1, Outcome.UNKNOWN),
         (answer(500), COLLAPSE, COLLAPSIBLE, 4, Outcome.UNKNOWN),
-        (lost(processed=True), SAFE, MESSAGE, 1, Outcome.UNKNOWN),
+        (reset_after(), SAFE, MESSAGE, 1, Outcome.UNKNOWN),
         (partial(), SAFE, COLLAPSIBLE, 1, Outcome.UNKNOWN),
         (answer(204), OFTEN, MESSAGE, 1, Outcome.ACCEPTED),
     ],
 )
 @virtual
 async def test_how_often_each_policy_tries(
-    behaviour: Behaviour, policy: Callable[[], RetryPolicy], message: Any, attempts: int, outcome: Outcome
+    behavior: Behavior, policy: Callable[[], RetryPolicy], message: Any, attempts: int, outcome: Outcome
 ) -> None:
-    service = FakeService(then=behaviour)
+    service = FakeService(then=behavior)
     async with client_of(service, retry=policy(), limits=Limits(in_flight=2)) as client:
         end = await outcome_of(start(client.send("a", message)))
     assert (len(service.requests), len(end.attempts), end.outcome) == (attempts, attempts, outcome)
@@ -94,13 +95,13 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "options"),
+    ("behavior", "options"),
     [
         (answer(404), {}),
         (answer(400), {}),
         (answer(401), {}),
         (answer(500), {}),
-        (lost(processed=True), {}),
+        (reset_after(), {}),
         (fails(Failure.CERTIFICATE), {}),
         (answer(429), {"retry": NONE()}),
         (answer(429), {"retry": RetryPolicy.from_tenacity(max_attempts=1, retry=lambda state: True)}),
@@ -111,9 +112,9 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 )
 @virtual
 async def test_a_failure_that_may_not_be_retried_does_not_enter_the_loop(
-    behaviour: Behaviour, options: dict[str, Any], loops: list[object]
+    behavior: Behavior, options: dict[str, Any], loops: list[object]
 ) -> None:
-    service = FakeService(then=behaviour)
+    service = FakeService(then=behavior)
     async with client_of(service, **options) as client:
         error = await outcome_of(start(client.send("a", MESSAGE)))
     assert isinstance(error, PushError)
@@ -189,7 +190,7 @@ async def test_no_more_errors_are_made_than_attempts(status: int, monkeypatch: p
 
 @virtual
 async def test_an_unknown_attempt_is_not_forgotten_by_a_later_rejection() -> None:
-    service = FakeService(lost(processed=False), answer(401))
+    service = FakeService(reset_before(), answer(401))
     async with client_of(service, retry=OFTEN()) as client:
         with pytest.raises(OutcomeUnknownError) as excinfo:
             await client.send("a", MESSAGE)
@@ -365,7 +366,7 @@ async def test_first_try_successes_refill_the_budget() -> None:
 
 
 @pytest.mark.parametrize(
-    ("behaviours", "left"),
+    ("behaviors", "left"),
     [
         ([refused()], 400),
         ([answer(429)], 400),
@@ -376,8 +377,8 @@ async def test_first_try_successes_refill_the_budget() -> None:
     ],
 )
 @virtual
-async def test_a_retried_success_gives_back_what_its_last_retry_cost(behaviours: list[Behaviour], left: int) -> None:
-    async with client_of(FakeService(*behaviours)) as client:
+async def test_a_retried_success_gives_back_what_its_last_retry_cost(behaviors: list[Behavior], left: int) -> None:
+    async with client_of(FakeService(*behaviors)) as client:
         client._lifetime.engine.sender.budget.tokens = 400
         await outcome_of(start(client.send("a", MESSAGE)))
         assert client.stats().retry_tokens == left

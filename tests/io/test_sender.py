@@ -16,9 +16,10 @@ from support.fake_service import (
     client_of,
     hang,
     idle,
-    lost,
     outcome_of,
     refused,
+    reset_after,
+    reset_before,
     start,
 )
 from support.virtual_time import now, turns, virtual
@@ -131,7 +132,7 @@ async def test_a_campaign_is_created_and_counted() -> None:
 
 @virtual
 async def test_an_unknown_campaign_is_not_repeated_by_collapsible_and_carries_its_external_id() -> None:
-    service = FakeService(then=lost(processed=True))
+    service = FakeService(then=reset_after())
     async with client_of(service, retry=RetryPolicy.collapsible()) as client:
         with pytest.raises(OutcomeUnknownError) as excinfo:
             await client.create_campaign(CAMPAIGN)
@@ -141,7 +142,7 @@ async def test_an_unknown_campaign_is_not_repeated_by_collapsible_and_carries_it
 
 @virtual
 async def test_an_unknown_campaign_is_repeated_by_at_least_once() -> None:
-    service = FakeService(lost(processed=False), CREATED)
+    service = FakeService(reset_before(), CREATED)
     async with client_of(service) as client:
         await client.create_campaign(CAMPAIGN, retry=RetryPolicy.at_least_once())
     assert len(service.requests) == 2
@@ -161,7 +162,7 @@ async def test_a_campaign_keeps_its_deadline_with_and_without_a_total() -> None:
 
 @virtual
 async def test_a_campaign_on_its_way_is_drained_and_one_that_hangs_is_ended_by_the_close() -> None:
-    service = FakeService(CREATED, hang(processed=True))
+    service = FakeService(CREATED, hang(accepted=True))
     client = client_of(service)
     drained, hangs = start(client.create_campaign(CAMPAIGN)), start(client.create_campaign(CAMPAIGN))
     await turns()

@@ -14,9 +14,9 @@ from support.fake_service import (
     client_of,
     hang,
     idle,
-    lost,
     outcome_of,
     refused,
+    reset_after,
     start,
 )
 from support.virtual_time import virtual
@@ -59,7 +59,7 @@ async def test_one_culprit_is_found_with_few_extra_requests(status: int, count: 
     assert [type(outcome) for number, outcome in enumerate(outcomes) if number != 1] == [Receipt] * (count - 1)
     assert type(outcomes[1]) is RejectedError
     assert outcomes[1].user_ids == ("user-1",)
-    assert service.processed == Counter(f"user-{number}" for number in range(count) if number != 1)
+    assert service.users() == Counter(f"user-{number}" for number in range(count) if number != 1)
     assert len(service.requests) - 1 <= min(count, 8 + 7 + 2)
 
 
@@ -118,7 +118,7 @@ async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests() 
         receipt = await client.send(MANY, MESSAGE)
         assert (receipt.users, receipt.requests) == (40, 4)
         assert client.stats().splits == 3
-    assert service.processed == Counter(MANY)
+    assert service.users() == Counter(MANY)
     splits = [event for event in events if isinstance(event, RequestSplit)]
     assert {(event.status, event.calls) for event in splits} == {(413, 1)}
 
@@ -129,7 +129,7 @@ async def test_a_merged_call_that_was_split_reports_all_of_its_parts() -> None:
     calls = ["a" * 100], [name * 100 for name in "bcdef"], ["g" * 100]
     async with client_of(service) as client:
         receipts = await asyncio.gather(*(client.send(users, MESSAGE) for users in calls))
-    assert service.processed == Counter(user for users in calls for user in users)
+    assert service.users() == Counter(user for users in calls for user in users)
     assert [(receipt.users, receipt.requests) for receipt in receipts] == [(1, 1), (5, 2), (1, 1)]
 
 
@@ -157,7 +157,7 @@ async def test_a_413_for_a_message_that_is_most_of_the_bytes_is_not_halved() -> 
 
 @virtual
 async def test_parts_that_end_differently_are_a_partial_error_with_the_outcome_of_each_user() -> None:
-    service = FakeService(answer(413), answer(), lost(processed=True))
+    service = FakeService(answer(413), answer(), reset_after())
     async with client_of(service) as client:
         with pytest.raises(PartialError) as excinfo:
             await client.send(MANY, MESSAGE)
@@ -165,7 +165,7 @@ async def test_parts_that_end_differently_are_a_partial_error_with_the_outcome_o
     assert error.outcome is Outcome.UNKNOWN
     assert (error.users(Outcome.ACCEPTED), error.users(Outcome.UNKNOWN)) == (tuple(MANY[:20]), tuple(MANY[20:]))
     assert error.user_ids == tuple(MANY)
-    assert service.processed == Counter(MANY)
+    assert service.users() == Counter(MANY)
 
 
 @virtual
@@ -184,12 +184,12 @@ async def test_a_part_is_repeated_as_any_request() -> None:
     async with client_of(service) as client:
         receipt = await client.send(MANY, MESSAGE)
     assert [attempt.status for attempt in receipt.attempts].count(204) == 2
-    assert service.processed == Counter(MANY)
+    assert service.users() == Counter(MANY)
 
 
 @virtual
 async def test_a_request_with_an_unknown_attempt_behind_it_is_never_split() -> None:
-    service = FakeService(lost(processed=True), answer(413), then=answer())
+    service = FakeService(reset_after(), answer(413), then=answer())
     async with client_of(service, retry=RetryPolicy.at_least_once()) as client:
         outcome = await outcome_of(start(client.send(MANY, MESSAGE)))
     assert outcome.outcome is Outcome.UNKNOWN
@@ -261,10 +261,10 @@ async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(e
         }
     else:
         report = outcomes_of(error)
-        assert error.retryable == (not service.processed and set(report.values()) == {Outcome.REJECTED})
+        assert error.retryable == (not service.users() and set(report.values()) == {Outcome.REJECTED})
     assert sorted(report) == sorted(MANY)
     assert Outcome.NOT_SENT not in report.values()
-    assert {user for user, outcome in report.items() if outcome is Outcome.ACCEPTED} <= set(service.processed)
+    assert {user for user, outcome in report.items() if outcome is Outcome.ACCEPTED} <= set(service.users())
 
 
 @virtual

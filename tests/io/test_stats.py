@@ -9,9 +9,9 @@ from support.fake_service import (
     answer,
     client_of,
     hang,
-    lost,
     outcome_of,
     refused,
+    reset_after,
     stale,
     start,
 )
@@ -26,7 +26,7 @@ def test_a_client_that_was_never_used_has_done_nothing() -> None:
 
 @virtual
 async def test_users_are_counted_by_outcome_and_requests_attempts_and_retries_apart() -> None:
-    service = FakeService(answer(), answer(401), lost(processed=True), refused(), refused(), stale())
+    service = FakeService(answer(), answer(401), reset_after(), refused(), refused(), stale())
     async with client_of(service) as client:
         for users in (["a", "b"], "c", ["d", "e", "f"]):
             await outcome_of(start(client.send(users, MESSAGE)))

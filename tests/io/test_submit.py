@@ -14,8 +14,9 @@ from support.fake_service import (
     client_of,
     hang,
     idle,
-    lost,
     outcome_of,
+    reset_after,
+    reset_before,
     start,
     titled,
 )
@@ -83,18 +84,18 @@ async def test_submitted_sends_share_a_request_with_sends(first: str) -> None:
 
 @virtual
 async def test_a_lost_answer_is_unknown_and_pushes_nobody_twice() -> None:
-    service, events = FakeService(lost(processed=True)), list[Event]()
+    service, events = FakeService(reset_after()), list[Event]()
     async with client_of(service, on_event=events.append) as client:
         with pytest.raises(OutcomeUnknownError) as excinfo:
             await client.submit("a", MESSAGE)
         assert excinfo.value.user_ids == ("a",)
-    assert service.processed == {"a": 1}
+    assert service.users() == {"a": 1}
     assert reported(events) == [("UNKNOWN", ("a",))]
 
 
 @virtual
 async def test_the_errors_of_futures_that_nobody_awaits_reach_on_event_and_asyncio_logs_none() -> None:
-    service, events = FakeService(answer(404), lost(processed=False)), list[Event]()
+    service, events = FakeService(answer(404), reset_before()), list[Event]()
     async with client_of(service, on_event=events.append) as client:
         client.submit("a", MESSAGE)
         client.submit("b", OTHER)
@@ -128,12 +129,12 @@ async def test_a_deadline_in_a_shared_request_is_unknown_and_its_end_is_reported
         await slow
         await client.flush()
     assert sorted(reported(events)) == [("UNKNOWN", ("a",)), ("UNKNOWN", ("b",))]
-    assert max(service.processed.values()) == 1
+    assert max(service.users().values()) == 1
 
 
 @virtual
 async def test_a_submitted_send_that_is_cancelled_alone_in_flight_ends_its_request() -> None:
-    service, events = FakeService(hang(processed=True)), list[Event]()
+    service, events = FakeService(hang(accepted=True)), list[Event]()
     async with client_of(service, on_event=events.append) as client:
         future = client.submit("a", MESSAGE)
         await asyncio.sleep(1.0)
@@ -144,7 +145,7 @@ async def test_a_submitted_send_that_is_cancelled_alone_in_flight_ends_its_reque
         with pytest.raises(asyncio.CancelledError):
             await future
     assert reported(events) == [("UNKNOWN", ("a",))]
-    assert service.processed == {"a": 1}
+    assert service.users() == {"a": 1}
 
 
 @virtual
@@ -159,7 +160,7 @@ async def test_a_submitted_send_that_is_cancelled_as_its_request_starts_frees_th
             assert idle(client), moment
         ((outcome, _),) = reported(events)
         assert outcome in ("NOT_SENT", "UNKNOWN")
-        assert service.processed["a"] == 0
+        assert service.accepted("a") == 0
 
 
 @virtual
@@ -188,7 +189,7 @@ async def test_the_task_that_awaits_a_submitted_send_cancels_the_send() -> None:
                 await client.submit("b", OTHER)
         await outcome_of(busy)
     assert reported(events) == [("NOT_SENT", ("b",))]
-    assert "b" not in service.processed
+    assert "b" not in service.users()
 
 
 @virtual
@@ -198,12 +199,12 @@ async def test_a_close_waits_for_submitted_sends_that_were_not_awaited() -> None
     client.submit("a", MESSAGE)
     report = await client.aclose()
     assert report.accepted == ("a",)
-    assert service.processed == {"a": 1}
+    assert service.users() == {"a": 1}
 
 
 @virtual
 async def test_a_close_ends_submitted_sends_after_its_drain_time() -> None:
-    service = FakeService(then=hang(processed=True))
+    service = FakeService(then=hang(accepted=True))
     client = client_of(service, limits=Limits(in_flight=1))
     sent, queued = client.submit("a", MESSAGE), None
     await turns()
@@ -212,7 +213,7 @@ async def test_a_close_ends_submitted_sends_after_its_drain_time() -> None:
     assert isinstance(await outcome_of(sent), OutcomeUnknownError)
     assert isinstance(await outcome_of(queued), ClientClosedError)
     assert sorted(reported(list(report.abandoned))) == [("NOT_SENT", ("b",)), ("UNKNOWN", ("a",))]
-    assert service.processed == {"a": 1}
+    assert service.users() == {"a": 1}
     with pytest.raises(ClientClosedError):
         client.submit("c", MESSAGE)
 
@@ -244,7 +245,7 @@ async def test_a_full_queue_refuses_a_submitted_send_at_once(when_full: str) -> 
         await client.flush()
         await client.submit("d", OTHER)
         assert [future.result().users for future in futures] == [1, 1, 1]
-    assert service.processed == dict.fromkeys("abcd", 1)
+    assert service.users() == dict.fromkeys("abcd", 1)
 
 
 @virtual
@@ -287,7 +288,7 @@ async def test_a_submitted_send_that_can_not_wait_for_a_pause_fails_at_once() ->
         with pytest.raises(NotSentError, match="pause"):
             await client.submit("b", OTHER, timeout=5.0)
         await paused
-    assert service.processed == {"a": 1}
+    assert service.users() == {"a": 1}
 
 
 @virtual

@@ -7,18 +7,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from support.fake_service import (
-    MESSAGE,
-    OTHER,
-    FakeService,
-    answer,
-    client_of,
-    hang,
-    idle,
-    outcome_of,
-    refused,
-    start,
-)
+from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of, hang, idle, outcome_of, refused, start
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
@@ -79,7 +68,7 @@ def pushed(service: FakeService) -> dict[str, set[str]]:
     """The users that were pushed under each key."""
     keys = defaultdict(set)
     for request in service.requests:
-        if request.processed:
+        if request.accepted:
             keys[request.key].update(request.users)
     return dict(keys)
 
@@ -162,7 +151,7 @@ async def test_campaigns_and_runs_use_the_key_of_their_caller_for_each_attempt()
     vault, service = Vault(), FakeService(answer(429), answer(429), then=created)
     async with client_of(service, api_key=vault.get_later) as client:
         await asyncio.gather(*map(work, ("acme", "globex")))
-    keys = [request.key for request in service.requests if request.processed]
+    keys = [request.key for request in service.requests if request.accepted]
     assert sorted(keys) == ["key-acme-0", "key-acme-0", "key-globex-0", "key-globex-0"]
     assert vault.asked == {"acme": 3, "globex": 3}
 
@@ -294,7 +283,7 @@ async def test_calls_of_which_one_has_no_key_at_the_retry_go_on_without_it() -> 
     assert isinstance(error, NotSentError)
     assert "callable failed: ConnectionError" in str(error)
     assert [attempt.outcome for attempt in error.attempts] == [Outcome.NOT_SENT] * 3
-    assert service.processed == {"globex:1": 1}
+    assert service.users() == {"globex:1": 1}
     assert vault.asked == {"acme": 3, "globex": 2}
 
 
@@ -328,7 +317,7 @@ async def test_a_callable_that_hangs_at_the_retry_ends_its_call_and_no_other() -
         assert idle(client)
     assert isinstance(error, NotSentError)
     assert "it did not return within the attempt timeout 1 s" in str(error)
-    assert service.processed == {"globex:1": 1}
+    assert service.users() == {"globex:1": 1}
 
 
 @virtual

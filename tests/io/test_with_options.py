@@ -85,7 +85,7 @@ async def test_flush_sends_what_lingers_and_waits_for_its_end() -> None:
         tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
         await turns()
         await client.flush()
-        assert service.processed == {"a": 1, "b": 1}
+        assert service.users() == {"a": 1, "b": 1}
         assert all(task.done() for task in tasks)
         assert now() < before + 1.0
 
@@ -126,4 +126,4 @@ async def test_a_flush_that_is_cancelled_leaves_the_sends_alone() -> None:
         flush.cancel()
         assert isinstance(await outcome_of(flush), asyncio.CancelledError)
         await task
-    assert service.processed == {"a": 1}
+    assert service.users() == {"a": 1}

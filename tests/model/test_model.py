@@ -8,7 +8,20 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fake_service import FakeService, Request, answer, client_of, fails, hang, idle, lost, partial, stale
+from support.fake_service import (
+    FakeService,
+    Request,
+    answer,
+    client_of,
+    fails,
+    hang,
+    idle,
+    partial,
+    reset_after,
+    reset_before,
+    stale,
+    unreachable,
+)
 from support.model_settings import LONG, SHORT, mostly
 from support.virtual_time import run
 
@@ -25,7 +38,7 @@ FAULTS = {
     "accepted slowly": answer(after=0.8),
     "accepted after connecting": answer(connecting=0.3),
     "500": answer(500),
-    "500, taken": answer(500, processed=True),
+    "500, taken": answer(500, accepted=True),
     "503": answer(503),
     "503 with Retry-After": answer(503, {"Retry-After": "1"}),
     "429": answer(429),
@@ -34,11 +47,11 @@ FAULTS = {
     "413": answer(413),
     "401": answer(401),
     "302": answer(302, {"Location": "https://elsewhere.example/"}),
-    "lost": lost(processed=False),
-    "lost, taken": lost(processed=True),
+    "lost": reset_before(),
+    "lost, taken": reset_after(),
     "hangs": hang(),
-    "hangs, taken": hang(processed=True),
-    "never connects": hang(connecting=True),
+    "hangs, taken": hang(accepted=True),
+    "never connects": unreachable(),
     "refused": fails(Failure.REFUSED),
     "no name": fails(Failure.DNS, after=0.1),
     "certificate": fails(Failure.CERTIFICATE),
@@ -322,7 +335,7 @@ def judge(records: list[CallRecord], service: FakeService, abandoned: list[SendA
     processed = Counter(
         (user, request.message["title"]["en"])
         for request in service.requests
-        if request.processed
+        if request.accepted
         for user in request.users
     )
     least, most = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
@@ -388,7 +401,7 @@ def judge_report(records: list[CallRecord], report: Any, finals: dict[str, Outco
 def judge_effort(client: AsyncPushClient, service: FakeService, world: World) -> None:
     """Retries were paid for, and the counters add up."""
     stats = client.stats()
-    accepted = sum(request.processed for request in service.requests)
+    accepted = sum(request.accepted for request in service.requests)
     # A retry that succeeds gives its cost back, a success on the first try one token.
     assert (stats.retries - accepted) * THROTTLED_COST <= world.tokens + accepted
     if world.source != "fixed":

@@ -12,15 +12,16 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased
 from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, TraceFlags
 from support.fake_service import (
     MESSAGE,
-    Behaviour,
+    Behavior,
     FakeService,
     answer,
     fails,
     hang,
-    lost,
     outcome_of,
     refused,
+    reset_after,
     start,
+    unreachable,
 )
 from support.service_thread import ThreadService
 from support.telemetry import Telemetry, watched
@@ -89,13 +90,13 @@ async def test_by_default_every_attempt_has_a_span_without_a_draw(telemetry: Tel
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "statuses"), [(answer(200), {}), (answer(500), {500: Outcome.ACCEPTED})], ids=["200", "500"]
+    ("behavior", "statuses"), [(answer(200), {}), (answer(500), {500: Outcome.ACCEPTED})], ids=["200", "500"]
 )
 @virtual
 async def test_accepted_is_what_the_outcome_says(
-    telemetry: Telemetry, behaviour: Behaviour, statuses: dict[int, Outcome]
+    telemetry: Telemetry, behavior: Behavior, statuses: dict[int, Outcome]
 ) -> None:
-    async with sampled(telemetry, FakeService(then=behaviour), retry=RetryPolicy.none(statuses=statuses)) as client:
+    async with sampled(telemetry, FakeService(then=behavior), retry=RetryPolicy.none(statuses=statuses)) as client:
         await client.send("a", MESSAGE)
     assert telemetry.spans == []
 
@@ -103,25 +104,23 @@ async def test_accepted_is_what_the_outcome_says(
 # -- what always has one --------------------------------------------------------------------------------------------
 
 
-ENDINGS: list[Behaviour] = [
+ENDINGS: list[Behavior] = [
     answer(302),
     answer(404),
     answer(500),
-    lost(processed=True),
+    reset_after(),
     hang(),
-    hang(connecting=True),
+    unreachable(),
     fails(Failure.CERTIFICATE),
 ]
 
 
-@pytest.mark.parametrize("behaviour", ENDINGS, ids=str)
+@pytest.mark.parametrize("behavior", ENDINGS, ids=str)
 @virtual
-async def test_each_failure_has_the_span_that_it_has_without_sampling(
-    telemetry: Telemetry, behaviour: Behaviour
-) -> None:
+async def test_each_failure_has_the_span_that_it_has_without_sampling(telemetry: Telemetry, behavior: Behavior) -> None:
     records = []
     for share in (1.0, 0.0):
-        service = FakeService(then=behaviour)
+        service = FakeService(then=behavior)
         options: dict[str, Any] = {"retry": RetryPolicy.none(), "timeout": Timeout(attempt=1.0)}
         async with sampled(telemetry, service, share=share, **options) as client:
             await outcome_of(start(client.send(["a", "b"], MESSAGE)))

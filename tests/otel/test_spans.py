@@ -12,17 +12,18 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import Span, SpanKind, StatusCode
 from support.fake_service import (
     MESSAGE,
-    Behaviour,
+    Behavior,
     FakeService,
     answer,
     client_of,
     fails,
     hang,
-    lost,
     outcome_of,
     refused,
+    reset_after,
     stale,
     start,
+    unreachable,
 )
 from support.telemetry import Telemetry, watched
 from support.virtual_time import turns, virtual
@@ -188,24 +189,24 @@ async def test_a_call_that_is_too_large_is_cut_under_its_callers_span(telemetry:
     ]
 
 
-ENDINGS: list[tuple[Behaviour, list[str]]] = [
+ENDINGS: list[tuple[Behavior, list[str]]] = [
     (answer(200), ["POST  200  ACCEPTED  users=1"]),
     (answer(302), ["POST  302  REJECTED  error=302  users=1"]),
     (answer(404), ["POST  404  REJECTED  error=404  users=1"]),
     (answer(500), ["POST  500  UNKNOWN  error=500  users=1"]),
-    (lost(processed=True), ["POST  UNKNOWN  error=reset  users=1"]),
+    (reset_after(), ["POST  UNKNOWN  error=reset  users=1"]),
     (hang(), ["POST  UNKNOWN  error=attempt_timeout  users=1"]),
-    (hang(connecting=True), ["POST  NOT_SENT  error=attempt_timeout  users=1"]),
+    (unreachable(), ["POST  NOT_SENT  error=attempt_timeout  users=1"]),
     (fails(Failure.CERTIFICATE), ["POST  NOT_SENT  error=certificate  users=1"]),
 ]
 
 
-@pytest.mark.parametrize(("behaviour", "lines"), ENDINGS, ids=[lines[0].strip() for _, lines in ENDINGS])
+@pytest.mark.parametrize(("behavior", "lines"), ENDINGS, ids=[lines[0].strip() for _, lines in ENDINGS])
 @virtual
 async def test_each_ending_has_its_outcome_and_its_error(
-    telemetry: Telemetry, behaviour: Behaviour, lines: list[str]
+    telemetry: Telemetry, behavior: Behavior, lines: list[str]
 ) -> None:
-    service = FakeService(then=behaviour)
+    service = FakeService(then=behavior)
     async with watched(telemetry, service, retry=RetryPolicy.none(), timeout=Timeout(attempt=1.0)) as client:
         await outcome_of(start(client.send("a", MESSAGE)))
     assert telemetry.tree().splitlines() == lines
@@ -362,7 +363,7 @@ async def test_a_batch_dequeued_by_another_call_is_under_its_own_callers(
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "lines"),
+    ("behavior", "lines"),
     [
         (answer(200, body=b'{"uuid": "11111111-2222-3333-4444-555555555555"}'), ["", "POST  200  ACCEPTED"]),
         (answer(400), ["  error=rejected", "POST  400  REJECTED  error=400"]),
@@ -371,9 +372,9 @@ async def test_a_batch_dequeued_by_another_call_is_under_its_own_callers(
 )
 @virtual
 async def test_a_campaign_is_a_span_over_its_attempts(
-    telemetry: Telemetry, behaviour: Behaviour, lines: list[str]
+    telemetry: Telemetry, behavior: Behavior, lines: list[str]
 ) -> None:
-    async with watched(telemetry, FakeService(behaviour), timeout=Timeout(total=2.0, attempt=None)) as client:
+    async with watched(telemetry, FakeService(behavior), timeout=Timeout(total=2.0, attempt=None)) as client:
         with telemetry.span("handler"):
             await outcome_of(start(client.create_campaign({"name": "spring", "externalId": "spring"})))
     assert telemetry.tree().splitlines() == ["handler", f"└─ push campaign{lines[0]}", f"   └─ {lines[1]}"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from support.fake_service import MESSAGE, Behaviour, FakeService, Request, answer, client_of
+from support.fake_service import MESSAGE, Behavior, FakeService, Request, answer, client_of
 from support.run_files import EACH
 from support.virtual_time import virtual
 
@@ -134,7 +134,7 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
 # -- what the run is, and what the service answered -----------------------------------------------------------------
 
 
-def answering(request: Request) -> Behaviour:
+def answering(request: Request) -> Behavior:
     """Reject three users: two with the same text, one with another that is not safe for a terminal."""
     if "user-1" in request.users or "user-2" in request.users:
         return answer(400, body=b'unknown field "titel", did you mean "title"?')

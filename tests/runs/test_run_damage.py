@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.fake_service import FakeService, answer, client_of, lost
+from support.fake_service import FakeService, answer, client_of, reset_after
 from support.kill_child import MESSAGE, names
 from support.virtual_time import run, virtual
 
@@ -26,7 +26,7 @@ def half_sent(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
     @virtual
     async def send() -> None:
-        service = FakeService(answer(), lost(processed=True), then=answer())
+        service = FakeService(answer(), reset_after(), then=answer())
         async with client_of(service, batching=Batching(max_users=5), limits=Limits(in_flight=1)) as client:
             report = await client.broadcast(names(60), MESSAGE, run=path, limit=30, stop_policy=NO_BRAKE)
         assert (report.accepted, report.unknown, report.not_sent) == (25, 5, 30)
@@ -56,7 +56,7 @@ async def resume(path: Path) -> str:
         assert "person" not in refused
         return "refused"
     assert (report.accepted, report.unknown, report.not_sent) == (55, 5, 0)
-    assert service.processed == Counter(names(60)[30:])
+    assert service.users() == Counter(names(60)[30:])
     return "sent"
 
 

@@ -16,7 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, lost, outcome_of, refused, start
+from support.fake_service import (
+    MESSAGE,
+    FakeService,
+    answer,
+    client_of,
+    hang,
+    outcome_of,
+    refused,
+    reset_after,
+    reset_before,
+    start,
+)
 from support.run_files import BROADCAST, CLAIMED, chunk, event, record
 from support.virtual_time import turns, virtual
 
@@ -68,10 +79,10 @@ class Later:
 @pytest.mark.parametrize("durable", [False, True])
 @virtual
 async def test_a_cancellation_outranks_an_error_of_the_file(durable: bool, tmp_path: Path) -> None:
-    service = FakeService(then=hang(processed=True))
+    service = FakeService(then=hang(accepted=True))
     async with client_of(service) as client:
         running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "run", durable=durable))
-        while not service.processed:
+        while not service.users():
             await turns(1)
 
         def broken(events: Any, *, at_once: bool = False) -> bool:
@@ -86,10 +97,10 @@ async def test_a_cancellation_outranks_an_error_of_the_file(durable: bool, tmp_p
 
 @virtual
 async def test_a_run_cancelled_twice_waits_for_the_commit(tmp_path: Path) -> None:
-    service = FakeService(then=hang(processed=True))
+    service = FakeService(then=hang(accepted=True))
     async with client_of(service) as client:
         running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "run", durable=True))
-        while not service.processed:
+        while not service.users():
             await turns(1)
         later = Later()
         for run in client._lifetime.engine.runs:
@@ -257,7 +268,7 @@ async def test_a_limit_rejects_no_untried_user(tmp_path: Path) -> None:
 @virtual
 async def test_an_attempt_is_limited_by_the_total_timeout(timeout: Any, seconds: float) -> None:
     loop = asyncio.get_running_loop()
-    async with client_of(FakeService(then=hang(processed=True)), timeout=timeout) as client:
+    async with client_of(FakeService(then=hang(accepted=True)), timeout=timeout) as client:
         started = loop.time()
         report = await client.broadcast(users(4), MESSAGE)
     assert (report.unknown, loop.time() - started) == (4, pytest.approx(seconds, abs=0.05))
@@ -282,7 +293,7 @@ async def test_one_retry_after_of_a_day_does_not_hold_the_run_for_a_day() -> Non
 
 @virtual
 async def test_a_resend_counts_its_users_once_in_the_stats() -> None:
-    service = FakeService(lost(processed=False), lost(processed=False))
+    service = FakeService(reset_before(), reset_before())
     async with client_of(service, batching=SMALL, limits=ONE) as client:
         await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=StopPolicy.off())
         stats = client.stats()
@@ -292,7 +303,7 @@ async def test_a_resend_counts_its_users_once_in_the_stats() -> None:
 @virtual
 async def test_users_of_a_stopped_resend_are_counted_as_unknown() -> None:
     stop = asyncio.Event()
-    service = FakeService(lost(processed=False), then=refused())
+    service = FakeService(reset_before(), then=refused())
     async with client_of(service, batching=SMALL, limits=ONE) as client:
         asyncio.get_running_loop().call_later(3.0, stop.set)
         report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=StopPolicy.off(), stop=stop)
@@ -301,7 +312,7 @@ async def test_users_of_a_stopped_resend_are_counted_as_unknown() -> None:
 
 @virtual
 async def test_a_resend_that_is_refused_for_its_key_leaves_its_users_unknown_and_counts_them() -> None:
-    service = FakeService(lost(processed=False), then=answer(401))
+    service = FakeService(reset_before(), then=answer(401))
     async with client_of(service, batching=SMALL, limits=ONE) as client:
         report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=StopPolicy.off())
         assert (report.unknown, client.stats().unknown, report.stopped_by) == (4, 4, "refused")
@@ -309,7 +320,7 @@ async def test_a_resend_that_is_refused_for_its_key_leaves_its_users_unknown_and
 
 @virtual
 async def test_a_limit_that_leaves_unknown_users_is_reported(tmp_path: Path) -> None:
-    service = FakeService(*[lost(processed=True)] * 4)
+    service = FakeService(*[reset_after()] * 4)
     async with client_of(service, batching=SMALL, limits=ONE) as client:
         await client.broadcast(users(16), MESSAGE, run=tmp_path / "run", stop_policy=StopPolicy.off())
         report = await client.resume(tmp_path / "run", on_unknown="resend", limit=4)

@@ -2,12 +2,13 @@
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from support.fake_service import FakeService, Request, answer, client_of, hang, refused
+from support.fake_service import FakeService, Request, answer, client_of, refused, unreachable
 from support.kill_child import MESSAGE, ids
 from support.kill_judge import Plan, judge
 from support.kill_service import name_of
@@ -44,7 +45,7 @@ async def ride(path: Path, then: Callable[[Request, float], Any], **options: Any
     service = FakeService(then=lambda request: then(request, loop.time() - started))
     async with client_of(service, batching=CHUNK, limits=Limits(in_flight=IN_FLIGHT)) as client:
         report = await client.broadcast(ids(USERS), MESSAGE, run=path, **{"stop_policy": PATIENT, **options})
-    pushes = [service.processed[name_of(user)] for user in range(USERS)]
+    pushes = [service.accepted(name_of(user)) for user in range(USERS)]
     judge(path, Plan(path), report, pushes, hold=True, every=True)
     assert service.most_in_flight <= IN_FLIGHT
     return Ride(report, service, [request.started - started for request in service.requests], loop.time() - started)
@@ -93,7 +94,7 @@ async def test_a_small_run_is_as_fast_as_a_large_one(tmp_path: Path, users: int,
 
 OUTAGES = {
     "refused": refused,
-    "no name": lambda: hang(connecting=True),
+    "no name": lambda: unreachable(),
     "429": lambda: answer(429),
     "429 with Retry-After": lambda: answer(429, {"Retry-After": "30"}),
     "503 with Retry-After": lambda: answer(503, {"Retry-After": "5"}),
@@ -147,7 +148,7 @@ async def test_a_long_outage_stops_the_run_and_a_resume_completes_it(tmp_path: P
     async with client_of(service, batching=CHUNK) as client:
         report = await client.resume(tmp_path / "run")
     assert (report.accepted, report.stopped) == (USERS, None)
-    assert {*(result.service.processed + service.processed).values()} == {1}
+    assert {*(Counter(result.service.users()) + Counter(service.users())).values()} == {1}
 
 
 @pytest.mark.parametrize("trouble", [refused, lambda: answer(429), lambda: answer(503, {"Retry-After": "2"})])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fake_service import FakeService, answer, client_of, lost, start
+from support.fake_service import FakeService, answer, client_of, reset_after, start
 from support.kill_child import KEY, MESSAGE, names
 from support.kill_judge import Plan, judge
 from support.kill_nursery import Nursery
@@ -38,7 +38,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the other proce
 
 def pushes(service: FakeService, users: int) -> list[int]:
     """Return the pushes that the service received, by user number."""
-    return [service.processed[name_of(user)] for user in range(users)]
+    return [service.accepted(name_of(user)) for user in range(users)]
 
 
 # -- another process ------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ async def test_two_runs_on_one_file_in_one_process_are_refused_too(tmp_path: Pat
             await client.broadcast(names(100), MESSAGE, run=tmp_path / "run")
         report = await first
     assert report.accepted == 100
-    assert set(service.processed.values()) == {1}
+    assert set(service.users().values()) == {1}
 
 
 # -- the path -------------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class FailingCommit:
 async def test_no_request_starts_after_a_failed_write(
     number: int, durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, users, service = tmp_path / "run", 200, FakeService(lost(processed=True), answer(429), answer(400))
+    path, users, service = tmp_path / "run", 200, FakeService(reset_after(), answer(429), answer(400))
     async with client_of(service, batching=TEN, limits=Limits(in_flight=3)) as client:
         with monkeypatch.context() as patches:
             failing = FailingCommit(patches, service, number)

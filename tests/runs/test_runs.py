@@ -21,9 +21,11 @@ from support.fake_service import (
     client_of,
     fails,
     hang,
-    lost,
     refused,
+    reset_after,
+    reset_before,
     start,
+    unreachable,
 )
 from support.virtual_time import turns, virtual
 
@@ -65,7 +67,7 @@ def judge(report: BroadcastReport, service: FakeService, planned: list[str], *, 
     rows = list(report.rows())
     assert [row.user_id for row in rows] == planned
     for row in rows:
-        pushes = service.processed[row.user_id]
+        pushes = service.accepted(row.user_id)
         assert doubled or pushes <= 1, "pushed twice"
         if row.outcome is Outcome.ACCEPTED:
             assert pushes >= 1
@@ -145,7 +147,7 @@ async def test_a_broadcast_to_a_complete_run_warns_that_nothing_was_sent(
         caplog.clear()
         await client.resume(path)
         assert [record.levelname for record in caplog.records if record.getMessage() == text] == ["INFO"]
-    assert service.processed == dict.fromkeys(users(4), 1)
+    assert service.users() == dict.fromkeys(users(4), 1)
 
 
 @virtual
@@ -162,7 +164,7 @@ async def test_without_dedupe_every_id_is_a_push() -> None:
     service = FakeService()
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(["a", "b", "a"], MESSAGE, dedupe=False)
-    assert (report.planned, report.accepted, service.processed["a"]) == (3, 3, 2)
+    assert (report.planned, report.accepted, service.accepted("a")) == (3, 3, 2)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +275,7 @@ async def test_bad_requests_are_found_before_anything_is_sent(bad: Any, expected
 
 @virtual
 async def test_a_lost_response_is_unknown_and_skipped(run: Path | None) -> None:
-    service = FakeService(lost(processed=True), lost(processed=False))
+    service = FakeService(reset_after(), reset_before())
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
         report = await client.broadcast(users(12), MESSAGE, run=run, stop_policy=NO_BRAKE)
     judge(report, service, users(12))
@@ -285,16 +287,16 @@ async def test_a_lost_response_is_unknown_and_skipped(run: Path | None) -> None:
 
 @virtual
 async def test_a_lost_response_is_resent_if_asked_for() -> None:
-    service = FakeService(lost(processed=True), lost(processed=False))
+    service = FakeService(reset_after(), reset_before())
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
         report = await client.broadcast(users(8), MESSAGE, on_unknown="resend", stop_policy=NO_BRAKE)
     judge(report, service, users(8), doubled=True)
-    assert (report.accepted, report.resent, service.processed["user-0"]) == (8, 4, 2)
+    assert (report.accepted, report.resent, service.accepted("user-0")) == (8, 4, 2)
 
 
 @virtual
 async def test_a_rejection_after_an_unknown_outcome_stays_unknown_and_is_not_split() -> None:
-    service = FakeService(lost(processed=True), then=answer(400))
+    service = FakeService(reset_after(), then=answer(400))
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=NO_BRAKE)
     judge(report, service, users(4))
@@ -303,7 +305,7 @@ async def test_a_rejection_after_an_unknown_outcome_stays_unknown_and_is_not_spl
 
 @virtual
 async def test_resends_to_a_service_that_loses_every_response_are_bounded() -> None:
-    service = FakeService(then=lost(processed=False))
+    service = FakeService(then=reset_before())
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=NO_BRAKE)
     assert (report.unknown, len(service.sent)) == (4, 4)
@@ -566,10 +568,10 @@ async def test_a_stop_while_planning_sends_nothing() -> None:
 
 @virtual
 async def test_a_cancellation_says_how_to_continue_the_run(tmp_path: Path) -> None:
-    service = FakeService(then=hang(processed=True))
+    service = FakeService(then=hang(accepted=True))
     async with client_of(service) as client:
         running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "spring.run"))
-        while not service.processed:
+        while not service.users():
             await turns(1)
         running.cancel()
         with pytest.raises(asyncio.CancelledError) as cancelled:
@@ -583,10 +585,10 @@ async def test_a_cancellation_says_how_to_continue_the_run(tmp_path: Path) -> No
 
 @virtual
 async def test_a_cancelled_run_without_a_file_says_what_is_known() -> None:
-    service = FakeService(then=hang(processed=True))
+    service = FakeService(then=hang(accepted=True))
     async with client_of(service) as client:
         running = start(client.broadcast(users(4), MESSAGE))
-        while not service.processed:
+        while not service.users():
             await turns(1)
         running.cancel()
         with pytest.raises(asyncio.CancelledError) as cancelled:
@@ -597,10 +599,10 @@ async def test_a_cancelled_run_without_a_file_says_what_is_known() -> None:
 
 @virtual
 async def test_a_cancelled_run_settles_its_requests_in_flight_and_can_be_resumed(tmp_path: Path) -> None:
-    service = FakeService(hang(processed=True), hang(connecting=True))
+    service = FakeService(hang(accepted=True), unreachable())
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
         running = start(client.broadcast(users(20), MESSAGE, run=tmp_path / "run"))
-        while not service.processed or len(service.sent) < 2:
+        while not service.users() or len(service.sent) < 2:
             await turns(1)
         running.cancel()
         await asyncio.wait([running])
@@ -615,7 +617,7 @@ async def test_a_cancelled_run_settles_its_requests_in_flight_and_can_be_resumed
 
 @virtual
 async def test_skipped_users_are_resent_if_a_resume_asks_for_it(tmp_path: Path) -> None:
-    service = FakeService(lost(processed=True))
+    service = FakeService(reset_after())
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
         report = await client.broadcast(users(8), MESSAGE, run=tmp_path / "run", stop_policy=NO_BRAKE)
         assert (report.unknown, report.accepted) == (4, 4)
@@ -629,7 +631,7 @@ async def test_skipped_users_are_resent_if_a_resume_asks_for_it(tmp_path: Path) 
 @virtual
 async def test_a_resume_with_nothing_to_send_clears_the_stop_reason(tmp_path: Path) -> None:
     stop = asyncio.Event()
-    service = FakeService(lost(processed=True))
+    service = FakeService(reset_after())
     async with client_of(service, batching=SMALL) as client:
         asyncio.get_running_loop().call_later(0.001, stop.set)
         report = await client.broadcast(users(4), MESSAGE, run=tmp_path / "run", stop=stop)
@@ -695,7 +697,7 @@ async def test_closing_the_client_ends_the_run_after_its_requests_in_flight(tmp_
 
 @virtual
 async def test_closing_without_a_drain_leaves_requests_in_flight_unknown(tmp_path: Path) -> None:
-    service = FakeService(then=hang(processed=True))
+    service = FakeService(then=hang(accepted=True))
     client: AsyncPushClient = client_of(service, batching=SMALL, limits=Limits(in_flight=2))
     running = start(client.broadcast(users(100), MESSAGE, run=tmp_path / "run"))
     while len(service.written) < 2:
@@ -736,7 +738,7 @@ async def test_an_on_progress_that_raises_is_logged_with_its_place(caplog: pytes
 
 @virtual
 async def test_the_counters_include_the_users_of_a_run() -> None:
-    service = FakeService(lost(processed=False))
+    service = FakeService(reset_before())
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
         await client.broadcast(users(8), MESSAGE, stop_policy=NO_BRAKE)
         stats = client.stats()
@@ -874,7 +876,7 @@ async def test_distinct_ids_that_were_spilled_to_disk_are_planned(monkeypatch: p
     async with client_of(service) as client:
         report = await client.broadcast(itertools.chain(users(3000), users(2000)), MESSAGE)
     assert {row.user_id for row in report.rows()} == {*users(3000)}
-    assert (report.accepted, report.duplicates, max(service.processed.values())) == (3000, 2000, 1)
+    assert (report.accepted, report.duplicates, max(service.users().values())) == (3000, 2000, 1)
 
 
 @virtual

@@ -61,7 +61,7 @@ class Books:
             users = [number_of(name) for name in request.users]
             if request.evidence.started_writing:
                 self.written.update(users)
-            if request.processed or (late and request.ended is None and request.evidence.written):
+            if request.accepted or (late and request.ended is None and request.evidence.written):
                 for user in users:
                     self.pushes[user] += 1
 

@@ -4,7 +4,6 @@ A behavior is a coroutine function of a ``Request``. The first requests get the 
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,7 +19,7 @@ __all__ = [
     "LATENCY",
     "MESSAGE",
     "OTHER",
-    "Behaviour",
+    "Behavior",
     "FakeService",
     "Request",
     "answer",
@@ -28,16 +27,18 @@ __all__ = [
     "fails",
     "hang",
     "idle",
-    "lost",
     "outcome_of",
     "partial",
     "refused",
+    "reset_after",
+    "reset_before",
     "stale",
     "start",
     "titled",
+    "unreachable",
 ]
 
-# Of an answer, in seconds of virtual time; half of it before the service processes the request.
+# Of an answer, in seconds of virtual time; half of it before the service accepts the request.
 LATENCY = 0.02
 MESSAGE = {"title": {"en": "Hello"}}
 OTHER = {"title": {"en": "Other"}}
@@ -66,10 +67,6 @@ class Request(UsersRequest):
     @property
     def users(self) -> tuple[str, ...]:
         return self.user_ids
-
-    @property
-    def processed(self) -> bool:
-        return self.accepted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +105,7 @@ class _Behavior:
                 evidence.latency = self.after
 
 
-Behaviour = Callable[[Request], Awaitable[None]]
+Behavior = Callable[[Request], Awaitable[None]]
 
 
 def answer(
@@ -118,41 +115,52 @@ def answer(
     *,
     after: float = LATENCY,
     connecting: float = 0.0,
-    processed: bool | None = None,
-) -> Behaviour:
-    """Read the request and respond; ``processed`` defaults to True for a 2xx."""
-    accepted = 200 <= status < 300 if processed is None else processed
+    accepted: bool | None = None,
+) -> Behavior:
+    """Read the request and respond; ``accepted`` defaults to True for a 2xx."""
+    if accepted is None:
+        accepted = 200 <= status < 300
     return _Behavior(
         status=status, headers=headers or {}, body=body, accepted=accepted, after=after, connecting=connecting
     )
 
 
-def lost(*, processed: bool, after: float = LATENCY, failure: Failure = Failure.RESET) -> Behaviour:
-    """Break the connection after the request was written, before or after processing."""
-    return _Behavior(failure=failure, accepted=processed, after=after)
+def reset_before(*, after: float = LATENCY, failure: Failure = Failure.RESET) -> Behavior:
+    """Break the connection after the request was written, before accepting the request."""
+    return _Behavior(failure=failure, after=after)
 
 
-def hang(*, processed: bool = False, connecting: bool = False) -> Behaviour:
-    """Never respond, or never open the connection."""
-    return _Behavior(receives="nothing" if connecting else "all", accepted=processed)
+def reset_after(*, after: float = LATENCY, failure: Failure = Failure.RESET) -> Behavior:
+    """Break the connection after accepting the request."""
+    return _Behavior(failure=failure, accepted=True, after=after)
 
 
-def fails(failure: Failure, *, after: float = 0.0) -> Behaviour:
+def hang(*, accepted: bool = False) -> Behavior:
+    """Never respond."""
+    return _Behavior(accepted=accepted)
+
+
+def unreachable() -> Behavior:
+    """Never open the connection."""
+    return _Behavior(receives="nothing")
+
+
+def fails(failure: Failure, *, after: float = 0.0) -> Behavior:
     """Fail to connect, so that nothing is sent."""
     return _Behavior(failure=failure, receives="nothing", after=after)
 
 
-def refused(*, after: float = 0.0) -> Behaviour:
+def refused(*, after: float = 0.0) -> Behavior:
     """The connection is refused."""
     return fails(Failure.REFUSED, after=after)
 
 
-def partial(*, after: float = LATENCY) -> Behaviour:
+def partial(*, after: float = LATENCY) -> Behavior:
     """Break the connection after a part of the request."""
     return _Behavior(failure=Failure.RESET, receives="part", after=after)
 
 
-def stale() -> Behaviour:
+def stale() -> Behavior:
     """Fail on a pooled connection that was closed before the first byte."""
     return _Behavior(failure=Failure.STALE, receives="nothing", reused=True)
 
@@ -160,16 +168,11 @@ def stale() -> Behaviour:
 class FakeService(UsersService):
     """The public fake service with latency, and with behaviors that may be functions."""
 
-    def __init__(self, *script: Behaviour, then: Behaviour | Callable[[Request], Behaviour] | None = None) -> None:
+    def __init__(self, *script: Behavior, then: Behavior | Callable[[Request], Behavior] | None = None) -> None:
         super().__init__()
-        self.script: list[Behaviour] = list(script)
-        self.then: Behaviour | Callable[[Request], Behaviour] = then or answer()
+        self.script: list[Behavior] = list(script)
+        self.then: Behavior | Callable[[Request], Behavior] = then or answer()
         self.closed = 0
-
-    @property
-    def processed(self) -> Counter[str]:
-        """The true number of pushes of each user."""
-        return self._tally
 
     @property
     def written(self) -> list[Request]:

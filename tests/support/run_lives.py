@@ -7,7 +7,18 @@ from hypothesis import strategies as st
 
 from pushsdk import Batching, Rate, StopPolicy
 from pushsdk._core.outcome import Failure
-from support.fake_service import FakeService, Request, answer, fails, hang, lost, partial, stale
+from support.fake_service import (
+    FakeService,
+    Request,
+    answer,
+    fails,
+    hang,
+    partial,
+    reset_after,
+    reset_before,
+    stale,
+    unreachable,
+)
 from support.kill_service import number_of
 from support.model_settings import mostly
 
@@ -18,7 +29,7 @@ FAULTS = {
     "accepted slowly": answer(after=0.8),
     "accepted after connecting": answer(connecting=0.3),
     "500": answer(500),
-    "500, taken": answer(500, processed=True),
+    "500, taken": answer(500, accepted=True),
     "503": answer(503),
     "503 with Retry-After": answer(503, {"Retry-After": "1"}),
     "429": answer(429),
@@ -29,11 +40,11 @@ FAULTS = {
     "413": answer(413),
     "404": answer(404),
     "302": answer(302, {"Location": "https://elsewhere.example/"}),
-    "lost": lost(processed=False),
-    "lost, taken": lost(processed=True),
+    "lost": reset_before(),
+    "lost, taken": reset_after(),
     "hangs": hang(),
-    "hangs, taken": hang(processed=True),
-    "never connects": hang(connecting=True),
+    "hangs, taken": hang(accepted=True),
+    "never connects": unreachable(),
     "refused": fails(Failure.REFUSED),
     "no name": fails(Failure.DNS, after=0.1),
     "partial": partial(),
