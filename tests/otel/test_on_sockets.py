@@ -28,8 +28,8 @@ FAULTS = {
     "rejected": Fault.status(400, headers={"X-Echo": ECHO}, body=ECHO),
     "redirected": Fault.status(302, headers={"Location": f"https://elsewhere.example/{USER}?{TEXT}"}),
     "unknown": Fault.status(500, body=ECHO),
-    "reset before": Fault.reset_before(),
-    "reset after": Fault.reset_after(),
+    "reset_before": Fault.reset_before(),
+    "reset_after": Fault.reset_after(),
     "silence": Fault.hang(),
     "truncated": Fault.truncated(),
 }

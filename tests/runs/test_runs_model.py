@@ -228,7 +228,7 @@ async def story(world: RunWorld, folder: Path) -> None:
         assert not totals[Outcome.UNKNOWN]
 
 
-LOST = CALM._replace(faults=["lost"])
+LOST = CALM._replace(faults=["reset_before"])
 REFUSED_AGAIN = CALM._replace(faults=["503 with Retry-After"], on_unknown="resend")
 
 

@@ -23,18 +23,18 @@ __all__ = ["CALM", "FATES", "ROUGH", "STEADY", "Fate", "KillService", "name_of",
 class Fate(NamedTuple):
     """The fate of a request."""
 
-    processed: bool
+    accepted: bool
     #: None is a reset without an answer.
     status: int | None
     header: bytes = b""
-    #: Fates after which the client can't know if the request was processed.
+    #: Fates after which the client can't know if the request was accepted.
     unknown: bool = False
 
 
 FATES = {
     "accepted": Fate(True, 204),
-    "reset before": Fate(False, None, unknown=True),
-    "reset after": Fate(True, None, unknown=True),
+    "reset_before": Fate(False, None, unknown=True),
+    "reset_after": Fate(True, None, unknown=True),
     "429": Fate(False, 429),
     "429, at once": Fate(False, 429, b"Retry-After: 0\r\n"),
     "503": Fate(False, 503, unknown=True),
@@ -45,8 +45,8 @@ FATES = {
 CALM: Mapping[str, float] = {"accepted": 1.0}
 ROUGH: Mapping[str, float] = {
     "accepted": 0.80,
-    "reset before": 0.03,
-    "reset after": 0.04,
+    "reset_before": 0.03,
+    "reset_after": 0.04,
     "429": 0.02,
     "429, at once": 0.02,
     "503": 0.02,
@@ -55,7 +55,7 @@ ROUGH: Mapping[str, float] = {
     "400": 0.02,
 }
 #: Frequent faults, but every retried request is accepted in the end.
-STEADY = {**ROUGH, "accepted": 0.94, "reset after": 0.01, "504 after": 0.01, "400": 0.01}
+STEADY = {**ROUGH, "accepted": 0.94, "reset_after": 0.01, "504 after": 0.01, "400": 0.01}
 # Different ones in processes that run at the same time.
 _numbers = itertools.count(1_000_000 * os.getpid())
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time to linger: close() sends RST
@@ -158,7 +158,7 @@ class KillService:
         self.when_seen(self.seen)
 
     def _happen(self, connection: _Connection, fate: Fate, users: list[int]) -> None:
-        if fate.processed:
+        if fate.accepted:
             for user in users:
                 self.pushes[user] += 1
         if fate.unknown:
