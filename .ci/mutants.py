@@ -1017,8 +1017,8 @@ SENDING = [
     Mutant(
         "a cancellation is retried like a failure",
         IO + "retrying.py",
-        "if outcome is None or not isinstance(error, PushError | None) or (error is None and outcome.result()):",
-        "if outcome is None or (error is None and outcome.result()):",
+        "if outcome is None or not isinstance(error, PushError | None):",
+        "if outcome is None:",
         T_REQUESTS,
     ),
     Mutant(

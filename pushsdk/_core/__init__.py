@@ -20,7 +20,7 @@ attempt
     the retry budget; ``policy`` decides on retries and delays, ``_io.retrying`` runs the loop. A stale connection is
     noticed by ``_io.fast_post.HttpConnection`` and replaced within the attempt, by ``_io.sender``.
 evidence
-    Facts of one attempt: bytes written, status, failure. ``_io.transport`` and ``_io.fast_post`` record them, and
+    Facts of one attempt: bytes written, status, failure. ``_io.fast_post`` and ``_io.session_post`` record them, and
     nothing changes them afterwards.
 outcome
     ACCEPTED, REJECTED, NOT_SENT or UNKNOWN. ``TABLE`` in ``outcome`` says which status or failure means what. The

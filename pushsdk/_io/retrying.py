@@ -39,16 +39,13 @@ async def retry(sender: RequestSender, request: ApiRequest) -> None:
     async def should_retry(state: tenacity.RetryCallState) -> bool:
         # Not counted from 1 if the request was split from another by its key. Asked before ``wait`` and ``stop``.
         state.attempt_number = request.number
-        outcome = state.outcome
-        error = None if outcome is None else outcome.exception()
-        # Our own errors only: a broad predicate would swallow a cancellation and call again.
-        if outcome is None or not isinstance(error, PushError | None) or (error is None and outcome.result()):
+        if not _has_failed(state):
             return False
-        if policy.retry is None:
-            is_open = request.failure is None
-            return is_open and policy.should_retry(request.attempts[-1], collapsible=request.is_collapsible)
-        result: Any = policy.retry(state)
-        return bool(await result if inspect.isawaitable(result) else result)
+        if policy.retry is not None:
+            result: Any = policy.retry(state)
+            return bool(await result if inspect.isawaitable(result) else result)
+        is_open = request.failure is None
+        return is_open and policy.should_retry(request.attempts[-1], collapsible=request.is_collapsible)
 
     def wait(state: tenacity.RetryCallState) -> float:
         last = request.attempts[-1]
@@ -70,3 +67,12 @@ async def retry(sender: RequestSender, request: ApiRequest) -> None:
         retry=should_retry,
         retry_error_callback=lambda _: None,
     )(attempt)
+
+
+def _has_failed(state: tenacity.RetryCallState) -> bool:
+    """Return True if the attempt was not accepted. Any other error than ours, such as a cancellation, is raised."""
+    outcome = state.outcome
+    error = None if outcome is None else outcome.exception()
+    if outcome is None or not isinstance(error, PushError | None):
+        return False
+    return error is not None or not outcome.result()
