@@ -190,6 +190,13 @@ def test_a_wrong_profile_is_refused(tmp_path, home, text, says):
         find({"profile": "staging"}, environ(tmp_path))
 
 
+def test_an_empty_option_is_no_profile_and_an_empty_variable_is_none(tmp_path, home):
+    home("timeout = 1")
+    with pytest.raises(ConfigurationError, match="no profile has the name ''"):
+        find({"profile": ""}, environ(tmp_path))  # a variable of the shell that is not set
+    assert find({}, environ(tmp_path, PUSHSDK_PROFILE=""))["timeout"].value == 1
+
+
 def test_a_profile_without_a_settings_file_says_where_the_file_belongs(tmp_path):
     with pytest.raises(ConfigurationError) as caught:
         find({"profile": "staging"}, environ(tmp_path))

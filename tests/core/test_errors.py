@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 import pushsdk
 from pushsdk._core import errors
 from pushsdk._core.error_mapping import error_for, partial_error, recorded_error
-from pushsdk._core.error_texts import FIXES
+from pushsdk._core.error_texts import FIXES, Facts, Parts
 from pushsdk._core.errors import (
     LIBRARY,
     AuthenticationError,
@@ -504,6 +504,13 @@ def test_an_error_is_worded_when_it_is_read_and_survives_a_pickle_and_a_copy():
         assert copied.args == error.args
         assert str(copied) == str(error) == str(copied.args[0])
         assert repr(copied) == f"RejectedError({error})"
+
+
+def test_an_error_that_nobody_reads_costs_no_text(monkeypatch):
+    monkeypatch.setattr(Facts, "render", None)
+    monkeypatch.setattr(Parts, "render", None)
+    error_for(refused(429, retry_after=90.0), target=TARGET, user_ids=("a",))
+    partial_error("ab", [part(REJECTED, "a"), part(UNKNOWN, "b")], TARGET)
 
 
 def test_what_a_callable_raised_is_the_cause_and_never_pickled():
