@@ -1370,7 +1370,7 @@ TRANSPORT = [
     Mutant(
         "a text shows any request id",
         CORE + "error_texts.py",
-        '_REQUEST_ID.fullmatch(request_id)',
+        "_REQUEST_ID.fullmatch(request_id)",
         "request_id",
         T_ERRORS,
     ),

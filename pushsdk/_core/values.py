@@ -13,7 +13,7 @@ import msgspec
 
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, Model, Path, show_path
-from pushsdk._core.words import kind_of
+from pushsdk._core.words import kind_of, rule_and_path
 
 M = TypeVar("M", bound=msgspec.Struct)
 
@@ -21,16 +21,6 @@ _MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most serve
 _SHOWN_DEPTH = 5  # levels shown of a path that is too deep
 # Roots that are arguments, not parts of a body.
 _ARGUMENTS = frozenset({"user_ids", "custom_fields"})
-# Words of msgspec, and ours.
-_WORDS = (
-    ("Expected `bool`", "expected True or False"),
-    ("Expected `int", "expected an int"),
-    ("Expected", "expected a"),
-    ("`object`", "mapping"),
-    ("`array`", "list"),
-    ("`null`", "None"),
-    ("`", ""),
-)
 
 
 def plain(value: object, path: Path) -> Any:
@@ -120,12 +110,9 @@ def typed(value: dict[str, Any], model: type[M], path: Path) -> M:
     try:
         return msgspec.convert(value, model)
     except msgspec.ValidationError as error:
-        # For example "Expected `object`, got `str` - at `$.title`".
-        rule, _, where = str(error).partition(" - at `$")
+        rule, where = rule_and_path(error)
         below = _path_of(where, value)
         hint = ', for example {"en": "Hello"}' if below[-1:] in (("title",), ("subtitle",), ("body",)) else ""
-        for theirs, ours in _WORDS:
-            rule = rule.replace(theirs, ours)
         raise value_error((*path, *below), f"{rule}{hint}") from None
 
 

@@ -94,9 +94,7 @@ async def test_other_values_than_ids_are_refused_with_the_fix(client: AsyncPushC
 async def test_a_message_or_a_request_is_no_source_of_a_run(client: AsyncPushClient) -> None:
     with pytest.raises(ValidationError, match=r"got MobilePush: the users come first, then the message$"):
         await client.broadcast(HELLO, HELLO)  # type: ignore[arg-type]
-    with pytest.raises(
-        ValidationError, match=r"^message must be .*; got list$"
-    ):
+    with pytest.raises(ValidationError, match=r"^message must be .*; got list$"):
         await client.broadcast(iter(["u"]), ["u"])  # type: ignore[arg-type]
     with pytest.raises(ValidationError, match=r"^user id number 1: expected a str, got PushRequest"):
         await client.broadcast(Audience.query("SELECT 1 AS user_id").personalize(HELLO), HELLO)  # type: ignore[arg-type]

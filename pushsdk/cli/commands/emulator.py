@@ -18,7 +18,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from pushsdk._core.kinds import kinds_of
-from pushsdk._core.words import count, near_word, plain_error
+from pushsdk._core.words import count, near_word, rule_and_path
 from pushsdk.cli.exit import CommandError, Exit, usage_error
 from pushsdk.cli.files import not_json
 from pushsdk.cli.interrupt import signal_handlers
@@ -102,9 +102,21 @@ def _decoded(file: Path, kind: Any, *structs: type[msgspec.Struct]) -> Any:
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
-        raise ValueError(plain_error(error, _known_words(error, structs))) from None
+        raise ValueError(_worded(error, _known_words(error, structs))) from None
     except (RecursionError, ValueError):
         raise ValueError(not_json(content)) from None
+
+
+def _worded(error: msgspec.ValidationError, names: tuple[str, ...]) -> str:
+    """Return the path and the rule of an error, an unknown name with the nearest one."""
+    rule, where = rule_and_path(error)
+    for start, noun in (("Object contains unknown field ", "field"), ("Invalid enum value ", "value")):
+        if rule.startswith(start):
+            name = rule.removeprefix(start).strip("'")
+            near = near_word(name, names)
+            advice = f", did you mean {near}?" if near else f": use {', '.join(names)}"
+            rule = f"unknown {noun} {name!r}{advice}"
+    return f"${where}: {rule}"
 
 
 def _known_words(error: msgspec.ValidationError, structs: Sequence[type[msgspec.Struct]]) -> tuple[str, ...]:
