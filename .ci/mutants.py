@@ -1452,6 +1452,20 @@ TRANSPORT = [
         "tests/core/test_errors.py",
     ),
     Mutant(
+        "the error of a wrong argument shows a secret",
+        CORE + "kinds.py",
+        "is_hidden = not _HIDDEN.isdisjoint(",
+        "is_hidden = not {1}.isdisjoint(",
+        "tests/core/test_kinds.py",
+    ),
+    Mutant(
+        "True is taken for a number of seconds",
+        CORE + "kinds.py",
+        "isinstance(value, (int, float)) and not isinstance(value, bool)",
+        "isinstance(value, (int, float))",
+        "tests/core/test_kinds.py tests/core/test_policy.py",
+    ),
+    Mutant(
         "a timedelta stays a timedelta",
         CORE + "policy.py",
         "name, value.total_seconds())",
