@@ -178,12 +178,15 @@ class FakeService:
             self.in_flight -= 1
 
     async def close(self) -> None:
-        """Raise what ``then`` raised first: the code under test may have handled its outcome. Called by the client."""
+        """Raise what ``then`` raised first, and warn about faults that never fired. Called by the client.
+
+        The code under test may have handled the outcome of such a request. A fault with a probability may not fire.
+        """
         error, self._error = self._error, None
         if error is not None:
             raise error
         rules = (*self._connecting.rules.values(), *self._rules.rules.values())
-        idle = [str(rule.fault) for rule in rules if not rule.hits]
+        idle = [str(rule.fault) for rule in rules if not rule.hits and rule.fault.probability is None]
         if idle:
             warn_caller(f"{counted(len(idle), 'fault')} of the FakeService never fired: {', '.join(idle)}")
 

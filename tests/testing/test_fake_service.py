@@ -198,6 +198,11 @@ async def test_a_delayed_request_is_accepted_after_its_client_gave_up():
     assert (service.accepted("ann"), len(service.pushes)) == (1, 1)
 
 
+async def test_a_fault_with_a_probability_may_never_fire():
+    async with FakeService(Fault.hang(probability=0.0)).client() as client:
+        await client.send("ann", MESSAGE)
+
+
 async def test_faults_that_never_fired_are_warned_of():
     text = r"^2 faults of the FakeService never fired: Fault.refused\(user='eve'\), Fault.status\(code=500, every=2\)$"
     with pytest.warns(MessageWarning, match=text):

@@ -483,6 +483,7 @@ async def test_without_a_socket(number: int) -> None:
         assert_type(client, AsyncPushClient)
     assert_type(service.accepted("u"), int)
     assert_type(service.requests, list[FakeRequest])
+    FakeService(Fault.unreachable(probability=0.5), Fault.delay(1.0, user="u"), seed=7)
     FakeService("accept")  # type: ignore[arg-type]
 
 

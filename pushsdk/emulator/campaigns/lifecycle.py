@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from pushsdk._core.models import CampaignRequest, Schedule, Segment
-from pushsdk.emulator.campaigns.segment import SegmentError, Tables
+from pushsdk.emulator.campaigns.segment import SegmentError, SegmentResult, Tables
 from pushsdk.emulator.shapes import read_campaign
 from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import InboxRef, Store
@@ -34,12 +34,7 @@ def start_of(type: str | None, start_ts: int | None, now: float) -> tuple[float 
     negative, or over ten years ahead.
     """
     if start_ts is None:
-        if type == _START_NOW:
-            return now, f"{_START_NOW}: starts at once"
-        if type is None:
-            return now, "neither a type nor a startTs: starts at once"
-        name = f"type {type}" if re.fullmatch(r"[A-Z][A-Z0-9_]{0,39}", type) else "another type"
-        return None, f"{name} without a startTs: {_BY_HAND}"
+        return _start_without_time(type, now)
     if start_ts < 0:
         return None, f"startTs is negative: {_BY_HAND}"
     unit, divisor = ("milliseconds", 1000) if start_ts >= _MILLISECONDS else ("seconds", 1)
@@ -53,6 +48,15 @@ def start_of(type: str | None, start_ts: int | None, now: float) -> tuple[float 
         return now, f"{reading}{past}: starts at once"
     waits = f"{_START_NOW} waits for it" if type == _START_NOW else "waits for it"
     return at, f"{reading}: {waits}"
+
+
+def _start_without_time(type: str | None, now: float) -> tuple[float | None, str]:  # noqa: A002
+    if type == _START_NOW:
+        return now, f"{_START_NOW}: starts at once"
+    if type is None:
+        return now, "neither a type nor a startTs: starts at once"
+    name = f"type {type}" if re.fullmatch(r"[A-Z][A-Z0-9_]{0,39}", type) else "another type"
+    return None, f"{name} without a startTs: {_BY_HAND}"
 
 
 class Campaigns:
@@ -175,15 +179,19 @@ class Campaigns:
                 for batch in batches:
                     if stopping() or not self._store.deliver(campaign, batch):
                         return None
-                skipped = {
-                    f"{result.refused} rows have no user id, the first is {result.first_refused}": result.refused,
-                    f"{result.duplicates} rows repeat a user of an earlier row": result.duplicates,
-                }
-                error = "; ".join(text for text, rows in skipped.items() if rows) or None
-                return msgspec.structs.replace(campaign, state="done", users=result.users, error=error)
+                return msgspec.structs.replace(campaign, state="done", users=result.users, error=_skipped(result))
         except (SegmentError, StoreError) as failure:
             if stopping():
                 return None
             with suppress(StoreError):  # the store may be the cause
                 self._store.withdraw(campaign)
             return msgspec.structs.replace(campaign, state="failed", error=str(failure))
+
+
+def _skipped(result: SegmentResult) -> str | None:
+    """Return the reason for rows that reached no user, or None."""
+    rows = {
+        f"{result.refused} rows have no user id, the first is {result.first_refused}": result.refused,
+        f"{result.duplicates} rows repeat a user of an earlier row": result.duplicates,
+    }
+    return "; ".join(text for text, count in rows.items() if count) or None
