@@ -586,15 +586,15 @@ COALESCING = [
     Mutant(
         "a dict that JSON can't hold is sent as something else",
         CORE + "wire.py",
-        "if _decode(data) != message:",
-        "if False:",
+        "if _decode(data) == message:",
+        "if True:",
         "tests/core/test_wire.py",
     ),
     Mutant(
         "the cached bytes of the last message are used for any message",
         CORE + "wire.py",
-        "            data = latest\n",
-        "            return latest\n",
+        "if not data or meant != message:",
+        "if not data or (data != latest and meant != message):",
         "tests/core/test_wire.py",
     ),
     Mutant(

@@ -34,7 +34,7 @@ from pushsdk._core.arguments import check_timeout, check_users
 from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import error_for, set_answer
 from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError
-from pushsdk._core.hints import check_options
+from pushsdk._core.hints import check_options, warn_of_milliseconds
 from pushsdk._core.kinds import Delay, check, check_seconds, check_values
 from pushsdk._core.models import (
     CampaignCreated,
@@ -56,7 +56,6 @@ from pushsdk._core.policy import (
     RetryPolicy,
     Seconds,
     Timeout,
-    warn_of_milliseconds,
 )
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._core.secret import Secret, sealed

@@ -3,8 +3,9 @@
 Only constructors, the linter and the command line import this module. All other code states the rule and the value.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
+from pushsdk._core.errors import warn_caller
 from pushsdk._core.words import fold, near_word
 
 ALIASES = {
@@ -26,14 +27,16 @@ def near_name(name: str, known: Collection[str], cutoff: float = 0.8) -> str | N
     return alias if alias in known else near_word(name, known, cutoff)
 
 
-def check_options(call: str, names: Iterable[str], known: Collection[str], elsewhere: Mapping[str, str] = {}) -> None:
-    """Raise TypeError for the first unknown name in the alphabet, with its fix in ``elsewhere`` or the nearest name.
-
-    ``call`` is the name of the function for the text.
-    """
+def check_options(call: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise TypeError for the first unknown name in the alphabet. ``call`` is the name of the function for the text."""
     name = min({*names}.difference(known), default=None)
-    if name is None:
-        return
-    near = near_name(name, known, 0.65)
-    hint = elsewhere.get(name) or (near and f"did you mean {near!r}?")
-    raise TypeError(f"{call}() got an unexpected keyword argument {name!r}{f': {hint}' if hint else ''}")
+    if name is not None:
+        near = near_name(name, known, 0.65)
+        hint = f": did you mean {near!r}?" if near else ""
+        raise TypeError(f"{call}() got an unexpected keyword argument {name!r}{hint}")
+
+
+def warn_of_milliseconds(name: str, value: object) -> None:
+    """Warn of a number of seconds that is probably one of milliseconds. A larger number than these is refused."""
+    if isinstance(value, (int, float)) and 1000 <= value < 1e9 and value % 1000 == 0:
+        warn_caller(f"{name}={value:g} is in seconds, and looks like milliseconds; pass a timedelta if it is meant")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, Type
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError, warn_caller
+from pushsdk._core.hints import warn_of_milliseconds
 from pushsdk._core.kinds import (
-    MAX_NUMBER,
     Count,
     Delay,
     Duration,
@@ -46,12 +46,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 @functools.cache
 def _names_of_seconds(settings: type[Settings]) -> tuple[str, ...]:
     return tuple(name for name, kind in kinds_of(settings).items() if kind in (Delay, Duration, Duration | None))
-
-
-def warn_of_milliseconds(name: str, value: object) -> None:
-    """Warn of a number of seconds that is probably one of milliseconds."""
-    if isinstance(value, (int, float)) and 1000 <= value < MAX_NUMBER and value % 1000 == 0:
-        warn_caller(f"{name}={value:g} is in seconds, and looks like milliseconds; pass a timedelta if it is meant")
 
 
 Unknown = Literal["raise", "retry_if_collapsible", "retry"]

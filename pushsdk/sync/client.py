@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import PartialError, PushError
 from pushsdk._core.events import SendAbandoned
-from pushsdk._core.hints import check_options
+from pushsdk._core.hints import check_options, warn_of_milliseconds
 from pushsdk._core.kinds import Delay, check, check_seconds
 from pushsdk._core.models import (
     CampaignCreated,
@@ -30,7 +30,7 @@ from pushsdk._core.models import (
     UntypedMapping,
 )
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.policy import RetryPolicy, Seconds, Timeout, warn_of_milliseconds
+from pushsdk._core.policy import RetryPolicy, Seconds, Timeout
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._core.secret import Secret, sealed
 from pushsdk._io.credentials import KeySource
