@@ -3303,7 +3303,7 @@ DEADLINES = [
     Mutant(
         "a call that leaves while its batch connects is pushed all the same",
         IO + "batch_sender.py",
-        "            request.body = wire.push_body(in_time.ids, ",
+        "            request.body = push_body(in_time.ids, ",
         "            wire.push_body(in_time.ids, ",
         T_OVERLOAD,
     ),

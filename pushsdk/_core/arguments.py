@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pushsdk._core import wire
+from pushsdk._core.body import EncodedIds, encode_user_id, encode_user_ids
 from pushsdk._core.errors import ValidationError, warn_caller
 from pushsdk._core.kinds import check, must_be
 from pushsdk._core.models import MobilePush
@@ -39,13 +39,13 @@ _is_plain = re.compile(
 _MARKS = (b"\\", b";", b"{", b"$", b" ")
 
 
-def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], wire.EncodedIds, int]:
+def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], EncodedIds, int]:
     """Return the distinct ids, the same encoded, and the number of duplicates.
 
     Raises ValidationError.
     """
     if isinstance(user_ids, str):
-        encoded = wire.encode_user_id(user_ids)
+        encoded = encode_user_id(user_ids)
         # Without a call for nearly every id.
         if not _is_plain(user_ids) and (doubt := _doubt(user_ids)):
             warn_of_doubt(doubt)
@@ -58,10 +58,10 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], wire
             f"user_ids must have at most {count(max_users, 'id')} (Batching.max_users): "
             "send them in parts, or as a broadcast"
         )
-    encoded = wire.encode_user_ids(ids)
+    encoded = encode_user_ids(ids)
     distinct = tuple(once := dict.fromkeys(ids))
     if len(distinct) < len(ids):
-        encoded = wire.encode_user_ids(distinct)
+        encoded = encode_user_ids(distinct)
     if doubt := doubt_of(once, encoded):
         warn_of_doubt(doubt)
     return distinct, encoded, len(ids) - len(distinct)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pushsdk._core.body import EncodedIds
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Guarded, Verdict
 from pushsdk._core.policy import Batching, Options
-from pushsdk._core.wire import EncodedIds
 
 # The bytes of a push body around its parts: {"userIds":[],"message":,"customFields":}.
 FRAME = 48

@@ -13,10 +13,9 @@ from pushsdk._core import errors
 from pushsdk._core.decisions import is_retryable
 from pushsdk._core.error_texts import Facts, Parts, decisive_of
 from pushsdk._core.operations import Target
-from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
+from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict, attempts_of
 from pushsdk._core.policy import Options
 from pushsdk._core.results import Receipt
-from pushsdk._core.splitting import attempts_of
 
 _REJECTIONS: dict[int, type[errors.RejectedError]] = {
     401: errors.AuthenticationError,

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pushsdk._core.body import EncodedIds
 from pushsdk._core.decisions import OUTCOMES, decide
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.kinds import must_be
 from pushsdk._core.outcome import Verdict
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
-from pushsdk._core.wire import EncodedIds
 
 KEY_BYTES = 512
 # Prefixes of the hashed data: keys and fingerprints of another format version never match.

@@ -14,7 +14,8 @@ import msgspec
 from pushsdk._core import models
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.hints import near_name
-from pushsdk._core.models import Model, Path, show_path
+from pushsdk._core.models import Model
+from pushsdk._core.paths import Path, show_path
 from pushsdk._core.placeholders import TEXTS, malformed_placeholder
 from pushsdk._core.values import plain, typed
 from pushsdk._core.words import fold, kind_of, near_word

@@ -4,7 +4,6 @@ Shapes only: ``values`` checks types at encoding, ``lint`` advises. Fields have 
 which is also their order on the wire.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypedDict, TypeVar
 
@@ -15,20 +14,6 @@ from msgspec import UnsetType as UnsetType
 # The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
 INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
 T = TypeVar("T")
-
-Path = tuple[str | int, ...]
-"""A path in a resource: keys and indexes from the root."""
-
-
-def show_path(path: Path) -> str:
-    """Return the path as text, such as ``$.message.androidActionButtons[0].url``.
-
-    A key that can't be a field name or a language code is shown as ``[...]``: it may be a user id.
-    """
-    is_name = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,40}").fullmatch
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" if is_name(part) else "[...]" for part in path)
-    return "$" + "".join(parts)
-
 
 # The enumerated fields accept any str: the interface document has one value of each as an example. Editors complete
 # that value; msgspec does not allow a Literal beside str.

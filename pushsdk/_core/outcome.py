@@ -406,3 +406,9 @@ def verdict_of(attempts: Sequence[Attempt], evidence: Evidence, failure: Failure
         error=evidence.error,
         is_first=not evidence.reused,
     )
+
+
+def attempts_of(parts: Iterable[tuple[tuple[str, ...], Verdict]]) -> tuple[Attempt, ...]:
+    """Return the attempts of these verdicts, each once, oldest first."""
+    distinct = {id(attempt): attempt for _, verdict in parts for attempt in verdict.attempts}
+    return tuple(sorted(distinct.values(), key=lambda attempt: attempt.started))

@@ -15,9 +15,9 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import msgspec
 
 from pushsdk._core.batching import Call
+from pushsdk._core.body import EncodedIds, encode_user_id, join_ids
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Guarded, Outcome, Verdict
-from pushsdk._core.wire import EncodedIds, encode_user_id, join_ids
 
 TOO_LARGE = 413
 # Number of units that are sent alone before the message may be to blame.
@@ -254,9 +254,3 @@ def _cuts(parts: Sequence[tuple[int, EncodedIds]], max_users: int, max_bytes: fl
 
 def call_of(unit: Call | CallPart) -> Call:
     return unit.call if isinstance(unit, CallPart) else unit
-
-
-def attempts_of(parts: Iterable[tuple[tuple[str, ...], Verdict]]) -> tuple[Attempt, ...]:
-    """Return the attempts of these verdicts, each once, oldest first."""
-    distinct = {id(attempt): attempt for _, verdict in parts for attempt in verdict.attempts}
-    return tuple(sorted(distinct.values(), key=lambda attempt: attempt.started))

@@ -11,16 +11,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pushsdk._core.errors import ValidationError
-from pushsdk._core.models import UNSET, Model, Path, show_path
+from pushsdk._core.models import UNSET, Model
+from pushsdk._core.paths import Path, unicode_text, value_error
 from pushsdk._core.words import kind_of, rule_and_path
 
 M = TypeVar("M", bound=msgspec.Struct)
 
 _MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
 _SHOWN_DEPTH = 5  # levels shown of a path that is too deep
-# Roots that are arguments, not parts of a body.
-_ARGUMENTS = frozenset({"user_ids", "custom_fields"})
 
 
 def plain(value: object, path: Path) -> Any:
@@ -32,16 +30,6 @@ def plain(value: object, path: Path) -> Any:
         if isinstance(value, kinds):
             return convert(value, path)
     raise value_error(path, f"{kind_of(value)} is not JSON: pass a text or a number instead")
-
-
-def unicode_text(value: str, path: Path) -> str:
-    """Return the value as an exact str. Raises ValidationError if it is not Unicode."""
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise value_error(path, "the text holds a lone surrogate, which is not Unicode") from None
-    return str.__str__(value)
 
 
 def _same(value: bool | None, path: Path) -> bool | None:
@@ -127,11 +115,3 @@ def _path_of(where: str, value: Any) -> Path:
         path.append(step)
         value = value[step]
     return tuple(path)
-
-
-def value_error(path: Path, words: str) -> ValidationError:
-    """Return the error for the value at this path."""
-    where = show_path(path)
-    error = ValidationError(f"{where[2:] if path[:1] and path[0] in _ARGUMENTS else where}: {words}")
-    error.__suppress_context__ = True  # msgspec's error, which names another type
-    return error

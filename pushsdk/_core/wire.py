@@ -1,40 +1,33 @@
-"""Encoding and validation of request bodies; decoding of a created campaign.
+"""Encoding and validation of messages, custom fields and campaigns; decoding of a created campaign.
 
 Pure functions, except for one bounded cache of validations. A ValidationError names a JSON path and never shows a
 value: values are user ids and texts.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NewType, cast
+from typing import Any
 
 import msgspec
 
 from pushsdk._core.errors import ValidationError, warn_caller
 from pushsdk._core.lint import CHILDREN, problems
-from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model, Path
+from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model
+from pushsdk._core.paths import Path, value_error
 from pushsdk._core.placeholders import TEXTS, placeholder_names
-from pushsdk._core.values import plain, typed, unicode_text, value_error
+from pushsdk._core.values import plain, typed
 from pushsdk._core.words import kind_of, near_word
 
 _MAX_KNOWN = 1024
 _MAX_KNOWN_BYTES = 16 * 1024
 
 _MESSAGE: Path = ("message",)
-_USER_IDS: Path = ("user_ids",)
 _CUSTOM_FIELDS: Path = ("custom_fields",)
 _FLAT_FIELDS = frozenset(MobilePush.__struct_encode_fields__) - CHILDREN[MobilePush].keys()
 
-EncodedIds = NewType("EncodedIds", bytes)
-"""User ids as JSON texts with commas between them, without the brackets: such ids are cut and joined as they are."""
-
 _encode = msgspec.json.Encoder().encode
-_encode_one: Callable[[str], EncodedIds] = cast(Any, _encode)
-_decode_ids = msgspec.json.Decoder(list[str]).decode
-#: Join encoded ids.
-join_ids: Callable[[Iterable[EncodedIds]], EncodedIds] = cast(Any, b",".join)
 _decode_message = msgspec.json.Decoder(MobilePush).decode
 _decode = msgspec.json.Decoder().decode
 _ENCODING_FAILED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
@@ -131,52 +124,6 @@ def encode_custom_fields(fields: Mapping[str, Any] | None) -> bytes | None:
 @lru_cache(maxsize=16)
 def _names_in(message: bytes) -> frozenset[str]:
     return placeholder_names(_decode_message(message))
-
-
-def encode_user_id(user_id: str) -> EncodedIds:
-    """Return one encoded id. Raises ValidationError like ``encode_user_ids``."""
-    if type(user_id) is str and user_id:
-        try:
-            return _encode_one(user_id)
-        except UnicodeEncodeError:
-            pass
-    return encode_user_ids((user_id,))
-
-
-def encode_user_ids(user_ids: Sequence[str]) -> EncodedIds:
-    """Return the encoded ids in the given order.
-
-    Raises ValidationError naming ``user_ids[3]``, never the id, unless every id is a non-empty str.
-    """
-    # Exact types: a str enum may be encoded differently from its text.
-    if isinstance(user_ids, (list, tuple)) and {*map(type, user_ids)} == {str} and all(user_ids):
-        try:
-            return EncodedIds(_encode(user_ids)[1:-1])
-        except UnicodeEncodeError:
-            pass
-    if isinstance(user_ids, (str, bytes, bytearray, memoryview)) or not isinstance(user_ids, Sequence):
-        raise value_error(_USER_IDS, f"expected a sequence of str, got {kind_of(user_ids)}")
-    return EncodedIds(_encode([_user_id(user_id, (*_USER_IDS, i)) for i, user_id in enumerate(user_ids)])[1:-1])
-
-
-def decode_user_ids(ids: EncodedIds) -> list[str]:
-    """Return the ids as texts."""
-    return _decode_ids(b"[%b]" % ids)
-
-
-def _user_id(user_id: object, path: Path) -> str:
-    if not isinstance(user_id, str):
-        raise value_error(path, f"expected a str, got {kind_of(user_id)}")
-    if not user_id:
-        raise value_error(path, "the user id is empty")
-    return unicode_text(user_id, path)
-
-
-def push_body(ids: EncodedIds, message: bytes, custom_fields: bytes | None) -> bytes:
-    """Return the body of a push request from its encoded parts, without further checks."""
-    if custom_fields is None:
-        return b'{"userIds":[%b],"message":%b}' % (ids, message)
-    return b'{"userIds":[%b],"message":%b,"customFields":%b}' % (ids, message, custom_fields)
 
 
 def encode_campaign(request: CampaignRequest | Mapping[str, Any]) -> bytes:

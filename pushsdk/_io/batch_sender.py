@@ -16,6 +16,7 @@ import msgspec
 
 from pushsdk._core import wire
 from pushsdk._core.batching import DONE, FLYING, SENDING, Batch, Batches, Call, Content
+from pushsdk._core.body import push_body
 from pushsdk._core.events import RequestSplit
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.operations import PUSH
@@ -193,7 +194,7 @@ class BatchSender:
         if late:
             in_time = BatchPart.of([unit for unit in part.units if unit.deadline >= earliest], part.history)
             request.part = in_time
-            request.body = wire.push_body(in_time.ids, request.content.message, request.content.custom_fields)
+            request.body = push_body(in_time.ids, request.content.message, request.content.custom_fields)
             verdict = verdict_of(request.attempts, Evidence(), Failure.NO_TIME)
             for unit in late:
                 self._pending.settle(call_of(unit), unit.users, verdict)
@@ -301,7 +302,7 @@ class BatchSender:
             claim = call_of(units[0]).claims.for_request(content, part, self._pending)
         return BatchRequest(
             PUSH,
-            wire.push_body(part.ids, content.message, content.custom_fields),
+            push_body(part.ids, content.message, content.custom_fields),
             part,
             options,
             deadline=units[0].deadline if len(units) == 1 else max([unit.deadline for unit in units]),

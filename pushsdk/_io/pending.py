@@ -12,9 +12,9 @@ from pushsdk._core.error_mapping import conclude
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import Event, SendAbandoned
 from pushsdk._core.operations import Target
-from pushsdk._core.outcome import ACCEPTED, REJECTED, Failure, Outcome, Verdict
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Failure, Outcome, Verdict, attempts_of
 from pushsdk._core.results import Counters, Receipt
-from pushsdk._core.splitting import BatchPart, CallPart, attempts_of, call_of
+from pushsdk._core.splitting import BatchPart, CallPart, call_of
 from pushsdk._core.words import count
 from pushsdk._io.timers import let_read
 

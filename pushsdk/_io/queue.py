@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from contextvars import copy_context
 from typing import Any
 
-from pushsdk._core import wire
 from pushsdk._core.batching import DONE, FLYING, LINGERING, QUEUED, Batch, Batches, Call, Content, Key
+from pushsdk._core.body import EncodedIds, encode_user_ids
 from pushsdk._core.errors import PushError
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Failure, Outcome, Verdict
@@ -59,7 +59,7 @@ class SendQueue:
         self.pending.active.add(call)
         if self._observer is not None:
             call.caller = self._observer.caller(self._loop.time())
-        call.ids = wire.EncodedIds(b"")
+        call.ids = EncodedIds(b"")
         is_paused = self._rate_limiter.paused_until > call.deadline
         failure = Failure.QUEUE_FULL if self._raise_when_full else Failure.PAUSED if is_paused else None
         try:
@@ -69,7 +69,7 @@ class SendQueue:
             raise
         if failure is not None:
             self.refuse(call, failure)
-        call.ids = wire.encode_user_ids(call.users)
+        call.ids = encode_user_ids(call.users)
 
     def refuse(self, call: Call, reason: Failure) -> None:
         """Raise the error of a call that is not queued."""

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 import msgspec
 
-from pushsdk._core import idempotency, wire
+from pushsdk._core import idempotency
 from pushsdk._core.arguments import lacks_value
 from pushsdk._core.batching import Call, Content
+from pushsdk._core.body import encode_user_ids, push_body
 from pushsdk._core.error_mapping import conclude
 from pushsdk._core.errors import (
     ConfigurationError,
@@ -81,7 +82,7 @@ class KeyedSends:
             digest = idempotency.digest_of(key)
             if lacks_value(str(key)):
                 warn_caller("idempotency_key lacks its value, so jobs share it: is a variable unset, or an f missing?")
-            ids = call.ids if users == call.users else wire.encode_user_ids(users)
+            ids = call.ids if users == call.users else encode_user_ids(users)
             payloads = [(ids, content.message, content.custom_fields)]
             fingerprint = idempotency.fingerprint_of(str(key), engine.settings.base_url, payloads)
             entry = log.open(digest, fingerprint, len(users))
@@ -203,7 +204,7 @@ class KeyedClaim:
         self._units, self._requests = [claimed for claimed, _ in kept], [request for _, request in kept]
         if self._units != list(part.units):
             part = BatchPart.of(self._units, part.history)
-        return part, wire.push_body(part.ids, self._content.message, self._content.custom_fields) if kept else None
+        return part, push_body(part.ids, self._content.message, self._content.custom_fields) if kept else None
 
     def settle(self, verdict: Verdict) -> None:
         if len(self._units) > 1:
@@ -242,4 +243,4 @@ class KeyedClaim:
                 self._pending.settle(call, keyed.users[low:high], idempotency.recorded_verdict(status))
         if not claimed:
             return None
-        return CallPart(call, tuple(claimed), wire.encode_user_ids(claimed))
+        return CallPart(call, tuple(claimed), encode_user_ids(claimed))

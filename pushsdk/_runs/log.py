@@ -10,10 +10,10 @@ import asyncio
 import functools
 import math
 
+from pushsdk._core.body import EncodedIds
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._core.wire import EncodedIds
 from pushsdk._io.threads import Offload
 from pushsdk._runs.plan import ChunkRequest, Event, Notes, UserRange
 from pushsdk._runs.run_file.file import run_file_error

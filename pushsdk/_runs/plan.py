@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
+from pushsdk._core.body import EncodedIds, decode_user_ids, encode_user_ids, push_body
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Guarded
 from pushsdk._core.user_states import UserStatus
@@ -17,13 +17,13 @@ class Chunk(Guarded, msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One request of a plan. Its boundaries never change."""
 
     users: int
-    ids: wire.EncodedIds
+    ids: EncodedIds
     message: bytes | None = None
     """Set only in a run of kind "each"; None is the message of the run's header."""
     custom_fields: bytes | None = None
 
     def user_ids(self) -> list[str]:
-        return wire.decode_user_ids(self.ids)
+        return decode_user_ids(self.ids)
 
 
 class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
     """One request: its users and its bytes. Split by ``_core.splitting.Splitter``, one unit per user."""
 
     positions: UserRange
-    ids: wire.EncodedIds
+    ids: EncodedIds
     message: bytes
     custom_fields: bytes | None
 
@@ -100,7 +100,7 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
     def of(cls, positions: UserRange, chunk: Chunk, header: Header, first: int) -> "ChunkRequest":
         """Return the request for some users of a chunk. ``first`` is the position of the chunk's first user."""
         start, stop = positions.start - first, positions.stop - first
-        ids = chunk.ids if positions.users == chunk.users else wire.encode_user_ids(chunk.user_ids()[start:stop])
+        ids = chunk.ids if positions.users == chunk.users else encode_user_ids(chunk.user_ids()[start:stop])
         if chunk.message is not None:
             return cls(positions, ids, chunk.message, chunk.custom_fields)
         return cls(positions, ids, header.message or b"{}", header.custom_fields)
@@ -120,7 +120,7 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
         return FRAME + len(self.message) + len(self.custom_fields or b"")
 
     def body(self) -> bytes:
-        return wire.push_body(self.ids, self.message, self.custom_fields)
+        return push_body(self.ids, self.message, self.custom_fields)
 
     def bisect(self, history: tuple[Attempt, ...] = ()) -> "list[ChunkRequest]":
         """Return two requests with about half the users each."""
@@ -132,7 +132,7 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
         return [
             ChunkRequest(
                 UserRange(positions.chunk, positions.start + start, positions.start + stop),
-                wire.encode_user_ids(ids[start:stop]),
+                encode_user_ids(ids[start:stop]),
                 self.message,
                 self.custom_fields,
             )
@@ -158,13 +158,13 @@ def chunks_of(user_ids: Sequence[str], *, fixed: int, max_users: int, max_bytes:
     room = max_bytes - fixed - FRAME if fixed * 2 <= max_bytes else None
     for start in range(0, len(user_ids), max_users):
         users = user_ids[start : start + max_users]
-        yield from _bisected(users, wire.encode_user_ids(users), room)
+        yield from _bisected(users, encode_user_ids(users), room)
 
 
-def _bisected(users: Sequence[str], ids: wire.EncodedIds, room: int | None) -> Iterator[Chunk]:
+def _bisected(users: Sequence[str], ids: EncodedIds, room: int | None) -> Iterator[Chunk]:
     if room is None or len(ids) <= room or len(users) == 1:
         yield Chunk(len(users), ids)
         return
     middle = len(users) // 2
     for half in (users[:middle], users[middle:]):
-        yield from _bisected(half, wire.encode_user_ids(half), room)
+        yield from _bisected(half, encode_user_ids(half), room)

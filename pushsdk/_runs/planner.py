@@ -11,9 +11,11 @@ from pushsdk._audience.audience import Audience, Personalized
 from pushsdk._audience.distinct import Distinct
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users, doubt_of, warn_of_doubt
+from pushsdk._core.body import encode_user_ids
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.kinds import must_be
-from pushsdk._core.models import UNSET, PushRequest, show_path
+from pushsdk._core.models import UNSET, PushRequest
+from pushsdk._core.paths import show_path
 from pushsdk._core.words import near_word
 from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
@@ -129,7 +131,7 @@ class Planner:
     def _check(self, ids: Sequence[object]) -> None:
         """Raise ValidationError with the number of the wrong id in the whole input."""
         try:
-            wire.encode_user_ids(ids)  # type: ignore[arg-type] # checked here
+            encode_user_ids(ids)  # type: ignore[arg-type] # checked here
         except ValidationError as error:
             # The error names the id as user_ids[3], counted from 0 within this block.
             location, _, problem = str(error).partition(": ")

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from pushsdk._core import decisions
+from pushsdk._core.body import EncodedIds
 from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, decide, stop_reason
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Failure, Outcome, Verdict
@@ -19,7 +20,6 @@ from pushsdk._core.policy import Options
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._core.wire import EncodedIds
 from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pushsdk._audience.source import printable
 from pushsdk._core import wire
+from pushsdk._core.body import encode_user_id, encode_user_ids
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.idempotency import KEY_BYTES, Payload, check_key, digest_of, fingerprint_of
 from pushsdk._core.kinds import check
@@ -116,10 +117,10 @@ class ChunkEncoder:
     def _payloads(self, users: list[str], rows: list[dict[str, Any]] | None) -> tuple[Payload, ...]:
         """Return one payload for all users, or one for each user if there are ``rows``."""
         if rows is None:
-            return ((wire.encode_user_ids(users), self._message, self._custom_fields),)
+            return ((encode_user_ids(users), self._message, self._custom_fields),)
         message, custom_fields = self._unencoded
         payloads: list[Payload] = []
-        for user, row in zip(map(wire.encode_user_id, users), rows, strict=True):
+        for user, row in zip(map(encode_user_id, users), rows, strict=True):
             if self.personal == "placeholders":
                 payloads.append((user, wire.encode_message(fill(message, row), warn=False), self._custom_fields))
             else:

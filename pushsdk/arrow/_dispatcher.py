@@ -7,12 +7,12 @@ from queue import SimpleQueue
 
 import pyarrow as pa
 
+from pushsdk._core.body import EncodedIds, encode_user_ids
 from pushsdk._core.decisions import OUTCOMES, TOO_LARGE
 from pushsdk._core.errors import ClientClosedError, ValidationError
 from pushsdk._core.policy import Options, Share
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
-from pushsdk._core.wire import EncodedIds, encode_user_ids
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges

@@ -22,8 +22,8 @@ from cyclopts import Parameter
 
 from pushsdk._audience.audience import Audience
 from pushsdk._audience.text_files import FORMATS
-from pushsdk._core import wire
 from pushsdk._core.arguments import doubt_of
+from pushsdk._core.body import encode_user_id
 from pushsdk._core.errors import MessageWarning, ValidationError
 from pushsdk._core.lint import Problem, lint
 from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest
@@ -197,7 +197,7 @@ def _ids_in(word: str, most: int) -> list[str]:
         raise usage_error("a user id is empty: is a variable of the shell not set?")
     if re.search(r"[,;\s]", word):
         raise usage_error(f"{word!r} is one id: write ids apart, without quotation marks; a file may hold such ids")
-    if doubt := doubt_of({word: None}, wire.encode_user_id(word)):
+    if doubt := doubt_of({word: None}, encode_user_id(word)):
         raise usage_error(f"{doubt}. A file may hold such ids")
     return [word.removeprefix("@")]
 

@@ -18,7 +18,8 @@ from msgspec import Meta, Struct
 
 from pushsdk._core import models
 from pushsdk._core.lint import SHOWN, LintNode, lint, nodes
-from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest, show_path
+from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest
+from pushsdk._core.paths import show_path
 from pushsdk._core.words import near_word
 
 LARGE = 64 * 1024

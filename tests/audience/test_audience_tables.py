@@ -17,6 +17,7 @@ from pushsdk import ValidationError
 from pushsdk._audience import duckdb_reader
 from pushsdk._audience.audience import Audience, AudienceSummary
 from pushsdk._core import wire
+from pushsdk._core.body import encode_user_ids
 from pushsdk._runs.plan import chunks_of
 
 
@@ -207,7 +208,7 @@ def test_chunks_of_parquet_are_encoded_as_the_wire_does(tmp_path: Path) -> None:
     chunks = list(chunks_of(ids, fixed=0, max_users=1000, max_bytes=10**6))
     assert [chunk.users for chunk in chunks] == [1000, 1000, 500]
     for chunk in chunks:
-        assert chunk.ids == wire.encode_user_ids(chunk.user_ids())
+        assert chunk.ids == encode_user_ids(chunk.user_ids())
     users = [user for chunk in chunks for user in chunk.user_ids()]
     assert sorted(users) == sorted(f'{i}"\\\a\u2028\U0001f600 ' for i in range(2500))
 

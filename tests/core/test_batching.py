@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk._core import wire
 from pushsdk._core.batching import TRANSITIONS, Batch, Batches, BatchState, Call, Content
+from pushsdk._core.body import encode_user_ids, push_body
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.policy import Batching, Options, RetryPolicy, Timeout
@@ -17,7 +17,7 @@ ACCEPTED = Verdict(outcome=Outcome.ACCEPTED)
 
 
 def call(*users: str) -> Call:
-    return Call(users, wire.encode_user_ids(users), math.inf, len(users))
+    return Call(users, encode_user_ids(users), math.inf, len(users))
 
 
 OPTIONS = [Options(RetryPolicy.safe(), Timeout()) for _ in range(2)]
@@ -44,7 +44,7 @@ def close(batches: Batches, batch: Batch) -> None:
 
 def body_of(batch: Batch) -> bytes:
     ids = b",".join(call.ids for call in batch.calls)
-    return wire.push_body(ids, batch.content.message, batch.content.custom_fields)
+    return push_body(ids, batch.content.message, batch.content.custom_fields)
 
 
 # -- joining ----------------------------------------------------------------------------------------------------

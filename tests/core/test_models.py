@@ -20,8 +20,8 @@ from pushsdk._core.models import (
     Model,
     PushRequest,
     Segment,
-    show_path,
 )
+from pushsdk._core.paths import show_path
 
 SECRET = "Dear Jane Roe"
 MODELS = Model.__subclasses__()

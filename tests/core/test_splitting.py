@@ -11,15 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pushsdk._core import wire
 from pushsdk._core.batching import Call
+from pushsdk._core.body import encode_user_ids
 from pushsdk._core.learned_sizes import LearnedSizes
-from pushsdk._core.outcome import Attempt, Outcome, Verdict
+from pushsdk._core.outcome import Attempt, Outcome, Verdict, attempts_of
 from pushsdk._core.splitting import (
     BatchPart,
     MessageRecord,
     Splitter,
-    attempts_of,
     call_of,
     split_calls,
 )
@@ -30,7 +29,7 @@ ACCEPTED, REJECTED = Outcome.ACCEPTED, Outcome.REJECTED
 
 
 def call(*users: str) -> Call:
-    return Call(users, wire.encode_user_ids(users), math.inf, len(users))
+    return Call(users, encode_user_ids(users), math.inf, len(users))
 
 
 def singles(count: int) -> list[Call]:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from support.bad_values import NOT_JSON, Alien, Data, Plain, SubFloat, nested
 
 from pushsdk._core import wire
+from pushsdk._core.body import decode_user_ids, encode_user_ids, push_body
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import (
     ActionButton,
@@ -33,14 +34,11 @@ from pushsdk._core.models import (
 )
 from pushsdk._core.wire import (
     decode_campaign_created,
-    decode_user_ids,
     encode_campaign,
     encode_custom_fields,
     encode_message,
-    encode_user_ids,
     external_id,
     is_collapsible,
-    push_body,
 )
 
 # The tables of the interface document: fields and types.

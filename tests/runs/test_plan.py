@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
+from pushsdk._core.body import encode_user_ids
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._runs.plan import Chunk, ChunkRequest, Header, UserRange, chunks_of
 
@@ -47,4 +47,4 @@ def test_a_request_above_the_learned_size_is_halved_until_it_fits() -> None:
     header = Header(kind="broadcast", base_url="", max_users=64, max_bytes=10_000, message=b"{}")
     parts = list(ChunkRequest.of(UserRange(0, 0, 64), chunk, header, 0).within(sizes))
     assert [part.users for part in parts] == [8] * 8
-    assert wire.encode_user_ids([f"user-{number:04d}" for number in range(64)]) == b",".join(part.ids for part in parts)
+    assert encode_user_ids([f"user-{number:04d}" for number in range(64)]) == b",".join(part.ids for part in parts)

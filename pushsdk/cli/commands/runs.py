@@ -19,6 +19,7 @@ import pushsdk
 from pushsdk._audience.audience import Audience
 from pushsdk._core import wire
 from pushsdk._core.arguments import doubt_of
+from pushsdk._core.body import EncodedIds, encode_user_ids, push_body
 from pushsdk._core.operations import PUSH
 from pushsdk._core.words import count
 from pushsdk._runs.api import broadcast_content
@@ -153,7 +154,7 @@ def plan(
 
 
 def _totals(audience: Audience, message: bytes, fields: bytes | None, distinct: bool) -> dict[str, int]:
-    envelope = len(wire.push_body(wire.EncodedIds(b""), message, fields))
+    envelope = len(push_body(EncodedIds(b""), message, fields))
     users, sizes = 0, [0]
     for chunk in _chunks(audience, message, fields, distinct):
         users += chunk.users
@@ -251,10 +252,10 @@ def _first_body(
     if (first := next(parts, None)) is None:
         return None
     ids, message, fields = first
-    encoded = wire.encode_user_ids(ids)
+    encoded = encode_user_ids(ids)
     if doubt := doubt_of(dict.fromkeys(ids), encoded):
         warn(f"advice: {doubt}. It is sent as it is")
-    return wire.push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
+    return push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
 
 
 def _in_requests(users: int, *, each: bool = False) -> str:

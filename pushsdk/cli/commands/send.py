@@ -20,6 +20,7 @@ from pushsdk import (
 )
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
+from pushsdk._core.body import push_body
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.words import count
 from pushsdk.cli.exit import Exit, text_of, usage_error
@@ -51,7 +52,7 @@ def send(
     ids = read_ids(users, Batching().max_users)
     if dry_run:
         _, encoded, _ = check_users(ids, Batching().max_users)
-        body = wire.push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
+        body = push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
         print_request(settings["base_url"], PUSH, body, json=json)
         return Exit.DONE
     confirm(lambda: f"Push{quoted(title_of(message))} to {count(len(set(ids)))}", settings, yes=yes)

@@ -1,0 +1,66 @@
+"""The body of a push request: encoded user ids, around which a message and custom fields are put as they are."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NewType, cast
+
+import msgspec
+
+from pushsdk._core.paths import Path, unicode_text, value_error
+from pushsdk._core.words import kind_of
+
+_USER_IDS: Path = ("user_ids",)
+
+EncodedIds = NewType("EncodedIds", bytes)
+"""User ids as JSON texts with commas between them, without the brackets: such ids are cut and joined as they are."""
+
+_encode = msgspec.json.Encoder().encode
+_encode_one: Callable[[str], EncodedIds] = cast(Any, _encode)
+_decode = msgspec.json.Decoder(list[str]).decode
+#: Join encoded ids.
+join_ids: Callable[[Iterable[EncodedIds]], EncodedIds] = cast(Any, b",".join)
+
+
+def encode_user_id(user_id: str) -> EncodedIds:
+    """Return one encoded id. Raises ValidationError like ``encode_user_ids``."""
+    if type(user_id) is str and user_id:
+        try:
+            return _encode_one(user_id)
+        except UnicodeEncodeError:
+            pass
+    return encode_user_ids((user_id,))
+
+
+def encode_user_ids(user_ids: Sequence[str]) -> EncodedIds:
+    """Return the encoded ids in the given order.
+
+    Raises ValidationError naming ``user_ids[3]``, never the id, unless every id is a non-empty str.
+    """
+    # Exact types: a str enum may be encoded differently from its text.
+    if isinstance(user_ids, (list, tuple)) and {*map(type, user_ids)} == {str} and all(user_ids):
+        try:
+            return EncodedIds(_encode(user_ids)[1:-1])
+        except UnicodeEncodeError:
+            pass
+    if isinstance(user_ids, (str, bytes, bytearray, memoryview)) or not isinstance(user_ids, Sequence):
+        raise value_error(_USER_IDS, f"expected a sequence of str, got {kind_of(user_ids)}")
+    return EncodedIds(_encode([_user_id(user_id, (*_USER_IDS, i)) for i, user_id in enumerate(user_ids)])[1:-1])
+
+
+def decode_user_ids(ids: EncodedIds) -> list[str]:
+    """Return the ids as texts."""
+    return _decode(b"[%b]" % ids)
+
+
+def _user_id(user_id: object, path: Path) -> str:
+    if not isinstance(user_id, str):
+        raise value_error(path, f"expected a str, got {kind_of(user_id)}")
+    if not user_id:
+        raise value_error(path, "the user id is empty")
+    return unicode_text(user_id, path)
+
+
+def push_body(ids: EncodedIds, message: bytes, custom_fields: bytes | None) -> bytes:
+    """Return the body of a push request from its encoded parts, without further checks."""
+    if custom_fields is None:
+        return b'{"userIds":[%b],"message":%b}' % (ids, message)
+    return b'{"userIds":[%b],"message":%b,"customFields":%b}' % (ids, message, custom_fields)
