@@ -118,12 +118,7 @@ class Pipeline:
         if self._settings.stop is not None:
             helpers.append(self._loop.create_task(self._await_stop(self._settings.stop)))
         try:
-            while True:
-                async with asyncio.TaskGroup() as workers:
-                    self._workers = 0
-                    self._add_workers(workers)
-                if not self._retry_given_up():
-                    break
+            await self._send_all()
             if self.stop_reason is None and self._is_limited:
                 self.stop("limit", f"the limit of {count(self._settings.limit or 0)} is reached: resume for the rest")
         except* Exception as group:  # noqa: BLE001 - raised again, without its group
@@ -138,6 +133,15 @@ class Pipeline:
             raise self._read_error
         self._report()
         self._log_phase("ends")
+
+    async def _send_all(self) -> None:
+        """Send the plan, and the requests that were given up again if the message was accepted for any user."""
+        while True:
+            async with asyncio.TaskGroup() as workers:
+                self._workers = 0
+                self._add_workers(workers)
+            if not self._retry_given_up():
+                return
 
     def _log_phase(self, phase: str) -> None:
         numbers = ", ".join(
