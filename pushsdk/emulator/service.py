@@ -32,6 +32,7 @@ _MAX_UNMATCHED = 100
 _MAX_TEXT = 300  # characters of a text in a list
 _MAX_LANGUAGES = 50
 _MAX_LOGGED = 60  # characters of a title in the log
+_SUCCESS = {"push": 204, "campaigns": 200}
 _CUTS = {
     "status": b"HTTP/1.1 20",
     "headers": b"HTTP/1.1 200 OK\r\nContent-Type: application/js",
@@ -152,8 +153,7 @@ class PushService:
     ) -> web.StreamResponse:
         """Accept the request unless the fault prevents that, store the record, then send the response or the fault."""
         record.accepted = fault is None or fault.accepts
-        success = 204 if record.endpoint == "push" else 200
-        record.status = success if fault is None else fault.code
+        record.status = _SUCCESS[record.endpoint] if fault is None else fault.code
         if not record.accepted:
             record.drop_users()
         campaign = record.content.campaign
@@ -165,9 +165,7 @@ class PushService:
             self.campaigns.start_due()
         if fault is not None:
             return await self._fail(fault, request)
-        if campaign is not None:
-            return json_response(200, {"uuid": campaign.uuid})
-        return web.Response(status=204)
+        return web.Response(status=204) if campaign is None else json_response(200, {"uuid": campaign.uuid})
 
     def _keep(self, record: RequestRecord) -> web.Response | None:
         """Store the record, without waiting for the disk; return the response if that fails."""
@@ -188,15 +186,19 @@ class PushService:
 
     async def _fail(self, fault: Fault, request: web.BaseRequest | None) -> web.StreamResponse:
         if fault.fault == "status" or request is None:
-            response = web.Response(status=fault.code or 500, body=fault.body.encode() or None, headers=fault.headers)
-            if fault.body:
-                response.headers.setdefault("Content-Type", "application/json")
-            return response
+            return _faulty_response(fault)
         if fault.fault == "truncated":
             return cut(request, _CUTS[fault.at or "headers"])
         if fault.fault == "hang":
             await asyncio.wait((self.end_of(request),))
         return abort(request)
+
+
+def _faulty_response(fault: Fault) -> web.Response:
+    response = web.Response(status=fault.code or 500, body=fault.body.encode() or None, headers=fault.headers)
+    if fault.body:
+        response.headers.setdefault("Content-Type", "application/json")
+    return response
 
 
 def _described(record: RequestRecord) -> Iterator[str]:

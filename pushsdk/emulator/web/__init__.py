@@ -49,19 +49,25 @@ class Pages:
         if request.method not in {"GET", "HEAD"}:
             return None
         name = request.path.removeprefix("/") or "index.html"
-        section, _, topic = name.partition("/")
-        guide_page = page(topic or "index", request.query.get("q", "")) if section == "docs" else None
+        is_guide = name.partition("/")[0] == "docs"
         try:
             self._guard.check_origin(request.headers)
-            if not (name in self._files or guide_page):
-                raise Refused(404, "no such page; the inbox is at /")
+            body, kind = self._files.get(name) or _guide(name, request.query.get("q", ""))
         except Refused as refused:
             return refuse(refused, PRIVATE)
-        body, kind = (guide_page.encode(), "text/html") if guide_page else self._files[name]
         images = " https: http:" if request.query.get("images") == "1" else ""
-        policy = _POLICY.format(images=images, forms="'self'" if guide_page else "'none'")
+        policy = _POLICY.format(images=images, forms="'self'" if is_guide else "'none'")
         headers = {**_HEADERS, "Content-Security-Policy": policy}
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+
+
+def _guide(name: str, query: str) -> tuple[bytes, str]:
+    """Return the content and type of a page of the guide. Raises `Refused` if there is none."""
+    section, _, topic = name.partition("/")
+    html = page(topic or "index", query) if section == "docs" else None
+    if html is None:
+        raise Refused(404, "no such page; the inbox is at /")
+    return html.encode(), "text/html"
 
 
 def page(name: str, query: str = "") -> str | None:
