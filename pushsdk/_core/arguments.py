@@ -1,4 +1,4 @@
-"""Checks of the users of a call. Nothing is sent until all checks pass."""
+"""Checks for a call's users. Nothing is sent until all checks pass."""
 
 import io
 import itertools
@@ -101,7 +101,7 @@ def warn_of_doubt(doubt: str) -> None:
 
 
 def doubt_of(ids: Mapping[str, object], encoded: bytes) -> str | None:
-    """Return what is doubtful about the first id that is probably none. ``encoded`` is their JSON."""
+    """Return the doubt about the first id that is probably none. ``encoded`` is their JSON."""
     return next(filter(None, map(_doubt, ids)), None) if _may_have_doubts(ids, encoded) else None
 
 

@@ -1,9 +1,9 @@
-"""Kinds of values, and the one checker.
+"""Kinds, and the one checker.
 
-A kind is a type, or a type with a rule in words. ``check("first", first, Count | None)`` raises an error of rule, value
-and fix unless the value is of the kind; ``check_fields(self)`` in a ``__post_init__`` checks each field by its
-annotation, and ``check_values(options, ClientOptions)`` each keyword argument. The last argument is the class of the
-error: ``check("faults", faults, Sequence[Fault], ValueError)``.
+A kind is a type, or a type with a rule in words. ``check("first", first, Count | None)`` raises an error that states
+rule, value and fix unless the value fits the kind; ``check_fields(self)`` in a ``__post_init__`` checks each field by
+its annotation, and ``check_values(options, ClientOptions)`` each keyword argument. The last argument is the error
+class: ``check("faults", faults, Sequence[Fault], ValueError)``.
 """
 
 import functools
@@ -30,7 +30,7 @@ _PLAIN = (bool, int, float, str)
 
 
 class Rule(Struct, frozen=True):
-    """The rule of a kind in words, after "must be", and a test if the type does not suffice."""
+    """A rule in words, to follow "must be", and a test if the type does not suffice."""
 
     text: str
     test: Callable[[Any], bool] | None = None
@@ -72,27 +72,27 @@ kinds_of = functools.cache(functools.partial(get_type_hints, include_extras=True
 
 
 def check(name: str, value: object, kind: Any, error: type[Exception] = ConfigurationError) -> None:
-    """Raise ConfigurationError, or another class of error, unless the value is of this kind."""
+    """Raise ConfigurationError, or another error class, unless the value fits this kind."""
     if not _test(kind)(value):
         raise must_be(*_misfit(name, value, kind), error)
 
 
 def check_fields(struct: Struct, error: type[Exception] = ConfigurationError) -> None:
-    """Check each field of a Struct by its annotation, as its ``__init__`` does not."""
+    """Check each field by its annotation, as the Struct's ``__init__`` does not."""
     for name, kind, test in _tests_of(type(struct)):
         if not test(value := getattr(struct, name)):
             check(f"{type(struct).__name__}.{name}", value, kind, error)
 
 
 def check_seconds(name: str, value: object, kind: Any = Duration) -> float:
-    """Return a number of seconds, or a timedelta, as a float. Raises ConfigurationError unless it is of this kind."""
+    """Return a number of seconds, or a timedelta, as a float. Raises ConfigurationError unless it fits this kind."""
     seconds: Any = value.total_seconds() if isinstance(value, timedelta) else value
     check(name, seconds, kind)
     return float(seconds)
 
 
 def check_values(options: Mapping[str, object], kinds: type) -> None:
-    """Check keyword arguments by the annotations of their TypedDict. None is the default of each.
+    """Check keyword arguments by the annotations in their TypedDict. None stands for each default.
 
     Secrets have checks that never see their values in an error.
     """
@@ -104,7 +104,7 @@ def check_values(options: Mapping[str, object], kinds: type) -> None:
 def must_be(name: str, rule: str, value: object, error: type[Exception] = ConfigurationError) -> Exception:
     """Return the error for a value that breaks a rule: ``{name} must be {rule}; got ...``.
 
-    Shows a short plain value, and only the type of any other: a long text may be a key, an id or a URL.
+    Shows a short plain value, and of all others only the type: a long text may be a key, an id or a URL.
     """
     is_hidden = not _HIDDEN.isdisjoint(re.findall(r"\w+", name))
     is_plain = value is None or (type(value) in _PLAIN and (value == "" or not is_hidden))
@@ -119,14 +119,14 @@ def must_be(name: str, rule: str, value: object, error: type[Exception] = Config
 
 
 def _type_of(value: object, rule: str) -> str:
-    """Return the name of the type, with its library if the rule has that name."""
+    """Return the type's name, with its library if the rule has that name."""
     name, library = type(value).__name__, type(value).__module__.partition(".")[0]
     is_like_ours = library != "builtins" and re.search(rf"\b{name}\b", rule)
     return f"{library}.{name}" if is_like_ours else name
 
 
 def is_async(function: object) -> bool:
-    """Return True if the result of the call has to be awaited."""
+    """Return True if the call's result has to be awaited."""
     return any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None))))  # noqa: B004 - its kind
 
 
@@ -205,7 +205,7 @@ _TESTS: dict[Any, Callable[[Any], _Test]] = {
 
 
 def _items(name: str, value: object, kind: Any) -> Iterator[tuple[str, object, Any]]:
-    """Yield the items of a container with their kinds. An iterable that can be read only once is left alone."""
+    """Yield a container's items with their kinds. An iterable that can be read only once is left alone."""
     cls, parts = get_origin(kind), get_args(kind)
     if not isinstance(cls, type) or not isinstance(value, cls):
         return
@@ -219,7 +219,7 @@ def _items(name: str, value: object, kind: Any) -> Iterator[tuple[str, object, A
 
 
 def _misfit(name: str, value: object, kind: Any) -> tuple[str, str, object]:
-    """Return the name, the rule and the value of what does not fit: the value itself, or one of its items."""
+    """Return name, rule and value for the value itself or its first item that does not fit."""
     parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     for part in parts:
         for where, item, item_kind in _items(name, value, part):
@@ -239,7 +239,7 @@ def _rule_of(kind: Any) -> str:
 
 
 _RULES: dict[Any, Callable[[Any], str]] = {
-    # The outermost rule of several.
+    # The outermost rule decides.
     Annotated: lambda kind: next(rule.text for rule in reversed(kind.__metadata__) if isinstance(rule, Rule)),
     Literal: lambda kind: " or ".join(", ".join(map(repr, get_args(kind))).rsplit(", ", 1)),
     Callable: lambda kind: f"a function of {count(len(get_args(kind)[0]), 'argument')}, not async",
