@@ -79,9 +79,10 @@ if TYPE_CHECKING:
 NAMES = frozenset({"base_url", "api_key", *ClientOptions.__optional_keys__})
 # The defaults of ``ClientOptions``. Unless there is one here, None is off.
 _DEFAULTS: dict[str, Any] = {
-    # What is sent, and how often
+    # Retries and time
     "retry": RetryPolicy.safe(),
     "timeout": Timeout(),
+    # What is sent at a time
     "batching": Batching(),
     "limits": Limits(),
     "rate": Rate(),
@@ -172,7 +173,7 @@ class AsyncPushClient(ClientViews):
         # Jobs that may run several times
         self._keyed = KeyedSends(options["claims"])
         self._lifetime = Lifetime(settings, self._keyed.close)
-        # What each call may change
+        # Retries and time: the defaults of each call
         self._options = self._lifetime.options_of(chosen["retry"], check_timeout(chosen["timeout"], Timeout()))
 
     def __repr__(self) -> str:

@@ -25,16 +25,19 @@ __all__ = ["ClientOptions", "RunOptions", "SendingOptions"]
 class SendingOptions(TypedDict, total=False):
     """The client options that can be sent to another process, for example to a Spark executor."""
 
+    # Retries and time
     retry: RetryPolicy | None
     """The rules for retries after a failed attempt. Default: ``RetryPolicy.safe()``."""
     timeout: TimeoutOrTotal | None
     """A Timeout, or the total in seconds. Default: ``Timeout()``."""
+    # What is sent at a time
     batching: Batching | None
     """The merging of concurrent sends into one request. Default: ``Batching()``."""
     limits: Limits | None
     """Bounds on requests in flight and on what is queued. Default: ``Limits()``."""
     rate: Rate | None
     """The most requests or users per second. Default: unlimited."""
+    # Connections
     proxy: str | None
     """The URL of an HTTP proxy. Default: none; proxy variables of the environment are ignored."""
     headers: Mapping[str, str] | None
@@ -46,16 +49,19 @@ class SendingOptions(TypedDict, total=False):
 class ClientOptions(SendingOptions, total=False):
     """The options of AsyncPushClient and PushClient."""
 
+    # Connections
     ssl: Verifying | None
     """A context with your own certificates. It must verify. Default: the system's certificates."""
     keepalive: Seconds
     """Seconds for which an idle connection is kept: keep it half a second below the server's. Shortened if the server
     announces less (``Keep-Alive: timeout=N``), or closes a connection with a request in flight. Default: 1.5."""
+    # What you learn
     on_event: Callable[[Event], Any] | None
     """A callable that is called with each event."""
     show_answers: bool | None
     """Quote what the service answered in the texts of errors, though it may name users. Default: only if ``base_url``
     is loopback, or if PUSHSDK_SHOW_ANSWERS is ``1``. The attributes of errors have it in any case."""
+    # Jobs that may run several times
     claims: ClaimStore | str | None
     """The claim store for ``send(..., idempotency_key=)``: a store, which AsyncPushClient never closes and PushClient
     does; or its location, and the client opens and closes it: ``sqlite:PATH``, ``redis://HOST``,
