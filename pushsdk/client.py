@@ -35,7 +35,7 @@ from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import error_for, set_answer
 from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError
 from pushsdk._core.hints import check_options, warn_of_milliseconds
-from pushsdk._core.kinds import Delay, check, check_seconds, check_values
+from pushsdk._core.kinds import Delay, check, check_seconds, check_values, must_be
 from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
@@ -59,7 +59,6 @@ from pushsdk._core.policy import (
 )
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._core.secret import Secret, sealed
-from pushsdk._core.words import kind_of
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.lifetime import Lifetime
@@ -284,8 +283,7 @@ class AsyncPushClient(ClientViews):
             QueueFullError: The queue is full, whatever ``Limits.when_full`` is: await ``flush`` before the next call.
         """
         if not isinstance(user_id, str):
-            several = ", as send takes several ids" if isinstance(user_id, Iterable) else ""
-            raise ValidationError(f"user_id must be a str{several}; got {kind_of(user_id)}")
+            raise must_be("user_id", "a str, as send takes several ids", user_id, ValidationError)
         engine = self._lifetime.enter()
         call, options = self._call_of(engine, user_id, timeout, retry)
         content = (*wire.encode_content(message, custom_fields), options, self._credentials.key)
