@@ -252,11 +252,7 @@ class PlanSender:
     async def _send_pending(self, chunk: ChunkInFlight) -> None:
         """Send to pending users, also to those whose claim another process withdraws meanwhile."""
         entry = chunk.entry
-        if self._share is not None or self._is_resumed or chunk.number == 1:
-            await self._claims.refresh(entry)
-            self._is_resumed |= entry.others is not None
-        if chunk.pending():
-            self._take_turn(chunk)
+        await self._begin(chunk)
         while self._sender.stopping.reason is None and not chunk.is_left_pending and (ranges := chunk.pending()):
             await self._send_ranges(chunk, ranges)
             self._is_resumed |= entry.others is not None
@@ -269,10 +265,14 @@ class PlanSender:
             # The sending stopped, or left them: another process may have settled some of these users.
             await self._claims.refresh(entry)
 
-    def _take_turn(self, chunk: ChunkInFlight) -> None:
-        """Schedule the first request: clients that share a rate begin one after another."""
-        share, self._share = self._share, None
-        if share is not None:
+    async def _begin(self, chunk: ChunkInFlight) -> None:
+        """Read what other processes have sent of the chunk, and schedule the first request of this one."""
+        if self._share is not None or self._is_resumed or chunk.number == 1:
+            await self._claims.refresh(chunk.entry)
+            self._is_resumed |= chunk.entry.others is not None
+        if self._share is not None and chunk.pending():
+            # The clients that share a rate send their first requests in turn. Chunks sent earlier take no turn.
+            share, self._share = self._share, None
             users = 1 if chunk.prepared.is_personal else len(chunk.prepared.users)
             self._engine.limiter.rate_limiter.begin(self._engine.loop.time(), users, share.index / share.count)
 
