@@ -19,11 +19,12 @@ from pushsdk._io.backlog import Backlog
 from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.pending import PendingCalls
 from pushsdk._io.queue import SendQueue
+from pushsdk._io.request import Transport
 from pushsdk._io.sender import RequestSender, guarded
 from pushsdk._io.threads import Offload, in_thread
 from pushsdk._io.timers import TimerWheel
 from pushsdk._io.tracing import Observer
-from pushsdk._io.transport import AiohttpTransport, Transport, TransportSettings, most_in_flight
+from pushsdk._io.transport import AiohttpTransport, TransportSettings, most_in_flight
 
 
 class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):

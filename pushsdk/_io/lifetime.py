@@ -20,9 +20,9 @@ from pushsdk._core.words import count
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.forks import ProcessGuard, in_child
 from pushsdk._io.pending import PendingCalls, unsettled
+from pushsdk._io.request import Transport
 from pushsdk._io.threads import Offload, in_thread
 from pushsdk._io.tracing import Observer
-from pushsdk._io.transport import Transport
 
 
 async def _until_end(lifetime: ref["Lifetime"], engine: Engine) -> AsyncGenerator[None, None]:

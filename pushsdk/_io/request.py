@@ -1,4 +1,4 @@
-"""One request as the sender sees it: its content, its attempts so far, and the attempt in flight."""
+"""One request as the sender sees it: its content, its attempts so far, the attempt in flight, and who posts it."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -8,6 +8,7 @@ import msgspec
 from pushsdk._core.operations import Operation
 from pushsdk._core.outcome import Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
 from pushsdk._core.policy import Options
+from pushsdk._core.secret import Secret
 from pushsdk._io.timers import DeadlineScope
 
 Claim = Callable[[], Awaitable[bytes | None]]
@@ -157,3 +158,17 @@ class ClaimedRequest(ApiRequest, eq=False, gc=False):
     def settle(self, attempt: Attempt) -> None:
         if self.claim is not None:
             self.claim.settle(verdict_of((*self.attempts, attempt), self.evidence))
+
+
+class Transport(Protocol):
+    """The one effect on the network: send once, and collect evidence."""
+
+    async def post(self, request: ApiRequest, key: Secret) -> None:
+        """Send the request once, or go on with one that was begun, and fill its evidence.
+
+        Raises only CancelledError; the evidence so far is valid then. The headers of the request's span are sent, too.
+        See ``Claim`` for its claim.
+        """
+
+    async def close(self) -> None:
+        """Close what the transport opened itself."""

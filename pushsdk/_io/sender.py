@@ -26,10 +26,9 @@ from pushsdk._io.backlog import Backlog
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.keys import rekey
 from pushsdk._io.limiter import ConcurrencyLimiter
-from pushsdk._io.request import ApiRequest, Flight
+from pushsdk._io.request import ApiRequest, Flight, Transport
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
-from pushsdk._io.transport import Transport
 
 T = TypeVar("T")
 

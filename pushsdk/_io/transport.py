@@ -10,7 +10,7 @@ import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import Any, Protocol
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 try:
@@ -53,20 +53,6 @@ class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=F
     ssl: Any = True
     headers: dict[str, str] = {}
     keepalive: float = 1.5
-
-
-class Transport(Protocol):
-    """The one effect on the network: send once, and collect evidence."""
-
-    async def post(self, request: ApiRequest, key: Secret) -> None:
-        """Send the request once, or go on with one that was begun, and fill its evidence.
-
-        Raises only CancelledError; the evidence so far is valid then. The headers of the request's span are sent, too.
-        See ``Claim`` for its claim.
-        """
-
-    async def close(self) -> None:
-        """Close what the transport opened itself."""
 
 
 class AiohttpTransport:
