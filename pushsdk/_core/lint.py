@@ -37,6 +37,9 @@ class LintNode(msgspec.Struct, frozen=True):
     fields: Mapping[str, Any]
 
 
+# Instead of a field: the node, or the node if it has a name that the model lacks.
+_NODE, _UNKNOWN = None, ""
+
 # A rule returns paths below its node or field, each with the advice.
 _Found = Iterable[tuple[Path, str]]
 
@@ -50,7 +53,7 @@ class LintRule(msgspec.Struct, frozen=True):
     code: str
     model: type[Model]
     check: Callable[[Any], _Found]
-    fields: tuple[str | None, ...] = (None,)
+    fields: tuple[str | None, ...] = (_NODE,)
     is_warned: bool = True
 
 
@@ -130,7 +133,8 @@ _Check = tuple[str, str | None, Callable[[Any], _Found]]
 def _checks(model: type[Model], names: tuple[str, ...], only_warned: bool) -> list[_Check]:
     """Return the code, the field and the check of each rule that looks at an object with these names."""
     rules = [rule for rule in RULES if issubclass(model, rule.model) and rule.is_warned >= only_warned]
-    looked_at = {None, *names}.intersection((None, *model.__struct_encode_fields__))
+    known = model.__struct_encode_fields__
+    looked_at = {_NODE, *(name if name in known else _UNKNOWN for name in names)}
     return [(rule.code, name, rule.check) for rule in rules for name in rule.fields if name in looked_at]
 
 
@@ -180,21 +184,12 @@ _ELSEWHERE = {
 
 
 def _near_name(node: LintNode) -> _Found:
-    names = _names(node.model)
-    if node.fields.keys() <= names:
-        return ()
-    found = [(name, _meant(node.model, name)) for name in node.fields if name not in names]
-    return [((name,), f"unknown field, {advice}") for name, advice in found if advice]
-
-
-@cache
-def _names(model: type[Model]) -> frozenset[str]:
-    return frozenset(model.__struct_encode_fields__)
-
-
-def _meant(model: type[Model], name: str) -> str | None:
-    near = near_name(name, model.__struct_encode_fields__)
-    return _ELSEWHERE.get((model, name)) or (near and f"did you mean {near}?")
+    known = node.model.__struct_encode_fields__
+    for name in node.fields:
+        near = near_name(name, known)
+        advice = _ELSEWHERE.get((node.model, name)) or (near and f"did you mean {near}?")
+        if advice and name not in known:
+            yield (name,), f"unknown field, {advice}"
 
 
 def _near(shown: str) -> Callable[[str], _Found]:
@@ -270,7 +265,7 @@ _MEDIA = ("bigImageUrl", "largeIconUrl", "richMediaUrl")
 _MISSING_ID = _missing("externalId", "if UNKNOWN, it can't be looked up")
 
 RULES: tuple[LintRule, ...] = (
-    LintRule("near-name", Model, _near_name),
+    LintRule("near-name", Model, _near_name, (_UNKNOWN,)),
     *(LintRule("near-value", model, _near(shown), (name,)) for (model, name), shown in SHOWN.items()),
     LintRule("relative-url", Model, _relative, _URLS, is_warned=False),
     LintRule("relative-image", models.MobilePush, _relative, _MEDIA),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.lint import RULES, Problem, lint
+from pushsdk._core.lint import RULES, Problem, lint, nodes
 from pushsdk._core.models import (
     UNSET,
     ActionButton,
@@ -225,4 +225,12 @@ def test_a_wrong_type_is_the_only_advice():
     text = 'expected a mapping, got str, for example {"en": "Hello"}'
     assert lint({"title": "Hello", "iosEnabled": True}) == [
         Problem(path="$.message.title", code="wrong-type", message=text)
+    ]
+
+
+def test_a_json_value_of_another_form_has_no_nodes():
+    assert nodes([], MobilePush) == []
+    assert [node.path for node in nodes({"androidActionButtons": [1, {}]}, MobilePush)] == [
+        (),
+        ("androidActionButtons", 1),
     ]
