@@ -48,6 +48,14 @@ async def test_health_needs_no_key(api):
     assert answer["version"][0].isdigit()
 
 
+async def test_a_change_that_the_store_can_not_write_is_507(api, emulator):
+    await api.done("PUT", "/label", {"label": "before"})
+    emulator._store.open()._writer.execute("PRAGMA query_only = ON")  # as on a file system that was mounted read-only
+    status, error = await api.refused("PUT", "/label", {"label": "after"})
+    assert (status, error.partition(":")[0]) == (507, "the emulator's store can't be written")
+    assert (await api.get("/health"))["status"] == "ok"
+
+
 @pytest.mark.parametrize("key", [None, ""])
 async def test_a_scoped_route_says_how_to_name_an_inbox(api, key):
     status, error = await api.refused("GET", "/users", Api_Key=key)
