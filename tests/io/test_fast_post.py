@@ -431,6 +431,8 @@ def test_a_secret_header_reads_as_stars_to_all_but_the_writer(serialize: Any) ->
     assert (value, hash(value)) == (header_text(KEY), hash(header_text(KEY)))
     assert value == "s3cr3t"  # in the mock of a session
     assert value not in (header_text(Secret.of("other")), "***", None)
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(value)
 
 
 def test_an_unknown_aiohttp_gets_the_text(monkeypatch: pytest.MonkeyPatch) -> None:

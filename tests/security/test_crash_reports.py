@@ -61,6 +61,8 @@ def shown(error: BaseException) -> Iterator[str]:
     for frame, _ in traceback.walk_tb(trace):
         for value in frame.f_locals.values():
             yield from sent(value, 8, set())
+            if isinstance(value, str):
+                yield str(value)  # what a subclass makes of it
     rendered = Traceback.extract(type(error), error, trace, show_locals=True)
     yield from (
         str(node) for stack in rendered.stacks for frame in stack.frames for node in (frame.locals or {}).values()
