@@ -24,7 +24,11 @@ def request_of(
     span: Any = None,
     claim: Claim | None = None,
 ) -> ClaimedRequest:
-    """Return a request that fills this evidence."""
+    """Return a request that fills this evidence. ``claim`` returns the body to send."""
+
+    async def claim_part(part: WholePart) -> tuple[WholePart, bytes | None]:
+        return part, await claim()
+
     request = ClaimedRequest(
         operation,
         body,
@@ -32,7 +36,7 @@ def request_of(
         Options(RetryPolicy.none(), Timeout(total=None, attempt=None, connect=connect)),
         deadline=math.inf,
         evidence=evidence,
-        claim=None if claim is None else SimpleNamespace(claim=claim),
+        claim=None if claim is None else SimpleNamespace(claim=claim_part),
     )
     request.flight = Flight(None, math.inf, span=span)
     return request
