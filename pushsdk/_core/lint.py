@@ -203,9 +203,11 @@ def _near(shown: str) -> Callable[[str], _Found]:
 
 
 def _not_a_code(texts: Mapping[str, str]) -> _Found:
-    if all(map(_is_code, texts)):
-        return ()
-    return [((language,), "a language is a code, such as en or pt-BR") for language in texts if not _is_code(language)]
+    found = []
+    for language in texts:
+        if not _is_code(language):
+            found.append(((language,), "a language is a code, such as en or pt-BR"))
+    return found
 
 
 def _relative(url: str) -> _Found:
@@ -230,8 +232,9 @@ def _platform_off(node: LintNode) -> _Found:
 
 def _no_text(node: LintNode) -> _Found:
     for name in ("title", "body"):
-        if any(map(str.strip, node.fields.get(name, {}).values())):
-            return ()
+        for text in node.fields.get(name, {}).values():
+            if text.strip():
+                return ()
     # A silent push wakes the app and shows nothing.
     return () if node.fields.get("contentAvailable") else [((), "title and body are both empty")]
 
@@ -248,11 +251,12 @@ def _subtitle_language(node: LintNode) -> _Found:
 
 
 def _malformed_placeholder(texts: Mapping[str, str]) -> _Found:
-    together = "".join(texts.values())
-    if "{" not in together and "}" not in together:
-        return ()
-    found = ((language, malformed_placeholder(text)) for language, text in texts.items())
-    return [((language,), problem) for language, problem in found if problem]
+    found = []
+    for language, text in texts.items():
+        problem = malformed_placeholder(text) if "{" in text or "}" in text else None
+        if problem:
+            found.append(((language,), problem))
+    return found
 
 
 def _missing(name: str, advice: str) -> Callable[[LintNode], _Found]:

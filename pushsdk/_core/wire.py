@@ -192,9 +192,8 @@ def _encode_checked(value: object, model: type[Model], path: Path, *, warn: bool
 
 def _warn(fields: Mapping[str, Any], model: type[Model], path: Path, given: type) -> None:
     found = problems(fields, model, path, only_warned=True)
-    codes = {problem.code for problem in found}
     for problem in found:
-        if problem.code == "no-text" and "near-name" in codes:
+        if problem.code == "no-text" and any(other.code == "near-name" for other in found):
             continue  # the text may be in the other field
         where, text = problem.path, problem.message
         if issubclass(given, Model):  # whose fields have the names of Python, but not those of a dict in it
