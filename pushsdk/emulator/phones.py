@@ -59,9 +59,7 @@ class Notification(_Redacted, frozen=True, kw_only=True):
     """
 
     push: int
-    user_id: str
     time: float
-    platform: Platform
     state: NotificationState
     silent: bool
     campaign: str | None
@@ -70,7 +68,7 @@ class Notification(_Redacted, frozen=True, kw_only=True):
     simulated: tuple[str, ...]
 
 
-def notifications(pushes: Sequence[PushView], *, user_id: str, now: float, platform: Platform) -> list[Notification]:
+def notifications(pushes: Sequence[PushView], *, now: float, platform: Platform) -> list[Notification]:
     """Return the notifications of one user's pushes on one platform, oldest first, as of ``now``.
 
     Raises ValueError for a message with invalid fields, which the emulator never accepts.
@@ -85,9 +83,7 @@ def notifications(pushes: Sequence[PushView], *, user_id: str, now: float, platf
         collapse_id = message.get("collapseId") or None
         notification = Notification(
             push=push.id,
-            user_id=user_id,
             time=push.time,
-            platform=platform,
             state=_state(push.time, message.get("ttl", _NEVER), replaced.get(collapse_id, _NEVER), now),
             silent=silent,
             campaign=push.campaign,

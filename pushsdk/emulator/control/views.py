@@ -1,7 +1,7 @@
 """The response bodies of the control API, and the functions that build them from stored values."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -96,7 +96,6 @@ class DeleteResult(Struct, frozen=True):
     """The number of deleted requests. The counts per user are kept."""
 
     deleted: int
-    counts: Literal["kept"] = "kept"
 
 
 def request_view(request: RequestSummary, body: bytes) -> RequestView:
@@ -162,7 +161,7 @@ def user_view(user_id: str, accepted: int, delivered: Sequence[Delivered], now: 
         accepted=accepted,
         campaigns=sum(push.campaign is not None for push in pushes),
         pushes=pushes,
-        devices={name: notifications(shown, user_id=user_id, now=now, platform=name) for name in _PLATFORMS},
+        devices={name: notifications(shown, now=now, platform=name) for name in _PLATFORMS},
     )
 
 
