@@ -593,8 +593,8 @@ COALESCING = [
     Mutant(
         "the cached bytes of the last message are used for any message",
         CORE + "wire.py",
-        "if not data or meant != message:",
-        "if not data or (data != latest and meant != message):",
+        "    if meant != message:",
+        "    if data != latest and meant != message:",
         "tests/core/test_wire.py",
     ),
     Mutant(

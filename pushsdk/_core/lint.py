@@ -133,8 +133,10 @@ _Check = tuple[str, str | None, Callable[[Any], _Found]]
 def _checks(model: type[Model], names: tuple[str, ...], only_warned: bool) -> list[_Check]:
     """Return the code, the field and the check of each rule that looks at an object with these names."""
     rules = [rule for rule in RULES if issubclass(model, rule.model) and rule.is_warned >= only_warned]
-    known = model.__struct_encode_fields__
-    looked_at = {_NODE, *(name if name in known else _UNKNOWN for name in names)}
+    known = {*model.__struct_encode_fields__}
+    looked_at: set[str | None] = {_NODE, *known.intersection(names)}
+    if not known.issuperset(names):
+        looked_at.add(_UNKNOWN)
     return [(rule.code, name, rule.check) for rule in rules for name in rule.fields if name in looked_at]
 
 

@@ -63,8 +63,8 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
         if data != latest:
             meant = _known.get(data) or _decode_message(data)
     except _ENCODING_FAILED:
-        data = b""
-    if not data or meant != message:
+        return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
+    if meant != message:
         # The check in Python finds the path of an error, and accepts a tuple for a list.
         return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
     if data == latest:
