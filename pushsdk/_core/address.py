@@ -74,8 +74,6 @@ def check_proxy(url: object, *, base_url: str, allow_insecure: bool) -> Secret:
 
 def check_headers(headers: object) -> dict[str, str]:
     """Return a copy of the headers. Raises ConfigurationError for invalid headers and for those the client sets."""
-    if headers is None:
-        return {}
     if not isinstance(headers, Mapping):
         raise must_be("headers", "a mapping of names to values, for example {'X-Team': 'growth'}", headers)
     copy: dict[str, str] = {}
@@ -102,9 +100,9 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
-def _address(host: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host or "")
+        return ipaddress.ip_address(host)
     except ValueError:
         return None
 
