@@ -27,7 +27,7 @@ class _Hidden:
         return str(self.reveal()).encode(errors="surrogatepass")
 
 
-# A Struct hashes and compares without a Python call: each send looks its batch up by the Api-Key.
+# A Struct keeps its hash, so a send looks its batch up by the Api-Key without a Python call.
 class Secret(msgspec.Struct, frozen=True, cache_hash=True):
     """A text that is not a str, so that code which collects texts does not collect it. Equal if the texts are."""
 
