@@ -173,7 +173,7 @@ class Evidence(Guarded, msgspec.Struct, eq=False, gc=False):
     reused: bool = False
     """Set if the connection had carried an earlier request."""
     latency: float | None = None
-    """Seconds from the first byte written to the head of a 2xx; None on a new connection, which is slower at first."""
+    """Seconds from the opening of a new connection to the head of a 2xx; None on a connection that is reused."""
     status: int | None = None
     """Status of a response that was received, never one that the HTTP library made up."""
     headers: Mapping[str, str] = NO_HEADERS

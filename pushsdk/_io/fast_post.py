@@ -289,9 +289,10 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.read(rest)
 
     def _record(self, status: int) -> None:
-        """Record the status, and the latency of a 2xx. Mark the request as not written if the peer lacks a part of it.
+        """Record the status, and the latency of a 2xx on a new connection: connecting does not count.
 
-        Such a response does not belong to this request, so the connection is closed.
+        Mark the request as not written if the peer lacks a part of it. Such a response does not belong to this request,
+        so the connection is closed.
         """
         evidence = self.evidence
         evidence.status = status
@@ -299,8 +300,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         seconds, self.since = now - self.since, now
         if not 200 <= status < 300:
             return
-        if evidence.reused or self.handler.should_close:
-            evidence.latency = seconds
+        if not evidence.reused:
+            evidence.latency = self.idle + seconds
         # An unsolicited response arrives faster than any real one. Of small requests only the fastest response so far
         # pays for the system call, which takes 2 % of a send.
         if seconds < self.quickest or self.size > SEGMENT:

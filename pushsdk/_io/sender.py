@@ -273,8 +273,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     def _release(self, request: ApiRequest, now: float) -> None:
         """Return the slot of an attempt."""
-        evidence, status, seconds = request.evidence, request.evidence.status, None
-        if evidence.latency is not None or (evidence.reused and status not in THROTTLES):
+        evidence, status = request.evidence, request.evidence.status
+        seconds = evidence.latency
+        if evidence.reused and status not in THROTTLES:
             seconds = now - request.flight.started
         is_answered, is_accepted = status is not None, status is not None and status < 300
         self._end_timing(request, now, is_answered=is_answered, is_accepted=is_accepted)

@@ -192,7 +192,8 @@ class FakeService:
 
     async def _serve_request(self, request: FakeRequest, evidence: Evidence, *, read: bool) -> None:
         """Let the request meet its fault. Without ``read`` the client does not read the body of a 204."""
-        decision = self._connecting.decide(*request.traits)
+        loop = asyncio.get_running_loop()
+        decision, opened = self._connecting.decide(*request.traits), loop.time()
         if decision.fault is None:
             if not await request._claim_users(evidence):
                 return
@@ -210,7 +211,7 @@ class FakeService:
         await asyncio.sleep(delay)
         await _observe(request, fault, evidence, read=read)
         if evidence.status is not None and 200 <= evidence.status < 300:
-            evidence.latency = delay
+            evidence.latency = loop.time() - opened
 
     def _decide(self, request: FakeRequest) -> FaultDecision:
         """Return the fate of a request that was received. Raises what ``then`` raises."""

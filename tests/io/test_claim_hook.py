@@ -66,6 +66,17 @@ def outcome(evidence: Evidence) -> Outcome:
     return judge(evidence, statuses={}, retry_on=frozenset(), started=0.0, seconds=0.0).outcome
 
 
+async def test_the_latency_on_a_new_connection_includes_the_claim(transport: AiohttpTransport) -> None:
+    async def claim() -> bytes:
+        await asyncio.sleep(0.02)
+        return BODY
+
+    first, second = await post(transport, claim), await post(transport, claim)
+    assert first.latency is not None
+    assert 0.02 <= first.latency < 1.0
+    assert second.latency is None
+
+
 async def test_a_claim_is_asked_for_on_an_open_connection_before_the_first_byte(
     server: WireServer, transport: AiohttpTransport
 ) -> None:

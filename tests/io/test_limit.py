@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import cast
 
@@ -106,6 +107,15 @@ async def test_time_that_a_slot_is_held_for_in_this_process_counts_as_latency() 
             *(client.send("a", titled(number), idempotency_key=f"job-{number}") for number in range(3000))
         )
         assert client.stats().limit < 128
+
+
+@virtual
+async def test_connecting_does_not_count_as_latency() -> None:
+    times = chain(repeat(0.0, 16), repeat(1.0))
+    service = FakeService(then=lambda request: answer(after=0.05, connecting=next(times)))
+    async with client_of(service) as client:
+        await asyncio.gather(*(client.send("a", titled(number)) for number in range(500)))
+        assert client.stats().limit > 32
 
 
 async def test_without_a_cap_descriptors_and_the_pool_are_the_bound() -> None:

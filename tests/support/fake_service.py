@@ -87,6 +87,8 @@ class _Behavior:
         evidence = request.evidence
         if self.connecting:
             await asyncio.sleep(self.connecting)
+        loop = asyncio.get_running_loop()
+        opened = loop.time()
         if self.receives != "nothing":
             if not await request._claim_users(evidence):
                 return
@@ -95,14 +97,14 @@ class _Behavior:
         if self.accepted:
             request.service._accept(request)
         if self.failure is None and self.status is None:
-            await asyncio.get_running_loop().create_future()
+            await loop.create_future()
         await asyncio.sleep(self.after / 2)
         evidence.reused, evidence.failure = self.reused, self.failure
         evidence.reason = "" if self.failure is None else "FakeError"
         if self.status is not None:
             request.respond(self.status, self.headers, self.body)
             if 200 <= self.status < 300:
-                evidence.latency = self.after
+                evidence.latency = loop.time() - opened
 
 
 Behavior = Callable[[Request], Awaitable[None]]
