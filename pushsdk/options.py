@@ -1,4 +1,4 @@
-"""The keyword arguments of clients and of runs, for ``Unpack``. Each key names its default."""
+"""Keyword arguments for clients and runs, for ``Unpack``. Each key names its default."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SendingOptions(TypedDict, total=False):
 
 
 class ClientOptions(SendingOptions, total=False):
-    """The options of AsyncPushClient and PushClient."""
+    """The options for AsyncPushClient and PushClient."""
 
     # Connections
     ssl: Verifying | None
@@ -69,7 +69,7 @@ class ClientOptions(SendingOptions, total=False):
 
 
 class RunOptions(TypedDict, total=False):
-    """The options of a run: of ``broadcast``, ``send_each`` and ``resume``."""
+    """The options for a run: ``broadcast``, ``send_each`` and ``resume``."""
 
     on_unknown: OnUnknown
     """``"skip"`` (default) skips users with an unknown outcome; ``"resend"`` may push to them twice."""

@@ -1,1 +1,1 @@
-"""The readers of audiences: text, Parquet, SQL and columns."""
+"""Audience readers: text, Parquet, SQL and columns."""

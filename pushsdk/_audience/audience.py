@@ -1,4 +1,4 @@
-"""Audiences: the users of a file, a query or a stream of lines, for a run or for ``send_each``.
+"""Audiences: users from a file, a query or a stream, for a run or for ``send_each``.
 
 Everything here is sync, for a separate thread. Before it is iterated, only the columns and the first row are checked.
 """
@@ -31,7 +31,7 @@ Source = TextFiles | ParquetFiles | SqlQuery
 
 
 class AudienceSummary(ReadCounts, frozen=True, kw_only=True):  # type: ignore[misc] # allowed by msgspec
-    """The counts of one complete reading of an audience. ``str`` gives them in words."""
+    """Counts from one complete reading. ``str`` gives them in words."""
 
     def __str__(self) -> str:
         parts = (
@@ -58,7 +58,7 @@ _BinaryStream: TypeAlias = Annotated[
 class Audience(BatchSource):
     """Users from a file, a query or a stream, for ``broadcast``. A file or query can be read any number of times.
 
-    Ids keep their text: integers become decimal text, a UUID its text; only lines of a text file lose the space around
+    Ids keep their text: integers become decimal text, a UUID its text; only text file lines lose the space around
     them. A value that is not an id ends the reading with a ValidationError that names the file and the row or line,
     never the value. So does a file that changes while it is read.
     """
@@ -71,11 +71,11 @@ class Audience(BatchSource):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, primary_key: str = "user_id") -> "Audience":
-        """Return the users of a file, or of all files that match a pattern (``*``, ``**``, ``?``, ``[...]``).
+        """Return the users in a file, or in all files that match a pattern (``*``, ``**``, ``?``, ``[...]``).
 
         The name's suffix tells the format: ``.parquet`` (needs duckdb), ``.csv`` and ``.tsv`` with a
         header, ``.jsonl``, ``.ndjson`` and ``.json`` with one object a line, ``.txt`` with one id a line.
-        ``primary_key`` names the column of the ids. Raises ValidationError at once if there is no such file, format or
+        ``primary_key`` names the id column. Raises ValidationError at once if there is no such file, format or
         column, ConfigurationError without DuckDB.
         """
         name = check_path("path", path, "users.csv")
@@ -91,7 +91,7 @@ class Audience(BatchSource):
 
     @classmethod
     def query(cls, sql: str, *, primary_key: str = "user_id") -> "Audience":
-        """Return the users that one SELECT of DuckDB's SQL finds. It may name files: ``FROM 'users/*.parquet'``.
+        """Return the users that one DuckDB SELECT finds. The query may name files: ``FROM 'users/*.parquet'``.
 
         Only local files are read, and no extension is loaded. Raises ValidationError at once if the SQL is wrong,
         is not a SELECT or has no such column, ConfigurationError without DuckDB.
@@ -102,27 +102,27 @@ class Audience(BatchSource):
 
     @classmethod
     def lines(cls, file: IO[bytes], *, name: str = "standard input") -> "Audience":
-        """Return the users of a binary stream, one id a line. The stream can be read once, and is not closed."""
+        """Return the users in a binary stream, one id a line. The stream can be read once, and is not closed."""
         check("file", file, _BinaryStream, ValidationError)
         return cls(TextFiles(file, name=name, key="user_id", form=read_text))
 
     @property
     def source(self) -> str:
-        """Description of the audience in its present state, to recognize it by.
+        """Description that identifies the audience in its present state.
 
-        Of a file the absolute path, size and time of modification, of several files a digest of these, of a query only
-        the SQL without the files that it names, of a stream only its name.
+        A file: its absolute path, size and mtime. Several files: a digest of those. A query: its SQL, not the files it
+        reads. A stream: its name.
         """
         return self._source.description()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns beside the ids. JSON lines have those of the first line, a list of ids has none."""
+        """Names of the columns beside the ids: in JSON lines the first line's, empty for a plain id list."""
         return tuple(self._source.columns)
 
     @property
     def summary(self) -> AudienceSummary:
-        """Counts of the last complete reading; all zero before."""
+        """Counts from the last complete reading; all zero before."""
         return self._summary
 
     def count(self) -> int | None:
@@ -130,17 +130,17 @@ class Audience(BatchSource):
         return self._source.count() if isinstance(self._source, ParquetFiles) else None
 
     def ids(self, *, distinct: bool = True) -> Iterator[list[str]]:
-        """Yield the ids in batches: each once in no particular order, or all in the order of the file."""
+        """Yield the ids in batches: each once in no particular order, or all in file order."""
         counts = ReadCounts()
         return self._counted(self._source.distinct_ids(counts) if distinct else self._source.ids(counts), counts)
 
     def rows(self, *, distinct: bool = True) -> Iterator[list[Row]]:
-        """Yield the ids, each with the other columns of its row, in batches.
+        """Yield the ids, each with the other columns in its row, in batches.
 
-        If ``distinct``, the first row of each id counts. The values are plain JSON: an empty cell of a CSV file, NULL
+        If ``distinct``, the first row of each id counts. The values are plain JSON: an empty CSV cell, NULL
         and NaN are left out; decimals and integers beyond 64 bits are text with all digits; dates, times and UUIDs
         are text (ISO 8601, with a zone in UTC); lists, structs and maps become arrays and objects. Raises
-        ValidationError for a column of another type, such as BLOB.
+        ValidationError for another column type, such as BLOB.
         """
         return self._rows(distinct, None)
 
@@ -161,7 +161,7 @@ class Audience(BatchSource):
         check("into", into, Literal["custom_fields", "text", "both"], ValidationError)
         wire.encode_content(message, custom_fields)
         columns = [*self._source.columns, *(custom_fields or ())]
-        # The service may have a value of its own for a name that only it fills.
+        # The service may have its own value for a name that only the service fills.
         others = "" if into == "custom_fields" else f", only {listed(columns)}" if columns else ", as it has no columns"
         names = placeholder_names(message)
         wire.warn_of_placeholders(names, columns, "the audience has", others)
@@ -183,7 +183,7 @@ class Audience(BatchSource):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Personalized(BatchSource):
-    """Requests made from the rows of an audience. Each iteration is a new reading."""
+    """Requests made from audience rows. Each iteration is a new reading."""
 
     _audience: Audience
     _message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict]
@@ -198,7 +198,7 @@ class Personalized(BatchSource):
 
     @property
     def summary(self) -> AudienceSummary:
-        """Counts of the last complete reading; all zero before."""
+        """Counts from the last complete reading; all zero before."""
         return self._audience.summary
 
     def __iter__(self) -> Iterator[PushRequest]:

@@ -1,4 +1,4 @@
-"""Exact deduplication of users in bounded memory: ids are kept in a set, and beyond that spilled to disk.
+"""Exact user deduplication in bounded memory: ids are kept in a set, and beyond that spilled to disk.
 
 The file on disk has no name: no other process can open it, and it is gone with the process.
 """
@@ -24,14 +24,14 @@ MEMORY = 64 * 1024 * 1024
 # Each part is read whole: 200 million ids make parts that just fit into the memory.
 PARTS = 1024
 
-# Bytes of an id in a set besides its characters, at most, while the set's table grows (measured).
+# Bytes that a set needs for an id besides its characters, at most, while its table grows (measured).
 _OVERHEAD = 130
-# Memory of a row's columns as objects, per byte of their encoded form, at most (measured).
+# Memory that a row's columns need as objects, per encoded byte, at most (measured).
 _BLOAT = 10
-# Shares of the memory: for the set, and for the items that are not written yet. The interpreter wastes the rest.
+# Memory shares: for the set, and for the items that are not written yet. The interpreter wastes the rest.
 _SEEN, _WAITING = 0.6, 0.25
 
-# An instance of a subclass of str is written as its text.
+# A str subclass instance is written as its text.
 _encode = msgspec.msgpack.Encoder(enc_hook=str.__str__).encode
 _decode_ids = msgspec.msgpack.Decoder(list[str]).decode
 

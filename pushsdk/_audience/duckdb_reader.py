@@ -1,7 +1,7 @@
 """Parquet files and SQL, read by DuckDB: its connection, types and errors.
 
-DuckDB is imported only when used. An id is the text of the stored value. A type without one canonical text (a float, a
-date, a boolean) is an error of the column, an empty or NULL id an error of its row.
+DuckDB is imported only when used. An id is the stored value's text. A type without one canonical text (a float, a
+date, a boolean) is a column error, an empty or NULL id a row error.
 """
 
 import hashlib
@@ -90,7 +90,7 @@ def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
 
 
 def duckdb_cause(error: Exception) -> str:
-    """Return the name of DuckDB's own error if ``duckdb_errors`` raised this one, else an empty text."""
+    """Return DuckDB's error name if ``duckdb_errors`` raised this one, else an empty text."""
     return type(error.__context__).__name__ if isinstance(error.__context__, duckdb_module().Error) else ""
 
 
@@ -104,16 +104,16 @@ def check_select(db: Connection, sql: str) -> None:
         raise ValidationError("the query is not one SELECT statement")
 
 
-# The SQL of an id's text, by the type of its column. The first pattern that matches counts.
+# The SQL for an id's text, by column type. The first pattern that matches counts.
 _INTEGER = r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?"
 _ID_SQL: Mapping[str, str] = {
     r"VARCHAR": "{0}",
     rf'{_INTEGER}|BIGNUM|VARINT|UUID|ENUM\(.*\)|DECIMAL\(\d+,0\)|"NULL"': "CAST({0} AS VARCHAR)",
-    # A JSON value may be of any type: texts and integers are ids.
+    # A JSON value may have any type: texts and integers are ids.
     r"JSON": "CASE WHEN json_type({0}) = 'VARCHAR' OR regexp_full_match(CAST({0} AS VARCHAR), '-?[0-9]+') "
     "THEN {0}->>'$' END",
 }
-# The same for the value of another column. Dates and times are ISO 8601; NaN is what some tools write for NULL.
+# The same for another column's value. Dates and times are ISO 8601; some tools write NaN for NULL.
 _NESTED = r".*\[\d*\]|STRUCT\(.*|MAP\(.*|UNION\(.*|JSON|VARIANT"
 _VALUE_SQL: Mapping[str, str] = {
     _NESTED: "CAST(to_json({0}) AS VARCHAR)",
@@ -126,7 +126,7 @@ _VALUE_SQL: Mapping[str, str] = {
 
 
 def column_types(db: Connection, sql: str) -> dict[str, str]:
-    """Return the type of each column of a table or table expression, as DuckDB writes types."""
+    """Return the column types in a table or table expression, as DuckDB writes types."""
     return {name: kind for name, kind, *_ in db.execute(f"DESCRIBE SELECT * FROM {sql}").fetchall()}
 
 
@@ -148,13 +148,13 @@ def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str 
 
 
 def id_columns(id_sql: str, key: str) -> str:
-    """Return the SQL of the columns that ``first_bad_id`` reads: number, id, and the id's type if that is JSON."""
+    """Return the SQL for the columns that ``first_bad_id`` reads: number, id, and the id's type if that is JSON."""
     kind = f"json_type({quoted(key)})" if "json_type" in id_sql else "NULL"
     return f"row_number() OVER () AS number, {id_sql} AS id, {kind} AS kind"
 
 
 def first_bad_id(db: Connection, source: str, key: str) -> str | None:
-    """Return the number of the first row of ``source`` without an id, and the reason; None if all rows have one."""
+    """Return the number of the first ``source`` row without an id, and the reason; None if all rows have one."""
     rows = f"SELECT number, id IS NULL, kind FROM {source} WHERE id IS NULL OR id = '' ORDER BY number LIMIT 1"
     row = db.execute(rows).fetchone()
     if row is None:
@@ -165,7 +165,7 @@ def first_bad_id(db: Connection, source: str, key: str) -> str | None:
 
 
 class ValueColumns:
-    """The columns that are returned beside an id: the SQL to select them, and the values of a result."""
+    """The columns that are returned beside an id: the SQL to select them, and a result's values."""
 
     def __init__(self, name: str, types: Mapping[str, str], names: Sequence[str]) -> None:
         self._name = name
@@ -176,9 +176,9 @@ class ValueColumns:
         self._large = [column for column in names if types[column] in ("HUGEINT", "UHUGEINT")]
 
     def of(self, rows: Iterable[tuple[Any, ...]], first: int | None = None) -> list[Row]:
-        """Return the id and the columns that are not NULL of each row.
+        """Return each row's id and the columns that are not NULL.
 
-        ``first`` is the number of the first row, for an error. Raises ValidationError if a value is not valid JSON.
+        ``first`` is the first row's number, for an error. Raises ValidationError if a value is not valid JSON.
         """
         batch: list[Row] = []
         for row in rows:
@@ -236,7 +236,7 @@ def _row_count(db: Connection) -> int:
 
 
 class _DuckdbSource(ABC):
-    """The base of ``ParquetFiles`` and ``SqlQuery``: a table in which the column ``key`` holds the ids."""
+    """The base class for ``ParquetFiles`` and ``SqlQuery``: a table in which the column ``key`` holds the ids."""
 
     def __init__(self, name: str, key: str) -> None:
         self._name = name
@@ -266,7 +266,7 @@ class _DuckdbSource(ABC):
         except ValidationError as error:
             if counts.read or duckdb_cause(error) != "OutOfMemoryException":
                 raise
-        # Slower than DuckDB, but needs no more memory for more ids: what DuckDB can spill is limited.
+        # Slower than DuckDB, but needs no more memory for more ids: DuckDB can spill only so much.
         yield from deduplicated(self.ids(counts), counts)
 
     def rows(self, counts: ReadCounts, columns: Collection[str] | None) -> Iterator[list[Row]]:
@@ -285,7 +285,7 @@ class _DuckdbSource(ABC):
         """Open a database with the view."""
 
     def _parts(self, db: Connection) -> Iterator[str]:
-        """Yield the name of each part of the rows while the view shows that part; each counts its rows from 1."""
+        """Yield each part's name while the view shows its rows; each counts its rows from 1."""
         yield self._name
 
     def _id_sql(self, types: Mapping[str, str]) -> str:
@@ -311,7 +311,7 @@ class _DuckdbSource(ABC):
 
 
 class ParquetFiles(_DuckdbSource):
-    """The Parquet files that a path names. Columns are matched by name, and may be missing in some of the files."""
+    """The Parquet files that a path names. Columns are matched by name, and may be missing in some files."""
 
     _UNFIT = "damaged, or no Parquet file"
 

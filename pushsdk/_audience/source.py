@@ -1,4 +1,4 @@
-"""The common parts of all readers of audiences: counts, the files that are read, and the words of errors.
+"""The common parts of all audience readers: counts, the files to read, and error texts.
 
 Errors may show column names, never values.
 """
@@ -21,16 +21,16 @@ from pushsdk._core.words import near_word
 MAX_DEPTH = 90  # a little less than wire has for the whole request
 
 _SHOWN = 20
-# The first line of a file without a header holds values: a name that looks like an id is not shown.
+# In a file without a header, the first line holds values: a name that looks like an id is not shown.
 _NAME = re.compile(r"[^\W\d](?:[^\W\d]|[ .-]|\d{1,2}(?!\d)){0,40}")
 
 
 class BatchSource:
-    """Base class of what a run reads in batches, in a thread."""
+    """Base class for inputs that a run reads in batches, in a thread."""
 
 
 class ReadCounts(msgspec.Struct):
-    """The counts of a reading that goes on."""
+    """The counts during a reading."""
 
     read: int = 0
     """Rows, or lines that are not blank."""
@@ -55,7 +55,7 @@ def missing_column(
 ) -> ValidationError:
     """Return the error for a missing column: the columns that exist, and the one that may be meant.
 
-    ``option`` names the argument for the column; ``row`` is advice for the case that the names are values of a row.
+    ``option`` names the argument for the column; ``row`` is advice in case the names are a row's values.
     """
     near = near_word(key, filter(_NAME.fullmatch, columns))
     fix = f"; did you mean {option}{near!r}?" if near else f"; name one with {option}...{row}"
@@ -63,14 +63,14 @@ def missing_column(
 
 
 def listed(columns: Sequence[str]) -> str:
-    """Return the names of columns for an error, without those that may be ids."""
+    """Return the column names for an error, without names that may be ids."""
     shown = [column if _NAME.fullmatch(column) else "..." for column in columns[:_SHOWN]]
     more = [f"and {len(columns) - _SHOWN} more"] if len(columns) > _SHOWN else []
     return ", ".join([*shown, *more]) or "none"
 
 
 def sendable(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """Return a value of JSON with integers beyond 64 bits as decimal text, the only form that can be sent.
+    """Return a JSON value with integers beyond 64 bits as decimal text, the only form that can be sent.
 
     Raises RecursionError if the value is nested deeper than can be sent.
     """
@@ -120,7 +120,7 @@ class FileListing(msgspec.Struct, frozen=True):
             raise ValidationError(f"{name} changed while it was read: start again when it is complete")
 
 
-# What a path that is no file looks like, and the fix.
+# Paths that are not files, each with the fix.
 _NO_FILE = (
     ("://", ": only local files are read, download it first"),
     (r"(?i)^(select|from|with)\s", ": it looks like SQL, which {query} takes"),
@@ -137,7 +137,7 @@ def _no_file(path: str, pattern: str) -> ValidationError:
 def list_files(path: str) -> FileListing:
     """Return the file with that name, else the files that match it as a pattern (``*``, ``**``, ``?``, ``[...]``).
 
-    The files are in the order of their names. Raises ValidationError if there is none.
+    The files are sorted by name. Raises ValidationError if there is none.
     """
     pattern = os.path.abspath(path)
     name = printable(pattern)

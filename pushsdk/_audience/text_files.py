@@ -1,7 +1,7 @@
 """Readers of text, CSV and JSON lines: every id as it is written, every error with its line.
 
-DuckDB is not strict enough for ids: if two columns have the key's name it takes one of them, a line of JSON that is a
-bare text passes for an id, and a header of several lines can cost the first row.
+DuckDB is not strict enough for ids: if two columns have the key's name it takes one of them, a JSON line that is a
+bare text passes for an id, and a header that spans lines can cost the first row.
 """
 
 import csv
@@ -18,14 +18,14 @@ from pushsdk._audience.source import ReadCounts, deduplicated, list_files, missi
 from pushsdk._core.errors import ValidationError, warn_caller
 from pushsdk._core.words import count
 
-# Bytes of a line.
+# Bytes per line.
 LONGEST = 64 * 1024
 # A row holds other columns, too.
 LONGEST_ROW = 16 * LONGEST
 
 
 class ReadContext(msgspec.Struct, frozen=True):
-    """One reading of one file: the columns to return, and the counts to update."""
+    """One reading from one file: the columns to return, and the counts to update."""
 
     name: str
     """The file's name, for errors."""
@@ -42,12 +42,12 @@ class ReadContext(msgspec.Struct, frozen=True):
         return column != self.key and (self.columns is None or column in self.columns)
 
     def fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the other columns of a row of JSON that are to be returned and are not null, as they can be sent."""
+        """Return the wanted columns of a JSON row that are not null, in a form that can be sent."""
         columns = row.items() if self.rows else ()
         return {name: sendable(value) for name, value in columns if value is not None and self.takes(name)}
 
     def note(self, columns: Iterable[str]) -> None:
-        """Add the names of the other columns to ``header``, if that is wanted."""
+        """Add the other columns' names to ``header``, if wanted."""
         if self.header is not None:
             self.header.extend(name for name in columns if name not in ("", self.key))
 
@@ -55,12 +55,12 @@ class ReadContext(msgspec.Struct, frozen=True):
         return ValidationError(f"{printable(self.name)}, line {number}: {text}")
 
 
-# Yields the ids of a file, or its rows if the context says so.
+# Yields a file's ids, or its rows if the context says so.
 Form = Callable[[IO[bytes], ReadContext], Iterator[Any]]
 
 
 class TextFiles:
-    """Files of one format, or a stream that can be read once."""
+    """Files in one format, or a stream that can be read once."""
 
     def __init__(self, path: str | IO[bytes], *, name: str = "", key: str, form: Form) -> None:
         self._path = path
@@ -115,7 +115,7 @@ class TextFiles:
 
 
 def _lines(file: IO[bytes], context: ReadContext, longest: int = LONGEST_ROW) -> Iterator[str]:
-    """Yield the lines of a stream without newline and byte order mark; a carriage return may be left.
+    """Yield a stream's lines without newline and byte order mark; a carriage return may be left.
 
     Raises ValidationError for a line that is not UTF-8, holds a NUL, or is longer than ``longest`` bytes.
     """
@@ -176,12 +176,12 @@ def read_csv(file: IO[bytes], context: ReadContext, delimiter: str | None = None
         if header:
             yield from _csv_rows(reader, header, context)
     except csv.Error as error:
-        # The text names delimiters and bounds, nothing of the file.
+        # The text names delimiters and bounds, no file content.
         raise context.line_error(reader.line_num, f"not CSV: {error}") from None
 
 
 def delimiter_of(header: str) -> str:
-    """Return the one of comma, semicolon, tab and bar that is most frequent outside of quotes."""
+    """Return the most frequent delimiter outside quotes: comma, semicolon, tab or bar."""
     return max(",;\t|", key=re.sub(r'"[^"]*"', "", header).count)
 
 

@@ -37,7 +37,7 @@ from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk._version import __version__
 
-# A program that has used none of their names has not loaded them by ``pushsdk``.
+# A program that has not used any of their names has not loaded them by ``pushsdk``.
 for _module in ("run_file.journal", "progress", "report"):
     set_public_module(f"pushsdk._runs.{_module}", "pushsdk")
 logger = logging.getLogger("pushsdk")
@@ -70,7 +70,7 @@ async def broadcast(
 
 
 def broadcast_content(users: object, message: Any, fields: Mapping[str, Any] | None) -> tuple[bytes, bytes | None]:
-    """Encode the content of a broadcast. Warns if the message names columns of the audience, which are not sent."""
+    """Encode a broadcast's content. Warns if the message names audience columns, which are not sent."""
     content = wire.encode_content(message, fields)
     if placeholder_names(message).difference(fields or ()) & {*getattr(users, "columns", ())}:
         text = "the message has placeholders, and a broadcast sends no columns of the audience: "
@@ -131,7 +131,7 @@ async def _run_without_file(lifetime: Lifetime, settings: RunSettings, header: H
 
 
 def _remove(folder: str, guard: ProcessGuard) -> None:
-    if not guard.is_inherited:  # a forked child drops only its copy of the report
+    if not guard.is_inherited:  # a forked child drops only its report copy
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,8 +1,8 @@
-"""One entry of a claim store: the states of the users of one idempotency key, and the writes that are due.
+"""One claim store entry: the users' states for one idempotency key, and the writes that are due.
 
 Decides only; ``ClaimLog`` awaits. A failed write may take effect all the same: at once, later, or never. So the entry
-keeps every token that the store may hold, and its next write replaces any of them. After a successful write the store
-is up to date, and refuses an older write that arrives late.
+keeps every token that the store may hold, and its next write replaces all such tokens. After a successful write the
+store is up to date, and refuses an older write that arrives late.
 """
 
 import secrets
@@ -21,8 +21,8 @@ MOST_REFUSALS = 10
 Ranges = Sequence[tuple[int, int]]
 """Users by position, each range without its second number."""
 
-# States of other processes that outrank a state of this process: an accepted push outranks everything, and a rejection
-# says nothing about the requests of other processes.
+# Other processes' states that outrank a state in this process: an accepted push outranks everything, and a rejection
+# says nothing about other processes' requests.
 _ACCEPTED = frozenset({UserState.ACCEPTED})
 _OUTRANKS = {
     UserState.PENDING: frozenset(UserState),
@@ -34,7 +34,7 @@ _UNKNOWN = UserStatus(UserState.UNKNOWN)
 
 
 class ClaimRequest(msgspec.Struct, eq=False, gc=False):
-    """A request to claim some users of an entry."""
+    """A request to claim some users in an entry."""
 
     entry: "ClaimEntry"
     ranges: Ranges
@@ -52,7 +52,7 @@ class ClaimRequest(msgspec.Struct, eq=False, gc=False):
 
 
 class ClaimEntry(msgspec.Struct, eq=False):
-    """The users of one idempotency key."""
+    """The users for one idempotency key."""
 
     key: str
     fingerprint: str
@@ -67,7 +67,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
     #: Number of failed writes since the last success, and the last error.
     failures: int = 0
     error: Exception | None = None
-    # The states of other processes as last read, and the states of this process: PENDING before its claim.
+    # Other processes' states as last read, and this process's states: PENDING before its claim.
     others: UserStates | None = None
     _own: UserStates = msgspec.field(default_factory=UserStates)
     # CLAIMED by this process: another process that rewrites the record keeps the reason.
@@ -103,7 +103,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
             raise ValueError("the record is about another number of users")
 
     def states(self) -> UserStates:
-        """Return the state of every user, as far as this process knows."""
+        """Return every user's state, as far as this process knows."""
         if self.others is None:
             return self._own.copy()
         states = self.others.copy()
@@ -114,7 +114,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
         return states
 
     def settle(self, ranges: Ranges, status: UserStatus) -> None:
-        """Set the status of users who were claimed by this process, or by no process."""
+        """Set the status for users who were claimed by this process, or by no process."""
         for start, stop in ranges:
             for low, high, own in list(self._own.runs(start, stop)):
                 is_own = own.state is not UserState.PENDING
@@ -142,7 +142,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
             sending_until=self.sending_until,
             users=msgspec.Raw((self._own if self.others is None else self.states()).to_json()),
         ).encode()
-        # The same token while the effect of an equal write is unknown: a store that holds the write accepts it.
+        # The same token while an equal write's effect is unknown: a store that holds the write accepts it.
         if self._unconfirmed is None or self._unconfirmed.record != record:
             self._unconfirmed = Claim(secrets.token_hex(16), record)
         return Put(self.key, self._unconfirmed, self._tokens)
@@ -160,10 +160,10 @@ class ClaimEntry(msgspec.Struct, eq=False):
         self._finish(None)
 
     def refused(self, stored: Claim) -> bool:
-        """Note that the store holds another claim. Return False if outcomes of this process can't be recorded."""
+        """Note that the store holds another claim. Return False if this process's outcomes can't be recorded."""
         requests, self._in_write = self._in_write, []
         self._release(requests)
-        # The store holds nothing of this process. An unreadable or foreign claim is never replaced.
+        # The store holds nothing from this process. An unreadable or foreign claim is never replaced.
         self._tokens, self._unconfirmed, self.failures = (), None, 0
         has_news = self.has_outcomes
         try:
@@ -201,7 +201,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
         self._finish(error)
 
     def give_up(self) -> None:
-        """Stop writing what could not be written."""
+        """Stop writing the states that could not be written."""
         self.is_changed, self._unconfirmed = False, None
 
     def refresh(self, stored: Claim | None) -> None:
@@ -213,7 +213,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
             self._merge(stored)
 
     def _merge(self, stored: Claim) -> bool:
-        """Take over the states of other processes. Return True if outdated claims of this process are in the store."""
+        """Take over other processes' states. Return True if the store has outdated claims from this process."""
         record = ClaimRecord.decode(stored.record)
         states = record.states()
         if states.count(UserState.PENDING) == states.users:
@@ -230,7 +230,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
         return is_own
 
     def _claimable(self, request: ClaimRequest) -> Iterator[tuple[int, int]]:
-        """Yield the users the request may claim: PENDING, or to resend and UNKNOWN by an attempt of this process."""
+        """Yield the users the request may claim: PENDING, or to resend and UNKNOWN by this process's attempt."""
         for start, stop in request.ranges:
             for low, high, own in self._own.runs(start, stop):
                 if own.state is UserState.UNKNOWN and request.resends:
@@ -239,7 +239,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
                     yield from self._of_others(low, high, UserState.PENDING)
 
     def _of_others(self, start: int, stop: int, *states: UserState) -> Iterator[tuple[int, int]]:
-        """Yield the users who are in one of these states for other processes."""
+        """Yield the users who have one of these states in other processes."""
         if self.others is None:
             yield start, stop
             return

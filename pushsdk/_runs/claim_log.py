@@ -1,6 +1,6 @@
-"""The log of calls with idempotency keys: claims in a claim store, written in groups.
+"""The log for calls with idempotency keys: claims in a claim store, written in groups.
 
-All entries of one turn of the event loop, or of the time that a write takes, share the next write: a batch of 1,000
+All entries from one event loop turn, or from the time that a write takes, share the next write: a batch of 1,000
 calls costs one round trip. ``ClaimEntry`` decides; ``ClaimLog`` awaits. A failed write is retried until the store
 answers, for as long as the client is open.
 """
@@ -31,18 +31,18 @@ TRIES = 2
 PAUSE, MAX_PAUSE = 0.1, 1.0
 # Entries kept for a failing store: more than come in during a short outage.
 MAX_FAILED = 10_000
-# Restarts of the writer after all tasks of the loop were cancelled.
+# Writer restarts after all the loop's tasks were cancelled.
 MAX_RESTARTS = 10
 
 
 class ClaimLog:
-    """The entries of one claim store that are in use or still to be written."""
+    """One claim store's entries that are in use or still to be written."""
 
     def __init__(self, store: object, engine: Engine) -> None:
         self._store = checked_store(store, "claims")
         self._engine = engine
         self._entries: dict[str, ClaimEntry] = {}
-        # The number of calls that use an entry.
+        # How many calls use an entry.
         self._uses: Counter[ClaimEntry] = Counter()
         # Entries to write, oldest first.
         self._queue: dict[ClaimEntry, None] = {}
@@ -57,7 +57,7 @@ class ClaimLog:
         return asyncio.get_running_loop().time() + self._store.claim_ttl / 2
 
     def open(self, key: str, fingerprint: str, users: int) -> ClaimEntry:
-        """Return the entry of a key, to be closed by ``close``. Raise ValidationError for another payload."""
+        """Return a key's entry, to be closed by ``close``. Raise ValidationError for another payload."""
         entry = self._entries.get(key)
         if entry is None or not (self._uses[entry] or entry.fingerprint == fingerprint):
             entry = self._entries[key] = ClaimEntry(key, fingerprint, users, time.time())
@@ -126,7 +126,7 @@ class ClaimLog:
 
     def _writer_ended(self, writer: asyncio.Task[None]) -> None:
         self._restarts += writer.cancelled()
-        # Entries may be queued after the writer's last read of the queue. No restart after a bug.
+        # Entries may be queued after the writer last read the queue. No restart after a bug.
         if self._queue and (self._restarts <= MAX_RESTARTS if writer.cancelled() else writer.exception() is None):
             self._start()
             return
@@ -181,7 +181,7 @@ class ClaimLog:
         except asyncio.CancelledError:
             self._fail(list(puts), TimeoutError())
             raise
-        except Exception as failure:  # noqa: BLE001 - any error of any store
+        except Exception as failure:  # noqa: BLE001 - any error from any store
             error = failure
             self._fail(list(puts), error)
         else:
@@ -204,7 +204,7 @@ class ClaimLog:
         return results
 
     def _drop_excess(self) -> None:
-        """Give up the oldest of the entries that failed, if too many wait."""
+        """Give up the oldest failed entries, if too many wait."""
         failed = [entry for entry in self._queue if entry.failures]
         if len(failed) > MAX_FAILED:
             self._give_up(failed[:-MAX_FAILED], f"more than {MAX_FAILED} calls wait for the claim store")
@@ -221,7 +221,7 @@ class ClaimLog:
         for entry in entries:
             entry.failed(error)
             if isinstance(error, PushError):
-                # A later try would fail, too, for example with the store of another loop.
+                # A later try would fail, too, for example with another loop's store.
                 entry.give_up()
         if isinstance(error, TimeoutError):
             # A silent store fails all waiting requests: otherwise each would wait for its own timeout.
@@ -254,7 +254,7 @@ class ClaimLog:
 
 
 def checked_store(store: object, name: str) -> ClaimStore:
-    """Return the store. Raise ConfigurationError for anything but a claim store; ``name`` is what it came from."""
+    """Return the store. Raise ConfigurationError for anything but a claim store; ``name`` is the argument's name."""
     if not isinstance(store, ClaimStore):
         raise must_be(name, "a claim store, for example pushsdk.claims.SqliteClaims(path)", store)
     return store

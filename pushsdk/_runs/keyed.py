@@ -1,4 +1,4 @@
-"""Calls with idempotency keys: claiming the users of each request, leaving out users of other claims, settling."""
+"""Calls with idempotency keys: claiming each request's users, leaving out users that other claims hold, settling."""
 
 import asyncio
 import math
@@ -43,10 +43,10 @@ IN_FLIGHT = (
 
 
 class KeyedSends:
-    """Sends calls with idempotency keys through one claim store. Shared with the clients of ``with_options``."""
+    """Sends calls with idempotency keys through one claim store. Shared with clients from ``with_options``."""
 
     def __init__(self, claims: object) -> None:
-        """Raises ConfigurationError if ``claims`` is neither a ClaimStore, the location of one, nor None."""
+        """Raises ConfigurationError if ``claims`` is neither a ClaimStore, a store's location, nor None."""
         self._claims = claims
         store = store_at(claims) if isinstance(claims, Secret) else claims
         self._store = None if store is None else checked_store(store, "claims")
@@ -71,7 +71,7 @@ class KeyedSends:
             await close_store(self._store)
 
     async def send(self, engine: Engine, call: Call, content: Content, *, key: object) -> Receipt:
-        """Send to the users of the call that no earlier call with this key has settled or claimed.
+        """Send to the call's users that no earlier call with this key has settled or claimed.
 
         Raises ClaimStoreError, or ValidationError for another payload, if nothing was sent; else as
         ``AsyncPushClient.send`` does.
@@ -107,7 +107,7 @@ class KeyedCall:
         self.entry = entry
         #: The users by position, sorted.
         self.users = users
-        #: True once a claim was tried; the error of the last claim. Set by ``KeyedClaim``.
+        #: True once a claim was tried; the last claim's error. Set by ``KeyedClaim``.
         self.has_asked = False
         self.error: PushError | None = None
 
@@ -145,7 +145,7 @@ class KeyedCall:
                 await self._reported(call, self.log.written(self.entry, call.deadline))
 
     async def _reported(self, call: Call, work: Awaitable[T]) -> T:
-        """Await the work that follows the requests of a call. If it is cancelled, report the call as abandoned."""
+        """Await the work that follows a call's requests. If it is cancelled, report the call as abandoned."""
         try:
             return await work
         except asyncio.CancelledError:
@@ -155,7 +155,7 @@ class KeyedCall:
             raise
 
     async def _recorded(self, call: Call, error: NotSentError) -> Receipt:
-        """Return the recorded result of a call that ended before its claim: the service may be down."""
+        """Return the recorded result for a call that ended before its claim: the service may be down."""
         await self.log.refresh(self.entry)
         states = self.entry.states()
         if states.count(UserState.PENDING) == states.users:
@@ -164,7 +164,7 @@ class KeyedCall:
         return conclude(call.users, call.duplicates, parts, self._engine.pending.target)
 
     def for_request(self, content: Content, part: BatchPart, pending: PendingCalls) -> "KeyedClaim":
-        """Return the claim of a request with this call and perhaps others of the same log."""
+        """Return the claim for a request with this call and perhaps others in the same log."""
         return KeyedClaim(self.log, content, part, pending)
 
     def ranges(self, users: tuple[str, ...]) -> Ranges:
@@ -178,13 +178,13 @@ class KeyedCall:
 
 
 class KeyedClaim:
-    """The claims of one request, one per call. See ``_io.request.Claimant``."""
+    """One request's claims, one per call. See ``_io.request.Claimant``."""
 
     def __init__(self, log: ClaimLog, content: Content, part: BatchPart, pending: PendingCalls) -> None:
         self._log = log
         self._content = content
         self._pending = pending
-        # The units of the current attempt, and their requests.
+        # The current attempt's units, and their requests.
         self._units: Sequence[Call | CallPart] = part.units
         self._requests: list[ClaimRequest] = []
         # The verdict on the attempts so far, final if the next attempt can't be claimed.
@@ -227,7 +227,7 @@ class KeyedClaim:
         return ClaimRequest(keyed.entry, keyed.ranges(unit.users), self._resends, sending_until)
 
     def _claimed_part(self, unit: Call | CallPart, request: ClaimRequest) -> Call | CallPart | None:
-        """Return the claimed part of a unit, None if empty. Settle its other users as recorded."""
+        """Return a unit's claimed part, None if empty. Settle its other users as recorded."""
         call = call_of(unit)
         keyed: KeyedCall = call.claims
         if request.error is not None:

@@ -1,9 +1,9 @@
-"""The log of a run in its run file: users are claimed before the first byte of their request, and settled after.
+"""A run's log in its run file: users are claimed before the first byte of their request, and settled after.
 
-Group commit: the events of one turn of the event loop, or of the time that a commit takes, share the next commit. A
+Group commit: the events from one event loop turn, or from the time that a commit takes, share the next commit. A
 commit without a sync takes tens of microseconds and is made in the event loop; a thread would cost more, and under load
-up to 5 ms of latency, the interpreter's switch interval. A commit that syncs, or that waits for the lock of another
-program, is made in a thread.
+up to 5 ms of latency, the interpreter's switch interval. A commit that syncs, or that waits for another program's
+lock, is made in a thread.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class _Group:
 
 
 class RunFileLog:
-    """The ``RunLog`` of a run file: writes the claims and the statuses of its users."""
+    """The ``RunLog`` for a run file: writes its users' claims and statuses."""
 
     def __init__(
         self, journal: Journal, *, loop: asyncio.AbstractEventLoop, offload: Offload, durable: bool = False
@@ -46,11 +46,11 @@ class RunFileLog:
         self._loop = loop
         self._offload = offload
         self._durable = durable
-        # The events of the next commit. Set by ``_add``.
+        # The next commit's events. Set by ``_add``.
         self._pending: _Group | None = None
-        # The events of the commit that runs in a thread.
+        # Events in the commit that runs in a thread.
         self._committing: _Group | None = None
-        #: The error of the first failed commit. Nothing was committed after that.
+        #: The first failed commit's error. Nothing was committed after that.
         self.failed: BaseException | None = None
 
     def give_up_claims(self) -> None:
@@ -66,7 +66,7 @@ class RunFileLog:
         return (users.stop - users.start, request.ids) if self.failed is None else (0, EncodedIds(b""))
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
-        """Write the status of users with the next commit, after a claim that is still pending."""
+        """Write users' status with the next commit, after a claim that is still pending."""
         self._add((users.start, users.stop, status))
 
     def note(self, notes: Notes) -> None:

@@ -1,4 +1,4 @@
-"""The plan of a run, cut into chunks, and the events in its journal. Values only: others store and send them."""
+"""A run's plan, cut into chunks, and the events in its journal. Values only: others store and send them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -14,7 +14,7 @@ from pushsdk._core.user_states import UserStatus
 
 
 class Chunk(Guarded, msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One request of a plan. Its boundaries never change."""
+    """One request in a plan. Its boundaries never change."""
 
     users: int
     ids: EncodedIds
@@ -27,7 +27,7 @@ class Chunk(Guarded, msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
-    """The identity of a run: stored with the plan and compared on resume. Contains no Api-Key."""
+    """A run's identity: stored with the plan and compared on resume. Contains no Api-Key."""
 
     kind: Literal["broadcast", "each"]
     base_url: str
@@ -46,7 +46,7 @@ class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserRange(msgspec.Struct, frozen=True, gc=False):
-    """The users ``start`` to ``stop`` - 1 of the plan, counted from 0, all in chunk number ``chunk``."""
+    """The plan's users ``start`` to ``stop`` - 1, counted from 0, all in chunk number ``chunk``."""
 
     chunk: int
     start: int
@@ -74,7 +74,7 @@ ANOTHER_TEXT = "another text"  # stands for the texts that are not kept
 
 
 class Notes(Guarded, msgspec.Struct, frozen=True):
-    """Facts about the sending of a run, for its reports: what is sent does not depend on them."""
+    """Facts about a run's sending, for its reports: the requests do not depend on these facts."""
 
     answers: dict[str, int] = {}
     """Count of each answer to a request that was not accepted, by status and text, which may name users."""
@@ -98,7 +98,7 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @classmethod
     def of(cls, positions: UserRange, chunk: Chunk, header: Header, first: int) -> "ChunkRequest":
-        """Return the request for some users of a chunk. ``first`` is the position of the chunk's first user."""
+        """Return the request for some users in a chunk. ``first`` is the position of the chunk's first user."""
         start, stop = positions.start - first, positions.stop - first
         ids = chunk.ids if positions.users == chunk.users else encode_user_ids(chunk.user_ids()[start:stop])
         if chunk.message is not None:
@@ -111,12 +111,12 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def units(self) -> range:
-        """The units that a rejection is narrowed down to: positions of users."""
+        """The units that a rejection is narrowed down to: user positions."""
         return range(self.positions.start, self.positions.stop)
 
     @property
     def frame(self) -> int:
-        """Number of bytes in the body beside the ids."""
+        """Body bytes beside the ids."""
         return FRAME + len(self.message) + len(self.custom_fields or b"")
 
     def body(self) -> bytes:
@@ -149,12 +149,12 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 def chunks_of(user_ids: Sequence[str], *, fixed: int, max_users: int, max_bytes: int) -> Iterator[Chunk]:
-    """Cut ids into chunks within the bounds; ``fixed`` is the bytes of a request's body that are not ids.
+    """Cut ids into chunks within the bounds; ``fixed`` counts a request body's bytes beside the ids.
 
     An id that alone exceeds ``max_bytes`` gets its own chunk. Raises ``ValidationError`` that names ``user_ids[i]``
     for a value that is not a user id.
     """
-    # If the message takes more than half of the bytes, fewer users would not make the request small enough.
+    # If the message takes more than half the bytes, fewer users would not make the request small enough.
     room = max_bytes - fixed - FRAME if fixed * 2 <= max_bytes else None
     for start in range(0, len(user_ids), max_users):
         users = user_ids[start : start + max_users]

@@ -1,4 +1,4 @@
-"""The planning of a run: ids or requests are checked, made distinct, encoded and stored, then the plan is sealed."""
+"""Run planning: ids or requests are checked, made distinct, encoded and stored, then the plan is sealed."""
 
 import asyncio
 import itertools
@@ -23,12 +23,12 @@ from pushsdk._runs.run_file.journal import Journal
 
 T = TypeVar("T")
 
-# The event loop gets a turn after this many items of a caller's iterable or this many seconds.
+# The event loop gets a turn after this many items from a caller's iterable or this many seconds.
 BLOCK = 1000
 BLOCK_SECONDS = 0.02
-# The steps of a plain iterable, BLOCK items in total: a slow one is noticed at its first item.
+# The steps in a plain iterable, BLOCK items in total: a slow one is noticed at its first item.
 STEPS = (1, 9, 40, *[50] * 19)
-# Chunks stored in one transaction, by the kind of the run: 10,000 users at the default size, or 512 requests.
+# Chunks stored in one transaction, by run kind: 10,000 users at the default size, or 512 requests.
 CHUNKS_PER_COMMIT = {"broadcast": 10, "each": 512}
 
 
@@ -37,7 +37,7 @@ class PlanningStoppedError(Exception):
 
 
 class Planner:
-    """Fills one journal. Calls ``report`` with the number of users planned so far, from the thread that plans."""
+    """Fills one journal. Calls ``report`` with the number planned so far, from the thread that plans."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Planner:
     async def _seal(self) -> None:
         await self._write(lambda: self._store(1))
         await self._write(lambda: self._journal.seal(duplicates=self._duplicates))
-        if self._doubt:  # told here, as a thread has no line of the caller
+        if self._doubt:  # told here, as a thread has no line in the caller's code
             warn_of_doubt(self._doubt)
 
     def _add_all(self, add: Callable[[Any], None], batches: Iterable[Sequence[Any]]) -> None:
@@ -129,7 +129,7 @@ class Planner:
             self._duplicates = distinct.duplicates
 
     def _check(self, ids: Sequence[object]) -> None:
-        """Raise ValidationError with the number of the wrong id in the whole input."""
+        """Raise ValidationError with the wrong id's number in the whole input."""
         try:
             encode_user_ids(ids)  # type: ignore[arg-type] # checked here
         except ValidationError as error:
@@ -207,7 +207,7 @@ def _fields_of(request: object) -> tuple[Any, Any, Any]:
 async def blocks_of(items: Any) -> AsyncGenerator[list[Any]]:
     """Yield the items in blocks, with a turn of the event loop between them. A slow source makes small blocks.
 
-    Errors of ``items`` pass through.
+    Errors from ``items`` pass through.
     """
     if not isinstance(items, AsyncIterable):
         iterator = iter(items)

@@ -1,4 +1,4 @@
-"""The progress of a run: a reading twice a second, its rate over the last readings, and the caller's callback."""
+"""Run progress: a reading twice a second, its rate over the last readings, and the caller's callback."""
 
 import asyncio
 import math
@@ -19,7 +19,7 @@ RATE_OVER = 10  # readings that the rate is measured over
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The progress of a run: users by outcome, and how fast they are settled."""
+    """A run's progress: users by outcome, and how fast they are settled."""
 
     stage: Literal["planning", "sending", "waiting"]
     """``waiting`` while nothing may be sent: during a pause that the service asked for, or after a failure."""
@@ -51,7 +51,7 @@ OnProgress = Callable[[Progress], object]
 
 
 class ProgressReporter:
-    """Reads the states of a journal and calls ``on_progress``. Times are seconds on the caller's clock."""
+    """Reads a journal's states and calls ``on_progress``. Times are seconds on the caller's clock."""
 
     def __init__(self, journal: Journal, on_progress: OnProgress | None, *, now: float) -> None:
         self._journal = journal

@@ -1,4 +1,4 @@
-"""The report of a broadcast: its counts, and the outcome of every user as read from the run file."""
+"""A broadcast's report: its counts, and every user's outcome as read from the run file."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ from pushsdk._runs.run_file.file import RunFilePath, run_file_error
 from pushsdk._runs.run_file.journal import Journal, Row
 
 COLUMNS = ("user_id", "outcome", "status", "reason")
-# A spreadsheet takes these for the start of a formula, or strips them to find one (OWASP, CSV injection).
+# A spreadsheet takes these for a formula's start, or strips them to find one (OWASP, CSV injection).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -36,7 +36,7 @@ _TextFile: TypeAlias = Annotated[
 
 
 class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
-    """The result of a broadcast: its users by outcome."""
+    """A broadcast's result: its users by outcome."""
 
     planned: int = 0
     """All users of the run."""
@@ -91,7 +91,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return failed + (f"; stopped: {self.stopped}" if self.stopped else "")
 
     def _commonest(self) -> str:
-        """Return the commonest reason, and the commonest text of the service beside it if that may be shown."""
+        """Return the commonest reason, and beside it the service's commonest text if that may be shown."""
         if not self.reasons:
             return ""
         reason = max(self.reasons, key=self.reasons.__getitem__)
@@ -125,9 +125,9 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return {int(status): text for status, _, text in parts if texts[status] == 1 and text not in ("", ANOTHER_TEXT)}
 
     def write_csv(self, file: TextIO, outcome: Outcome | None = None) -> int:
-        """Write the rows as CSV that is safe to open in a spreadsheet. Return the number of ids changed for that.
+        """Write the rows as CSV that is safe to open in a spreadsheet. Return how many ids got such a prefix.
 
-        An id that a spreadsheet might run as a formula (a first character of = + - @, tab or line break) is written
+        An id that a spreadsheet might run as a formula (the first character is = + - @, tab or line break) is written
         with a ``'`` before it. ``write_jsonl`` changes no id.
         """
         check("file", file, _TextFile, ValidationError)
@@ -161,7 +161,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
 
 class BroadcastError(PushError):
-    """Some users of a broadcast were not accepted. Raised by ``BroadcastReport.raise_for_failures``.
+    """Some users in a broadcast were not accepted. Raised by ``BroadcastReport.raise_for_failures``.
 
     ``outcome`` is the worst outcome: UNKNOWN, then NOT_SENT, then REJECTED.
     """
@@ -171,7 +171,7 @@ class BroadcastError(PushError):
 
 
 def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | None = None) -> BroadcastReport:
-    """Return the report of a journal. ``stop_reason`` is for a plan that was stopped: the journal has no record yet."""
+    """Return a journal's report. ``stop_reason`` is for a plan that was stopped: the journal has no record yet."""
     stop_reason, users = stop_reason or journal.notes.stop_reason, journal.outcomes()
     titles = msgspec.json.decode(journal.header.message or b"{}").get("title", {})
     return BroadcastReport(
@@ -197,12 +197,12 @@ def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | N
 
 
 def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
-    """Return the report of a run file. Sends nothing, and works while another process is sending.
+    """Return a run file's report. Sends nothing, and works while another process is sending.
 
     Raises RunFileError if the file can't be read or its plan is incomplete.
     """
     path = Path(os.path.abspath(check_path("run", run, "spring.run")))
-    # Ask for the lock before reading: users in flight at the time of reading then prove that the writer was alive.
+    # Ask for the lock before reading: users in flight at that time then prove that the writer was alive.
     in_use = RunFilePath(path, write=False).in_use
     with closing(Journal.open(path, write=False)) as journal:
         if in_use and not journal.sealed:

@@ -1,4 +1,4 @@
-"""The sending of chunks: slot, claim, attempt, decision; then settle, split or wait.
+"""Chunk sending: slot, claim, attempt, decision; then settle, split or wait.
 
 ``_core.decisions`` decides the next step after a verdict, ``_core.splitting`` how a rejected chunk is split. The log is
 a run file (``log``) or a claim store (``pushsdk.arrow``).
@@ -33,23 +33,23 @@ MOST_ANSWERS = 20
 
 
 class RunLog(Protocol):
-    """The durable record of a run: a claim before the first byte of each request, a status afterwards."""
+    """A run's durable record: a claim before the first byte of each request, a status afterwards."""
 
     async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, EncodedIds]:
-        """Claim the users of one attempt. Return number and encoded ids of the claimed users, 0 if none may be sent to.
+        """Claim one attempt's users. Return the claimed users' number and encoded ids, 0 if none may be sent to.
 
         ``resent`` is True if an earlier attempt was UNKNOWN.
         """
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
-        """Write the status of users, claimed or not. Withdraw a claim of these users that is still being made."""
+        """Write users' status, claimed or not. Withdraw these users' claim if it is still being made."""
 
     def deadline(self) -> float:
         """Return the loop time by which a request that is claimed now must be complete."""
 
 
 class ChunkClaim:
-    """The claim of one attempt of a ``ChunkSender``. See ``_io.request.Claimant``."""
+    """The claim for one ``ChunkSender`` attempt. See ``_io.request.Claimant``."""
 
     def __init__(self, owner: "ChunkSender", request: ChunkRequest, body: bytes, *, in_doubt: bool) -> None:
         self._sender = owner
@@ -69,7 +69,7 @@ class ChunkClaim:
         self._sender._log.settle(self._request.positions, self.status_after(verdict))
 
     def status_after(self, verdict: Verdict) -> UserStatus:
-        """Return the status of the users after this verdict on the request."""
+        """Return the users' status after this verdict on the request."""
         if verdict.failure is Failure.UNCLAIMED:
             return _UNKNOWN if self._in_doubt else _PENDING
         return decide(verdict, in_doubt=self._in_doubt, split_on=self._sender._split_on).status
@@ -104,7 +104,7 @@ class ChunkSender:
         self.stopping = Stopping(engine, stop_policy)
         # Requests that wait after a failure.
         self._pausing = 0
-        #: The record of responses to the message of all chunks.
+        #: The record of responses to the message that all chunks share.
         self.message = MessageRecord()
         # Held by the chunk that tests whether the message is to blame.
         self._blame_lock = asyncio.Lock()
@@ -112,7 +112,7 @@ class ChunkSender:
         self._slot_lock = asyncio.Lock()
         #: The last failure in words; empty once a request has been accepted since. Set by ``_count``.
         self.trouble = ""
-        #: Count of each answer to a request that was not accepted.
+        #: Counts the answers to requests that were not accepted.
         self.answers: dict[str, int] = {}
 
     @property
@@ -121,7 +121,7 @@ class ChunkSender:
         return bool(self._pausing) and not self._engine.limiter.in_flight
 
     async def deliver(self, whole: ChunkRequest, *, in_doubt: bool = False) -> list[Rejected[ChunkRequest]]:
-        """Send a request, whole or split, until all of its users are settled or the sending stops.
+        """Send a request, whole or split, until all its users are settled or the sending stops.
 
         ``in_doubt``: an earlier attempt was UNKNOWN, so the request is never split. Returns the parts that were given
         up because the message seems to be to blame. Their users are PENDING: ``reject`` or deliver the parts later.
@@ -241,7 +241,7 @@ class ChunkSender:
         return None
 
     async def _attempt(self, request: ChunkRequest, *, in_doubt: bool) -> tuple[int, Verdict]:
-        """Make one attempt, which has its slot. Return the number of its users, and its verdict."""
+        """Make one attempt, which has its slot. Return its user count, and its verdict."""
         body = request.body()
         claim = ChunkClaim(self, request, body, in_doubt=in_doubt)
         job = ClaimedRequest(
@@ -264,7 +264,7 @@ class ChunkSender:
         return job.users, verdict
 
     def _count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
-        """Count the status of a request's users. ``final`` is True if the status settles the users."""
+        """Count a request's users under this status. ``final`` is True if the status settles the users."""
         outcome = OUTCOMES[status.state]
         self.trouble = status.reason
         if outcome is ACCEPTED:
@@ -316,7 +316,7 @@ class ChunkSender:
         return scope.expired is None
 
     def _leave(self, verdict: Verdict) -> None:
-        """Leave the users of a request that is too large PENDING, and stop if all requests have its message."""
+        """Leave the users in a request that is too large PENDING, and stop if all requests have its message."""
         if not (self._varied or self.message.accepted):
             self._stop_for(verdict)
 
@@ -326,7 +326,7 @@ class ChunkSender:
 
 
 def _for_one_attempt(options: Options) -> Options:
-    """Return the options of one attempt: each has a claim, and ``ChunkSender`` retries outside the retry budget."""
+    """Return the options for one attempt: each has a claim, and ``ChunkSender`` retries outside the retry budget."""
     policy = msgspec.structs.replace(options.policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None)
     timeout = options.timeout
     limits = [limit for limit in (timeout.attempt, timeout.total) if limit is not None]

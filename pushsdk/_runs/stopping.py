@@ -1,4 +1,4 @@
-"""The end of a run's sending: by its caller, or by the stop policy, whose clock runs only while something is sent."""
+"""Ends a run's sending: by its caller, or by the stop policy, whose clock runs only while something is sent."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ logger = logging.getLogger("pushsdk")
 
 
 class SendingClock:
-    """Seconds of sending: the loop's clock without the times of no delivery and of a stopped process.
+    """Seconds spent sending: the loop's clock, not counting times without a delivery or in a stopped process.
 
     ``Stopping.tick`` reads it twice a second, so the loop was blocked or stopped during a longer gap.
     """
@@ -50,7 +50,7 @@ class SendingClock:
 
 
 class Stopping:
-    """Stops the sending of one run. Made inside the event loop."""
+    """Stops one run's sending. Made inside the event loop."""
 
     def __init__(self, engine: Engine, policy: StopPolicy | None) -> None:
         self._timers = engine.timers
@@ -90,7 +90,7 @@ class Stopping:
             self._waiting.discard(scope)
 
     def settled(self, outcome: Outcome, users: int, status: UserStatus) -> None:
-        """Record the final outcome of a request and its users."""
+        """Record the final outcome for a request and its users."""
         now = self.clock.now()
         self._monitor.settled(outcome, users, status.status, now, status.reason)
         if outcome is not ACCEPTED:
@@ -103,7 +103,7 @@ class Stopping:
         self.check(now)
 
     def check(self, now: float) -> None:
-        """Stop if the stop policy says so. ``now`` is a reading of the clock."""
+        """Stop if the stop policy says so. ``now`` is a clock reading."""
         paused_until = self._rate_limiter.paused_until - self.clock.excluded
         reason = self._monitor.stop_reason(now, paused_until=paused_until)
         if reason is not None:

@@ -1,4 +1,4 @@
-"""The columns of plans and outcomes, and chunks made from the rows of a plan: checked, encoded, with their claims."""
+"""Plan and outcome columns, and chunks made from plan rows: checked, encoded, with their claims."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
@@ -22,7 +22,7 @@ _decode_fields = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def plan_schema(personal: bool) -> pa.Schema:
-    """Return the columns of a plan, a row for each chunk: ``chunk_id``, ``user_ids`` and, if ``personal``, ``fields``.
+    """Return the plan columns, a row for each chunk: ``chunk_id``, ``user_ids`` and, if ``personal``, ``fields``.
 
     ``fields`` has a JSON object for each of the ``user_ids``, in their order.
     """
@@ -32,9 +32,9 @@ def plan_schema(personal: bool) -> pa.Schema:
 
 
 def outcome_schema() -> pa.Schema:
-    """Return the columns of the outcomes, a row for each user: ``user_id``, ``outcome``, ``status`` and ``reason``.
+    """Return the outcome columns, a row for each user: ``user_id``, ``outcome``, ``status`` and ``reason``.
 
-    ``outcome`` is the name of an ``Outcome``, ``status`` the HTTP status or null, and ``reason`` says why a user was
+    ``outcome`` is an ``Outcome`` name, ``status`` the HTTP status or null, and ``reason`` says why a user was
     not accepted.
     """
     columns = {"user_id": pa.string(), "outcome": pa.string(), "status": pa.int32(), "reason": pa.string()}
@@ -42,7 +42,7 @@ def outcome_schema() -> pa.Schema:
 
 
 class PreparedChunk(NamedTuple):
-    """One row of the plan: users with one claim, sent in one request or in one request each."""
+    """One plan row: users with one claim, sent in one request or in one request each."""
 
     name: str
     """The chunk's id, for errors."""
@@ -63,7 +63,7 @@ class PreparedChunk(NamedTuple):
 
 
 class ChunkEncoder:
-    """The encoder of a plan's rows. Raises ValidationError for a message or custom fields that can't be sent."""
+    """The encoder for a plan's rows. Raises ValidationError for a message or custom fields that can't be sent."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ChunkEncoder:
         self._unencoded = message, dict(custom_fields or {})
 
     def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[PreparedChunk]:
-        """Yield the chunks of the plan. Raises ValidationError that names the column and, if known, the chunk."""
+        """Yield the plan's chunks. Raises ValidationError that names the column and, if known, the chunk."""
         for batch in batches:
             names, users = _names(batch), _text_lists(batch, USER_IDS)
             fields = _text_lists(batch, FIELDS) if self.personal else None
@@ -129,12 +129,12 @@ class ChunkEncoder:
 
 
 def claim_name(run: str, chunk_id: str) -> str:
-    """Return the name of a chunk's claim; its key in the store is ``digest_of`` that."""
+    """Return a chunk's claim name; the store's key is its ``digest_of``."""
     return f"{run}/{chunk_id}"
 
 
 def _text_lists(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """Return a column whose values are lists of texts."""
+    """Return a column whose values are text lists."""
     column = _column(batch, name)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -145,7 +145,7 @@ def _text_lists(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _texts(name: str, chunk_id: str, value: pa.Scalar) -> pa.Array:
-    """Return the texts of one value of ``_text_lists``."""
+    """Return the texts in one ``_text_lists`` value."""
     texts = value.values
     if texts is None:
         raise _chunk_error(name, chunk_id, "it is null")
@@ -153,7 +153,7 @@ def _texts(name: str, chunk_id: str, value: pa.Scalar) -> pa.Array:
         raise _chunk_error(name, chunk_id, "it is empty: leave a chunk without users out")
     if texts.null_count:
         raise _chunk_error(name, chunk_id, f"{texts.null_count} of {len(texts)} values are null")
-    # A cast would convert the whole column, of all slices of a table, and fail beyond 2 GiB of text.
+    # A cast would convert the whole column, with all the table's slices, and fail beyond 2 GiB of text.
     return texts if pa.types.is_string(texts.type) else pa.array(texts.to_pylist(), pa.string())
 
 
@@ -169,7 +169,7 @@ def _names(batch: pa.RecordBatch) -> list[str]:
 
 
 def _rows(chunk_id: str, fields: pa.Array, users: int) -> list[dict[str, Any]]:
-    """Return the fields of each user, decoded."""
+    """Return each user's fields, decoded."""
     if len(fields) != users:
         problem = f"values: {len(fields)}, user ids: {users}; one value for each id is needed"
         raise _chunk_error(FIELDS, chunk_id, problem)

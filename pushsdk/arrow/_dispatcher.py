@@ -1,4 +1,4 @@
-"""Sending of chunks as they arrive: opens their claims, sends them while there is room, and returns outcomes."""
+"""Chunk sending on arrival: opens their claims, sends them while there is room, and returns outcomes."""
 
 import asyncio
 import functools
@@ -24,7 +24,7 @@ from pushsdk.arrow._chunks import PreparedChunk, outcome_schema
 # Chunks that wait beside those in flight, on either side: to be sent, and to be fetched by the caller.
 AHEAD = 16
 
-# Functions that make the batch of a chunk's outcomes, called in the caller's thread.
+# Functions that make a chunk's outcome batch, called in the caller's thread.
 OutcomeQueue = SimpleQueue[Callable[[], object] | None]
 
 
@@ -33,15 +33,15 @@ class ChunkInFlight:
 
     def __init__(self, prepared: PreparedChunk, number: int, entry: ClaimEntry) -> None:
         self.prepared = prepared
-        #: Counts the chunks of the plan.
+        #: Counts the plan's chunks.
         self.number = number
-        #: The claims of its users.
+        #: Its users' claims.
         self.entry = entry
         #: Requests that are not complete. Set by ``PlanSender._set_requests``.
         self.requests = 0
         #: The rest is left to a later call: a request is too large, or the message may be the culprit.
         self.is_left_pending = False
-        #: Error of a failed claim, which ends the chunk. Set by ``PlanLog.claim``.
+        #: A failed claim's error, which ends the chunk. Set by ``PlanLog.claim``.
         self.error: Exception | None = None
 
     def pending(self) -> list[tuple[int, int]]:
@@ -60,7 +60,7 @@ class ChunkInFlight:
         ]
 
     def ids(self, ranges: Ranges) -> EncodedIds:
-        """Return the encoded ids of these users. Only for a chunk with one message."""
+        """Return these users' encoded ids. Only for a chunk with one message."""
         users = self.prepared.users
         if list(ranges) == [(0, len(users))]:
             return self.prepared.payloads[0][0]
@@ -68,13 +68,13 @@ class ChunkInFlight:
 
 
 class PlanLog:
-    """The ``RunLog`` of a plan in a claim store: each chunk in flight has an entry."""
+    """The ``RunLog`` for a plan in a claim store: each chunk in flight has an entry."""
 
     def __init__(self, claims: ClaimLog) -> None:
         self._claims = claims
         #: The chunks in flight, by number.
         self.in_work: dict[int, ChunkInFlight] = {}
-        # The claims of their requests that are not settled.
+        # The claims for their requests that are not settled.
         self._unsettled: dict[UserRange, ClaimRequest] = {}
 
     async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, EncodedIds]:
@@ -108,7 +108,7 @@ class PlanLog:
 
 
 class PlanSender:
-    """Sends the chunks of one ``push_batches`` until the plan ends or the sending stops."""
+    """Sends the chunks for one ``push_batches`` call until the plan ends or the sending stops."""
 
     def __init__(
         self,
@@ -129,13 +129,13 @@ class PlanSender:
         self._outcomes = outcomes
         # With the chunk that ``_feed`` holds, AHEAD chunks.
         self._ready: asyncio.Queue[PreparedChunk] = asyncio.Queue(AHEAD - 1)
-        # Requests of the chunks in flight that are not complete.
+        # Incomplete requests for the chunks in flight.
         self._requests = 0
         # Number of chunks begun.
         self._chunks = 0
-        # This client's share of the rate, None once its first request has been scheduled.
+        # This client's rate share, None once its first request has been scheduled.
         self._share = engine.settings.rate if isinstance(engine.settings.rate, Share) else None
-        # True if an earlier process sent some of the plan: then chunks are looked up before they take a slot.
+        # True if an earlier process sent part of the plan: then chunks are looked up before they take a slot.
         self._is_resumed = False
         # True when the plan has ended. Set by ``_feed``.
         self._is_fed = False
@@ -146,7 +146,7 @@ class PlanSender:
         self.is_waiting = False
 
     async def run(self, chunks: AsyncIterable[PreparedChunk]) -> None:
-        """Send until all is complete, or the sending stops. Raises errors of the input and of the claim store."""
+        """Send until all is complete, or the sending stops. Raises input and claim store errors."""
         engine = self._engine
         engine.runs.add(self)
         feeder = engine.loop.create_task(self._feed(chunks))
@@ -191,7 +191,7 @@ class PlanSender:
             async for chunk in chunks:
                 await self._ready.put(chunk)
                 self.wake()
-        except Exception as error:  # noqa: BLE001 - of the caller's iterable, raised to the caller
+        except Exception as error:  # noqa: BLE001 - from the caller's iterable, raised to the caller
             self._fail(error)
         self._is_fed = True
         self.wake()
@@ -230,7 +230,7 @@ class PlanSender:
             self.stop("failure", f"stopped by {type(error).__name__}")
 
     async def _send_chunk(self, chunk: ChunkInFlight) -> None:
-        """Send a chunk until all of its users are settled or the sending stops, and put its outcomes into the queue."""
+        """Send a chunk until all its users are settled or the sending stops, and put its outcomes into the queue."""
         entry = chunk.entry
         try:
             await self._send_pending(chunk)
@@ -262,7 +262,7 @@ class PlanSender:
                 # The write shows the users whose claim another process withdrew.
                 await self._claims.written(entry, self._claims.deadline())
         if chunk.pending():
-            # The sending stopped, or left them: another process may have settled some of these users.
+            # The sending stopped, or left these users: another process may have settled some.
             await self._claims.refresh(entry)
 
     async def _begin(self, chunk: ChunkInFlight) -> None:
@@ -293,7 +293,7 @@ class PlanSender:
         self._set_requests(chunk, chunk.requests - 1)
 
     def _set_requests(self, chunk: ChunkInFlight, requests: int) -> None:
-        """Set the number of a chunk's requests that are not complete; fewer leave room for another chunk."""
+        """Set the number of a chunk's incomplete requests; fewer leave room for another chunk."""
         self._requests += requests - chunk.requests
         self._engine.limiter.run_requests += requests - chunk.requests
         chunk.requests = requests
@@ -301,7 +301,7 @@ class PlanSender:
 
 
 def batch_of(column: pa.Array, states: UserStates, unsent: str) -> pa.RecordBatch:
-    """Return one row for each user. The ids are those of the plan, not copied."""
+    """Return one row for each user. The ids are the plan's, not copied."""
     runs = [(stop - start, status) for start, stop, status in states.runs()]
     columns = [
         pa.concat_arrays([pa.repeat(OUTCOMES[status.state].value, users) for users, status in runs]),

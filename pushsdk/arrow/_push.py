@@ -36,7 +36,7 @@ def push_batches(
     *,
     run: str,
     claims: Callable[[], ClaimStore],
-    # What is sent
+    # Content
     custom_fields: Mapping[str, Any] | None = None,
     personal: Literal["placeholders", "custom_fields"] | None = None,
     # The client
@@ -46,13 +46,13 @@ def push_batches(
     stop_policy: StopPolicy | None = None,
     **options: Unpack[SendingOptions],
 ) -> Iterator[pa.RecordBatch]:
-    """Push each chunk of a frozen plan once, however many processes send it, and yield the outcome of every user.
+    """Push each chunk in a frozen plan once, however many processes send it, and yield every user's outcome.
 
-    ``batches`` has the columns of ``plan_schema``, a row for each chunk: its ``chunk_id``, and at most
-    ``batching.max_users`` distinct ``user_ids``. The yielded batches have the columns of ``outcome_schema``, a row for
+    ``batches`` has the ``plan_schema`` columns, a row for each chunk: its ``chunk_id``, and at most
+    ``batching.max_users`` distinct ``user_ids``. The yielded batches have the ``outcome_schema`` columns, a row for
     each user, in no particular order.
 
-    The users of a request are claimed under ``run`` and the ``chunk_id`` before its first byte leaves, and settled
+    A request's users are claimed under ``run`` and the ``chunk_id`` before its first byte leaves, and settled
     afterwards. A process that gets the same plan sends only to users without a claim. Users that were not sent to, or
     rejected for the moment, are retried until ``stop_policy`` stops the sending; then they are NOT_SENT, and the next
     call sends to them. Rejected users stay rejected.
@@ -64,7 +64,7 @@ def push_batches(
     within half of their ``claim_ttl``. When the generator is closed, requests in flight get 30 s to complete.
 
     Raises ConfigurationError or ValidationError at once if an argument is wrong. While iterating, raises
-    ValidationError for a row that can't be sent, ClaimStoreError if the store fails, and the errors of ``batches``:
+    ValidationError for a row that can't be sent, ClaimStoreError if the store fails, and the errors from ``batches``:
     each after the requests in flight have completed, were settled and yielded. Call again with the same plan and run.
     """
     check_options("push_batches", options, SendingOptions.__optional_keys__)
@@ -134,5 +134,5 @@ def _outcomes(
     finally:
         call.error = None
         if thread.has_started and not thread.is_inherited:
-            # If the generator was dropped, this may be the client's thread itself: that can't wait for its own end.
+            # If the generator was dropped, this may be the client's thread itself: a thread can't wait for its own end.
             (thread.close_soon if thread.is_current else thread.close)(DRAIN)

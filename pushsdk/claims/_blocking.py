@@ -1,4 +1,4 @@
-"""Blocking operations of a store in daemon threads. Neither the event loop nor the end of the process waits for them.
+"""Blocking store operations in daemon threads. Neither the event loop nor the process's exit waits for them.
 
 A network mount whose server is away blocks a thread until the mount is back.
 """
@@ -21,11 +21,11 @@ P = ParamSpec("P")
 
 
 class StoreThreads:
-    """Up to ``count`` threads for the operations of a store."""
+    """Up to ``count`` threads for a store's operations."""
 
     def __init__(self, count: int) -> None:
         self._threads = DaemonThreads(count, name="pushsdk-claims")
-        # Ends the threads of a store that is never closed.
+        # Ends the threads if a store is never closed.
         weakref.finalize(self, self._threads.shutdown).atexit = False
         # Guards the others. Never held during an operation, as the event loop takes the lock too.
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class StoreThreads:
         Raises ConfigurationError after ``aclose`` or a fork.
         """
         if self._guard is not None:
-            # Before taking the lock: at the fork, a thread of the parent may have held it.
+            # Before taking the lock: at the fork, a thread in the parent may have held it.
             self._guard.check("the claim store was used")
         with self._lock:
             if self._is_closed:
@@ -70,6 +70,6 @@ class StoreThreads:
 def _close(close: Callable[[], object], pending: tuple[Future[Any], ...]) -> None:
     # Queued last, so all other operations have a thread.
     wait(pending)
-    # The results of all operations are known, so an error here loses nothing.
+    # All operation results are known, so an error here loses nothing.
     with suppress(Exception):
         close()

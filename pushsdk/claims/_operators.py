@@ -30,7 +30,7 @@ class ClaimedSend(NamedTuple):
 
 
 def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:
-    """Return the claimed users of a claim, None if there are none or if the record is not a ClaimRecord."""
+    """Return a claim's claimed users, None without any or if the record is not a ClaimRecord."""
     try:
         record = ClaimRecord.decode(claim.record)
         states = record.states()
@@ -67,16 +67,16 @@ async def count_claimed(store: ClaimStore, *, older_than: float) -> int:
 
 
 async def release(store: ClaimStore, sends: Sequence[ClaimedSend]) -> list[ClaimedSend]:
-    """Release the claimed users of these sends. Return the sends that changed meanwhile, which are not released.
+    """Release these sends' claimed users. Return the sends that changed meanwhile, which are not released.
 
-    The next delivery of a released send pushes to these users; some may receive the push a second time.
+    When a released send is delivered again, these users are pushed to; some may receive the push a second time.
     """
     changed = []
     for first in range(0, len(sends), PAGE):
         page = sends[first : first + PAGE]
         # Every write changes the token, so the put is refused if the send was settled meanwhile.
         puts = [Put(send.key, Claim(secrets.token_hex(16), send.opened), (send.token,)) for send in page]
-        # The store's own ttl is unknown here; a shorter one would forget accepted users too early.
+        # The store's ttl is unknown here; a shorter ttl would forget accepted users too early.
         answers = await store.put(puts, MAX_CLAIM_TTL)
         changed += [send for send, answer in zip(page, answers, strict=True) if answer is not None]
     return changed

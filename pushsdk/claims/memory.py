@@ -1,4 +1,4 @@
-"""Claims in the memory of this process: for tests, and for a single process that never restarts."""
+"""Claims in this process's memory: for tests, and for a single process that never restarts."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ class MemoryClaims(ClaimStore):
         """``claim_ttl`` is in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl)
         self._lock = threading.Lock()
-        # Claim and expiry, in the order of the last change, which is the order of expiry if all have the same ttl.
+        # Claim and expiry, in last change order, which is the expiry order if all have the same ttl.
         self._claims = OrderedDict[str, tuple[Claim, float]]()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Claims in a PostgreSQL table: for the processes of many machines, as durable as the database."""
+"""Claims in a PostgreSQL table: for processes on many machines, as durable as the database."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ TableName: TypeAlias = Annotated[
         lambda name: TABLE.fullmatch(name) is not None,
     ),
 ]
-# URLs with one reading only. An error of asyncpg about any other URL may quote the password.
+# URLs with one reading only. An asyncpg error about any other URL may quote the password.
 HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^][:/?#@,]*)(:[0-9]{1,5})?"
 SETTING = r"[\w.]+=[^&#]*"
 URL = re.compile(rf"postgres(ql)?://([^][/?#@]*@)?{HOST}(,{HOST})*(/[^?#@]*)?(\?{SETTING}(&{SETTING})*)?")
@@ -32,7 +32,7 @@ LOCK = 0x70757368
 SWEEP_INTERVAL, SWEEP_ROWS = 60.0, 1000
 
 _SCHEMA = Path(__file__).with_name("postgres.sql").read_text()
-# Columns are arrays. Expected tokens are a JSON object by key: sent as text, since a pool may have its own codec for
+# Columns are arrays. Expected tokens are a JSON object by key: sent as text, since a pool may have a codec for
 # jsonb, and parsed once, by a subquery.
 _PUT = Path(__file__).with_name("postgres_put.sql").read_text()
 _FIND = "SELECT key, token, record FROM {table} WHERE key = ANY($1::text[]) AND expires > clock_timestamp()"
@@ -47,7 +47,7 @@ class PostgresClaims(ClaimStore):
 
     Needs asyncpg (the extra ``postgres``). The table is created on first use; if the role may not create tables, run
     the statements of ``PostgresClaims.schema()``. Claims expire by the server's clock. Every claim is committed before
-    its push is sent: hence a pool and not a connection, which may be in a transaction of yours.
+    its push is sent: hence a pool and not a connection, which may be in your transaction.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class PostgresClaims(ClaimStore):
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         self._schema = self.schema(table)
         self._table = table
-        # None for a pool of the caller.
+        # None for a caller's pool.
         self._create_pool = _pool_factory(target, self.timeout) if isinstance(target, Secret) else None
         self._pool: Any = None if isinstance(target, Secret) else target
         is_pool = hasattr(server, "acquire") and hasattr(server, "fetch") and not hasattr(server, "transaction")
@@ -121,7 +121,7 @@ class PostgresClaims(ClaimStore):
         return {key: Claim(token, record.encode()) for key, token, record in await self._fetch(_FIND, keys)}
 
     async def _fetch(self, sql: str, *values: object) -> Any:
-        """Return the rows of a statement on the table, which the first statement creates."""
+        """Return a statement's rows from the table, which the first statement creates."""
         if self._closed:
             raise ConfigurationError(CLOSED)
         self._loop.check()
@@ -158,4 +158,4 @@ def _pool_factory(url: Secret, timeout: float) -> Callable[[], Any]:
 
 
 async def _no_reset(connection: object) -> None:
-    """Save the round trip of asyncpg's own reset: none of our statements changes the session."""
+    """Save the round trip for asyncpg's reset: our statements never change the session."""

@@ -1,4 +1,4 @@
-"""Claims in Redis or a compatible server: for the processes of many machines."""
+"""Claims in Redis or a compatible server: for processes on many machines."""
 
 import inspect
 import pkgutil
@@ -23,10 +23,10 @@ class RedisClaims(ClaimStore):
 
     Needs redis-py (the extra ``redis``). Keys are ``prefix`` and 64 hexadecimal digits. Redis expires the claims.
 
-    A claim is as durable as the Redis: a crash of the server loses everything since the last snapshot (without AOF) or
-    about a second (``appendfsync everysec``), a failover what was not replicated yet, and eviction (``allkeys-*``) any
+    A claim is as durable as the Redis: a server crash loses everything since the last snapshot (without AOF) or
+    about a second (``appendfsync everysec``), a failover the claims not replicated yet, eviction (``allkeys-*``) any
     claim. A job whose claim is lost is pushed again if it is delivered again. Redis Cluster is not supported: one
-    script would write keys of several nodes.
+    script would write keys on several nodes.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ def _checked(server: object) -> Any:
     if hasattr(server, "keyslot"):
         raise ConfigurationError("RedisClaims can't use a Redis Cluster: pass a Redis with a single node")
     is_redis = all(hasattr(server, name) for name in ("eval", "mget", "scan"))
-    # Every command of redis-py calls execute_command, which is a coroutine function only in redis.asyncio.
+    # Every redis-py command calls execute_command, which is a coroutine function only in redis.asyncio.
     execute = getattr(server, "execute_command", None)
     if not is_redis or not (execute is None or inspect.iscoroutinefunction(execute)):
         raise must_be("server", "a URL or a redis.asyncio.Redis", server)

@@ -1,4 +1,4 @@
-"""Claims in an SQLite file: for the processes of one machine."""
+"""Claims in an SQLite file: for processes on one machine."""
 
 import os
 import sqlite3
@@ -31,8 +31,8 @@ _SWEEP = "DELETE FROM claims WHERE key IN (SELECT key FROM claims WHERE expires 
 class SqliteClaims(ClaimStore):
     """Claims in the SQLite file at ``path``, created on first use (mode 0600, with a write-ahead log beside it).
 
-    Any number of processes of one machine may share the file; a network file system is not supported. The claims of
-    a call share one commit. Claims survive the death of the process; ``durable`` also syncs each commit to disk, for a
+    Any number of processes on one machine may share the file; a network file system is not supported. The claims of
+    a call share one commit. Claims survive the process's death; ``durable`` also syncs each commit to disk, for a
     power loss. Claims expire by the system clock.
     """
 

@@ -1,4 +1,4 @@
-"""The interface of every claim store: claims are put, read and listed by key. Knows nothing of pushes."""
+"""The interface for every claim store: claims are put, read and listed by key. Knows nothing of pushes."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from pushsdk._core.outcome import Guarded
 from pushsdk._io.forks import ProcessGuard
 
 WEEK = 7 * 86400.0
-# A claim of under a minute could expire during its send; over a year is a mistake.
+# A claim under a minute could expire during its send; over a year is a mistake.
 MIN_CLAIM_TTL, MAX_CLAIM_TTL = 60.0, 366 * 86400.0
 ClaimTtl: TypeAlias = Annotated[
     float,
@@ -42,21 +42,21 @@ class Put(Guarded, msgspec.Struct, frozen=True, gc=False):
     expected: tuple[str, ...] = ()
 
     def may_replace(self, stored: Claim) -> bool:
-        """Return True if the stored token is that of the new claim or an expected one."""
+        """Return True if the stored token is the new claim's or an expected one."""
         return stored.token == self.claim.token or stored.token in self.expected
 
 
 class ClaimStore(ABC):
-    """A store of claims, shared by all processes that send, so that a job delivered twice is pushed once.
+    """A claim store, shared by all processes that send, so that a job delivered twice is pushed once.
 
     Your own store implements ``put``, ``get`` and, for operators, ``scan``. Keys and tokens are hexadecimal digits
-    (64 and 32). Any exception of a store becomes the cause of a ClaimStoreError. An expired claim counts as absent.
+    (64 and 32). Any store exception becomes a ClaimStoreError's cause. An expired claim counts as absent.
 
     ``claim_ttl`` is how long a claim is kept after its last change, in seconds (default 7 days; a minute to a year):
     longer than a job may be redelivered, and equal in all processes that share the store. ``timeout`` limits each
     operation, in seconds (default 5).
 
-    ``at_once`` is the number of puts per call, at most 1,000. Lower it for a slow store: all puts of a call must
+    ``at_once`` is the number of puts per call, at most 1,000. Lower it for a slow store: all the call's puts must
     complete within ``timeout``.
     """
 
@@ -89,7 +89,7 @@ class ClaimStore(ABC):
         raise ConfigurationError(f"{type(self).__name__} can't list its claims: implement scan()")
 
     async def aclose(self) -> None:  # noqa: B027 - not every store has something to close
-        """Close what the store opened. Call it after the client is closed."""
+        """Close everything that the store opened. Call it after the client is closed."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -115,7 +115,7 @@ class LoopGuard:
         return self._guard is not None and self._guard.is_inherited
 
     def check(self) -> None:
-        """Raise ConfigurationError in another loop than that of the first check, or in a forked child."""
+        """Raise ConfigurationError in another loop than at the first check, or in a forked child."""
         loop = asyncio.get_running_loop()
         if self._guard is None:
             self._loop, self._guard = loop, ProcessGuard()

@@ -1,4 +1,4 @@
-"""The entry point of the command line. Imports a command only to run it, and names a missing extra."""
+"""The command line's entry point. Imports a command only to run it, and names a missing extra."""
 
 import errno
 import inspect
@@ -26,7 +26,7 @@ _SIGPIPE = 141  # the exit code that a shell reports for SIGPIPE
 
 
 def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[], object] = lambda: None) -> int:
-    """Run the command line, by default that of this process, and return the exit code.
+    """Run the command line, by default ``sys.argv``, and return the exit code.
 
     ``before_command`` is called when the command's modules have been imported.
     """
@@ -126,7 +126,7 @@ def _tell_known(error: Exception, words: Sequence[str]) -> int | None:
     return None if known is None else _print_error(known, words)
 
 
-# What ends a command, and the function that prints it and returns the exit code, or None to raise it. The first counts.
+# The endings of a command, and the function that prints each and returns the exit code, or None to raise. First match.
 _ENDS: Sequence[tuple[type[BaseException], Callable[[Any, Sequence[str]], int | None]]] = (
     (CommandError, _print_error),
     (ModuleNotFoundError, _name_extra),

@@ -9,7 +9,7 @@ from pushsdk._version import __version__
 
 
 class Command(NamedTuple):
-    """A command: its function, its line in the list of commands, and its help."""
+    """A command: its function, its line in the command list, and its help."""
 
     path: str
     """Module and function."""
@@ -53,7 +53,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
     "Inspect (sends nothing)": {
         "plan": Command(
             "runs:plan",
-            "Estimate the users, requests, bytes and time of a broadcast.",
+            "Estimate a broadcast's users, requests, bytes and time.",
             "broadcasts",
             "users.csv --message message.json --rate 5000",
         ),
@@ -66,7 +66,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
         ),
         "report": Command(
             "runs:report",
-            "Print the outcome of each user of a run.",
+            "Print each user's outcome in a run.",
             "broadcasts",
             "spring.run --format csv --outcome UNKNOWN",
         ),
@@ -135,11 +135,11 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
         "docs": Command("help:docs", "Show the user guide: a page, the list of pages, or a search.", "cli", "retries"),
         "help": Command("help:help", "Show the help of a command.", "cli", "claims list"),
         "completion": Command(
-            "help:completion", "Print the completion script of a shell.", "cli", "bash > pushsdk.bash"
+            "help:completion", "Print the completion script for a shell.", "cli", "bash > pushsdk.bash"
         ),
     },
 }
-# The help of the words that begin several names.
+# The help for words that begin several names.
 _PARENTS = {
     "campaign": "Create campaigns.",
     "claims": "Inspect and release claims of sends with an idempotency key.",

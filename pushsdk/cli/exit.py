@@ -1,8 +1,8 @@
-"""Exit codes and errors of commands. Every command loads this module, so it imports nothing large."""
+"""Command exit codes and errors. Every command loads this module, so it imports nothing large."""
 
 from enum import IntEnum
 
-# How the texts of errors name options, with the keys of ``errors.LIBRARY``.
+# How error texts name options, with the keys of ``errors.LIBRARY``.
 SHELL = {
     "timeout": "--timeout",
     "attempt_timeout": "--attempt-timeout",
@@ -20,7 +20,7 @@ SHELL = {
 
 
 class Exit(IntEnum):
-    """The exit code of a command."""
+    """A command's exit code."""
 
     DONE = 0
     """All users were accepted, or the command did its work."""
@@ -47,7 +47,7 @@ class CommandError(Exception):
 
 
 def text_of(error: Exception, **others: str) -> str:
-    """Return the text of an error or a warning of the package, with options of the command line, or ``others``."""
+    """Return the text of a package error or warning, with command line options, or ``others``."""
     from pushsdk._core.errors import Wording  # imported late: --help does not need it
 
     text = error.args[0] if error.args else ""
@@ -55,12 +55,12 @@ def text_of(error: Exception, **others: str) -> str:
 
 
 def usage_error(text: str) -> CommandError:
-    """Return an error of the command line, or of a file named on it."""
+    """Return an error in the command line, or in a file named on it."""
     return CommandError(text, Exit.USAGE)
 
 
 def command_error(error: Exception) -> CommandError | None:
-    """Return a CommandError with the text of an error of the package, None for any other error."""
+    """Return a CommandError with a package error's text, None for any other error."""
     # Imported late: --help needs neither.
     from pushsdk._core import errors
     from pushsdk._core.outcome import Outcome

@@ -1,7 +1,7 @@
-"""Input of commands: messages, campaigns and custom fields as JSON, and the source of users.
+"""Command input: messages, campaigns and custom fields as JSON, and the users' source.
 
-JSON is checked for the types of the interface document only, so fields of a newer service pass. A name that is nearly a
-field of the document is refused, as is a message without a platform or a text: a service that ignores them reports
+JSON is checked for the interface document's types only, so a newer service's fields pass. A name that is nearly a
+documented field is refused, as is a message without a platform or a text: a service that ignores them reports
 success.
 """
 
@@ -58,7 +58,7 @@ class MessageOptions:
     """Send despite a misspelled field, value or placeholder, or without a platform, text or segment."""
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return the message, with the JSON names of its fields, and the custom fields. Raises a usage error."""
+        """Return the message, with its fields' JSON names, and the custom fields. Raises a usage error."""
         texts = {name: text for name, text in (("title", self.title), ("body", self.body)) if text is not None}
         if (self.message is None) is not bool(texts) or None not in (self.message, self.lang):
             raise usage_error("pass the message either with --message FILE, or with --title, --body and --lang")
@@ -85,9 +85,9 @@ def _message_of(texts: Mapping[str, str], language: str) -> dict[str, Any]:
 
 
 def read_resource(text: str, option: str = "FILE") -> tuple[str, dict[str, Any], type[Model]]:
-    """Return a message, campaign or push request after the name of its file, and before its model.
+    """Return a message, campaign or push request after its file name, and before its model.
 
-    JSON itself has the name of its ``option``. Raises a usage error that names the file and the JSON path.
+    JSON itself is named like its ``option``. Raises a usage error that names the file and the JSON path.
     """
     is_json = text.lstrip().startswith("{")
     resource = read_object(option, text if is_json or text.startswith("@") else f"@{text}")
@@ -103,7 +103,7 @@ def read_resource(text: str, option: str = "FILE") -> tuple[str, dict[str, Any],
 
 
 def read_object(option: str, text: str) -> dict[str, Any]:
-    """Return the JSON object in the value of an option: the text itself, the file in ``@FILE``, or stdin for ``@-``."""
+    """Return the JSON object in an option's value: the text itself, the file in ``@FILE``, or stdin for ``@-``."""
     name = (text.startswith("@") and _file_name(text)) or option
     if text[:1] not in ("@", "{"):
         raise usage_error(f"""{option}: must be a JSON object, for example '{{"name": "Ann"}}', or @FILE""")
@@ -118,7 +118,7 @@ def read_object(option: str, text: str) -> dict[str, Any]:
 
 
 def not_json(content: bytes) -> str:
-    """Return the rule that this text breaks, with the line and column of the first error. It quotes no text."""
+    """Return the rule that this text breaks, with the first error's line and column. The rule quotes no text."""
     if not content.strip():
         return "must be JSON: it is empty"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -154,7 +154,7 @@ def _read_bytes(file: str, name: str, option: str) -> bytes:
 
 
 def problem_text(problem: Problem) -> str:
-    """Return one line: where the problem is, what it is, and its code."""
+    """Return one line: the problem's place, the problem, and its code."""
     return f"{problem.path}: {problem.message} ({problem.code})"
 
 
@@ -203,7 +203,7 @@ def _ids_in(word: str, most: int) -> list[str]:
 
 
 def open_users(source: str, primary_key: str) -> Audience:
-    """Return the users of a file, or of standard input. Raises a ValidationError if the source can't be read."""
+    """Return the users in a file, or in standard input. Raises a ValidationError if the source can't be read."""
     name = source.removeprefix("@")
     return Audience.lines(sys.stdin.buffer) if name == "-" else Audience.read(name, primary_key=primary_key)
 

@@ -34,7 +34,7 @@ def signal_handlers(numbers: Sequence[int], callback: Callable[[int], None]) -> 
 def interruptible(last_words: str) -> Iterator[asyncio.Event]:
     """Yield an event that the first SIGINT or SIGTERM sets, to stop the run. The second cancels the current task.
 
-    A thread may still wait for a line of standard input then, so the process exits ``_GRACE`` seconds later, with these
+    A thread may still wait for a standard input line then, so the process exits ``_GRACE`` seconds later, with these
     last words. A run file survives that as it survives kill -9.
     """
     loop, stop = asyncio.get_running_loop(), asyncio.Event()

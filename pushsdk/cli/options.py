@@ -29,7 +29,7 @@ SERVICE = Group(
 @Parameter(name="*", group=SERVICE)
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions:
-    """Options of the service and the speed."""
+    """Service and speed options."""
 
     base_url: str | None = None
     """Set the URL of the service, for example https://push.example/api."""
@@ -62,7 +62,7 @@ class ServiceOptions:
         return {name: value for name, value in asdict(self).items() if value is not None and name != "verbose"}
 
     def settings(self, *, dry_run: bool = False) -> ClientSettings:
-        """Return the settings of the options, the variables and the settings file. Raises as `resolve` does."""
+        """Return the settings from the options, the variables and the settings file. Raises as `resolve` does."""
         if self.verbose:
             from pushsdk._io.sender import log_to_stderr  # imported late: --help does not need it
 
@@ -73,7 +73,7 @@ class ServiceOptions:
 @Parameter(name="*", group=SERVICE)
 @dataclass(frozen=True, kw_only=True)
 class CallOptions(ServiceOptions):
-    """Options of commands that make one call; runs decide themselves how long and how often to try."""
+    """Options for commands that make one call; runs decide themselves how long and how often to try."""
 
     timeout: float | None = None
     """Limit the call, with its waits and retries, to this many seconds. [default: 30]"""
@@ -94,7 +94,7 @@ def command_line(words: Iterable[object], options: Mapping[str, Any]) -> str:
 
 
 def title_of(message: Mapping[str, Any]) -> str:
-    """Return the first title or body of a message."""
+    """Return a message's first title or body."""
     return str(next(iter((message.get("title") or message.get("body") or {}).values()), ""))
 
 

@@ -1,4 +1,4 @@
-"""Output drawn by rich: the progress of a run on stderr, and figures in columns on stdout."""
+"""Output drawn by rich: run progress on stderr, and figures in columns on stdout."""
 
 import math
 import sys
@@ -23,7 +23,7 @@ Figure = tuple[str, str, str, str]
 """A name, a number, a remark and a style."""
 
 _LINE_INTERVAL = 5.0  # seconds between two plain lines
-# Changes of the stage that are printed at once. The end of a wait is not: the counts show it, and waits may be short.
+# Stage changes that are printed at once. A wait's end is not: the counts show the end, and waits may be short.
 _STAGE_CHANGES = {("planning", "sending"), ("planning", "waiting"), ("sending", "waiting")}
 
 
@@ -100,7 +100,7 @@ def print_figures(figures: Iterable[Figure]) -> None:
 
 @contextmanager
 def drawing() -> Iterator[Callable[[Iterable[Figure]], None]]:
-    """Yield a function that draws figures on the terminal in place of the last ones; elsewhere it draws nothing."""
+    """Yield a function that draws figures on the terminal instead of the last ones; elsewhere it draws nothing."""
     with Live(console=Console(stderr=True, highlight=False), auto_refresh=False, transient=True) as live:
         yield lambda figures: live.update(Group(*_lines(figures)), refresh=True)
 

@@ -1,4 +1,4 @@
-"""The settings of a command: from its options, then variables, then the settings file.
+"""A command's settings: from its options, then variables, then the settings file.
 
 A settings file is read if it is named, or from the user's configuration folder; never from the working directory,
 where another user may have left a file that sends the Api-Key elsewhere. Errors name the source, never the value.
@@ -35,7 +35,7 @@ _MAX_BYTES = 64 * 1024
 _PASSWORD = re.compile(r"((?<=//)|^(?!.*//)).*(?=@)|(?<=password=)[^&]*|^[^:]*$")
 _COMMAND_TIMEOUT = 60.0  # seconds: a password manager may ask for a password first
 
-# The kind of each setting. The option is --name-with-dashes, the variable PUSHSDK_NAME, the key in the file `name`.
+# Each setting's kind. The option is --name-with-dashes, the variable PUSHSDK_NAME, the key in the file `name`.
 SETTINGS: Mapping[str, Any] = {
     "base_url": str,
     "timeout": Duration,
@@ -74,7 +74,7 @@ class SettingValue(Guarded, Struct, frozen=True):
 
 
 class ClientSettings(ClientOptions):
-    """The checked arguments of ``AsyncPushClient``."""
+    """The checked ``AsyncPushClient`` arguments."""
 
     base_url: str
     api_key: Any
@@ -82,9 +82,9 @@ class ClientSettings(ClientOptions):
 
 
 def resolve(options: Mapping[str, object], *, key_needed: bool = True) -> ClientSettings:
-    """Return the settings of a command that got these options.
+    """Return the settings for a command that got these options.
 
-    Raises all problems: a usage error if there is a problem with the value of an option, else ConfigurationError.
+    Raises all problems: a usage error if an option's value has a problem, else ConfigurationError.
     """
     found = find(options)
     settings, problems = check(found, key_needed=key_needed)
@@ -115,7 +115,7 @@ def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ)
 
 
 def _variables(environ: Mapping[str, str]) -> dict[str, SettingValue]:
-    """Return the settings in variables. An empty one of `OTHERS` is not set."""
+    """Return the settings in variables. An empty variable in `OTHERS` is not set."""
     names = {f"PUSHSDK_{name.upper()}": name for name in (*SETTINGS, *KEYS, *OTHERS)}
     return {
         name: SettingValue(environ[variable], variable, "variable")
@@ -139,7 +139,7 @@ def _merged(layers: Iterable[Mapping[str, SettingValue]]) -> dict[str, SettingVa
 def in_force(
     found: Mapping[str, SettingValue], problems: Mapping[str, str]
 ) -> dict[str, tuple[bool | float | str | None, Layer, str | None]]:
-    """Return value, layer and source of every setting. A secret is ``***``; with a problem, the value is None."""
+    """Return every setting's value, layer and source. A secret is ``***``; with a problem, the value is None."""
     settings = {}
     for name in (*SETTINGS, *KEYS, *OTHERS):
         setting = found.get(name, SettingValue(DEFAULTS.get(name), "", "default"))
@@ -160,7 +160,7 @@ def _shown(name: str, value: Any) -> bool | float | str | None:
 
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> Iterator[tuple[str, str]]:
-    """Yield the name of each variable that looks like a setting of pushsdk and is none, with advice."""
+    """Yield the name of each variable that looks like a pushsdk setting but isn't, with advice."""
     for variable in sorted(environ):
         prefix, name = variable[:8], variable[8:]
         if prefix.upper() == "PUSHSDK_" and (prefix != "PUSHSDK_" or name not in map(str.upper, _VARIABLES)):
@@ -187,7 +187,7 @@ def _default_file(environ: Mapping[str, str]) -> Path | None:
 
 
 class SettingsFile(NamedTuple):
-    """The settings of a file: those for all, and those of each profile."""
+    """A file's settings: those for all, and those for each profile."""
 
     shared: Mapping[str, SettingValue]
     profiles: Mapping[str, Mapping[str, SettingValue]]
@@ -218,7 +218,7 @@ def _read_settings(config: SettingValue) -> SettingsFile:
 
 
 def _read_toml(file: Path, source: str) -> tuple[dict[str, Any], int]:
-    """Return the content of a TOML file, and its mode. Its owner must be the user, or root."""
+    """Return a TOML file's content and mode. Its owner must be the user, or root."""
     try:
         with file.open("rb") as opened:
             content = opened.read(_MAX_BYTES)
@@ -247,7 +247,7 @@ def _near_setting(name: str, table: Mapping[str, object]) -> str:
 def check(
     found: Mapping[str, SettingValue], *, key_needed: bool = True
 ) -> tuple[ClientSettings | None, dict[str, str]]:
-    """Return the settings, or None if there are problems; and the problems by the name of the setting."""
+    """Return the settings, or None if there are problems; and the problems by setting name."""
     values: dict[str, Any] = dict.fromkeys((*SETTINGS, *KEYS))
     problems: dict[str, str] = {}
 
@@ -302,7 +302,7 @@ def _client_settings(values: Mapping[str, Any], key: Secret | None) -> ClientSet
 
 
 def _typed(source: str, value: object, kind: Any) -> Any:
-    """Return the value of a setting with its type. Raises ConfigurationError."""
+    """Return a setting's value with its type. Raises ConfigurationError."""
     with suppress(msgspec.ValidationError):  # the check words the error
         # Variables are texts, so a text may stand for a number.
         value = msgspec.convert(value, kind, strict=not isinstance(value, str))
@@ -311,7 +311,7 @@ def _typed(source: str, value: object, kind: Any) -> Any:
 
 
 def read_key(name: str, value: object, folder: Path) -> Secret:
-    """Return the Api-Key that a setting of `KEYS` gives, without one line end after it.
+    """Return the Api-Key that a setting in `KEYS` gives, without one line end after it.
 
     Relative paths, in a command too, start from ``folder``. Raises ConfigurationError.
     """
@@ -340,7 +340,7 @@ def _command_output(command: str, folder: Path) -> bytes:
     if not words:
         raise ConfigurationError("must be a command with its arguments, quoted as in a shell")
     try:
-        # No standard input: user ids may come from there. The user sees what the command prints to stderr.
+        # No standard input: user ids may come from there. The user sees the command's stderr.
         ended = subprocess.run(  # noqa: S603 - the user's own command, without a shell
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=folder, timeout=_COMMAND_TIMEOUT, check=False
         )

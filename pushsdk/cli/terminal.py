@@ -18,7 +18,7 @@ _JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
 
 
 def visible(text: str) -> str:
-    """Return the text as one line, with U+FFFD in place of each unsafe character."""
+    """Return the text as one line, with U+FFFD for each unsafe character."""
     return text if text.isprintable() else "".join("\ufffd" if _is_unsafe(char) else char for char in text)
 
 
@@ -39,7 +39,7 @@ def warn(text: str) -> None:
 
 
 def print_json(data: object, file: TextIO | None = None) -> None:
-    """Print one line of JSON, by default to stdout."""
+    """Print one JSON line, by default to stdout."""
     import msgspec  # imported late: --help does not need it
 
     (file or sys.stdout).write(escaped(msgspec.json.encode(data).decode()) + "\n")

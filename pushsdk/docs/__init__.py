@@ -9,32 +9,32 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-_MARKUP = re.compile(r"^- |\[([^]]*)\]\([^)]*\)")  # of an item and of links
-_PASSAGE = re.compile(r"\n\s*\n|\n(?=[-|]|\d+\.)")  # between paragraphs, items of a list and rows of a table
+_MARKUP = re.compile(r"^- |\[([^]]*)\]\([^)]*\)")  # list item and link syntax
+_PASSAGE = re.compile(r"\n\s*\n|\n(?=[-|]|\d+\.)")  # between paragraphs, list items and table rows
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=\W?[A-Z])")
-# Words of a question that do not name its subject.
+# Question words that do not name the subject.
 _FILLER = re.compile("an?|and|are|can|do|does|for|how|i|in|is|it|mean|my|of|on|or|the|to|what|when|why|with")
 
 
 def names() -> list[str]:
-    """Return the names of all pages, in the order of the index."""
+    """Return all page names, in index order."""
     return list(dict.fromkeys([*re.findall(r"\(([\w-]+)\.md", read("index")), "index"]))
 
 
 def read(name: str) -> str:
-    """Return the Markdown of a page. Raises KeyError if no page has this name."""
-    # The name may come from a URL: only names of files in the folder are opened.
+    """Return a page's Markdown. Raises KeyError for an unknown page."""
+    # The name may come from a URL: only file names in the folder are opened.
     path = {path.stem: path for path in FOLDER.glob("*.md")}[name]
     return path.read_text(encoding="utf-8")
 
 
 def summary(page: str) -> str:
-    """Return the first sentence below the title of a page."""
+    """Return the first sentence below a page's title."""
     return re.split(r"(?<=\.)\s", " ".join(page.split("\n\n")[1].split()))[0]
 
 
 def search(query: str) -> list[tuple[str, str, str]]:
-    """Return the page, heading and best sentence of each section with all words of a query, the best first.
+    """Return the page, heading and best sentence for each section with all the query's words, best first.
 
     A word stands for all that begin with it: ``env`` for environment, ``healthcheck`` for health check. Titles come
     before headings, paragraphs and whole sections, and the reference last. Code counts only if no text has the words.
@@ -51,7 +51,7 @@ def search(query: str) -> list[tuple[str, str, str]]:
 
     found = []
     for name in names():
-        # A comment in a block of code is no heading.
+        # A comment in a code block is not a heading.
         parts = _HEADING.split(_CODE.sub(lambda code: code[0].replace("\n#", "\n #"), read(name)))
         for heading, section in zip(parts[1::2], parts[2::2], strict=True):
             passage = max(_PASSAGE.split(prose := _CODE.sub("", section).strip()), key=hits)

@@ -1,9 +1,9 @@
-"""The fault rules, sans-IO: the conditions of a rule, the choice of the rule that acts on a request, the counts.
+"""The fault rules, sans-IO: a rule's conditions, the choice between rules that match a request, the counts.
 
 The emulator and `pushsdk.testing.FakeService` have the same rules.
 
 docs/testing.md says which rule acts on which request. Each rule draws one number per counted request from its own
-generator, seeded with the seed and the position of the rule. A disabled rule counts and draws nothing.
+generator, seeded with the seed and the rule's position. A disabled rule counts and draws nothing.
 """
 
 import random
@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from pushsdk._core.kinds import Count, CountOrZero, Delay, NonEmpty, Probability, Rule, check, check_fields
 
-__tracebackhide__ = True  # by pytest: a failure shows the line of the test
-# The emulator sets the framing of responses; use `Fault.truncated` for a broken one.
+__tracebackhide__ = True  # by pytest: a failure shows the test's line
+# The emulator sets the response framing; use `Fault.truncated` for a broken one.
 _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 
 
@@ -35,7 +35,7 @@ class Conditions(TypedDict, total=False):
     probability: float
 
 
-# The arguments of each action besides the conditions.
+# Each action's arguments besides the conditions.
 _ARGUMENTS: dict[str, set[str]] = {
     "status": {"code", "headers", "body", "accepted"},
     "delay": {"seconds"},
@@ -63,7 +63,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """
 
     fault: _Action
-    # Arguments of the action; statuses of 600 and above are not HTTP, but some gateways use them.
+    # The action's arguments; statuses from 600 are not HTTP, but some gateways use them.
     code: Annotated[int, Rule("a status from 200 to 999", range(200, 1000).__contains__)] | None = None
     headers: dict[str, str] = {}
     body: str = ""
@@ -176,7 +176,7 @@ def _check_header(name: str, value: str) -> None:
 def load_faults(data: bytes | str) -> list[Fault]:
     """Read rules from JSON: ``[{"fault": "status", "code": 429, "first": 3}, {"fault": "reset_after"}]``.
 
-    ``fault`` is the name of a method of `Fault`, the rest its arguments. Raises ValueError with the path of the error.
+    ``fault`` is the name of a `Fault` method, the rest its arguments. Raises ValueError with the error's path.
     """
     check("data", data, bytes | str, ValueError)
     try:
@@ -186,9 +186,9 @@ def load_faults(data: bytes | str) -> list[Fault]:
 
 
 class FaultDecision(Struct, frozen=True):
-    """The fate of one request: a delay in seconds, then the fault, or acceptance if ``fault`` is None.
+    """One request's fate: a delay in seconds, then the fault, or acceptance if ``fault`` is None.
 
-    ``rule`` is the name of the last rule that acts.
+    ``rule`` is the last acting rule's name.
     """
 
     delay: float = 0.0
@@ -231,9 +231,9 @@ class FaultRule:
 
 
 class Rules:
-    """An ordered list of faults with their counts, deterministic for a seed and an order of requests.
+    """An ordered fault list with counts, deterministic for a seed and a request order.
 
-    The rules of ``then`` are tried after these, and share their counts with ``then``. Rules of a service with
+    The rules in ``then`` are tried after these, and share their counts with ``then``. Rules for a service with
     ``connected`` clients have no fault before the connection is open.
     """
 
@@ -257,11 +257,11 @@ class Rules:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """The fault of each rule."""
+        """Each rule's fault."""
         return tuple(rule.fault for rule in self.rules.values())
 
     def decide(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> FaultDecision:
-        """Return the decision for a request of ``size`` bytes; ``user_ids`` is empty for a campaign."""
+        """Return the decision for a request with ``size`` bytes; ``user_ids`` is empty for a campaign."""
         delay, last = 0.0, None
         for name, rule in self.rules.items():
             if rule.enabled and rule.counts(endpoint, user_ids, size) and rule.hit():
@@ -279,7 +279,7 @@ class Rules:
         return rules
 
     def hits(self) -> dict[str, int]:
-        """Return the number of requests that each rule acted on, by name or ``"<position>: <action>"``."""
+        """Return how many requests each rule acted on, by name or ``"<position>: <action>"``."""
         return {name: rule.hits for name, rule in self.rules.items()}
 
     def enable(self, name: str, enabled: bool) -> None:
@@ -290,7 +290,7 @@ class Rules:
 
 
 class Preset(Struct, frozen=True):
-    """A named list of rules: its subject, the rules in order, and an explanation of each rule by name."""
+    """A named rule list: its subject, the rules in order, and each rule's explanation by name."""
 
     name: str
     about: str
@@ -305,6 +305,6 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """Return the preset of this name. Raises ValueError with the nearest name."""
+    """Return the preset with this name. Raises ValueError with the nearest name."""
     check("preset", name, Literal[*PRESETS], ValueError)
     return PRESETS[name]

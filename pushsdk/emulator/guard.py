@@ -1,4 +1,4 @@
-"""Checks on the head of a request, sans-IO: host, origin, token, path, method, Api-Key, type, size.
+"""Checks on a request's head, sans-IO: host, origin, token, path, method, Api-Key, type, size.
 
 Every web page in a browser on this machine can reach a loopback port (DNS rebinding, cross-site requests), so Host and
 Origin are checked first.
@@ -17,7 +17,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {f"{PREFIX}/v1/push": "push", f"{PREFIX}/v1/
 
 
 class Refused(Exception):
-    """Ends the handling of a request with a response: status, error text, extra headers."""
+    """Ends a request's handling with a response: status, error text, extra headers."""
 
     def __init__(self, status: int, error: str, headers: Mapping[str, str] = {}) -> None:
         super().__init__(error)
@@ -35,10 +35,10 @@ def is_host(name: str) -> bool:
 
 
 class Guard:
-    """Checks the heads of requests to the emulator on ``port``, with bodies of at most ``max_body`` bytes.
+    """Checks request heads for the emulator on ``port``, with bodies of at most ``max_body`` bytes.
 
-    ``hosts`` are further names of the emulator besides loopback, with or without a port. A ``token`` is required by
-    everything except the service's own two paths. The checks raise `Refused`.
+    ``hosts`` are further emulator names besides loopback, with or without a port. A ``token`` is required by
+    everything except the service's two paths. The checks raise `Refused`.
     """
 
     def __init__(self, *, port: int, max_body: int, hosts: Iterable[str] = (), token: str | None = None) -> None:
@@ -78,7 +78,7 @@ class Guard:
             raise Refused(403, f"Host must be {names} with the emulator's port: pass further names as `hosts`")
         origin = headers.get("Origin")
         is_foreign = origin is not None and origin.lower().partition("://")[2] not in self._hosts
-        # Other ports of this machine are same-site, and refused as well.
+        # Other ports on this machine are same-site, and refused as well.
         if is_foreign or headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             raise Refused(403, "requests from other sites are refused: open the address in its own tab")
 

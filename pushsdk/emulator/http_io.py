@@ -28,12 +28,12 @@ def json_response(status: int, value: object, headers: Mapping[str, str] | None 
 
 
 def refuse(refused: Refused, headers: Mapping[str, str] = {}) -> web.Response:
-    """Return the response of a refusal."""
+    """Return a refusal's response."""
     return json_response(refused.status, {"error": refused.error}, {**headers, **refused.headers})
 
 
 async def read_body(request: web.BaseRequest, limit: int) -> bytes:
-    """Return the body of at most ``limit`` bytes.
+    """Return the body, at most ``limit`` bytes.
 
     Raises `Refused`, RequestPayloadError or OSError if the body is too large, too slow or incomplete.
     """
@@ -64,7 +64,7 @@ def abort(request: web.BaseRequest) -> web.Response:
 
 
 def cut(request: web.BaseRequest, part: bytes) -> web.Response:
-    """Write the beginning of a response and close without a reset, so that the client receives the part."""
+    """Write a response's beginning and close without a reset, so that the client receives the part."""
     transport = request.transport
     if transport is not None:
         transport.write(part)

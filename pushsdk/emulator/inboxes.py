@@ -1,4 +1,4 @@
-"""The state of each inbox while the service runs: fault rules, limits, and the log of events."""
+"""Each inbox's state while the service runs: fault rules, limits, and the event log."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ _MAX_EVENTS = 1000  # a reader further behind reads the lists again
 
 
 class Event(Struct, frozen=True):
-    """A change of the request ``id`` or of the campaign ``uuid``."""
+    """A change in the request ``id`` or the campaign ``uuid``."""
 
     mark: int
     kind: Kind
@@ -29,10 +29,10 @@ class Event(Struct, frozen=True):
 
 
 class EventLog:
-    """The newest events of one inbox, numbered by their marks. Any thread may publish, for example that of a test."""
+    """One inbox's newest events, numbered by their marks. Any thread may publish, for example a test's thread."""
 
     def __init__(self) -> None:
-        self.mark: int = 0  # of the newest event, 0 before the first; set by publish
+        self.mark: int = 0  # the newest event's mark, 0 before the first; set by publish
         self._lock = threading.Lock()  # guards mark, _events and _waiters together
         self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
         self._waiters: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
@@ -47,7 +47,7 @@ class EventLog:
             loop.call_soon_threadsafe(woken.set)
 
     def since(self, mark: int) -> Sequence[Event] | None:
-        """Return the events after this mark, oldest first; None if some of them were dropped."""
+        """Return the events after this mark, oldest first; None if some were dropped."""
         with self._lock:
             if mark < self.mark - len(self._events):
                 return None
@@ -94,7 +94,7 @@ class Inboxes:
 
     def __init__(self, store: Store, *, rules: Rules, limits: ServiceLimits) -> None:
         self._store = store
-        # The template of the rules of every inbox without rules of its own; never applied to a request itself.
+        # The rule template for every inbox without its own rules; never applied to a request itself.
         self.rules: Rules = rules
         self.limits = limits
         self._lock = threading.RLock()  # held while a state is created or reset, so that each inbox has one state
@@ -110,7 +110,7 @@ class Inboxes:
                 inbox.set_rules(rules.restarted(), own=False)
 
     def hits(self) -> dict[str, int]:
-        """Return the hits of each of these rules, summed over the inboxes without rules of their own."""
+        """Return each rule's hits, summed over the inboxes without their own rules."""
         hits = Counter(self.rules.hits())
         for inbox in self._without_own_rules():
             hits.update(inbox.rules.hits())
@@ -120,7 +120,7 @@ class Inboxes:
         return [inbox for inbox in tuple(self._by_id.values()) if not inbox.own_rules]
 
     def of(self, api_key: str) -> InboxState:
-        """Return the inbox of this key. Raises `Refused` if there are too many, `StoreError` if the store fails."""
+        """Return the inbox for this key. Raises `Refused` if there are too many, `StoreError` if the store fails."""
         with self._lock:
             if api_key not in self._by_key:
                 if len(self._by_key) >= _MAX_INBOXES:
@@ -151,7 +151,7 @@ class Inboxes:
             self.all.events.publish("request", id=record.id)
 
     def publish_campaign(self, inbox: int, uuid: str, recipients: int) -> None:
-        """Publish the change of a campaign to its inbox, and count the recipients against the quota."""
+        """Publish a campaign's change to its inbox, and count the recipients against the quota."""
         if (state := self._by_id.get(inbox)) is not None:
             state.limiter.used += recipients
             state.events.publish("campaign", uuid=uuid)

@@ -1,7 +1,7 @@
 """The limits by which the service refuses requests, sans-IO: sizes, rate, quota, invalid user ids.
 
 The interface document names no limits and no errors, so every number and status here is simulated. Limits are tried in
-the order of ``LimitStatuses``. Each request takes a token of the rate first, even if another limit then refuses
+``LimitStatuses`` order. Each request takes a rate token first, even if another limit then refuses
 the request. The quota counts accepted users only.
 """
 
@@ -15,8 +15,8 @@ from msgspec import Struct
 from pushsdk._core.kinds import Count, CountOrZero, Rule, check_fields
 from pushsdk.emulator.guard import Refused
 
-__tracebackhide__ = True  # by pytest: a failure shows the line of the test
-_MAX_USERS = 100_000  # of one request, with any limits: counting takes a quarter of a second
+__tracebackhide__ = True  # by pytest: a failure shows the test's line
+_MAX_USERS = 100_000  # per request, with any limits: counting takes a quarter of a second
 _CLOCK_ERROR = 1e-6  # seconds; a client that waited for Retry-After must not be early by rounding
 Status: TypeAlias = Annotated[int, Rule("a status from 400 to 599", range(400, 600).__contains__)]
 _Rate: TypeAlias = Annotated[float, Rule("a number from 0.00001 to 1e9", lambda rate: 1e-5 <= rate <= 1e9)]
@@ -24,7 +24,7 @@ _UpToADay: TypeAlias = Annotated[float, Rule("a number of seconds from 0 to 8640
 
 
 class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The status of each limit's refusal, in the order the limits are tried. Raises ValueError for an invalid one."""
+    """Each limit's refusal status, in the order the limits are tried. Raises ValueError for an invalid one."""
 
     rate: Status = 429
     body: Status = 413
@@ -37,7 +37,7 @@ class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The limits of an inbox; None is no limit. Raises ValueError for invalid values."""
+    """An inbox's limits; None is no limit. Raises ValueError for invalid values."""
 
     max_users: Count | None = None
     """Most users of a request."""
@@ -71,11 +71,11 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Limiter:
-    """Applies the limits of one inbox. ``now`` comes from any monotonic clock."""
+    """Applies one inbox's limits. ``now`` comes from any monotonic clock."""
 
     def __init__(self, limits: ServiceLimits) -> None:
         self.limits = limits
-        # Accepted users, which count against the quota; those of a campaign when its segment has run. Added by callers.
+        # Accepted users, which count against the quota; a campaign's users when its segment has run. Added by callers.
         self.used: int = 0
         self._invalid = frozenset(limits.invalid_user_ids)
         # A token bucket, full at first
@@ -91,7 +91,7 @@ class Limiter:
             error = f"the body is {size} bytes, at most {limits.max_body_bytes} are allowed"
             raise Refused(limits.statuses.body, error)
         self._check_users(user_ids)
-        # The users of a campaign are unknown until its segment has run.
+        # A campaign's users are unknown until its segment has run.
         users = len(user_ids)
         needed = users if endpoint == "push" else 1
         if limits.quota is not None and self.used + needed > limits.quota:
@@ -118,7 +118,7 @@ class Limiter:
             raise Refused(statuses.invalid, error)
 
     def _take_token(self, now: float) -> float:
-        """Take a token of the rate and return 0, or return the seconds until the next token."""
+        """Take a rate token and return 0, or return the seconds until the next token."""
         if self.limits.rate is None:
             return 0.0
         before = now if self._filled is None else self._filled

@@ -1,6 +1,6 @@
 """The notifications that a user's devices show, sans-IO: one for each push and platform.
 
-The interface document describes messages, but no devices. docs/emulator.md lists what is assumed; each notification
+The interface document describes messages, but no devices. docs/emulator.md lists the assumptions; each notification
 lists the assumptions that it depends on.
 """
 
@@ -16,7 +16,7 @@ from pushsdk._core.models import MobilePush
 Platform: TypeAlias = Literal["ios", "android"]
 NotificationState: TypeAlias = Literal["enqueued", "delivered", "replaced", "expired"]
 _NEVER = float("inf")
-# Fields of one platform only.
+# Fields for one platform only.
 _ONLY = {name: switch.removesuffix("Enabled") for name, switch in PLATFORM.items()}
 _ONLY |= {"largeIconUrl": "android", "smallIconResourceId": "android", "actionCategory": "ios"}
 # The assumption behind a field.
@@ -40,7 +40,7 @@ class _Redacted(Struct, frozen=True):
 class PushView(_Redacted, frozen=True):
     """A push as one user got it, ``times`` in one request; ``campaign`` is a uuid if a campaign sent the push.
 
-    ``time`` is in seconds since the epoch; ``custom_fields``, or a campaign's row of the user, fill the placeholders.
+    ``time`` is in seconds since the epoch; ``custom_fields``, or the user's row in a campaign, fill the placeholders.
     """
 
     id: int
@@ -54,7 +54,7 @@ class PushView(_Redacted, frozen=True):
 class Notification(_Redacted, frozen=True, kw_only=True):
     """A push as one device shows it.
 
-    ``push`` is the id of the push. ``message`` has the documented fields that apply to this platform; ``fields`` fill
+    ``push`` is the push id. ``message`` has the documented fields that apply to this platform; ``fields`` fill
     the placeholders. A ``silent`` push wakes the app and shows nothing. ``simulated`` lists the assumptions.
     """
 
@@ -74,7 +74,7 @@ def notifications(pushes: Sequence[PushView], *, now: float, platform: Platform)
     Raises ValueError for a message with invalid fields, which the emulator never accepts.
     """
     shown = []
-    replaced: dict[str | None, float] = {}  # by collapseId: the time of the next push with this collapseId
+    replaced: dict[str | None, float] = {}  # by collapseId: the time when the next push has this collapseId
     for push in reversed(pushes):
         message = _message_on(platform, push.message)
         if message is None:

@@ -1,4 +1,4 @@
-"""The emulator: its HTTP server, its lifetime, and the public views of what the service accepted."""
+"""The emulator: its HTTP server, its lifetime, and the public views on accepted pushes."""
 
 import asyncio
 import logging
@@ -65,7 +65,7 @@ class Server(web.Server):
             self._handle,
             access_log=None,
             logger=_log,
-            auto_decompress=False,  # Content-Length is then the size of the body, and no body is a bomb
+            auto_decompress=False,  # Content-Length is then the body's size, and a body can't be a bomb
             lingering_time=1.0,
             keepalive_timeout=_IDLE_SECONDS,
         )
@@ -132,12 +132,12 @@ class Accepted:
         return self._store.campaigns(self._ref)
 
     def accepted(self, user_id: str) -> int:
-        """Return the number of accepted pushes to this user; an id twice in one request counts twice."""
+        """Count the accepted pushes to this user; an id twice in one request counts twice."""
         check("user_id", user_id, str, ValueError)
         return self._store.accepted(self._ref, user_id)
 
     def users(self) -> Mapping[str, int]:
-        """Return the number of accepted pushes of each user."""
+        """Return each user's number of accepted pushes."""
         return {user.user_id: user.accepted for user in self._store.received(self._ref)}
 
     def duplicates(self) -> Mapping[str, int]:
@@ -149,7 +149,7 @@ class Accepted:
 
 
 class Inbox(Accepted):
-    """A live view of what was accepted with one Api-Key. Can be used from any thread.
+    """A live view on the pushes accepted with one Api-Key. Can be used from any thread.
 
     Each call reads one consistent state. ``faults`` and ``limits`` are the emulator's until they are set here.
     """
@@ -157,7 +157,7 @@ class Inbox(Accepted):
     __slots__ = ()
 
     def requests(self, search: str = "") -> Sequence[RequestSummary]:
-        """Return the stored requests that a search line of the page finds, refused ones too, oldest first."""
+        """Return the stored requests that the page's search line finds, refused ones too, oldest first."""
         return self._store.requests(self._ref, parse(search), limit=-1, forward=True)
 
     def delivered(self, user_id: str) -> Sequence[Delivered]:
@@ -167,7 +167,7 @@ class Inbox(Accepted):
 
     @property
     def changes(self) -> int:
-        """The number of changes of this inbox; see `changed`."""
+        """The number of changes in this inbox; see `changed`."""
         return self._state.events.mark
 
     async def changed(self, changes: int) -> None:
@@ -176,7 +176,7 @@ class Inbox(Accepted):
 
     @property
     def faults(self) -> Sequence[Fault]:
-        """The fault rules of this inbox, in the order they are tried; see `set_faults`."""
+        """This inbox's fault rules, in the order they are tried; see `set_faults`."""
         return self._state.rules.faults
 
     def set_faults(self, faults: Iterable[Fault], *, seed: int = 0) -> None:
@@ -189,7 +189,7 @@ class Inbox(Accepted):
 
     @contextmanager
     def adding(self, faults: Iterable[Fault], *, seed: int = 0) -> Iterator[Callable[[], Mapping[str, int]]]:
-        """Try these rules first for the duration of a ``with``; yields a function that returns their hits.
+        """Try these rules first inside a ``with``; yields a function that returns their hits.
 
         The other rules keep counting within the ``with`` and afterwards.
         """
@@ -204,7 +204,7 @@ class Inbox(Accepted):
 
     @property
     def limits(self) -> ServiceLimits:
-        """The limits of this inbox. Can be set at any time; rate and quota then start again."""
+        """This inbox's limits. Can be set at any time; rate and quota then start again."""
         return self._state.limiter.limits
 
     @limits.setter
@@ -222,16 +222,16 @@ class Inbox(Accepted):
 
 
 class Emulator(Accepted):
-    """The push service on 127.0.0.1, and the oracle of what it accepted.
+    """The push service on 127.0.0.1, and an oracle for accepted pushes.
 
     ``async with Emulator() as emulator:`` runs the service; a client needs ``base_url`` and ``api_key``. Any other
     non-empty key has its own `inbox`. A request is recorded before its response is written. The records can still be
     read after the emulator has closed.
 
     ``port`` 0 is any free one. ``faults`` are tried in order, with draws from ``seed`` (see `Fault`). ``limits`` apply
-    to each inbox. A body over ``max_body`` bytes gets a 413. ``store`` is the file of the records, by default a
-    temporary one; each inbox keeps ``keep`` requests, for ``max_age`` seconds. ``audience`` is a folder of tables for
-    the segments of campaigns (CSV, Parquet, JSON lines). A ``host`` other than loopback needs a ``token``, which the
+    to each inbox. A body over ``max_body`` bytes gets a 413. ``store`` is the record file, by default a
+    temporary one; each inbox keeps ``keep`` requests, for ``max_age`` seconds. ``audience`` is a folder with tables for
+    campaign segments (CSV, Parquet, JSON lines). A ``host`` other than loopback needs a ``token``, which the
     page and the control routes then require, and ``hosts``, its names. ``log`` is called with a line for each request,
     which contains a title. ``async with`` raises OSError if the port is in use, and `StoreError` if the store can't be
     used.
@@ -314,7 +314,7 @@ class Emulator(Accepted):
 
     @property
     def url(self) -> str:
-        """The address of the page, for example ``http://127.0.0.1:49152``."""
+        """The page's address, for example ``http://127.0.0.1:49152``."""
         if self._service is None:
             raise RuntimeError("the Emulator has no address yet: use it in `async with`")
         return f"http://{_in_url(self._host)}:{self._port}"
@@ -325,7 +325,7 @@ class Emulator(Accepted):
         return self._inboxes.rules.faults
 
     def set_faults(self, faults: Iterable[Fault], *, seed: int | None = None) -> None:
-        """Replace the rules of all inboxes without their own, for requests decided from now on.
+        """Replace the rules in all inboxes without their own, for requests decided from now on.
 
         Counts and draws start again.
         """
@@ -334,7 +334,7 @@ class Emulator(Accepted):
 
     @property
     def limits(self) -> ServiceLimits:
-        """The limits of each inbox without its own. Set those of one inbox: ``emulator.inbox().limits = ...``."""
+        """The limits for each inbox without its own. Set one inbox's limits: ``emulator.inbox().limits = ...``."""
         return self._inboxes.limits
 
     def hits(self) -> Mapping[str, int]:
@@ -347,7 +347,7 @@ class Emulator(Accepted):
         return 0 if self._service is None else self._service.requests
 
     def inbox(self, api_key: str | None = None) -> Inbox:
-        """Return the inbox of this key, by default that of ``emulator.api_key``."""
+        """Return the inbox for this key, by default for ``emulator.api_key``."""
         return Inbox(self._store, self._inboxes, self.api_key if api_key is None else api_key)
 
     def advance(self, seconds: Shift) -> None:
@@ -365,7 +365,7 @@ class Emulator(Accepted):
         return {"requests": self.requests, **self._store.totals()}
 
     def reset(self) -> None:
-        """Empty the inbox of ``api_key``, and restart the faults and the count of requests."""
+        """Empty the inbox for ``api_key``, and restart the faults and the request count."""
         self.inbox().forget()
         self.set_faults(self.faults)
         if self._service is not None:

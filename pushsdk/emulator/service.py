@@ -29,9 +29,9 @@ from pushsdk.emulator.store.queries import Store
 from pushsdk.emulator.store.records import Campaign, Endpoint, Preview, RequestContent, RequestRecord, Unmatched
 
 _MAX_UNMATCHED = 100
-_MAX_TEXT = 300  # characters of a text in a list
+_MAX_TEXT = 300  # characters per text in a list
 _MAX_LANGUAGES = 50
-_MAX_LOGGED = 60  # characters of a title in the log
+_MAX_LOGGED = 60  # characters per title in the log
 _SUCCESS = {"push": 204, "campaigns": 200}
 _CUTS = {
     "status": b"HTTP/1.1 20",
@@ -93,7 +93,7 @@ class PushService:
         return await self.receive(request, inbox, self.record(inbox, ENDPOINTS[request.path]))
 
     def record(self, inbox: InboxState, endpoint: Endpoint) -> RequestRecord:
-        """Return the record of a request that arrives now."""
+        """Return the record for a request that arrives now."""
         return RequestRecord(inbox=inbox.ref.id, time=self.now(), endpoint=endpoint)
 
     async def receive(
@@ -217,7 +217,7 @@ def _push_content(push: PushBody) -> RequestContent:
 
 def _content(message: MobilePush, *, first_user: str | None = None, campaign: Campaign | None = None) -> RequestContent:
     title, subtitle, body = message.title or {}, message.subtitle or {}, message.body or {}
-    # The interface document does not say what a missing flag means. Here, as in lint, the platform is off.
+    # The interface document does not define a missing flag. Here, as in lint, the platform is off.
     platforms = {"ios": message.ios_enabled, "android": message.android_enabled}
     preview = Preview(
         title=_shortened(title),

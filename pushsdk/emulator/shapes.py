@@ -1,4 +1,4 @@
-"""The two request bodies of the interface document: their decoding, and the checks of ``ServiceLimits(strict=True)``.
+"""The interface document's two request bodies: their decoding, and the ``ServiceLimits(strict=True)`` checks.
 
 Strict refuses likely mistakes that a service may ignore: unknown fields, values other than the one that the interface
 document shows for an enumeration, and missing fields without which a push or a campaign makes no sense. The document
@@ -26,9 +26,9 @@ LARGE = 64 * 1024
 """Bytes beside the users up to which a body is analyzed: 16 times the limit of a device, 0.3 s of work."""
 _MAX_USER_IDS = 4 * 1024 * 1024  # bytes
 
-# userIds and message of a push are required by `PushBody`, texts and platforms by _NEEDED_TOO.
+# A push's userIds and message are required by `PushBody`, texts and platforms by _NEEDED_TOO.
 _NEEDED: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("needed.json").read_text())
-_NEEDED_TOO = {"no-text", "no-platform"}  # rules of lint
+_NEEDED_TOO = {"no-text", "no-platform"}  # lint rules
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class PushBody(PushRequest, frozen=True, kw_only=True):
     message: MobilePush
 
     def digest(self) -> int:
-        """Return 64 bits that are equal for equal message and custom fields, in any order of their names.
+        """Return 64 bits that are equal for equal message and custom fields, whatever the order of their names.
 
         Two accepted pushes with equal digests to one user are a duplicate, see `Store.received`.
         """

@@ -12,8 +12,8 @@ from typing import Any
 from pushsdk.emulator.shapes import READERS, Unreadable, read_json
 
 _WIDTH = 100
-_MAX_DEPTH = 40  # of nested values in a program; Python's parser fails at about 90
-_MAX_USERS = 1000  # default of Batching(max_users=)
+_MAX_DEPTH = 40  # for nested values in a program; Python's parser fails at about 90
+_MAX_USERS = 1000  # default for Batching(max_users=)
 
 _NOT_SENDABLE = "# This request can't be sent with pushsdk: {}.\n# Use the curl command.\n"
 
@@ -27,7 +27,7 @@ def curl(endpoint: str, body: bytes) -> str:
     try:
         read_json(body)
     except Unreadable:
-        # Octal numbers for what is special within quotes or for printf, which takes a first - for an option.
+        # Octal numbers for special characters within quotes or for printf, which takes a first - for an option.
         plain = set(range(0x20, 0x7F)) - set(b"%\\'-")
         octal = "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in body)
         return f"printf '{octal}' | {sends}\n"
@@ -35,7 +35,7 @@ def curl(endpoint: str, body: bytes) -> str:
     # In valid JSON control characters are between tokens, other unprintable characters within strings.
     unsafe = {char for char in {*text} - {"\n"} if not char.isprintable()}
     text = text.translate({ord(char): " " if char < " " else json.dumps(char)[1:-1] for char in unsafe})
-    # No line of JSON is a bare EOF, because strings contain no line breaks.
+    # A JSON line is never a bare EOF, because strings contain no line breaks.
     return f"{sends} <<'EOF'\n{text}\nEOF\n"
 
 

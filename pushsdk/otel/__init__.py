@@ -35,17 +35,17 @@ def instrument(
     Each attempt is a CLIENT span by the HTTP conventions, under the caller's span. A request that several ``send()``
     calls share has a parent span over its attempts, under the first sampled caller's span and with links to all
     callers (at most 128). Campaigns and broadcasts have such a span too. No span or metric holds a user id, a text or
-    the key. aiohttp's own instrumentation (0.60b0 or later) makes no spans for these requests.
+    the key. aiohttp's instrumentation (0.60b0 or later) makes no spans for these requests.
 
     A provider that is None is the global one. ``propagate=True`` sends ``traceparent`` and ``tracestate`` (never
-    baggage); a TextMapPropagator sends what it injects. Headers that the client sets itself are not replaced.
+    baggage); a TextMapPropagator sends the headers it injects. Headers that the client sets itself are not replaced.
 
     ``sample_accepted``, from 0 to 1, is the random share of attempts accepted at the first try that get a span. All
-    other attempts get one: rejected, failed, unknown, cancelled, retried, and all under a sampled span. The sampler of
-    your provider decides after that, and metrics count everything. ``sample_accepted`` must be 1 with ``propagate``,
-    which has to tell the service at once if a trace is sampled.
+    other attempts get one: rejected, failed, unknown, cancelled, retried, and all under a sampled span. Your provider's
+    sampler decides after that, and metrics count everything. ``sample_accepted`` must be 1 with ``propagate``, which
+    has to tell the service at once if a trace is sampled.
 
-    Raises ConfigurationError if the client is in use or instrumented already, or an argument is of the wrong type.
+    Raises ConfigurationError if the client is in use or instrumented already, or an argument has the wrong type.
     """
     # A PushClient drives an AsyncPushClient.
     lifetime: Any = getattr(getattr(client, "_client", client), "_lifetime", None)

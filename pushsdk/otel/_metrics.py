@@ -1,4 +1,4 @@
-"""The metrics of clients. Counters are read when a reader collects, so counting adds no cost to a send."""
+"""Client metrics. Counters are read when a reader collects, so counting adds no cost to a send."""
 
 import threading
 import weakref
@@ -22,7 +22,7 @@ SCHEMA = "https://opentelemetry.io/schemas/1.23.1"
 # Buckets that the conventions advise for http.client.request.duration, and buckets for sizes up to Batching.max_users.
 BUCKETS: Sequence[float] = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 SIZES: Sequence[float] = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
-# Attributes of the service that a client sends to.
+# Attributes for the service that a client sends to.
 Server = tuple[tuple[str, str | int], ...]
 
 
@@ -35,11 +35,11 @@ class _ClientCounters(NamedTuple):
 
 
 class Instruments:
-    """The instruments of one meter provider, shared by all its clients. Read from any thread."""
+    """One meter provider's instruments, shared by all its clients. Read from any thread."""
 
     def __init__(self, provider: MeterProvider | None) -> None:
         meter = metrics.get_meter("pushsdk", __version__, provider, SCHEMA)
-        # A forked child counts its own clients only, and another thread may hold the lock.
+        # A forked child counts only clients made there, and another thread may hold the lock.
         in_child(self, Instruments._start_over)
         self._start_over()
 
@@ -52,9 +52,9 @@ class Instruments:
         self.batch_size: Histogram = histogram("pushsdk.batch.size", "{user}", text, SIZES)
         text = "Time that the oldest call of a request was queued, for requests that were queued."
         self.queue_wait: Histogram = histogram("pushsdk.queue.duration", "s", text, BUCKETS)
-        #: False if entries are dropped. An instrument of the API's proxy may get a provider later.
+        #: False if entries are dropped. An instrument from the API's proxy may get a provider later.
         self.measured: bool = not isinstance(self.duration, NoOpHistogram)
-        # Observable instruments read the clients' own counters.
+        # Observable instruments read the clients' counters.
         meter.create_observable_counter("pushsdk.users", [self._users], unit="{user}", description="Users by outcome.")
         sums: Sequence[tuple[str, str, str, Callable[[Engine], float]]] = (
             ("pushsdk.requests.in_flight", "{request}", "Attempts in flight.", lambda engine: engine.limiter.in_flight),
@@ -80,7 +80,7 @@ class Instruments:
     def _start_over(self) -> None:
         self._lock = threading.Lock()
         self._sources: list[_ClientCounters] = []
-        # Users by outcome of garbage-collected clients: a counter never goes down.
+        # Users by outcome for garbage-collected clients: a counter never goes down.
         self._past: defaultdict[Server, Counter[Outcome]] = defaultdict(Counter)
 
     def add(self, lifetime: Lifetime, server: Server) -> None:
@@ -109,7 +109,7 @@ class Instruments:
     def _reading(
         self, read: Callable[[Engine], float | None], *, lowest: bool = False
     ) -> Callable[[CallbackOptions], Iterator[Observation]]:
-        """Return a callback that sums the readings of open clients per service, or takes the lowest."""
+        """Return a callback that sums the open clients' readings per service, or takes the lowest."""
 
         def callback(options: CallbackOptions) -> Iterator[Observation]:
             readings: dict[Server, list[float]] = {}
@@ -137,7 +137,7 @@ _by_provider: weakref.WeakKeyDictionary[MeterProvider, Instruments] = weakref.We
 
 
 def instruments_of(provider: MeterProvider | None) -> Instruments:
-    """Return the instruments of a provider (None: the global one). A second set would count everything twice."""
+    """Return a provider's instruments (None: the global provider). A second set would count everything twice."""
     global _global
     if provider is None or provider is metrics.get_meter_provider():
         if _global is None:

@@ -1,7 +1,7 @@
-"""The spans of one client, which ``_io.tracing`` asks for, by OpenTelemetry's API and its HTTP conventions.
+"""One client's spans, which ``_io.tracing`` asks for, by OpenTelemetry's API and its HTTP conventions.
 
-Attributes are counts, statuses, outcomes and names of failures; nothing is copied from a request, a response or an
-exception. An exception of a provider is logged by its type, and the send continues.
+Attributes are counts, statuses, outcomes and failure names; nothing is copied from a request, a response or an
+exception. A provider's exception is logged by its type, and the send continues.
 """
 
 import functools
@@ -30,7 +30,7 @@ from pushsdk._io.tracing import AttemptSpan, WorkSpan
 from pushsdk._version import __version__
 from pushsdk.otel._metrics import SCHEMA, Instruments
 
-# The SDK's default limit of links per span.
+# The SDK's default limit for links per span.
 MAX_LINKS = 128
 # Worst first.
 _FAILURES = (Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome.REJECTED)
@@ -48,7 +48,7 @@ _Value = str | int
 
 
 class _Guard:
-    """Log an exception of OpenTelemetry in the block by its type, and suppress it: tracing must not break a send."""
+    """Log an OpenTelemetry exception in the block by its type, and suppress it: tracing must not break a send."""
 
     def __enter__(self) -> None:
         pass
@@ -64,7 +64,7 @@ _GUARD = _Guard()
 
 
 class _Work:
-    """The ``WorkSpan`` of OpenTelemetry: current until it ends."""
+    """OpenTelemetry's ``WorkSpan``: current until it ends."""
 
     def __init__(self, span: Span, context: Context) -> None:
         self._span = span
@@ -92,7 +92,7 @@ def caller_contexts(calls: Sequence[Call]) -> tuple[Context, list[Link], int]:
     last: Context | None = None
     for call in calls:
         context: Context = call.caller[1]
-        # Calls of one task, and of the tasks it started, share a context.
+        # Calls from one task, and from the tasks it started, share a context.
         if context is not last:
             last = context
             span_context = trace.get_current_span(context).get_span_context()
@@ -110,7 +110,7 @@ def fail(span: Span, kind: str) -> None:
 
 
 class ClientObserver:
-    """The ``Observer`` of OpenTelemetry, whose protocol documents the methods."""
+    """OpenTelemetry's ``Observer``, whose protocol documents the methods."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class ClientObserver:
         self._ratio = sample_accepted
         self._request: dict[str, _Value] = {"http.request.method": PUSH.method, **self._server}
         self._base_url = base_url
-        # Attributes of nearly every attempt: the first one, for one user. The API copies them.
+        # Attributes for nearly every attempt: the first try, for one user. The API copies them.
         self._single: dict[str, _Value] = {**self._request, "url.full": f"{base_url}/{PUSH.path}", "pushsdk.users": 1}
         self._result_attributes = functools.cache(functools.partial(_result_attributes, self._request))
 
@@ -153,10 +153,10 @@ class ClientObserver:
                 self._instruments.batch_size.record(users, self._server)
             # At random, not every n-th: with callers that take turns, some would never be drawn.
             if first and self._ratio < 1.0 and random() >= self._ratio:  # noqa: S311 - not for secrets
-                # Under a sampled span, even one of another process, the trace would have a hole.
+                # Under a sampled span, even from another process, the trace would have a hole.
                 context = _current()
                 if not context or not trace.get_current_span(context).get_span_context().trace_flags.sampled:
-                    # The clock of spans, in case this attempt gets one later.
+                    # The span clock, in case this attempt gets one later.
                     attempt.started = time_ns()
                     return attempt
         attempt.span = span = self.start_attempt(operation, users, resends)
@@ -171,7 +171,7 @@ class ClientObserver:
         return attempt
 
     def start_attempt(self, operation: Operation, users: int, resends: int, started: int | None = None) -> Span:
-        """Start the span of an attempt, which began at ``started``, in nanoseconds since the epoch, or begins now."""
+        """Start an attempt's span, which began at ``started``, in nanoseconds since the epoch, or begins now."""
         attributes = self._single
         if users != 1 or resends or operation is not PUSH:
             attributes = {**self._request, "url.full": f"{self._base_url}/{operation.path}"}
@@ -205,9 +205,9 @@ class ClientObserver:
         return NonRecordingSpan(trace.get_current_span(context).get_span_context())
 
     def record(self, span: Span | None, attempt: Attempt, failure: Failure | None) -> None:
-        """Record the result of an attempt in its span, if that is recording, and in the metrics."""
+        """Record an attempt's result in its span, if the span is recording, and in the metrics."""
         of_span, of_metric = self._result_attributes(attempt.status, attempt.outcome, failure)
-        # The context of the histogram entry's exemplar.
+        # The context for the histogram entry's exemplar.
         context: Context | None = None
         if span is not None:
             span.set_attributes(of_span)
@@ -222,7 +222,7 @@ class ClientObserver:
 def _result_attributes(
     request: Mapping[str, _Value], status: int | None, outcome: Outcome, failure: Failure | None
 ) -> tuple[dict[str, _Value], dict[str, _Value]]:
-    """Return the attributes of an attempt's result, for its span and for the metrics."""
+    """Return the attributes for an attempt's result, for its span and for the metrics."""
     common: dict[str, _Value] = {}
     if status is not None:
         # The only version that aiohttp speaks.
@@ -236,7 +236,7 @@ def _result_attributes(
 
 
 class _Attempt(msgspec.Struct, eq=False, gc=False):
-    """The ``AttemptSpan`` of OpenTelemetry. Current only while other code may look at the context.
+    """OpenTelemetry's ``AttemptSpan``. Current only while other code may look at the context.
 
     An attempt outside the sample gets its span at the end, unless it is accepted.
     """

@@ -1,4 +1,4 @@
-"""Broadcasts by Spark: a DataFrame of users, sent by many executors, each user once.
+"""Spark broadcasts: a DataFrame of users, sent by many executors, each user once.
 
 Needs the extra ``spark``. pyspark and pyarrow are imported when a function needs them.
 """

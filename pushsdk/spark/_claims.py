@@ -1,4 +1,4 @@
-"""Claims in files of a shared directory: for the processes of many machines, without a server.
+"""Claims in a shared directory's files: for processes on many machines, without a server.
 
 Needs one atomic operation, available on every file system and over NFS: a hard link is created only if its name is new.
 """
@@ -21,7 +21,7 @@ from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
 
 T = TypeVar("T")
 
-# The file that marks a directory of claims, and its content: the version of the format.
+# The file that marks a claim directory, and its content: the format version.
 MARKER, FORMAT = "pushsdk-claims", b"pushsdk claims 1\n"
 # Concurrent operations: over a network, each waits for the server.
 THREADS = 16
@@ -31,13 +31,13 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 class DirectoryClaims(ClaimStore):
     """Claims in the directory at ``path``, created on first use (mode 0700, its files 0600), but not its parents.
 
-    Any number of processes of any number of hosts may share the directory: on a local disk, NFS, EFS or another mounted
-    volume with hard links; the first use refuses any other volume. Every version of a claim is a file of some hundred
+    Any number of processes on any number of hosts may share the directory: on a local disk, NFS, EFS or another mounted
+    volume with hard links; the first use refuses any other volume. Every claim version is a file of some hundred
     bytes, and no file is ever deleted: when all jobs are done, remove the whole directory, never a part of it.
     ``durable`` syncs each file to disk, for a power loss. If a mount hangs, a send and ``aclose`` wait at most
     ``timeout`` seconds; an operation that has begun completes in the background once the mount is back.
 
-    Claims expire by the clocks of the hosts, which must agree to within a small part of ``claim_ttl``.
+    Claims expire by the hosts' clocks, which must agree to within a small part of ``claim_ttl``.
     """
 
     # A put to a shared volume takes about 0.1 s, and 16 threads work in parallel.
@@ -69,7 +69,7 @@ class DirectoryClaims(ClaimStore):
         return await self._map(lambda key: self._find(key)[1], keys)
 
     async def _map(self, operation: Callable[[T], Claim | None], items: Sequence[T]) -> list[Claim | None]:
-        """Return the results of the operation for all items, which the threads share."""
+        """Return the operation's results for all items, which the threads share."""
         shares = [items[first::THREADS] for first in range(min(THREADS, len(items)))]
         work = [self._threads.run(list, map(operation, share)) for share in shares]
         results: list[Claim | None] = [None] * len(items)
@@ -92,7 +92,7 @@ class DirectoryClaims(ClaimStore):
 
     # -- in the threads -----------------------------------------------------------------------------------------
     #
-    # The versions of a claim are the files ``<key>.0``, ``<key>.1``, ...; the last one counts. A writer changes a claim
+    # A claim's versions are the files ``<key>.0``, ``<key>.1``, ...; the last one counts. A writer changes a claim
     # by creating the next version, which only one writer can. As no file is deleted or changed, every read returns a
     # version that was current, and a writer can't build on an outdated one.
 
@@ -124,14 +124,14 @@ class DirectoryClaims(ClaimStore):
                 return None
 
     def _keys(self, folder: str) -> list[str]:
-        """Return the keys of all claims in a folder."""
+        """Return all claim keys in a folder."""
         self._check()
-        # Each claim has a version 0. Names of temporary files begin with a dot.
+        # Each claim has a version 0. Temporary file names begin with a dot.
         names = glob.glob("*.0", root_dir=f"{self._path}/{folder}")
         return sorted(folder + name.removesuffix(".0") for name in names)
 
     def _find(self, key: str) -> tuple[int, Claim | None]:
-        """Return the number of the next version, and the claim of the last version unless it has expired."""
+        """Return the next version's number, and the last version's claim unless it has expired."""
         self._prepare(key)
         last, version, step = self._read(key, 0), 0, 1
         if last is None:
@@ -147,7 +147,7 @@ class DirectoryClaims(ClaimStore):
         return version + 1, claim if expires > time.time() else None
 
     def _prepare(self, key: str) -> None:
-        """Create the folder of the key if it is missing. Raise ConfigurationError if other users may write to it."""
+        """Create the key's folder if missing. Raise ConfigurationError if other users may write to it."""
         self._check()
         folder = f"{self._path}/{key[:2]}"
         if folder not in self._prepared:
@@ -159,7 +159,7 @@ class DirectoryClaims(ClaimStore):
         _check_owner(os.lstat(folder))
 
     def _read(self, key: str, version: int) -> tuple[Claim, float] | None:
-        """Return a version of a claim and the time of its expiry, None if there is no such version."""
+        """Return a claim version and its expiry time, None if there is no such version."""
         with suppress(FileNotFoundError):
             head, _, record = _content(self._file(key, version)).partition(b"\n")
             token, expires = head.split(b" ")
@@ -181,7 +181,7 @@ class DirectoryClaims(ClaimStore):
                 os.close(descriptor)
             os.link(temporary, path)
         except FileExistsError:
-            # NFS retries after a lost response: then the existing link is our own.
+            # NFS retries after a lost response: then the existing link is ours.
             if os.stat(temporary).st_nlink == 1:
                 return False
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The folder of a run, which driver and executors share: its files, its lock, its manifest, and the report of it.
+"""The run folder, which driver and executors share: its files, its lock, its manifest, and its report.
 
 The manifest describes the run. It is written once, when the plan is complete, and compared when the run is resumed. It
 holds no ids, texts or keys.
@@ -34,9 +34,9 @@ from pushsdk.claims.store import MAX_CLAIM_TTL, Claim, ClaimStore, Put
 from pushsdk.spark._claims import DirectoryClaims
 
 MANIFEST = "manifest.json"
-# A single letter is a drive of Windows.
+# A single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-# Hadoop reads these characters as a pattern, or as the end of a scheme.
+# Hadoop reads these characters as a pattern, or as a scheme's end.
 _PATTERN = re.compile(r"[][{}*?\\:,\x00-\x1f]")
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ ClaimFactory = Callable[[], ClaimStore]
 
 FORMAT = 2
 
-#: The kind of the claim store in the run's folder.
+#: The claim store kind in the run's folder.
 OWN_CLAIMS = "DirectoryClaims of the run"
 # Seconds that a claim may take: a shared volume with many writers is slow at times.
 CLAIM_TIMEOUT = 30.0
@@ -57,7 +57,7 @@ BroadcastKind = Literal["broadcast", "placeholders", "custom_fields"]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The description of a run. With the manifest in place the plan is sealed: it never changes."""
+    """A run's description. With the manifest in place the plan is sealed: it never changes."""
 
     format: int = FORMAT
     run: str
@@ -86,9 +86,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFolder:
-    """The folder of a run: ``manifest.json``, ``plan/RUN`` and ``outcomes/NNNN`` as Parquet, and ``claims``.
+    """A run folder: ``manifest.json``, ``plan/RUN`` and ``outcomes/NNNN`` as Parquet, and ``claims``.
 
-    Raises ConfigurationError if ``path`` is not the path of a directory.
+    Raises ConfigurationError if ``path`` is not a directory path.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -104,7 +104,7 @@ class RunFolder:
 
     @property
     def claims(self) -> Path:
-        """The folder of the claim store, if it is ``OWN_CLAIMS``."""
+        """The claim store's folder, if the store is ``OWN_CLAIMS``."""
         return self.path / "claims"
 
     def own_claims(self) -> ClaimFactory:
@@ -112,7 +112,7 @@ class RunFolder:
         return partial(DirectoryClaims, self.claims, claim_ttl=MAX_CLAIM_TTL, timeout=CLAIM_TIMEOUT)
 
     def plan(self, run: str) -> Path:
-        """Return the folder of the plan: one for each attempt, because a lost task may still write to an older one."""
+        """Return the plan folder: one for each attempt, because a lost task may still write to an older one."""
         return self.path / "plan" / run
 
     @property
@@ -154,7 +154,7 @@ class RunFolder:
         self._write(self.path / MANIFEST, manifest)
 
     def new_plan(self, run: str) -> Path:
-        """Create the empty folder of a plan. Earlier plans, which were never sealed, are removed."""
+        """Create a plan's empty folder. Earlier plans, which were never sealed, are removed."""
         self.drop_plans()
         return self._new(self.plan(run))
 
@@ -163,7 +163,7 @@ class RunFolder:
         shutil.rmtree(self.path / "plan", ignore_errors=True)
 
     def new_outcomes(self) -> Path:
-        """Create the empty folder for the outcomes of one sending."""
+        """Create the empty folder for one sending's outcomes."""
         last = self._last_outcomes()
         return self._new(self.path / "outcomes" / f"{1 if last is None else int(last.name) + 1:04}")
 
@@ -171,13 +171,13 @@ class RunFolder:
         self._write(outcomes.with_suffix(".json"), report, outcome=Outcome.UNKNOWN)
 
     def concluded(self, manifest: Manifest) -> "SparkReport | None":
-        """Return the report of the last sending, None if there is none or if it has not concluded."""
+        """Return the last sending's report, None if there is none or if the sending has not concluded."""
         outcomes = self._last_outcomes()
         report = None if outcomes is None else self._read(outcomes.with_suffix(".json"), SparkReport)
         return None if report is None else self.completed(report, manifest, file=str(outcomes))
 
     def completed(self, report: "SparkReport", manifest: Manifest, **others: Any) -> "SparkReport":
-        """Return the report of a sending with the facts of its run."""
+        """Return a sending's report with the facts about its run."""
         return msgspec.structs.replace(
             report,
             planned=manifest.users,
@@ -209,7 +209,7 @@ class RunFolder:
             raise run_file_error(self.path, f"its {path.name} can't be read") from None
 
     def _write(self, path: Path, value: msgspec.Struct, *, outcome: Outcome = Outcome.NOT_SENT) -> None:
-        """Replace a file atomically and durably. ``outcome`` is that of an error."""
+        """Replace a file atomically and durably. ``outcome`` is an error's outcome."""
         beside = path.with_name(path.name + ".new")
         try:
             beside.unlink(missing_ok=True)
@@ -229,11 +229,11 @@ def uri(path: Path) -> str:
     return f"file://{path.as_posix()}"
 
 
-# The sentinel is a claim of the run itself: a store without it is not the store with the claims of the run.
+# The sentinel is a claim for the run itself: a store without the sentinel is not the store with the run's claims.
 
 
 def call_store(make: ClaimFactory, operation: Callable[[ClaimStore], Awaitable[T]]) -> T:
-    """Return the result of an operation on a new store, in a thread with its own event loop.
+    """Return an operation's result on a new store, in a thread with its own event loop.
 
     Raises ClaimStoreError if the operation fails or exceeds the store's timeout. A failure to close is logged.
     """
@@ -258,20 +258,20 @@ def call_store(make: ClaimFactory, operation: Callable[[ClaimStore], Awaitable[T
 def plant_sentinel(make: ClaimFactory, run: str) -> None:
     """Claim the run itself, before its plan is sealed. Raises ClaimStoreError."""
     claim = Claim(secrets.token_hex(16), b"{}")
-    # No chunk has this key: the keys of chunks continue after the name of the run.
+    # No chunk has this key: chunk keys continue after the run's name.
     call_store(make, lambda store: store.put([Put(digest_of(run), claim)], store.claim_ttl))
 
 
 def has_sentinel(make: ClaimFactory, run: str) -> bool:
-    """Return True if the store has the sentinel of the run. Raises ClaimStoreError."""
+    """Return True if the store has the run's sentinel. Raises ClaimStoreError."""
     return call_store(make, lambda store: store.get([digest_of(run)])) != [None]
 
 
 class SparkReport(BroadcastReport, frozen=True, kw_only=True):
-    """The result of a broadcast by Spark. ``run`` is the folder of the run, ``file`` that of its outcomes as Parquet.
+    """The result of a Spark broadcast. ``run`` is the run's folder, ``file`` the folder with its outcomes as Parquet.
 
-    ``duplicates`` rows of the frame were left out because another row has their id. ``seconds`` is the time of the
-    sending, without the plan. ``stopped`` is the reason that most of the ``not_sent`` users have. ``resent`` is always
+    ``duplicates`` rows in the frame were left out because another row has their id. ``seconds`` is the sending
+    time, without the plan. ``stopped`` is the reason that most of the ``not_sent`` users have. ``resent`` is always
     0. Without a ``file`` the sending has not concluded: the counts come from the plan and the claims, and ``stopped``
     says what to do.
     """
@@ -300,9 +300,9 @@ class SparkReport(BroadcastReport, frozen=True, kw_only=True):
 
 
 def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
-    """Return the report of the last sending in ``run_dir``. Sends nothing, and does not need Spark.
+    """Return the report on the last sending in ``run_dir``. Sends nothing, and does not need Spark.
 
-    While a sending goes on, and after a failed job, the report has no ``file``: its counts are those of the claims so
+    While a sending goes on, and after a failed job, the report has no ``file``: its counts come from the claims so
     far, see ``in_use`` and ``stopped``. Raises RunFileError if there is no run, if the outcomes are known only to your
     own claim store, or if files or claims can't be read.
     """
@@ -341,12 +341,12 @@ def _recorded_rows(folder: RunFolder, outcome: Outcome | None) -> Iterator[Row]:
 
 
 def _recorded_chunks(folder: RunFolder, manifest: Manifest) -> Iterator[tuple[Any, UserStates]]:
-    """Yield the user ids of each chunk, as an Arrow array, and their states by the claims."""
+    """Yield each chunk's user ids, as an Arrow array, and their states by the claims."""
     pa, ds = _pyarrow()
     from pushsdk.arrow._chunks import claim_name
 
     def error(problem: str) -> RunFileError:
-        # The outcome is not NOT_SENT, as for other errors of a folder: users may have been sent to.
+        # The outcome is not NOT_SENT, as for other folder errors: users may have been sent to.
         return run_file_error(folder.path, problem, outcome=Outcome.UNKNOWN)
 
     if manifest.claims != OWN_CLAIMS:

@@ -1,4 +1,4 @@
-"""Checks before anything happens: the arguments, the frame, and the settings of Spark."""
+"""Checks before anything happens: the arguments, the frame, and Spark's settings."""
 
 import hashlib
 import logging
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pushsdk")
 
-# The default of Spark's setting spark.redaction.regex.
+# The default for Spark's setting spark.redaction.regex.
 _REDACTED = "(?i)secret|password|token|access[.]?key"
 _KEY_SETTING = "spark.executorEnv.PUSHSDK_API_KEY"
-# Users of a personal chunk: each has a request, and all share one claim.
+# Users per personal chunk: each has a request, and all share one claim.
 ROWS_PER_CHUNK = 100
 
 # The least ``claim_ttl`` in seconds. A job has half of it.
@@ -38,7 +38,7 @@ MIN_CLAIM_TTL = 86400.0
 _IDS = frozenset({"string", "byte", "short", "integer", "long"})
 # Types whose values are sent unchanged; ``_run`` converts the others.
 _VALUES = _IDS | {"boolean", "date", "timestamp", "timestamp_ntz", "array", "struct", "map"}
-# Fields of the manifest that may not differ, in the words of an error.
+# Manifest fields that may not differ, in error text words.
 _FIXED = {
     "kind": "another kind (personal=)",
     "primary_key": "another primary_key",
@@ -77,7 +77,7 @@ def checked_options(
     stop_policy: object = None,
     **options: Unpack[SendingOptions],
 ) -> dict[str, Any]:
-    """Return the options of ``push_batches``, checked in the driver. Raises ConfigurationError, TypeError."""
+    """Return the options for ``push_batches``, checked in the driver. Raises ConfigurationError, TypeError."""
     if isinstance(api_key, str):
         raise ConfigurationError(
             "api_key must be a callable here, or None for PUSHSDK_API_KEY of each executor's environment: a str would "
@@ -89,7 +89,7 @@ def checked_options(
     client = AsyncPushClient(base_url, "of-the-executors", **options)
     warn_of_unused(client._options.policy)
     settings = client._lifetime.settings
-    # The address as a plain text: what is sealed is not pickled.
+    # The address as a plain text: sealed values are not pickled.
     own = {"base_url": "".join(settings.base_url), "batching": settings.batching, "claims": claims}
     return {**options, **own, "api_key": api_key, "stop_policy": stop_policy}
 
@@ -125,7 +125,7 @@ def checked_claims(claims: object, folder: RunFolder) -> tuple[ClaimFactory, str
 
 
 def digest_of(message: Any, custom_fields: Mapping[str, Any] | None, fields: Sequence[str]) -> str:
-    """Return a hash of the message, its custom fields and columns. Raises ValidationError if they can't be sent."""
+    """Return a hash over the message, its custom fields and columns. Raises ValidationError if they can't be sent."""
     names = [name.encode(errors="surrogatepass") for name in fields]
     parts = (encode_message(message), encode_custom_fields(custom_fields), names)
     return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()
@@ -148,7 +148,7 @@ def mismatch(manifest: Manifest, wanted: Manifest) -> str | None:
 
 
 def session_of(df: object) -> "SparkSession":
-    """Return the session of a frame. Raises ConfigurationError or ValidationError if it can't be broadcast."""
+    """Return a frame's session. Raises ConfigurationError or ValidationError if it can't be broadcast."""
     try:
         from pyspark.sql import DataFrame
     except ImportError:
@@ -166,7 +166,7 @@ def session_of(df: object) -> "SparkSession":
 
 
 def check_columns(df: "DataFrame", primary_key: str, fields: Sequence[str]) -> None:
-    """Raise ValidationError if a column is missing, there twice, or of a type that can't be sent."""
+    """Raise ValidationError if a column is missing, there twice, or has a type that can't be sent."""
     kinds = {field.name: field.dataType for field in df.schema.fields}
     for name in (primary_key, *fields):
         option = "primary_key=" if name == primary_key else "fields="

@@ -41,9 +41,9 @@ _JSON = {
 _NO_ID = {NULL: "no user id (NULL)", EMPTY: "an empty user id"}
 # Chunks that go from Spark to Python at a time: with 1000 users each, some hundred kilobytes.
 CHUNKS_AT_A_TIME = 16
-# An error of pushsdk in the text of a failed job. The errors' texts hold no ids and no key.
+# A pushsdk error in a failed job's text. The error texts hold no ids and no key.
 _PUSHSDK_ERROR = re.compile(r"^(?:pushsdk\.)?((?:Configuration|Validation|ClaimStore|RunFile)Error): (.{1,500})$", re.M)
-# The error of a Python without pushsdk or one of its dependencies.
+# The error from a Python without pushsdk or one of its dependencies.
 _MISSING_MODULE = re.compile(
     r"^ModuleNotFoundError: No module named '(pushsdk|aiohttp|msgspec|pandas|pyarrow|tenacity)\b", re.M
 )
@@ -65,9 +65,9 @@ def broadcast(
     stop_policy: StopPolicy | None = None,
     **options: Unpack[SendingOptions],
 ) -> SparkReport:
-    """Push a message to the users of a Spark DataFrame from its executors, to each user once.
+    """Push a message to the users in a Spark DataFrame from its executors, to each user once.
 
-    The distinct ids of the column ``primary_key`` (texts or whole numbers) are cut into chunks and written to
+    The distinct ids in the column ``primary_key`` (texts or whole numbers) are cut into chunks and written to
     ``run_dir``, which driver and executors must see under the same path. Then ``tasks`` tasks (default: Spark's
     parallelism) send the chunks. An existing ``run_dir`` is resumed without evaluating the frame.
 
@@ -79,7 +79,7 @@ def broadcast(
     Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError if the job
     fails: call again with the same arguments to resume; ``read_report`` tells the outcomes so far.
     """
-    # The other options of a client are for one process: they can't be pickled, or would be called in the executors.
+    # A client's other options are for one process: they can't be pickled, or would be called in the executors.
     check_options("broadcast", options, SendingOptions.__optional_keys__)
     session, folder = preflight.session_of(df), RunFolder(run_dir)
     with folder.locked():
@@ -148,9 +148,9 @@ def _plan(
         folder.drop_plans()
         problem = _pushsdk_error(error)
         if problem is None or isinstance(error, PushError):
-            raise  # an error of the frame
+            raise  # a frame error
         raise run_file_error(folder.path, f"{problem}; nothing was sent") from error
-    # Without this folder all users of the run would count as pending.
+    # Without this folder all users in the run would count as pending.
     folder.claims.mkdir(mode=0o700, exist_ok=True)
     plant_sentinel(make, wanted.run)
     manifest = msgspec.structs.replace(wanted, created=time.time(), **counts)
@@ -159,7 +159,7 @@ def _plan(
 
 
 def _freeze(df: "DataFrame", partition: ChunkPartition, *, primary_key: str, fields: Sequence[str]) -> None:
-    """Write the plan. If several rows have the same id, any of them counts."""
+    """Write the plan. If several rows have the same id, any row counts."""
     import pyspark.sql.functions as sf
 
     columns = [_named(df, primary_key).cast("string").alias("user_id")]
@@ -175,7 +175,7 @@ def _freeze(df: "DataFrame", partition: ChunkPartition, *, primary_key: str, fie
 
 
 def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key: str) -> dict[str, Any]:
-    """Return the counts of a written plan, for its manifest.
+    """Return a written plan's counts, for its manifest.
 
     Raises ValidationError if rows have no id, RunFileError if the plan is not whole.
     """
@@ -210,7 +210,7 @@ def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key
 
 
 def _hashes() -> "list[Column]":
-    """Return columns with the number of user ids, and the sum of their hashes, which is the same in any order."""
+    """Return columns with the user id count, and the sum of the hashes, which is the same in any order."""
     import pyspark.sql.functions as sf
 
     hashed = sf.xxhash64("user_id").cast("decimal(38,0)")
@@ -241,7 +241,7 @@ def _value(df: "DataFrame", name: str) -> "Column":
 def _send(
     session: "SparkSession", folder: RunFolder, manifest: Manifest, sender: SendPartition, tasks: int
 ) -> SparkReport:
-    """Send the pending users of the plan in one job, and count the outcomes."""
+    """Send the plan's pending users in one job, and count the outcomes."""
     from pushsdk.arrow import outcome_schema, plan_schema
 
     session = _own_session(session)
@@ -271,7 +271,7 @@ def _send(
 
 
 def _report(frame: "DataFrame", outcomes: Path, manifest: Manifest, *, seconds: float, tasks: int) -> SparkReport:
-    """Count the outcomes. Raises RunFileError unless they are of every planned user, each once."""
+    """Count the outcomes. Raises RunFileError unless every planned user has exactly one."""
     rows = frame.groupBy("outcome", "reason").agg(*_hashes()).collect()
     total, checksum = sum(row["users"] for row in rows), sum(int(row["checksum"]) for row in rows)
     if (total, str(checksum)) != (manifest.users, manifest.checksum):
@@ -302,7 +302,7 @@ def _own_session(session: "SparkSession") -> "SparkSession":
 
 
 def _pushsdk_error(error: BaseException) -> str | None:
-    """Return the text of pushsdk's error in the text of a failed job, None if there is none."""
+    """Return the text of a pushsdk error within a failed job's text, None if there is none."""
     text = str(error)
     missing = _MISSING_MODULE.search(text)
     if missing is not None:

@@ -1,4 +1,4 @@
-"""The work of the executors: cut a plan into chunks, and send chunks. Pickled by the driver, without the Api-Key."""
+"""The executors' work: cut a plan into chunks, and send chunks. Pickled by the driver, without the Api-Key."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,12 +14,12 @@ from pushsdk.spark._preflight import of_task
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Ids of the pseudo-chunks that count rows without a user id, and with an empty one.
+#: Ids for the pseudo-chunks that count rows without a user id, and with an empty one.
 NULL, EMPTY = "null", "empty"
 
 
 class ChunkPartition(msgspec.Struct, frozen=True):
-    """The function that makes the chunks of one partition, for ``mapInArrow``."""
+    """The function that makes a partition's chunks, for ``mapInArrow``."""
 
     plan: str
     """The folder of the plan. Its name is unique to the run."""
@@ -31,7 +31,7 @@ class ChunkPartition(msgspec.Struct, frozen=True):
 
 
 class SendPartition(Guarded, msgspec.Struct, frozen=True):
-    """The function that sends the chunks of one partition, for ``mapInArrow``."""
+    """The function that sends a partition's chunks, for ``mapInArrow``."""
 
     folder: str
     run: str
@@ -61,7 +61,7 @@ class SendPartition(Guarded, msgspec.Struct, frozen=True):
 
 
 def _task_number() -> int:
-    """Return the number of this task in its job; 0 outside of a job."""
+    """Return this task's number in its job; 0 outside a job."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
@@ -77,7 +77,7 @@ def _check_shared(is_shared: bool) -> None:
 
 
 def chunk_schema(*, personal: bool) -> "pa.Schema":
-    """Return the columns of a chunk: its id, its users, their fields if ``personal``, and the number of source rows."""
+    """Return a chunk's columns: its id, its users, their fields if ``personal``, and the number of source rows."""
     import pyarrow as pa
 
     texts = pa.list_(pa.string())
@@ -86,9 +86,9 @@ def chunk_schema(*, personal: bool) -> "pa.Schema":
 
 
 def cut(batches: "Iterable[pa.RecordBatch]", *, max_users: int, prefix: str) -> "Iterator[pa.RecordBatch]":
-    """Cut the users of one partition into chunks whose ids begin with ``prefix``.
+    """Cut a partition's users into chunks whose ids begin with ``prefix``.
 
-    The input has the columns ``user_id``, ``rows`` and, if personal, ``fields``; the output those of ``chunk_schema``.
+    The input has the columns ``user_id``, ``rows`` and, if personal, ``fields``; the output has the ``chunk_schema``.
     The last batch counts the rows without an id.
     """
     import pyarrow as pa
@@ -121,7 +121,7 @@ def cut(batches: "Iterable[pa.RecordBatch]", *, max_users: int, prefix: str) -> 
 
 
 def _chunks(table: "pa.Table", schema: "pa.Schema", max_users: int, prefix: str, first: int) -> "pa.RecordBatch":
-    """Return the rows of a table as chunks of ``max_users``."""
+    """Return a table's rows as chunks of ``max_users``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

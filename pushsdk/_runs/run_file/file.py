@@ -22,20 +22,20 @@ from pushsdk._sqlite import connect
 
 Connection = sqlite3.Connection
 
-# In the first page, where `file` and SQLite's tools find them: "push", and the version of the schema.
+# In the first page, where `file` and SQLite's tools find them: "push", and the schema version.
 APPLICATION = 0x70757368
 FORMAT = 5
 PAGE = 4096
 SCHEMA = tuple(re.findall("^CREATE[^;]+", Path(__file__).with_name("schema.sql").read_text(), re.MULTILINE))
-# Seconds to wait for the lock of a reader or a backup.
+# Seconds to wait for a reader's or a backup's lock.
 LOCK_TIMEOUT = 30.0
 
-# sqlite3 decodes SQLite's messages, which may quote the bytes of a damaged file.
+# sqlite3 decodes SQLite's messages, which may quote a damaged file's bytes.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
-# Reasons by the start of SQLite's error name.
+# Reasons by prefix of SQLite's error name.
 _REASONS: dict[str, str] = json.loads(Path(__file__).with_name("reasons.json").read_text())
 _FOREIGN = _REASONS["SQLITE_NOTADB"]
-# The fix after a failed commit, by the outcome of the users: an incomplete plan can't be resumed.
+# The fix after a failed commit, by the users' outcome: an incomplete plan can't be resumed.
 _NEXT_STEP = {
     Outcome.NOT_SENT: "start the broadcast again: its plan is incomplete and nothing was sent",
     Outcome.UNKNOWN: "resume the run",
@@ -52,7 +52,7 @@ def run_file_error(path: Path | None, why: str, *, outcome: Outcome | None = Non
 
 
 class RunFilePath:
-    """The path of a run file that may not exist yet, and its lock while this process writes to it."""
+    """The path to a run file that may not exist yet, and its lock while this process writes to it."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
         """Lock the file for writing. Raise RunFileError if another process or journal has locked it."""
@@ -147,12 +147,12 @@ class RunFile:
         # dropped the pages that it could not write, and would report success the next time.
         self._failed = None if write else "it was opened for reading only: open it with write=True"
         self._closed = False
-        # True if a commit waits for the locks of other programs. Set by ``commit``.
+        # True if a commit waits for other programs' locks. Set by ``commit``.
         self._waits = True
 
     @classmethod
     def create(cls, run_path: RunFilePath, fill: Callable[[Connection], object], *, durable: bool) -> "RunFile":
-        """Create and fill the tables of an empty file. In one commit, so the schema is complete or absent."""
+        """Create and fill the tables in an empty file. In one commit, so the schema is complete or absent."""
 
         def build(db: Connection) -> None:
             db.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -171,7 +171,7 @@ class RunFile:
     def open(cls, run_path: RunFilePath, *, write: bool, durable: bool = False) -> "RunFile":
         """Open the file at ``run_path`` after checking that it is an intact run file.
 
-        A reader opens it for writing too if permitted: SQLite must roll back the commit of a killed writer.
+        A reader opens it for writing too if permitted: SQLite must roll back a killed writer's commit.
         """
         if not run_path.check():
             raise run_file_error(run_path.path, _EMPTY)
@@ -195,7 +195,7 @@ class RunFile:
 
     @contextmanager
     def closed_on_error(self) -> Iterator[None]:
-        """Close the file if the block raises. Raise RunFileError for an error of SQLite."""
+        """Close the file if the block raises. Raise RunFileError for an SQLite error."""
         try:
             yield
         except BaseException as error:
@@ -215,7 +215,7 @@ class RunFile:
     def commit(self, work: Callable[[Connection], object], *, outcome: Outcome, at_once: bool = False) -> bool:
         """Do ``work`` in one transaction. After a failure every later call fails with the same reason.
 
-        ``outcome`` is the outcome of the users if the commit fails. If another program has locked the file, wait for
+        ``outcome`` is the users' outcome if the commit fails. If another program has locked the file, wait for
         ``LOCK_TIMEOUT`` seconds; with ``at_once`` return False instead, and nothing was done.
         """
         self._check_usable()
@@ -243,7 +243,7 @@ class RunFile:
             raise
 
     def damaged(self) -> RunFileError:
-        """Return the error for a file whose content is not what was written."""
+        """Return the error for a file with damaged content."""
         return run_file_error(self.path, _DAMAGED)
 
     def close(self) -> None:
@@ -297,9 +297,9 @@ def _connect(run_path: RunFilePath, options: str) -> sqlite3.Connection:
 
 
 def _identify(run_path: RunFilePath) -> None:
-    """Raise RunFileError if the file is no run file of this version, before anything is done to it.
+    """Raise RunFileError if the file is not a run file in this version, before anything is done to it.
 
-    ``immutable`` takes no lock, rolls nothing back and makes no file. Unlike closing a descriptor of our own, closing
+    ``immutable`` takes no lock, rolls nothing back and makes no file. Unlike closing our own descriptor, closing
     this connection keeps the locks that SQLite holds on the file for another journal of this process.
     """
     db = _connect(run_path, "mode=ro&immutable=1")

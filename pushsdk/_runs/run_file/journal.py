@@ -1,7 +1,7 @@
-"""The journal of a run: its plan, its log of events, and the state of every user now. Nothing here awaits.
+"""A run's journal: its plan, its event log, and every user's state now. Nothing here awaits.
 
-Missing and changed rows are detected, except for missing notes: the seal counts and digests the plan, the checksum of
-each row of the log continues the checksum of the row before, and the head names the log's last row.
+Missing and changed rows are detected, except for missing notes: the seal counts and digests the plan, the checksum in
+each log row continues the checksum from the row before, and the head names the log's last row.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_fi
 # Rows per query: a reader blocks the writer for one query at most, and holds no more rows in memory.
 PLAN_ROWS, LOG_ROWS = 16, 256
 
-# Bytes per row of the plan, about. Small chunks share a row: one row per chunk makes planning and opening slower.
+# Bytes per plan row, about. Small chunks share a row: one row per chunk makes planning and opening slower.
 PACK = 16 * 1024
 
-# One statement, so all values are of the same commit.
+# One statement, so all values come from the same commit.
 _SELECT_ENDS = (
     "SELECT meta.data, meta.crc, head.seq, head.crc, (SELECT max(seq) FROM log) FROM meta, head WHERE meta.id = 1"
 )
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Row(Guarded, msgspec.Struct, frozen=True, gc=False):
-    """One planned user: the columns of every report."""
+    """One planned user: every report's columns."""
 
     user_id: str
     outcome: Outcome
@@ -66,7 +66,7 @@ class Damaged(Exception):
 
 
 class Seal(msgspec.Struct, frozen=True, array_like=True):
-    """The summary of a complete plan."""
+    """A complete plan's summary."""
 
     chunks: int
     users: int
@@ -83,7 +83,7 @@ class Meta(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChunkSize(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The start of a ``Chunk``: opening a run needs no more."""
+    """The beginning of a ``Chunk``: opening a run needs no more."""
 
     users: Annotated[int, msgspec.Meta(ge=1, le=2**32)]
 
@@ -102,16 +102,16 @@ class Journal:
         #: The notes. Set by ``apply``.
         self.notes = Notes()
         # Both are changed after each commit, so they match the file.
-        #: The status of every user, by position in the plan.
+        #: Every user's status, by position in the plan.
         self.states = UserStates()
-        # The position of each chunk's first user, then the position after the last user.
+        # Positions of each chunk's first user, then the position after the last user.
         self._offsets = array("Q", [0])
-        # SHA-256 over the checksums of the plan's rows.
+        # SHA-256 over the plan rows' checksums.
         self._digest = hashlib.sha256()
-        # Number and checksum of the log's last row.
+        # The log's last row: number and checksum.
         self._seq = 0
         self._crc = 0
-        # The last row of the plan that was read: number of its first chunk, and its chunks.
+        # The plan row that was read last: its first chunk's number, and its chunks.
         self._pack: tuple[int, list[Chunk]] = (0, [])
 
     @classmethod
@@ -169,7 +169,7 @@ class Journal:
             raise run_file_error(self.path, "its plan is incomplete and nothing was sent: start the broadcast again")
 
     def add(self, chunks: Sequence[Chunk]) -> None:
-        """Add the next chunks of the plan in one transaction. Raise RunFileError if that fails."""
+        """Add the plan's next chunks in one transaction. Raise RunFileError if that fails."""
         rows = list(_pack(chunks, self.chunks))
         insert = "INSERT INTO plan VALUES (?, ?, ?)"
         self._file.commit(lambda db: db.executemany(insert, rows), outcome=Outcome.NOT_SENT)
@@ -240,14 +240,14 @@ class Journal:
         return chunks[number - first]
 
     def outcomes(self) -> dict[Outcome, int]:
-        """Return the number of planned users by outcome. Cheap."""
+        """Return how many planned users have each outcome. Cheap."""
         users = dict.fromkeys(Outcome, 0)
         for state, outcome in OUTCOMES.items():
             users[outcome] += self.states.count(state)
         return users
 
     def reasons(self) -> dict[str, int]:
-        """Return the number of users by the reason why they were not accepted, if there is one."""
+        """Count users by the reason why they were not accepted, if there is one."""
         users: Counter[str] = Counter()
         for start, stop, status in self.states.runs():
             users[NEVER_SETTLED if status.state is UserState.CLAIMED else status.reason] += stop - start
@@ -371,13 +371,13 @@ _EVENTS = msgspec.msgpack.Decoder(list[Event])
 
 
 def _encode(value: object, crc: int = 0) -> tuple[bytes, int]:
-    """Return data and checksum of a row. The checksum continues ``crc``: of the row before, or the row's number."""
+    """Return a row's data and checksum. The checksum continues ``crc``: from the row before, or the row's number."""
     data = _encoder.encode(value)
     return data, crc32(data, crc)
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], row: Sequence[object], crc: int = 0) -> T:
-    """Return the value of a row: data and checksum, as ``_encode`` returned them for this ``crc``."""
+    """Return a row's value: data and checksum, as ``_encode`` returned them for this ``crc``."""
     match row:
         case (bytes(data), int(own)) if own == crc32(data, crc):
             # The checksum is right, so if this fails, another program or version wrote the row.
@@ -389,7 +389,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], row: Sequence[object], crc: int
 
 
 def _pack(chunks: Iterable[Chunk], first: int) -> Iterator[tuple[int, bytes, int]]:
-    """Yield number of the first chunk, data and checksum of the rows. ``first`` is the number of the first of all."""
+    """Yield each row's first chunk number, data and checksum. ``first`` numbers the very first chunk."""
     packed: list[Chunk] = []
     room = PACK
     for chunk in chunks:

@@ -55,7 +55,7 @@ class StoreOptions:
 
 
 def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: JsonLines = False) -> int:
-    """List the sends with claimed users, the newest last: in flight, of a dead process, or of unknown outcome."""
+    """List the sends with claimed users, newest last: in flight, from a dead process, or with an unknown outcome."""
     now = time.time()
     sends = _with_store(store, lambda opened: _claimed_sends(opened, older_than))
     if sends and not json:
@@ -137,7 +137,7 @@ async def _sends_of(store: ClaimStore, keys: tuple[str, ...]) -> list[ClaimedSen
 
 
 def _with_store(options: StoreOptions, operation: Callable[[ClaimStore], Awaitable[T]]) -> T:
-    """Return the result of an operation on the opened store. Not for questions: Ctrl-C would not end one at once."""
+    """Return an operation's result on the opened store. Not for questions: Ctrl-C would not end one at once."""
 
     async def run() -> T:
         async with options.open() as store:
@@ -147,5 +147,5 @@ def _with_store(options: StoreOptions, operation: Callable[[ClaimStore], Awaitab
         return asyncio.run(run())
     except (PushError, CommandError):
         raise
-    except Exception as error:  # noqa: BLE001 - the text of a driver may hold the address
+    except Exception as error:  # noqa: BLE001 - a driver's text may hold the address
         raise CommandError(f"the claim store failed ({type(error).__name__})", Exit.CANNOT_RUN) from None

@@ -24,7 +24,7 @@ CAMPAIGN = CampaignRequest(name="Spring sale", external_id="spring-sale", segmen
 
 
 def faults_for(users: int, unlucky: str) -> list[tuple[Fault, str]]:
-    """Return the faults of the service, each with what the service does and what the client does."""
+    """Return the service's faults, each with the service's action and the client's reaction."""
     limit = users // 100
     return [
         (Fault.status(413, endpoint="push", more_than_users=limit), f"413 above {limit} users: split"),
@@ -86,7 +86,7 @@ async def demo(
 
 
 def compare(reported: Mapping[str, Outcome], pushes: Mapping[str, int]) -> dict[str, Any]:
-    """Return the users of each outcome, those of them that the service accepted, and where the two disagree."""
+    """Return the users by outcome, how many of them the service accepted, and the differences."""
     counts = Counter(reported.values())
     accepted = Counter(outcome for user, outcome in reported.items() if user in pushes)
     return {
@@ -99,7 +99,7 @@ def compare(reported: Mapping[str, Outcome], pushes: Mapping[str, int]) -> dict[
 
 
 def print_table(result: Mapping[str, Any], *, all_users: tuple[int, int], faults: Sequence[str]) -> None:
-    """Print the users of each outcome, and the requests that each fault met."""
+    """Print the users by outcome, and the requests that each fault met."""
     rows = [(outcome.value, result["client"][outcome], result["service"][outcome]) for outcome in Outcome]
     say("")
     say(f"{'users':<10}{'client reports':>16}{'service accepted':>18}")

@@ -1,4 +1,4 @@
-"""``pushsdk config``: every setting and its source. ``pushsdk doctor``: checks of all else before a request."""
+"""``pushsdk config``: every setting and its source. ``pushsdk doctor``: checks for all else before a request."""
 
 import platform
 import socket
@@ -27,7 +27,7 @@ from pushsdk.cli.terminal import print_json, say, visible, warn
 
 _CONNECT_TIMEOUT = 5.0  # seconds, as in the client
 _RENEWAL_DAYS = 14  # certificates are usually renewed before this many days are left
-_DATE = "%b %d %H:%M:%S %Y %Z"  # the format of dates in Python's certificates
+_DATE = "%b %d %H:%M:%S %Y %Z"  # the date format in Python's certificates
 _HINTS = {
     **dict.fromkeys(
         ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"), "the port does not speak TLS: is it meant for http?"
@@ -50,7 +50,7 @@ class Finding(Struct, frozen=True):
 
 
 def probe(base_url: str, proxy: str | Secret | None = None) -> Iterator[Finding]:
-    """Yield the result of each step of a connection, to the proxy if there is one, up to the first failure."""
+    """Yield the result of each connection step, to the proxy if there is one, up to the first failure."""
     target = urlsplit(base_url if proxy is None else Secret.of(proxy).reveal())
     host = target.hostname or ""
     port = target.port or (443 if target.scheme == "https" else 80)
@@ -78,7 +78,7 @@ def _look_up(host: str, port: int) -> Generator[Finding, None, list[tuple[str, i
 
 
 def _connect(addresses: Iterable[tuple[str, int]]) -> Generator[Finding, None, list[tuple[str, int]]]:
-    """Yield the result of a connection to each address. Return the addresses that accept connections."""
+    """Yield the connection result for each address. Return the addresses that accept connections."""
     reached: list[tuple[str, int]] = []
     for address in addresses:
         name, started = f"{address[0]} port {address[1]}", time.perf_counter()
@@ -97,7 +97,7 @@ def _connect(addresses: Iterable[tuple[str, int]]) -> Generator[Finding, None, l
 def _handshake(host: str, address: tuple[str, int]) -> Finding:
     started = time.perf_counter()
     try:
-        # As in the client: the system's certificates, and a check of the host name.
+        # As in the client: the system's certificates, and a host name check.
         context = ssl.create_default_context()
         opened = socket.create_connection(address, _CONNECT_TIMEOUT)
         with opened, context.wrap_socket(opened, server_hostname=host) as secured:
@@ -194,7 +194,7 @@ def _print_settings(settings: Mapping[str, tuple[Any, str, str | None]], problem
 
 
 def _text_of(name: str, value: Any) -> str:
-    """Return the value of a setting for people."""
+    """Return a setting's value for people."""
     if value is None:
         return no_file() if name == "config" else _UNSET.get(name, "not set")
     if isinstance(value, bool):

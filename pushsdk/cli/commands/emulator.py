@@ -46,7 +46,7 @@ app: App = App(name="emulator", help="Run the push service with the faults and l
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class EmulatorOptions:
-    """The behavior of the service, and what it keeps."""
+    """The service's behavior, and how much it keeps."""
 
     faults: str | None = None
     """Fail by a preset (flaky) or by the rules in a JSON file ([{"fault": "status", "code": 429}])."""
@@ -97,7 +97,7 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
 
 
 def _decoded(file: Path, kind: Any, *structs: type[msgspec.Struct]) -> Any:
-    """Return the content of a JSON file. Raises ValueError, with a hint at a name of the structs, and OSError."""
+    """Return a JSON file's content. Raises ValueError, with a hint at a struct name, and OSError."""
     content = file.read_bytes()
     try:
         return msgspec.json.decode(content, type=kind)
@@ -108,7 +108,7 @@ def _decoded(file: Path, kind: Any, *structs: type[msgspec.Struct]) -> Any:
 
 
 def _worded(error: msgspec.ValidationError, names: tuple[str, ...]) -> str:
-    """Return the path and the rule of an error, an unknown name with the nearest one."""
+    """Return the path and the rule in an error, an unknown name with the nearest one."""
     rule, where = rule_and_path(error)
     for start, noun in (("Object contains unknown field ", "field"), ("Invalid enum value ", "value")):
         if rule.startswith(start):
@@ -120,7 +120,7 @@ def _worded(error: msgspec.ValidationError, names: tuple[str, ...]) -> str:
 
 
 def _known_words(error: msgspec.ValidationError, structs: Sequence[type[msgspec.Struct]]) -> tuple[str, ...]:
-    """Return the values of the field that the error names, or else all fields."""
+    """Return the field's values if the error names a field, or else all fields."""
     kinds = {name: kind for struct in structs for name, kind in kinds_of(struct).items()}
     (field,) = re.findall(r"(\w*)`?$", str(error))[:1]
     kind = kinds.get(field)
@@ -167,7 +167,7 @@ async def emulator(
         open_page: Open the page in a browser.
         host: Listen on this address. Other machines than this one need the token.
         allow_host: Accept this host name too, for example push.test or push.test:8080. Repeatable.
-        token_file: Read the token of the page and the control API from this file; pushes need no token.
+        token_file: Read the token for the page and the control API from this file; pushes need no token.
     """
     if host not in LOOPBACK and token_file is None:
         raise usage_error(f"--host {host} admits other machines: pass --token-file FILE with a token for them")
@@ -238,7 +238,7 @@ async def _running(service: Emulator, port: int, *, host: str = LOOPBACK[0]) -> 
 
 
 async def _run_command(command: Sequence[str], variables: Mapping[str, str]) -> int:
-    """Run a command with the standard streams and signals of this process, and return its exit status."""
+    """Run a command with this process's standard streams and signals, and return its exit status."""
     process: asyncio.subprocess.Process | None = None
     early: list[int] = []
 

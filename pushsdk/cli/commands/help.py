@@ -35,13 +35,13 @@ def docs(
     search: str | None = None,
     path: Annotated[bool, _FLAG] = False,
 ) -> int:
-    """Show a page of the user guide.
+    """Show a user guide page.
 
     Args:
-        topic: The name of the page or a part of it, for example retries.
+        topic: The page name or a part of it, for example retries.
         all_pages: List the pages, each with its first sentence.
         search: Print the sections with these words, the best first, each with its page and heading.
-        path: Print the path of the page's file.
+        path: Print the page's file path.
     """
     if all_pages:
         return _list_pages()
@@ -107,7 +107,7 @@ def _show(page: str) -> None:
         )
 
 
-def help(*command: str) -> int:  # noqa: A001 - the name of the command
+def help(*command: str) -> int:  # noqa: A001 - the command's name
     _, apps, unknown = app.parse_commands(command)
     if unknown:
         near = near_word(unknown[0], apps[-1], 0.6)
@@ -118,11 +118,11 @@ def help(*command: str) -> int:  # noqa: A001 - the name of the command
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
-    """Print the completion script of a shell.
+    """Print the completion script for a shell.
 
     Args:
         shell: The shell. Save the script where the shell loads completions, for example ~/.zfunc/_pushsdk.
     """
-    # zsh calls the function that has the name of the file.
+    # zsh calls the function named like the file.
     sys.stdout.write(app.generate_completion(shell=shell).replace("_cyclopts_pushsdk", "_pushsdk"))
     return Exit.DONE

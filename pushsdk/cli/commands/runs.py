@@ -1,4 +1,4 @@
-"""The commands of a run: ``plan``, ``broadcast``, ``resume``, ``status`` and ``report``."""
+"""The run commands: ``plan``, ``broadcast``, ``resume``, ``status`` and ``report``."""
 
 import asyncio
 import io
@@ -43,7 +43,7 @@ Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
 Speed = Annotated[float | None, Parameter(validator=Number(gt=0, lt=1e9))]
 Format = Annotated[Literal["table", "csv", "jsonl"], Parameter(name="--format")]
 _WATCH_INTERVAL = 1.0  # seconds
-_WIDTH_SAMPLE = 1000  # rows that decide how wide the column of user ids is
+_WIDTH_SAMPLE = 1000  # rows that decide how wide the user id column is
 
 Start = Callable[[pushsdk.AsyncPushClient, dict[str, Any]], Awaitable[pushsdk.BroadcastReport]]
 """A function that starts the run with a client and the options of every run."""
@@ -52,7 +52,7 @@ Start = Callable[[pushsdk.AsyncPushClient, dict[str, Any]], Awaitable[pushsdk.Br
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class BroadcastOptions(MessageOptions):
-    """The message of a broadcast, and how its users are read."""
+    """A broadcast's message, and how its users are read."""
 
     query: str | None = None
     """Read the users with this SELECT of DuckDB, for example "SELECT id FROM 'users.parquet'"."""
@@ -62,7 +62,7 @@ class BroadcastOptions(MessageOptions):
     """Keep duplicates: push to an id as often as it occurs."""
 
     def users(self, source: str | None) -> Audience:
-        """Return the users of a file, standard input or a query. Raises a usage error or a ValidationError."""
+        """Return the users from a file, standard input or a query. Raises a usage error or a ValidationError."""
         if (source is None) is (self.query is None):
             raise usage_error("pass exactly one source of users: a file, - for standard input, or --query SQL")
         if self.query is not None:
@@ -73,7 +73,7 @@ class BroadcastOptions(MessageOptions):
 @Parameter(name="*", group=Group("Run", sort_key=5))
 @dataclass(frozen=True, kw_only=True)
 class ResumeOptions:
-    """Options of ``broadcast`` and ``resume``: what is sent, when the run stops, and what is printed."""
+    """Options for ``broadcast`` and ``resume``: retries, stopping and printing."""
 
     on_unknown: Literal["skip", "resend"] = "skip"
     """Skip or resend users with an unknown outcome; resend may push to them twice."""
@@ -98,7 +98,7 @@ class ResumeOptions:
     json: Json = False
 
     def run_options(self) -> dict[str, Any]:
-        """Return the options of a run, for the client."""
+        """Return the run's options, for the client."""
         bounds = ("max_rejected", "max_unknown", "max_outage")
         if self.no_stop_policy and any(getattr(self, name) != getattr(type(self), name) for name in bounds):
             raise usage_error("--no-stop-policy can't be used with --max-rejected, --max-unknown or --max-outage")
@@ -113,11 +113,11 @@ class ResumeOptions:
         }
 
     def limited(self, users: int) -> int:
-        """Return the number of these users that the command sends to."""
+        """Return how many of these users the command sends to."""
         return min(users, self.limit or users)
 
     def users_left(self, result: pushsdk.BroadcastReport) -> int:
-        """Return the number of users that the command still sends to."""
+        """Return how many users the command still sends to."""
         return self.limited(result.not_sent + (result.unknown if self.on_unknown == "resend" else 0))
 
 
@@ -130,7 +130,7 @@ def plan(
     requests_per_second: Annotated[Speed, Parameter(env_var="PUSHSDK_REQUESTS_PER_SECOND")] = None,
     json: Json = False,
 ) -> int:
-    """Estimate the users, requests, bytes and time of a broadcast.
+    """Estimate a broadcast's users, requests, bytes and time.
 
     Args:
         rate: Estimate the time at this many users per second.
@@ -241,7 +241,7 @@ def broadcast(
 def _first_body(
     audience: Audience, message: dict[str, Any], fields: dict[str, Any] | None, *, into: Any, distinct: bool
 ) -> bytes | None:
-    """Return the body of the first request of a broadcast, None without users."""
+    """Return a broadcast's first request body, None without users."""
     parts: Iterator[Any]
     if into:
         requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
@@ -259,7 +259,7 @@ def _first_body(
 
 
 def _in_requests(users: int, *, each: bool = False) -> str:
-    """Return the number of requests for these users: full ones, or one for each user."""
+    """Return the request count for these users: full ones, or one for each user."""
     return f" in {count(users if each else -(-users // pushsdk.Batching().max_users), 'request')}"
 
 
@@ -287,7 +287,7 @@ def _send_run(
 ) -> int:
     """Ask, send a run until it ends or Ctrl-C, print the counts, and on stderr what is left to do.
 
-    ``users`` is the number of users left, None if it is unknown; ``action`` begins the question.
+    ``users`` is the number of users left, None if unknown; ``action`` begins the question.
     """
     # The first is named below, and the others were told before the question.
     warnings.filterwarnings("ignore", "nothing was sent|the (message|audience) has", pushsdk.MessageWarning)
@@ -318,7 +318,7 @@ def _send_run(
 
 
 def _report_of_cancelled(run: Path) -> pushsdk.BroadcastReport:
-    """Return the report of a run that was cancelled: its file holds the counts."""
+    """Return a cancelled run's report: its file holds the counts."""
     try:
         return pushsdk.read_report(run)
     except pushsdk.RunFileError as error:
@@ -375,7 +375,7 @@ def report(run: RunFile, /, *, form: Format = "table", outcome: pushsdk.Outcome 
         form: Print this format; jsonl is exact, csv is safe to open in a spreadsheet.
         outcome: Print only the users with this outcome.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a file of ids is UTF-8 with plain line ends in every locale
+    if isinstance(sys.stdout, io.TextIOWrapper):  # an id file is UTF-8 with plain line ends in every locale
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     result = pushsdk.read_report(run)
     _print_answers(result)

@@ -106,7 +106,7 @@ def create(
     """Create a push campaign from a file and print its uuid.
 
     Args:
-        file: The JSON file of the campaign; - is standard input.
+        file: The campaign's JSON file; - is standard input.
         force: Send despite a misspelled field, value or placeholder, or without a platform, text or segment.
     """
     settings = options.settings(dry_run=dry_run)

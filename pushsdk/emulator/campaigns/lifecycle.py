@@ -1,4 +1,4 @@
-"""Campaigns from acceptance to the end: their start, the run of their segment, their recipients."""
+"""Campaigns from acceptance to the end: their start, their segment run, their recipients."""
 
 import asyncio
 import re
@@ -62,7 +62,7 @@ def _start_without_time(type: str | None, now: float) -> tuple[float | None, str
 class Campaigns:
     """Starts and runs campaigns. ``now`` returns the service's time.
 
-    Calls ``changed`` with inbox, uuid and the number of recipients after each change. The state is in the store only,
+    Calls ``changed`` with inbox, uuid and recipient count after each change. The state is in the store only,
     so a campaign that is deleted, or whose inbox is reset, does not run.
     """
 
@@ -80,7 +80,7 @@ class Campaigns:
         self._stopping = threading.Event()  # set by aclose, read in threads
 
     def accept(self, uuid: str, body: bytes, shape: CampaignRequest, *, trusted: bool = True) -> Campaign:
-        """Return the campaign of an accepted request. Without ``trusted`` its SQL does not run by itself."""
+        """Return the campaign in an accepted request. Without ``trusted`` its SQL does not run by itself."""
         schedule = msgspec.to_builtins(shape.schedule or Schedule())
         start, reading = start_of(schedule.get("type"), schedule.get("startTs"), self._now())
         error = None if trusted else _UNTRUSTED

@@ -1,4 +1,4 @@
-"""The users of a campaign's segment, found by a SQL query over local tables. Blocking: run in a thread.
+"""The users in a campaign's segment, found by a SQL query over local tables. Blocking: run in a thread.
 
 Each query runs in a child process, because only a kill stops DuckDB's parser: short texts keep the parser busy for
 minutes, fill the memory, or overflow the stack. The child reads the tables that the query names into memory, closes
@@ -31,7 +31,7 @@ _JSON = frozenset({".json", ".jsonl", ".ndjson"})
 _SUFFIXES = _JSON | {".csv", ".tsv", ".parquet"}  # other files are no tables
 _MAX_QUERY = 100_000  # characters
 _POLL = 0.05  # seconds between two calls of ``stopping``
-_READ_BYTES = 256 * 1024  # of rows at a time
+_READ_BYTES = 256 * 1024  # read at a time
 # -P: no module is imported from the current directory.
 _COMMAND = (sys.executable, "-P", "-c", "from pushsdk.emulator.campaigns.segment import main; main()")
 # In the child
@@ -39,7 +39,7 @@ _MEMORY = "512MB"
 _DISK = "4GB"
 _ADDRESS_SPACE = 2 * 1024**3  # bytes; DuckDB's memory limit excludes its parser and many functions
 _MAX_DEPTH = 250
-_GRACE = 5  # seconds for the start of the process
+_GRACE = 5  # seconds for the process start
 _MAX_ROW = 1024 * 1024  # bytes
 _HEADER_BYTES = 64 * 1024
 _MAX_NAMES = 20
@@ -53,7 +53,7 @@ _BAD_VALUE = "it fails on a value of a row: use TRY_CAST or TRY, or exclude such
 
 
 class SegmentError(ValueError):
-    """The users of a segment can't be found; the text is one line with the fix, without values of rows."""
+    """A segment's users can't be found; the text is one line with the fix, without row values."""
 
 
 class Table(Struct, frozen=True):
@@ -65,7 +65,7 @@ class Table(Struct, frozen=True):
 
 
 class SegmentJob(Struct, frozen=True):
-    """A query over tables; ``primary_key`` is the result's column of user ids."""
+    """A query over tables; ``primary_key`` is the user id column in the result."""
 
     tables: list[Table]
     query: str
@@ -75,7 +75,7 @@ class SegmentJob(Struct, frozen=True):
 
 
 class SegmentResult(Struct, frozen=True):
-    """The counts of a query's result: different ``users``, and all ``rows``.
+    """A query result's counts: different ``users``, and all ``rows``.
 
     ``refused`` rows have no valid id; ``first_refused`` is the number of the first one, from 1, and the reason.
     """
@@ -100,7 +100,7 @@ def segment_available() -> bool:
 def read_rows(path: Path) -> Iterator[list[Row]]:
     """Yield batches of ``(user_id, fields)``, each user once.
 
-    The fields are the other columns of the user's first row that are not NULL, as plain JSON.
+    The fields are the other columns in the user's first row that are not NULL, as plain JSON.
     """
     with path.open("rb") as file:
         while lines := file.readlines(_READ_BYTES):
@@ -108,7 +108,7 @@ def read_rows(path: Path) -> Iterator[list[Row]]:
 
 
 class Tables:
-    """The CSV, TSV, Parquet and JSON lines files of a folder; a table's name is the file's stem.
+    """The CSV, TSV, Parquet and JSON lines files in a folder; a table's name is the file's stem.
 
     Each query reads the folder again. Raises `SegmentError` if the folder can't be read or two files share a name.
     """
@@ -120,7 +120,7 @@ class Tables:
     def find(self) -> list[Table]:
         """Return the tables, sorted by name. Opens no file.
 
-        Files in subfolders, hidden files and symbolic links out of the folder are no tables.
+        Files in subfolders, hidden files and symbolic links out of the folder are not tables.
         """
         tables: dict[str, Table] = {}
         try:
@@ -154,7 +154,7 @@ class Tables:
     ) -> Iterator[tuple[SegmentResult, Iterator[list[Row]]]]:
         """Run a query; yields its counts, and its rows, which can be read within the ``with``. Raises `SegmentError`.
 
-        ``query`` may be hostile; ``primary_key`` names the column of user ids. The child is killed after ``timeout``
+        ``query`` may be hostile; ``primary_key`` names the user id column. The child is killed after ``timeout``
         seconds, or as soon as ``stopping`` returns True.
         """
         _check(query, primary_key)
@@ -190,7 +190,7 @@ def _check(query: str, primary_key: str) -> None:
 
 
 def _run_child(folder: Path, timeout: float, stopping: Callable[[], bool]) -> int:
-    # Without the settings of this package, which include the Api-Key.
+    # Without this package's settings, which include the Api-Key.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_")}
     try:
         process = subprocess.Popen(  # noqa: S603 - our own command
@@ -221,8 +221,8 @@ def _is_unicode(text: str) -> bool:
 
 
 def main() -> None:
-    """Run the job in the folder of the command line. The entry point of the child."""
-    os.chdir(sys.argv[1])  # relative, so that no setting of DuckDB reveals the folder
+    """Run the job in the command line's folder. The child's entry point."""
+    os.chdir(sys.argv[1])  # relative, so that no DuckDB setting reveals the folder
     folder = Path()
     job = msgspec.json.decode((folder / "job").read_bytes(), type=SegmentJob)
     _bound(job.seconds)
@@ -235,7 +235,7 @@ def main() -> None:
 
 
 def _bound(seconds: float) -> None:
-    """Limit the memory of this process, and its time in case the parent was killed."""
+    """Limit this process's memory, and its time in case the parent was killed."""
     sys.setrecursionlimit(100 * _MAX_DEPTH)  # the syntax tree
     with suppress(ImportError, OSError, ValueError, AttributeError):  # not supported everywhere
         import resource
@@ -275,7 +275,7 @@ def _load(db: reader.Connection, table: Table, key: str) -> None:
         source = _scan_sql(table)
         if table.suffix in _JSON:
             types = reader.column_types(db, source)
-            # Texts stay texts, and a column of ids with a fraction in one row is checked row by row.
+            # Texts stay texts, and an id column with a fraction in one row is checked row by row.
             types |= {name: "VARCHAR" for name, kind in types.items() if kind in ("UUID", "TIME")}
             types |= {key: "JSON"} if types.get(key) == "DOUBLE" else {}
             source = _scan_sql(table, types)
@@ -283,7 +283,7 @@ def _load(db: reader.Connection, table: Table, key: str) -> None:
 
 
 def _scan_sql(table: Table, columns: Mapping[str, str] | None = None) -> str:
-    """Return the table function for a FROM. Without ``columns`` DuckDB guesses the types of a JSON file.
+    """Return the table function for a FROM. Without ``columns`` DuckDB guesses a JSON file's types.
 
     Raises `SegmentError` if a CSV file can't be opened.
     """
@@ -314,7 +314,7 @@ def _literal(text: str) -> str:
 
 
 def _run_query(db: reader.Connection, job: SegmentJob, path: Path) -> SegmentResult:
-    """Run the query, and write each user with the other columns of the user's first row."""
+    """Run the query, and write each user with the other columns in the user's first row."""
     db.execute(f"CREATE TEMP VIEW {_VIEW} AS {job.query}")
     types = reader.column_types(db, _VIEW)
     names = [name for name in types if name != job.primary_key]

@@ -1,4 +1,4 @@
-"""The handlers of the control routes, which tests and the page call."""
+"""The control route handlers, which tests and the page call."""
 
 import asyncio
 import inspect
@@ -27,24 +27,24 @@ from pushsdk.emulator.store.search import Search, parse
 
 _MAX_CAMPAIGNS = 1000  # in the list
 _MAX_EXPORT = 1000  # requests in a download
-_MAX_BODIES = 16 * 1024 * 1024  # bytes read to show the pushes of one user
-_WRITE_DELAY = 0.1  # seconds between two writes of a stream: a page draws no faster
+_MAX_BODIES = 16 * 1024 * 1024  # bytes read to show one user's pushes
+_WRITE_DELAY = 0.1  # seconds between two stream writes: a page draws no faster
 _HEARTBEAT = 15.0  # seconds
-_MAX_BURST = 50  # requests in one write of a stream; for more the reader has to read the list
+_MAX_BURST = 50  # requests in one stream write; for more the reader has to read the list
 
 
 class ControlRequest(Struct, frozen=True):
-    """A request to a control route, decoded. ``names`` are the variable parts of the path."""
+    """A request to a control route, decoded. ``names`` are the path's variable parts."""
 
     request: web.BaseRequest
     names: dict[str, str]
     query: Any
     body: Any
-    inbox: InboxState  # that of all inboxes if the route is not scoped
+    inbox: InboxState  # the state of all inboxes if the route is not scoped
 
 
 class Control:
-    """Answers the routes of ``routes.ROUTES``. The handler of a route is the method with the route's name.
+    """Answers the routes in ``routes.ROUTES``. A route's handler is the method with the route's name.
 
     A plain method runs in a thread, because it reads or writes the store. A coroutine runs in the event loop.
     """
@@ -97,7 +97,7 @@ class Control:
             raise Refused(400, "the body is incomplete") from None
 
     def _state(self, request: web.BaseRequest, name: str | None) -> InboxState:
-        """Return the inbox of the request, by public name or by Api-Key."""
+        """Return the request's inbox, by public name or by Api-Key."""
         if name is not None:
             inbox = self._service.inboxes.named(name)
             if inbox is None:
@@ -264,7 +264,7 @@ class Control:
         return b"".join(frames)
 
     async def _new_requests(self, inbox: InboxState, ids: Sequence[int]) -> list[RequestSummary]:
-        """Return those of the requests that are still stored, up to one over the burst."""
+        """Return the requests that are still stored, up to one over the burst."""
         if not ids:
             return []
         after, before = ids[0] - 1, ids[-1] + 1

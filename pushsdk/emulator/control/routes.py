@@ -1,4 +1,4 @@
-"""The table of control routes, sans-IO: parameters, bodies, responses. The OpenAPI document is made from it."""
+"""The control route table, sans-IO: parameters, bodies, responses. The OpenAPI document is made from it."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _Mark: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class RouteQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """``inbox`` is the public name of an inbox, instead of an Api-Key."""
+    """``inbox`` is an inbox's public name, instead of an Api-Key."""
 
     inbox: str | None = None
 
@@ -57,7 +57,7 @@ class UsersQuery(PageQuery, frozen=True):
 
 
 class FaultsBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Either ``faults`` or the name of a ``preset``; ``seed`` seeds the draws."""
+    """Either ``faults`` or a ``preset`` name; ``seed`` seeds the draws."""
 
     faults: list[Fault] | None = None
     preset: str | None = None
@@ -91,7 +91,7 @@ class Ok(Struct, frozen=True):
 
 
 class Service(Struct, frozen=True):
-    """The emulator's own Api-Key, and the public name of its inbox, "" before its first request."""
+    """The emulator's own Api-Key, and its inbox's public name, "" before its first request."""
 
     api_key: str
     inbox: str
@@ -105,13 +105,13 @@ class Clock(Struct, frozen=True):
 
 
 class Error(Struct, frozen=True):
-    """The body of every refusal."""
+    """Every refusal's body."""
 
     error: str
 
 
 class Route(Struct, frozen=True):
-    """A row of the table: ``path`` is below the root, with ``{names}``; a ``scoped`` route needs an inbox."""
+    """A table row: ``path`` is below the root, with ``{names}``; a ``scoped`` route needs an inbox."""
 
     method: str
     path: str
@@ -125,7 +125,7 @@ class Route(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of the handler, for example ``get_users_id``."""
+        """The handler's name, for example ``get_users_id``."""
         return "_".join((self.method.lower(), *re.findall(r"\w+", self.path)))
 
 
@@ -167,9 +167,9 @@ _PATTERNS = [(route, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"{ROOT}{
 
 
 def find(raw_path: str) -> dict[str, tuple[Route, dict[str, str]]]:
-    """Return the routes of a path by method, with the names in the path.
+    """Return a path's routes by method, with the names in the path.
 
-    The path is the raw one, so that an encoded slash is part of a name.
+    The path is the raw one, so an encoded slash is part of a name.
     """
     return {
         route.method: (route, {name: unquote(value) for name, value in match.groupdict().items()})
@@ -203,7 +203,7 @@ def read_body(kind: type[Kind], body: bytes) -> Kind:
 
 
 def openapi(version: str, *, token: bool) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of all routes; with ``token`` they require one."""
+    """Return the OpenAPI 3.1 document for all routes; with ``token`` they require one."""
     document: dict[str, Any] = msgspec.json.decode(_OPENAPI)
     kinds = [kind for route in ROUTES for kind in (route.response, route.query, route.body) if kind is not None]
     kinds = list(dict.fromkeys([Error, *kinds]))

@@ -1,4 +1,4 @@
-"""The response bodies of the control API, and the functions that build them from stored values."""
+"""The control API's response bodies, and the functions that build them from stored values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 _PLATFORMS: tuple[Platform, ...] = ("ios", "android")
 _MAX_USERS = 1000
-_MAX_SNIPPET = 1 << 20  # bytes of a body that is shown as a command and a program: 16 MB took seconds
+_MAX_SNIPPET = 1 << 20  # largest body in bytes that is shown as a command and a program: 16 MB took seconds
 _TOO_LONG = "# This request is too long to be copied from here.\n"
 
 
 class RequestPage(Struct, frozen=True):
-    """Requests, newest first; ``next`` is ``before`` of the next page, null at the end."""
+    """Requests, newest first; ``next`` is ``before`` for the next page, null at the end."""
 
     requests: Sequence[RequestSummary]
     next: int | None
@@ -52,7 +52,7 @@ class LintResult(Struct, frozen=True):
 class SendResult(Struct, frozen=True):
     """The service's response to a request that the page sent; ``status`` is null if a fault left it without one.
 
-    ``id`` is that of the stored request, 0 if the request could not be stored.
+    ``id`` is the stored request's id, 0 if the request could not be stored.
     """
 
     id: int
@@ -62,7 +62,7 @@ class SendResult(Struct, frozen=True):
 
 
 class UserView(Struct, frozen=True, kw_only=True):
-    """The pushes of one user: the number ever ``accepted``, the stored ones, and the notifications on each device."""
+    """One user's pushes: the number ever ``accepted``, the stored ones, and the notifications on each device."""
 
     user_id: str
     accepted: int
@@ -72,7 +72,7 @@ class UserView(Struct, frozen=True, kw_only=True):
 
 
 class UserPage(Struct, frozen=True):
-    """Users sorted by id; ``next`` is ``after`` of the next page, null at the end."""
+    """Users sorted by id; ``next`` is ``after`` for the next page, null at the end."""
 
     users: Sequence[UserCount]
     next: str | None
@@ -86,7 +86,7 @@ class CampaignView(CampaignState, frozen=True, kw_only=True):
 
 
 class FaultList(Struct, frozen=True):
-    """The rules of an inbox in the order they are tried, each with ``name``, ``enabled`` and ``hits``."""
+    """An inbox's rules in the order they are tried, each with ``name``, ``enabled`` and ``hits``."""
 
     faults: Sequence[Mapping[str, Any]]
     seed: int
@@ -149,7 +149,7 @@ def export_row(request: RequestSummary, body: bytes) -> dict[str, Any]:
 
 
 def user_view(user_id: str, accepted: int, delivered: Sequence[Delivered], now: float) -> UserView:
-    """Return the pushes of a user, and the notifications on the devices now. Large messages are left out."""
+    """Return a user's pushes, and the notifications on the devices now. Large messages are left out."""
     pushes = []
     for push in delivered:
         content = _BodyContent() if is_large(push.body) else _content(push.body)
@@ -166,7 +166,7 @@ def user_view(user_id: str, accepted: int, delivered: Sequence[Delivered], now: 
 
 
 def campaign_view(campaign: Campaign, recipients: Sequence[Recipient] = ()) -> CampaignView:
-    """Return a campaign with a page of its recipients."""
+    """Return a campaign with one page of its recipients."""
     state = msgspec.structs.asdict(campaign)
     body = state.pop("body")
     segment = _content(body).segment if len(body) <= LARGE else None
@@ -183,7 +183,7 @@ def faults(rules: Rules) -> FaultList:
 
 
 class _BodyContent(Struct, frozen=True, rename="camel"):
-    """The shown fields of an accepted body. Users are skipped, because there may be many."""
+    """The fields shown from an accepted body. Users are skipped, because there may be many."""
 
     message: dict[str, Any] | None = None
     custom_fields: dict[str, Any] | None = None
@@ -191,7 +191,7 @@ class _BodyContent(Struct, frozen=True, rename="camel"):
 
 
 def _content(body: bytes) -> _BodyContent:
-    # An undocumented field may hold what can't be decoded; the service ignored the field, too.
+    # An undocumented field may hold values that can't be decoded; the service ignored the field, too.
     return _decoded(body, _BodyContent) or _BodyContent()
 
 

@@ -1,1 +1,1 @@
-"""The store of the emulator: requests, counts, and the search over them."""
+"""The emulator's store: requests, counts, and the search over them."""

@@ -14,7 +14,7 @@ from pushsdk._sqlite import FileFormat, FileRefused, connect, open_database
 
 _BUSY = 5.0  # seconds; only a foreign program can lock the file
 _WRITER_CACHE_KIB, _READER_CACHE_KIB = 16_384, 2_048
-# Bytes of the log. Unordered users change many pages, which frequent checkpoints would write twice.
+# Log size in bytes. Unordered users change many pages, which frequent checkpoints would write twice.
 _WAL_LIMIT = 64 * 1024 * 1024
 
 _SCHEMA = Path(__file__).with_name("schema.sql").read_text()
@@ -29,7 +29,7 @@ class Database:
     """One SQLite file with a write-ahead log.
 
     A file at ``path`` is locked for this process, and stays. None is a temporary file, removed with this object or at
-    the exit of the process (a kill leaves it to the system's cleaning of temporary files). Raises `StoreError` if the
+    the process exit (a kill leaves the file to the system's temporary file cleaning). Raises `StoreError` if the
     file is in use, foreign, of another version or damaged; such a file is never written to. A forked child can neither
     read nor write, and closes nothing.
     """
@@ -57,7 +57,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Run one transaction, committed at the end of the block. Raises `StoreError`, for example for a full disk.
+        """Run one transaction, committed when the block ends. Raises `StoreError`, for example for a full disk.
 
         Only one thread may write at a time.
         """

@@ -1,6 +1,6 @@
-"""The store: every SQL statement over the tables of ``database``.
+"""The store: every SQL statement over the tables in ``database``.
 
-The number of pushes accepted for each user is kept forever, per inbox: tests rely on it. Stored bodies are bounded.
+Each user's number of accepted pushes is kept forever, per inbox: tests rely on it. Stored bodies are bounded.
 `Store.received` decides what is a duplicate.
 """
 
@@ -64,13 +64,13 @@ ALL_INBOXES = InboxRef(-1, "*")
 
 
 class Store:
-    """Keeps the requests, campaigns and accepted users of each inbox; in ``path``, or in a temporary file.
+    """Keeps each inbox's requests, campaigns and accepted users; in ``path``, or in a temporary file.
 
-    Keeps ``keep`` requests per inbox, ``max_bytes`` of bodies in all, and nothing older than ``max_age`` seconds: each
+    Keeps ``keep`` requests per inbox, ``max_bytes`` for all bodies, and nothing older than ``max_age`` seconds: each
     write drops the oldest beyond. The counts per user are never dropped.
 
     Any thread may read and write, and may still read after `close`. The first use opens the file. Methods raise
-    `StoreError` if the file can't be used, and then store nothing of the write.
+    `StoreError` if the file can't be used, and then store no part of the write.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Store:
     # Inboxes
 
     def inbox(self, api_key: str) -> InboxRef:
-        """Return the inbox of this key; create one if there is none. Only a salted digest of the key is stored."""
+        """Return the inbox for this key; create one if there is none. Only the key's salted digest is stored."""
         ref = self.find(api_key)
         if ref is NO_INBOX:
             with self._writing() as db:
@@ -121,11 +121,11 @@ class Store:
         return ref
 
     def find(self, api_key: str) -> InboxRef:
-        """Return the inbox of this key, or the empty `NO_INBOX`."""
+        """Return the inbox for this key, or the empty `NO_INBOX`."""
         return self._inbox("digest", self._digest(api_key)) or NO_INBOX
 
     def named(self, name: str) -> InboxRef | None:
-        """Return the inbox of this name."""
+        """Return the inbox with this name."""
         return self._inbox("name", name)
 
     def _digest(self, api_key: str) -> bytes:
@@ -156,7 +156,7 @@ class Store:
     # Writing
 
     def write(self, records: Sequence[RequestRecord]) -> None:
-        """Store all records or none, and set the ``id`` of each; 0 if the inbox was reset in the meantime."""
+        """Store all records or none, and set each ``id``; 0 if the inbox was reset in the meantime."""
         with self._writing() as db:
             for record in records:
                 record.id = _insert(db, record)
@@ -179,20 +179,20 @@ class Store:
             excess -= size
 
     def delete(self, inbox: InboxRef, search: Search = _ALL, *, only: int | None = None) -> int:
-        """Delete the requests of a search, or only one, and return their number. The counts per user stay."""
+        """Delete the requests that a search finds, or only one, and return their number. The counts per user stay."""
         after, before = (0, NO_BOUND) if only is None else (only - 1, only + 1)
         where, values = _where(inbox, search, after, before)
         with self._writing() as db:
             return db.execute(f"DELETE FROM requests WHERE id IN (SELECT id {where})", values).rowcount
 
     def update(self, campaign: Campaign) -> None:
-        """Store the state of a campaign, if the campaign still exists."""
+        """Store a campaign's state, if the campaign still exists."""
         state = ", ".join(f"{name} = :{name}" for name in _STATE)
         with self._writing() as db:
             db.execute(f"UPDATE campaigns SET {state} WHERE request = :id", msgspec.structs.asdict(campaign))
 
     def deliver(self, campaign: Campaign, batch: Iterable[tuple[str, Mapping[str, object]]]) -> bool:
-        """Store recipients and their rows of the segment; return False if the campaign no longer exists."""
+        """Store recipients and their segment rows; return False if the campaign no longer exists."""
         rows = [(campaign.id, user, _encode(fields)) for user, fields in batch]
         with self._writing() as db:
             if db.execute("SELECT 1 FROM campaigns WHERE request = ?", (campaign.id,)).fetchone() is None:
@@ -201,14 +201,14 @@ class Store:
             return True
 
     def withdraw(self, campaign: Campaign) -> None:
-        """Delete the recipients of a campaign, so that the campaign can run again."""
+        """Delete a campaign's recipients, so that the campaign can run again."""
         with self._writing() as db:
             db.execute("DELETE FROM recipients WHERE request = ?", (campaign.id,))
 
     # Users
 
     def accepted(self, inbox: InboxRef, user_id: str) -> int:
-        """Return the number of pushes to this user that were accepted."""
+        """Count the accepted pushes to this user."""
         return int(self._first(_ACCEPTED, inbox.id, user_id)[0])
 
     def received(
@@ -227,7 +227,7 @@ class Store:
     def delivered(
         self, inbox: InboxRef, user_id: str, *, limit: int = 1000, size: int = NO_BOUND
     ) -> tuple[int, list[Delivered]]:
-        """Return `accepted` and the newest stored pushes and campaigns of a user, oldest first, in one snapshot.
+        """Return `accepted` and the user's newest stored pushes and campaigns, oldest first, in one snapshot.
 
         Bodies are included newest first, up to ``size`` bytes in all; further ones are empty.
         """
@@ -247,18 +247,18 @@ class Store:
         return tuple(Campaign(**row) for row in self._all(query, size, inbox.id, limit))[::-1]
 
     def campaign(self, inbox: InboxRef, uuid: str) -> Campaign | None:
-        """Return one campaign of this inbox."""
+        """Return one campaign in this inbox."""
         row = self._first(f"{_CAMPAIGN}, body {_CAMPAIGN_FROM} WHERE uuid = ? AND inbox = ?", uuid, inbox.id)
         return row and Campaign(**row)
 
     def unfinished(self) -> list[tuple[int, str, str, float]]:
-        """Return inbox, uuid, state and start of all running campaigns and those that wait for a time."""
+        """Return inbox, uuid, state and start for all running campaigns and those that wait for a time."""
         query = f"SELECT inbox, uuid, state, coalesce(start, 0) {_CAMPAIGN_FROM}"
         query += " WHERE state = 'running' OR state = 'waiting' AND start NOT NULL ORDER BY start, id"
         return [tuple(row) for row in self._all(query)]
 
     def recipients(self, campaign: Campaign, *, after: str = "", limit: int = 100) -> list[Recipient]:
-        """Return the recipients of a campaign with their rows, sorted by id, from ``after`` on."""
+        """Return a campaign's recipients with their rows, sorted by id, from ``after`` on."""
         query = "SELECT user, fields FROM recipients WHERE request = ? AND user > ? ORDER BY user LIMIT ?"
         rows = self._all(query, campaign.id, after, limit)
         return [Recipient(user, msgspec.json.decode(fields)) for user, fields in rows]
@@ -283,7 +283,7 @@ class Store:
     ) -> list[RequestSummary]:
         """Return stored requests with ``after`` < id < ``before``, newest first, or oldest first if ``forward``.
 
-        With ``grouped``, return the newest request of each group with ``after`` < group < ``before``.
+        With ``grouped``, return each group's newest request with ``after`` < group < ``before``.
         """
         key = '"group"' if grouped else "id"
         where, values = _where(inbox, search, after, before, key)
@@ -331,7 +331,7 @@ def _summary(row: Any) -> RequestSummary:
 
 
 def _where(inbox: InboxRef, search: Search, after: int, before: int, key: str = "id") -> tuple[str, list[Any]]:
-    """Return FROM and WHERE of a search, and their values."""
+    """Return a search's FROM and WHERE, and their values."""
     condition = f" AND {search.condition}" if search.condition else ""
     own = [] if inbox == ALL_INBOXES else [inbox.id]
     where = f"FROM requests WHERE{' inbox = ? AND' * len(own)} {key} > ? AND {key} < ?{condition}"

@@ -10,7 +10,7 @@ Endpoint: TypeAlias = Literal["push", "campaigns"]
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """The part of a body that lists show: shortened texts by language, and a few other fields."""
+    """The body part that lists show: shortened texts by language, and a few other fields."""
 
     title: dict[str, str] = {}
     body: dict[str, str] = {}
@@ -22,7 +22,7 @@ class Preview(Struct, frozen=True, kw_only=True):
 class RequestContent(Struct, frozen=True, kw_only=True):
     """The parts of a body that the store needs. Lists show ``preview``, searches find ``title`` and ``text``.
 
-    ``user_ids`` and ``digest`` (of the other content) are those of an accepted push, ``users`` is the number of users
+    ``user_ids`` and ``digest`` (for the other content) come from an accepted push, ``users`` is the user count
     even if the push was refused.
     """
 
@@ -91,7 +91,7 @@ class _PushContent(Struct, frozen=True, rename="camel"):
 
 
 class CampaignState(Struct, frozen=True, kw_only=True):
-    """One accepted campaign: the ``uuid`` of the response, ``time`` as in `Push`.
+    """One accepted campaign: the response's ``uuid``, ``time`` as in `Push`.
 
     ``state`` is "waiting", "running", "done", "failed" or "not run". ``start`` is in seconds since the epoch, None if
     the campaign has to be started by hand; ``reading`` explains it. ``users`` and ``error`` are the segment's result.
@@ -112,7 +112,7 @@ class CampaignState(Struct, frozen=True, kw_only=True):
 
 
 class Campaign(CampaignState, frozen=True, kw_only=True):
-    """A campaign with the raw ``body`` of its request."""
+    """A campaign with its request's raw ``body``."""
 
     body: bytes
 
@@ -126,7 +126,7 @@ class Campaign(CampaignState, frozen=True, kw_only=True):
 class Delivered(Struct, frozen=True, kw_only=True):
     """A push request or campaign as one user got it, ``times`` in one request.
 
-    Of a campaign, ``campaign`` is the uuid and ``fields`` the user's row of the segment.
+    For a campaign, ``campaign`` is the uuid and ``fields`` the user's row in the segment.
     """
 
     id: int
@@ -138,7 +138,7 @@ class Delivered(Struct, frozen=True, kw_only=True):
 
 
 class Recipient(Struct, frozen=True):
-    """A user of a campaign, and the row of the segment that fills the placeholders."""
+    """A campaign's user, and the segment row that fills the placeholders."""
 
     user_id: str
     fields: Mapping[str, Any]
@@ -148,7 +148,7 @@ class RequestSummary(Preview, frozen=True, kw_only=True):
     """A request in a list. Texts are cut at 300 characters; ``time`` is in seconds since the epoch.
 
     ``inbox`` is the public name of the request's inbox. Consecutive pushes with the same texts have the same ``group``,
-    the id of the oldest. In a grouped list the request stands for ``requests`` of its group: ``failed`` of them got no
+    the id of the oldest. In a grouped list the request stands for ``requests`` in its group: ``failed`` of them got no
     success, the accepted ones had ``reached`` users.
     """
 
@@ -170,7 +170,7 @@ class RequestSummary(Preview, frozen=True, kw_only=True):
 
 
 class Unmatched(Struct, frozen=True):
-    """The head of a request that reached no inbox, and the error it was refused with."""
+    """The head of a request that did not reach an inbox, and the error it was refused with."""
 
     time: float
     method: str
@@ -180,7 +180,7 @@ class Unmatched(Struct, frozen=True):
 
 
 class InboxView(Struct, frozen=True):
-    """An inbox: its public name, its label, the number of stored requests, the time of the last request."""
+    """An inbox: its public name, its label, the number of stored requests, the last request's time."""
 
     inbox: str
     label: str
@@ -189,7 +189,7 @@ class InboxView(Struct, frozen=True):
 
 
 class UserCount(Struct, frozen=True):
-    """A user, the number of accepted pushes, and the highest count of one and the same push: over 1 is a duplicate."""
+    """A user, the number of accepted pushes, and the highest count for one and the same push: over 1 is a duplicate."""
 
     user_id: str
     accepted: int

@@ -1,6 +1,6 @@
-"""The search line of the inbox: ``user:u1 title:"black friday" lang:de status:429 is:accepted words``, and its SQL.
+"""The inbox's search line: ``user:u1 title:"black friday" lang:de status:429 is:accepted words``, and its SQL.
 
-The terms are in docs/emulator.md. All must hold; of several statuses, endpoints or ``is:`` results one is enough.
+The terms are in docs/emulator.md. All must hold; from several statuses, endpoints or ``is:`` results one is enough.
 Quotes join words; within quotes ``\\"`` and ``\\\\`` are a quote and a backslash. Every line is a search: an unknown
 term counts as a word, a term without a value is ignored.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_MAX_LINE = 2_000  # characters of a line
-_MAX_TERMS = 50  # SQLite bounds the depth of an expression
+_MAX_LINE = 2_000  # characters per line
+_MAX_TERMS = 50  # SQLite bounds an expression's depth
 
 # Possessive quantifiers: a hostile line can't cause backtracking.
 _TERM = re.compile(r'(?:([A-Za-z]++):)?+(?:"((?:[^"\\]|\\.?+)*+)"?+|(\S*+))', re.DOTALL)
@@ -28,7 +28,7 @@ IS, _TEXTS, _TERMS = _SQL["is"], _SQL["texts"], _SQL["terms"]
 class Search(Struct, frozen=True, kw_only=True):
     """A parsed search line: an SQL condition over the table ``requests`` with its values, empty for all requests.
 
-    ``users`` are looked up in the store's index. ``partial`` is True if a part of the line was ignored (a term without
+    ``users`` are looked up in the store's index. ``partial`` is True if part of the line was ignored (a term without
     a value, or more than the bounds allow), so the search finds too much: never delete by such a search.
     ``names_fate`` is True if the line has an ``is:accepted``, ``is:refused``, ``is:failed`` or a status.
     """
@@ -69,7 +69,7 @@ def parse(line: str) -> Search:
 
 
 class _Condition(Struct, frozen=True):
-    """A condition of a term and its values; the conditions with the same subject are alternatives."""
+    """A term's condition and its values; the conditions with the same subject are alternatives."""
 
     subject: object
     sql: str
@@ -77,7 +77,7 @@ class _Condition(Struct, frozen=True):
 
 
 def _joined(groups: Iterable[Sequence[_Condition]]) -> tuple[str, tuple[str | int, ...]]:
-    """Return a condition that needs one of each group, and its values."""
+    """Return a condition that needs one from each group, and its values."""
     sql, values = [], list[str | int]()
     for group in groups:
         sql.append(f"({' OR '.join(condition.sql for condition in group)})")
@@ -117,7 +117,7 @@ def _status(value: str, _term: object) -> _Condition | None:
     return _Condition("status", "requests.status BETWEEN ? AND ?", [lowest, lowest if status[1] else lowest + 99])
 
 
-# The condition of a term by its prefix; without one, or with None, the term is a word.
+# A term's condition by its prefix; without a prefix, or with None, the term is a word.
 _READERS: dict[str, Callable[[str, object], _Condition | None]] = {
     "title": lambda value, term: _Condition(term, _TEXTS["title"], [value.casefold()]),
     "body": lambda value, term: _Condition(term, _TEXTS["body"], [value.casefold()]),

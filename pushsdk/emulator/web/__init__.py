@@ -36,7 +36,7 @@ class Pages:
 
     @cached_property
     def _files(self) -> dict[str, tuple[bytes, str]]:
-        """Content and type of each file by name. No path of a request ever reaches the file system."""
+        """Each file's content and type by name. A request's path never reaches the file system."""
         return {
             f"{folder}{file.name}": (file.read_bytes(), _TYPES[suffix])
             for folder, package in (("", __name__), ("docs/", "pushsdk.docs"))
@@ -45,7 +45,7 @@ class Pages:
         }
 
     def respond(self, request: web.BaseRequest) -> web.Response | None:
-        """Return a file of the page or a refusal; None for a request that no browser sends to open a page."""
+        """Return a page file or a refusal; None for a request that no browser sends to open a page."""
         if request.method not in {"GET", "HEAD"}:
             return None
         name = request.path.removeprefix("/") or "index.html"
@@ -62,7 +62,7 @@ class Pages:
 
 
 def _guide(name: str, query: str) -> tuple[bytes, str]:
-    """Return the content and type of a page of the guide. Raises `Refused` if there is none."""
+    """Return a guide page's content and type. Raises `Refused` if there is none."""
     section, _, topic = name.partition("/")
     html = page(topic or "index", query) if section == "docs" else None
     if html is None:
@@ -71,7 +71,7 @@ def _guide(name: str, query: str) -> tuple[bytes, str]:
 
 
 def page(name: str, query: str = "") -> str | None:
-    """Return a page of the guide as HTML, or the sections with the words of a query; None if no page has this name."""
+    """Return a guide page as HTML, or the sections with the query's words; None if no page has this name."""
     names = sorted(docs.names(), key="index".__ne__)
     if name not in names:
         return None
