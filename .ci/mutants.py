@@ -586,8 +586,8 @@ COALESCING = [
     Mutant(
         "a dict that JSON can't hold is sent as something else",
         CORE + "wire.py",
-        "if _decode(data) == message:",
-        "if True:",
+        "is_exact = _decode(data) == value",
+        "is_exact = True",
         "tests/core/test_wire.py",
     ),
     Mutant(

@@ -17,7 +17,7 @@ from pushsdk._core.words import kind_of, rule_and_path
 
 M = TypeVar("M", bound=msgspec.Struct)
 
-_MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
+MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
 _SHOWN_DEPTH = 5  # levels shown of a path that is too deep
 
 
@@ -70,9 +70,9 @@ def _list(value: Sequence[object], path: Path) -> list[Any]:
 
 
 def _check_depth(path: Path) -> None:
-    if len(path) >= _MAX_DEPTH:
+    if len(path) >= MAX_DEPTH:
         raise value_error(
-            path[:_SHOWN_DEPTH], f"nested more than {_MAX_DEPTH} levels deep, or the value contains itself"
+            path[:_SHOWN_DEPTH], f"nested more than {MAX_DEPTH} levels deep, or the value contains itself"
         )
 
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.bad_values import NOT_JSON, Alien, Data, Plain, SubFloat, nested
 
-from pushsdk._core import wire
+from pushsdk._core import values, wire
 from pushsdk._core.body import decode_user_ids, encode_user_ids, push_body
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import (
@@ -440,6 +440,18 @@ def test_the_short_way_and_the_walk_agree_on_every_dict(name, value):
 
     walked = outcome(lambda message: wire._encode_checked(message, MobilePush, ("message",)))
     assert outcome(encode_message) == walked
+
+
+@given(ANYTHING | JSON_VALUES | st.dictionaries(st.text(), ANYTHING))
+def test_the_short_way_and_the_walk_agree_on_all_custom_fields(value):
+    def outcome(encode):
+        try:
+            return encode()
+        except ValidationError as error:
+            return str(error)
+
+    walked = outcome(lambda: msgspec.json.encode(values.plain({"a": value}, ("custom_fields",))))
+    assert outcome(lambda: encode_custom_fields({"a": value})) == walked
 
 
 @pytest.mark.parametrize(
