@@ -65,13 +65,17 @@ class Engine:
         self.timers = TimerWheel(loop)
         self.limiter = ConcurrencyLimiter(loop, cap, RateLimiter(settings.rate))
         self.backlog = Backlog(settings.limits)
-        self.transport: Transport = transport or AiohttpTransport(settings, limit=cap)
+        begin_post = None
+        if transport is None:
+            by_aiohttp = AiohttpTransport(settings, limit=cap)
+            transport, begin_post = by_aiohttp, by_aiohttp.begin if observer is None else None
+        self.transport: Transport = transport
         #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()
         self.sender = RequestSender(
             loop=loop,
             transport=self.transport,
-            begin_post=getattr(self.transport, "begin", None) if observer is None else None,
+            begin_post=begin_post,
             timers=self.timers,
             limiter=self.limiter,
             backlog=self.backlog,

@@ -55,7 +55,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     loop: asyncio.AbstractEventLoop
     transport: Transport
     begin_post: Callable[[ApiRequest, Secret, Callable[[bool], None]], Any] | None
-    """``AiohttpTransport.begin``; None if each request needs a task."""
+    """``FastPost.begin``; None if each request needs a task."""
     timers: TimerWheel
     limiter: ConcurrencyLimiter
     backlog: Backlog
