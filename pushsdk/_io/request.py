@@ -96,7 +96,7 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
     flight: Any = None
     """The last ``Flight``; None before the first."""
     failure: Failure | None = None
-    """Reason of the client's own that ended the request, if any."""
+    """The client's reason to end the request, if any."""
 
     @property
     def users(self) -> int:
