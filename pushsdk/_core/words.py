@@ -3,7 +3,7 @@
 import functools
 import re
 import traceback
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from itertools import groupby
 from pathlib import PurePath
 
@@ -53,8 +53,6 @@ def kind_of(value: object) -> str:
         return "None"
     if isinstance(value, type):
         return f"the class {value.__name__}: call it"
-    if isinstance(value, Awaitable):
-        return f"a {type(value).__name__}: await it first"
     return type(value).__name__
 
 
