@@ -34,12 +34,12 @@ class SendingOptions(TypedDict, total=False):
     batching: Batching | None
     """The merging of concurrent sends into one request. Default: ``Batching()``."""
     limits: Limits | None
-    """Bounds on requests in flight and on what is queued. Default: ``Limits()``."""
+    """Bounds on requests in flight and on queued calls. Default: ``Limits()``."""
     rate: Rate | None
     """The most requests or users per second. Default: unlimited."""
     # Connections
     proxy: str | None
-    """The URL of an HTTP proxy. Default: none; proxy variables of the environment are ignored."""
+    """The URL of an HTTP proxy. Default: none; environment proxy variables are ignored."""
     headers: Mapping[str, str] | None
     """Headers added to every request."""
     allow_insecure: bool
@@ -59,8 +59,8 @@ class ClientOptions(SendingOptions, total=False):
     on_event: Callable[[Event], Any] | None
     """A callable that is called with each event."""
     show_answers: bool | None
-    """Quote what the service answered in the texts of errors, though it may name users. Default: only if ``base_url``
-    is loopback, or if PUSHSDK_SHOW_ANSWERS is ``1``. The attributes of errors have it in any case."""
+    """Quote the service's response in error texts, though it may name users. Default: only if ``base_url`` is
+    loopback, or if PUSHSDK_SHOW_ANSWERS is ``1``. The error attributes have the response in any case."""
     # Jobs that may run several times
     claims: ClaimStore | str | None
     """The claim store for ``send(..., idempotency_key=)``: a store, which AsyncPushClient never closes and PushClient

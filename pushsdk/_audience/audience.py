@@ -27,7 +27,7 @@ from pushsdk._io.files import check_path
 T = TypeVar("T")
 
 Source = TextFiles | ParquetFiles | SqlQuery
-"""A reader. Each of its methods starts a new reading, in batches; the counts are complete after the last batch."""
+"""A reader. Each method starts a new reading, in batches; the counts are complete after the last batch."""
 
 
 class AudienceSummary(ReadCounts, frozen=True, kw_only=True):  # type: ignore[misc] # allowed by msgspec

@@ -36,7 +36,7 @@ _encode = msgspec.msgpack.Encoder(enc_hook=str.__str__).encode
 _decode_ids = msgspec.msgpack.Decoder(list[str]).decode
 
 Row = tuple[str, dict[str, Any]]
-"""A user id, and the other columns of the row."""
+"""A user id, and the other columns in the row."""
 _decode_rows = msgspec.msgpack.Decoder(list[Row]).decode
 
 

@@ -41,7 +41,7 @@ class ReadCounts(msgspec.Struct):
     blank: int = 0
     """Blank lines, which are skipped."""
     padded: int = 0
-    """Lines of a text file with space around the id, which is removed."""
+    """Text file lines with space around the id, which is removed."""
 
 
 def printable(text: str, limit: int = 200) -> str:
@@ -101,7 +101,7 @@ class FileListing(msgspec.Struct, frozen=True):
     """The absolute path or pattern."""
     paths: tuple[Path, ...]
     stamps: tuple[tuple[int, int], ...]
-    """Bytes and time of modification, in nanoseconds since the epoch, of each file."""
+    """Each file's bytes and modification time, in nanoseconds since the epoch."""
 
     def description(self) -> str:
         """Return the path, and a part that changes when a file does."""

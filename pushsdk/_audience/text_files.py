@@ -34,9 +34,9 @@ class ReadContext(msgspec.Struct, frozen=True):
     rows: bool
     """True for whole rows, False for ids."""
     columns: Collection[str] | None = None
-    """The other columns of a row to return; None is all."""
+    """The other columns to return; None is all."""
     header: list[str] | None = None
-    """Gets the names of the other columns: of a header, or of the first object."""
+    """Gets the other column names: from a header, or from the first object."""
 
     def takes(self, column: str) -> bool:
         return column != self.key and (self.columns is None or column in self.columns)

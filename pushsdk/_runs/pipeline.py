@@ -47,7 +47,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The number of users after which the run pauses; None for no limit."""
     durable: bool = False
     path: Path | None = None
-    """The absolute path of the run file. Set here, so a later change of the working directory has no effect."""
+    """The run file's absolute path. Set here, so changing the working directory later has no effect."""
 
     def __post_init__(self) -> None:
         if self.run is not None:

@@ -19,7 +19,7 @@ class Chunk(Guarded, msgspec.Struct, frozen=True, array_like=True, gc=False):
     users: int
     ids: EncodedIds
     message: bytes | None = None
-    """Set only in a run of kind "each"; None is the message of the run's header."""
+    """Set only in a run of kind "each"; None is the message in the run's header."""
     custom_fields: bytes | None = None
 
     def user_ids(self) -> list[str]:
@@ -35,14 +35,14 @@ class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
     """The message as JSON; None if each chunk has its own."""
     custom_fields: bytes | None = None
     source: str = ""
-    """A description of the source of the user ids."""
+    """A description of the user id source."""
     max_users: int
     max_bytes: int
     dedupe: bool = True
     created: float = 0.0
     """Seconds since the epoch."""
     version: str = ""
-    """Version of pushsdk that planned the run."""
+    """The pushsdk version that planned the run."""
 
 
 class UserRange(msgspec.Struct, frozen=True, gc=False):
@@ -77,7 +77,7 @@ class Notes(Guarded, msgspec.Struct, frozen=True):
     """Facts about a run's sending, for its reports: the requests do not depend on these facts."""
 
     answers: dict[str, int] = {}
-    """Count of each answer to a request that was not accepted, by status and text, which may name users."""
+    """Counts of the answers to requests that were not accepted, by status and text, which may name users."""
     ended: float | None = None
     """Seconds since the epoch; None while a process sends, and if the last process was killed."""
     stop_reason: StopReason | None = None
@@ -85,7 +85,7 @@ class Notes(Guarded, msgspec.Struct, frozen=True):
 
 
 Event = tuple[int, int, UserStatus]
-"""One change in the log: the users ``start`` to ``stop`` - 1 of the plan have this status from now on."""
+"""One change in the log: the plan's users ``start`` to ``stop`` - 1 have this status from now on."""
 
 
 class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):

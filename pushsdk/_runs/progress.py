@@ -30,7 +30,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     not_sent: int = 0
     """Users still to be sent to."""
     in_flight: int = 0
-    """Users of the requests in flight."""
+    """Users in flight."""
     requests: int = 0
     """Requests in flight."""
     limit: int = 0

@@ -39,7 +39,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """A broadcast's result: its users by outcome."""
 
     planned: int = 0
-    """All users of the run."""
+    """All users in the run."""
     accepted: int = 0
     rejected: int = 0
     not_sent: int = 0
@@ -49,7 +49,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     resent: int = 0
     """Users that were sent to again after an unknown outcome, and may have been pushed twice."""
     duplicates: int = 0
-    """Ids of the source that were left out because they occurred before."""
+    """Source ids that were left out because they occurred before."""
     seconds: float = 0.0
     """Seconds that this process spent sending."""
     stopped: str | None = None
@@ -59,25 +59,25 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     run: str | None = None
     """Path of the run file; None without one."""
     title: str = ""
-    """The start of the message's title, in its first language; empty if each user has a message."""
+    """The beginning of the message's title, in its first language; empty if each user has a message."""
     base_url: str = ""
     source: str = ""
-    """A description of the source of the user ids."""
+    """A description of the user id source."""
     begun: float | None = None
     """Time of the plan, in seconds since the epoch."""
     ended: float | None = None
     """Time when the last process ended the sending; None if a process sends it, or was killed."""
     answers: dict[str, int] = {}
-    """Count of each answer to a request that was not accepted, by status and start of the text.
+    """Counts of the answers to requests that were not accepted, by status and beginning of the text.
 
-    The texts may contain user ids. At most 20 are kept, of 300 characters each.
+    The texts may contain user ids. At most 20 are kept, with up to 300 characters each.
     """
     reasons: dict[str, int] = {}
-    """Users that were not accepted, by reason: a status or a failure, without texts of the service."""
+    """Users that were not accepted, by reason: a status or a failure, without the service's texts."""
     show_answers: bool = False
-    """True if the text of BroadcastError quotes ``answers``: the option of the client. False after ``read_report``."""
+    """True if BroadcastError's text quotes ``answers``: the client's option. False after ``read_report``."""
     in_use: bool = False
-    """True if another process was sending the run: the users of its requests in flight count as unknown."""
+    """True if another process was sending the run: its users in flight count as unknown."""
     file: str = ""
     """The file that ``rows`` reads: the run file, or a temporary file that is deleted with this report."""
 
@@ -167,7 +167,7 @@ class BroadcastError(PushError):
     """
 
     report: BroadcastReport | None = None
-    """The report of the run; None if a job of Spark failed."""
+    """The run's report; None if a Spark job failed."""
 
 
 def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | None = None) -> BroadcastReport:

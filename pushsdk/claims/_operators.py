@@ -21,9 +21,9 @@ class ClaimedSend(NamedTuple):
 
     key: str
     since: float
-    """The Unix time of the first claim."""
+    """The first claim's Unix time."""
     users: int
-    """The number of claimed users."""
+    """The claimed user count."""
     token: str
     opened: bytes
     """The record after a release: its claimed users are PENDING."""

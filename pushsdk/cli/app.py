@@ -15,9 +15,9 @@ class Command(NamedTuple):
     """Module and function."""
     help: str
     page: str
-    """The page of the guide."""
+    """The guide page."""
     example: str
-    """The arguments of an example."""
+    """The example's arguments."""
     more: str = ""
 
 

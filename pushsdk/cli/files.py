@@ -47,11 +47,11 @@ class MessageOptions:
     message: str | None = None
     """Read the message from this JSON file; - is standard input, and a text that starts with { is the JSON itself."""
     title: str | None = None
-    """Set the title of a message to iOS and Android, without JSON."""
+    """Set the title for a message to iOS and Android, without JSON."""
     body: str | None = None
     """Set the body of that message."""
     lang: str | None = None
-    """Set the language of --title and --body. [default: en]"""
+    """Set the language for --title and --body. [default: en]"""
     custom_fields: str | None = None
     """Set the custom fields: a JSON object, or @FILE."""
     force: Flag = False

@@ -32,11 +32,11 @@ class ServiceOptions:
     """Service and speed options."""
 
     base_url: str | None = None
-    """Set the URL of the service, for example https://push.example/api."""
+    """Set the service URL, for example https://push.example/api."""
     api_key_file: Path | None = None
     """Read the Api-Key from this file instead of PUSHSDK_API_KEY."""
     api_key_command: str | None = None
-    """Read the Api-Key from the output of this command, for example 'pass show push'."""
+    """Read the Api-Key from this command's output, for example 'pass show push'."""
     proxy: str | None = None
     """Connect through the HTTP proxy with this URL."""
     allow_insecure: Annotated[bool | None, Parameter(negative=())] = None

@@ -48,14 +48,14 @@ SETTINGS: Mapping[str, Any] = {
     "proxy": str,
 }
 DEFAULTS: Mapping[str, Any] = {"timeout": 30.0, "attempt_timeout": 10.0, "retry": "safe", "allow_insecure": False}
-"""The values of settings that are not set. Without a default, a setting is off."""
+"""The values for settings that are not set. Without a default, a setting is off."""
 KEYS = ("api_key", "api_key_file", "api_key_command")
 """The settings that give the Api-Key. Options, variables and file may each have one of them."""
 OTHERS = ("config", "profile", "claims", "log")
-"""The other variables of commands. The first two are options too."""
+"""The commands' other variables. The first two are options too."""
 _VARIABLES = (*SETTINGS, *KEYS, *OTHERS, "show_answers")
 Layer = Literal["option", "profile", "variable", "file", "default"]
-"""The kind of source of a value. A default has no source."""
+"""A value's source kind. A default has no source."""
 _NO_KEY = "no Api-Key: set PUSHSDK_API_KEY, pass --api-key-file or --api-key-command, or use a settings file"
 _NO_URL = "no base URL: set PUSHSDK_BASE_URL, or pass --base-url; to start a local service: pushsdk emulator"
 

@@ -16,7 +16,7 @@ PRIVATE = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""Headers of responses that must not be cached, framed, or rendered as a page."""
+"""Headers for responses that must not be cached, framed, or rendered as a page."""
 _BODY_SECONDS = 60.0
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time to linger: close() sends RST
 

@@ -40,15 +40,15 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """An inbox's limits; None is no limit. Raises ValueError for invalid values."""
 
     max_users: Count | None = None
-    """Most users of a request."""
+    """Most users per request."""
     max_body_bytes: Count | None = None
-    """Most bytes of a request's body."""
+    """Most bytes per request body."""
     rate: _Rate | None = None  # the lowest is about one request a day
     """Requests per second."""
     burst: Count | None = None
     """Requests at once; by default one second's worth of the rate."""
     retry_after: _UpToADay | None = None
-    """Retry-After of a throttled request, in seconds; by default until the next token."""
+    """Retry-After for a throttled request, in seconds; by default until the next token."""
     quota: CountOrZero | None = None
     """Most users in all."""
     invalid_user_ids: Sequence[str] = ()
@@ -56,7 +56,7 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     strict: bool = False
     """Refuse values that the interface document does not show."""
     statuses: LimitStatuses = LimitStatuses()
-    """The statuses of the refusals."""
+    """The refusal statuses."""
 
     def __post_init__(self) -> None:
         check_fields(self, ValueError)

@@ -53,7 +53,7 @@ CHUNKS_PER_LOOKUP = 256
 _REASONS = {UserState.CLAIMED: "claimed, and not settled so far", UserState.PENDING: "not sent so far"}
 
 BroadcastKind = Literal["broadcast", "placeholders", "custom_fields"]
-"""One message for all, or the part of the request that each row fills."""
+"""One message for all, or the request part that each row fills."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,28 +61,28 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     format: int = FORMAT
     run: str
-    """The name of the run in its claims and folders."""
+    """The run's name in its claims and folders."""
     kind: BroadcastKind
     digest: str
     base_url: str
     primary_key: str
     claims: str
-    """The kind of the claim store."""
+    """The claim store kind."""
     max_users: int
-    """The most users of one chunk."""
+    """The most users per chunk."""
     chunks: int = 0
     users: int = 0
     duplicates: int = 0
     checksum: str = "0"
-    """The sum of the hashes of all ids, the same in any order. These four are set when the plan is complete."""
+    """The sum of all id hashes, the same in any order. These four are set when the plan is complete."""
     tasks: int
-    """The tasks of the first sending; a later call may use another number."""
+    """The first sending's tasks; a later call may use another number."""
     created: float
     """Seconds since the epoch."""
     claim_ttl: float
     """Seconds that its claims are kept."""
     version: str
-    """The version of pushsdk."""
+    """The pushsdk version."""
 
 
 class RunFolder:

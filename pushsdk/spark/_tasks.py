@@ -22,7 +22,7 @@ class ChunkPartition(msgspec.Struct, frozen=True):
     """The function that makes a partition's chunks, for ``mapInArrow``."""
 
     plan: str
-    """The folder of the plan. Its name is unique to the run."""
+    """The plan's folder. Its name is unique to the run."""
     max_users: int
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -39,7 +39,7 @@ class SendPartition(Guarded, msgspec.Struct, frozen=True):
     custom_fields: Mapping[str, Any] | None
     personal: Literal["placeholders", "custom_fields"] | None
     options: dict[str, Any]
-    """Arguments of ``push_batches``."""
+    """Arguments for ``push_batches``."""
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         from pushsdk.arrow import push_batches

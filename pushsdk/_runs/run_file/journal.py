@@ -53,7 +53,7 @@ class Row(Guarded, msgspec.Struct, frozen=True, gc=False):
     user_id: str
     outcome: Outcome
     status: int | None = None
-    """HTTP status of the last response; None without a response."""
+    """The last response's HTTP status; None without a response."""
     reason: str = ""
     """The reason why the user was not accepted."""
 
@@ -72,7 +72,7 @@ class Seal(msgspec.Struct, frozen=True, array_like=True):
     users: int
     duplicates: int
     digest: bytes
-    """SHA-256 over the checksums of the plan's rows."""
+    """SHA-256 over the plan rows' checksums."""
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True):

@@ -34,7 +34,7 @@ class StoreOptions:
 
     claims: Annotated[str, Parameter(env_var="PUSHSDK_CLAIMS", help=f"Set the store: {_LOCATIONS}.")]
     prefix: str = "pushsdk:claim:"
-    """Set the prefix of the keys in Redis."""
+    """Set the key prefix in Redis."""
     table: str = "pushsdk_claims"
     """Set the table in PostgreSQL."""
 

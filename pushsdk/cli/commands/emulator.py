@@ -51,7 +51,7 @@ class EmulatorOptions:
     faults: str | None = None
     """Fail by a preset (flaky) or by the rules in a JSON file ([{"fault": "status", "code": 429}])."""
     seed: int = 0
-    """Set the random seed of faults with a probability."""
+    """Set the random seed for faults with a probability."""
     limits: Path | None = None
     """Apply the limits in this JSON file, for example {"max_users": 1000, "rate": 50}."""
     strict: Flag = False
@@ -63,7 +63,7 @@ class EmulatorOptions:
     max_age: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
     """Keep requests for at most this many seconds. [default: no limit]"""
     audience: Path | None = None
-    """Run the segments of campaigns on the CSV, Parquet and JSON lines files in this folder."""
+    """Run campaign segments on the CSV, Parquet and JSON lines files in this folder."""
 
 
 def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:

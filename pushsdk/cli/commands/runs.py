@@ -46,7 +46,7 @@ _WATCH_INTERVAL = 1.0  # seconds
 _WIDTH_SAMPLE = 1000  # rows that decide how wide the user id column is
 
 Start = Callable[[pushsdk.AsyncPushClient, dict[str, Any]], Awaitable[pushsdk.BroadcastReport]]
-"""A function that starts the run with a client and the options of every run."""
+"""A function that starts the run with a client and the options for every run."""
 
 
 @Parameter(name="*")
@@ -55,7 +55,7 @@ class BroadcastOptions(MessageOptions):
     """A broadcast's message, and how its users are read."""
 
     query: str | None = None
-    """Read the users with this SELECT of DuckDB, for example "SELECT id FROM 'users.parquet'"."""
+    """Read the users with this DuckDB SELECT, for example "SELECT id FROM 'users.parquet'"."""
     primary_key: str = "user_id"
     """Read the user id from this column or key."""
     no_dedupe: Flag = False
