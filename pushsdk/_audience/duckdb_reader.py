@@ -1,6 +1,6 @@
 """Parquet files and SQL, read by DuckDB: its connection, types and errors.
 
-DuckDB is imported only when used. An id is the stored value's text. A type without one canonical text (a float, a
+DuckDB is imported only when used. An id is the text of the stored value. A type without one canonical text (a float, a
 date, a boolean) is a column error, an empty or NULL id a row error.
 """
 
@@ -113,7 +113,7 @@ _ID_SQL: Mapping[str, str] = {
     r"JSON": "CASE WHEN json_type({0}) = 'VARCHAR' OR regexp_full_match(CAST({0} AS VARCHAR), '-?[0-9]+') "
     "THEN {0}->>'$' END",
 }
-# The same for another column's value. Dates and times are ISO 8601; some tools write NaN for NULL.
+# The same for the value of another column. Dates and times are ISO 8601; some tools write NaN for NULL.
 _NESTED = r".*\[\d*\]|STRUCT\(.*|MAP\(.*|UNION\(.*|JSON|VARIANT"
 _VALUE_SQL: Mapping[str, str] = {
     _NESTED: "CAST(to_json({0}) AS VARCHAR)",
@@ -165,7 +165,7 @@ def first_bad_id(db: Connection, source: str, key: str) -> str | None:
 
 
 class ValueColumns:
-    """The columns that are returned beside an id: the SQL to select them, and a result's values."""
+    """The columns that are returned beside an id: the SQL to select them, and the values in a result."""
 
     def __init__(self, name: str, types: Mapping[str, str], names: Sequence[str]) -> None:
         self._name = name
@@ -176,9 +176,9 @@ class ValueColumns:
         self._large = [column for column in names if types[column] in ("HUGEINT", "UHUGEINT")]
 
     def of(self, rows: Iterable[tuple[Any, ...]], first: int | None = None) -> list[Row]:
-        """Return each row's id and the columns that are not NULL.
+        """Return the id and the columns that are not NULL.
 
-        ``first`` is the first row's number, for an error. Raises ValidationError if a value is not valid JSON.
+        ``first`` is the number of the first row, for an error. Raises ValidationError if a value is not valid JSON.
         """
         batch: list[Row] = []
         for row in rows:
@@ -285,7 +285,7 @@ class _DuckdbSource(ABC):
         """Open a database with the view."""
 
     def _parts(self, db: Connection) -> Iterator[str]:
-        """Yield each part's name while the view shows its rows; each counts its rows from 1."""
+        """Yield the name of each part while the view shows its rows; each counts its rows from 1."""
         yield self._name
 
     def _id_sql(self, types: Mapping[str, str]) -> str:

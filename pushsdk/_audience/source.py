@@ -55,7 +55,7 @@ def missing_column(
 ) -> ValidationError:
     """Return the error for a missing column: the columns that exist, and the one that may be meant.
 
-    ``option`` names the argument for the column; ``row`` is advice in case the names are a row's values.
+    ``option`` names the argument for the column; ``row`` is advice in case the names are values in a row.
     """
     near = near_word(key, filter(_NAME.fullmatch, columns))
     fix = f"; did you mean {option}{near!r}?" if near else f"; name one with {option}...{row}"
@@ -101,7 +101,7 @@ class FileListing(msgspec.Struct, frozen=True):
     """The absolute path or pattern."""
     paths: tuple[Path, ...]
     stamps: tuple[tuple[int, int], ...]
-    """Each file's bytes and modification time, in nanoseconds since the epoch."""
+    """Bytes and modification time of each file, in nanoseconds since the epoch."""
 
     def description(self) -> str:
         """Return the path, and a part that changes when a file does."""

@@ -47,7 +47,7 @@ class ReadContext(msgspec.Struct, frozen=True):
         return {name: sendable(value) for name, value in columns if value is not None and self.takes(name)}
 
     def note(self, columns: Iterable[str]) -> None:
-        """Add the other columns' names to ``header``, if wanted."""
+        """Add the names of the other columns to ``header``, if wanted."""
         if self.header is not None:
             self.header.extend(name for name in columns if name not in ("", self.key))
 
@@ -55,7 +55,7 @@ class ReadContext(msgspec.Struct, frozen=True):
         return ValidationError(f"{printable(self.name)}, line {number}: {text}")
 
 
-# Yields a file's ids, or its rows if the context says so.
+# Yields the ids in a file, or its rows if the context says so.
 Form = Callable[[IO[bytes], ReadContext], Iterator[Any]]
 
 
@@ -115,7 +115,7 @@ class TextFiles:
 
 
 def _lines(file: IO[bytes], context: ReadContext, longest: int = LONGEST_ROW) -> Iterator[str]:
-    """Yield a stream's lines without newline and byte order mark; a carriage return may be left.
+    """Yield the lines in a stream without newline and byte order mark; a carriage return may be left.
 
     Raises ValidationError for a line that is not UTF-8, holds a NUL, or is longer than ``longest`` bytes.
     """

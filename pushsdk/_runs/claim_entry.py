@@ -21,8 +21,8 @@ MOST_REFUSALS = 10
 Ranges = Sequence[tuple[int, int]]
 """Users by position, each range without its second number."""
 
-# Other processes' states that outrank a state in this process: an accepted push outranks everything, and a rejection
-# says nothing about other processes' requests.
+# States in other processes that outrank a state in this process: an accepted push outranks everything, and a rejection
+# says nothing about requests from other processes.
 _ACCEPTED = frozenset({UserState.ACCEPTED})
 _OUTRANKS = {
     UserState.PENDING: frozenset(UserState),
@@ -67,7 +67,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
     #: Number of failed writes since the last success, and the last error.
     failures: int = 0
     error: Exception | None = None
-    # Other processes' states as last read, and this process's states: PENDING before its claim.
+    # States in other processes as last read, and states in this process: PENDING before its claim.
     others: UserStates | None = None
     _own: UserStates = msgspec.field(default_factory=UserStates)
     # CLAIMED by this process: another process that rewrites the record keeps the reason.
@@ -103,7 +103,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
             raise ValueError("the record is about another number of users")
 
     def states(self) -> UserStates:
-        """Return every user's state, as far as this process knows."""
+        """Return the state of every user, as far as this process knows."""
         if self.others is None:
             return self._own.copy()
         states = self.others.copy()
@@ -142,7 +142,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
             sending_until=self.sending_until,
             users=msgspec.Raw((self._own if self.others is None else self.states()).to_json()),
         ).encode()
-        # The same token while an equal write's effect is unknown: a store that holds the write accepts it.
+        # The same token while the effect of an equal write is unknown: a store that holds the write accepts it.
         if self._unconfirmed is None or self._unconfirmed.record != record:
             self._unconfirmed = Claim(secrets.token_hex(16), record)
         return Put(self.key, self._unconfirmed, self._tokens)
@@ -160,7 +160,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
         self._finish(None)
 
     def refused(self, stored: Claim) -> bool:
-        """Note that the store holds another claim. Return False if this process's outcomes can't be recorded."""
+        """Note that the store holds another claim. Return False if outcomes from this process can't be recorded."""
         requests, self._in_write = self._in_write, []
         self._release(requests)
         # The store holds nothing from this process. An unreadable or foreign claim is never replaced.
@@ -213,7 +213,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
             self._merge(stored)
 
     def _merge(self, stored: Claim) -> bool:
-        """Take over other processes' states. Return True if the store has outdated claims from this process."""
+        """Take over the states from other processes. Return True if the store has outdated claims from this process."""
         record = ClaimRecord.decode(stored.record)
         states = record.states()
         if states.count(UserState.PENDING) == states.users:
@@ -230,7 +230,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
         return is_own
 
     def _claimable(self, request: ClaimRequest) -> Iterator[tuple[int, int]]:
-        """Yield the users the request may claim: PENDING, or to resend and UNKNOWN by this process's attempt."""
+        """Yield the users the request may claim: PENDING, or to resend and UNKNOWN by an attempt in this process."""
         for start, stop in request.ranges:
             for low, high, own in self._own.runs(start, stop):
                 if own.state is UserState.UNKNOWN and request.resends:

@@ -31,12 +31,12 @@ TRIES = 2
 PAUSE, MAX_PAUSE = 0.1, 1.0
 # Entries kept for a failing store: more than come in during a short outage.
 MAX_FAILED = 10_000
-# Writer restarts after all the loop's tasks were cancelled.
+# Writer restarts after all tasks in the loop were cancelled.
 MAX_RESTARTS = 10
 
 
 class ClaimLog:
-    """One claim store's entries that are in use or still to be written."""
+    """The entries in one claim store that are in use or still to be written."""
 
     def __init__(self, store: object, engine: Engine) -> None:
         self._store = checked_store(store, "claims")
@@ -57,7 +57,7 @@ class ClaimLog:
         return asyncio.get_running_loop().time() + self._store.claim_ttl / 2
 
     def open(self, key: str, fingerprint: str, users: int) -> ClaimEntry:
-        """Return a key's entry, to be closed by ``close``. Raise ValidationError for another payload."""
+        """Return the entry for a key, to be closed by ``close``. Raise ValidationError for another payload."""
         entry = self._entries.get(key)
         if entry is None or not (self._uses[entry] or entry.fingerprint == fingerprint):
             entry = self._entries[key] = ClaimEntry(key, fingerprint, users, time.time())
@@ -221,7 +221,7 @@ class ClaimLog:
         for entry in entries:
             entry.failed(error)
             if isinstance(error, PushError):
-                # A later try would fail, too, for example with another loop's store.
+                # A later try would fail, too, for example with a store from another loop.
                 entry.give_up()
         if isinstance(error, TimeoutError):
             # A silent store fails all waiting requests: otherwise each would wait for its own timeout.

@@ -1,4 +1,4 @@
-"""Calls with idempotency keys: claiming each request's users, leaving out users that other claims hold, settling."""
+"""Calls with idempotency keys: claims the users of each request, leaves out users that others claim, settles."""
 
 import asyncio
 import math
@@ -71,7 +71,7 @@ class KeyedSends:
             await close_store(self._store)
 
     async def send(self, engine: Engine, call: Call, content: Content, *, key: object) -> Receipt:
-        """Send to the call's users that no earlier call with this key has settled or claimed.
+        """Send to the users in the call that no earlier call with this key has settled or claimed.
 
         Raises ClaimStoreError, or ValidationError for another payload, if nothing was sent; else as
         ``AsyncPushClient.send`` does.
@@ -107,7 +107,7 @@ class KeyedCall:
         self.entry = entry
         #: The users by position, sorted.
         self.users = users
-        #: True once a claim was tried; the last claim's error. Set by ``KeyedClaim``.
+        #: True once a claim was tried; the error of the last claim. Set by ``KeyedClaim``.
         self.has_asked = False
         self.error: PushError | None = None
 
@@ -178,13 +178,13 @@ class KeyedCall:
 
 
 class KeyedClaim:
-    """One request's claims, one per call. See ``_io.request.Claimant``."""
+    """The claims for one request, one per call. See ``_io.request.Claimant``."""
 
     def __init__(self, log: ClaimLog, content: Content, part: BatchPart, pending: PendingCalls) -> None:
         self._log = log
         self._content = content
         self._pending = pending
-        # The current attempt's units, and their requests.
+        # The units in the current attempt, and their requests.
         self._units: Sequence[Call | CallPart] = part.units
         self._requests: list[ClaimRequest] = []
         # The verdict on the attempts so far, final if the next attempt can't be claimed.
@@ -227,7 +227,7 @@ class KeyedClaim:
         return ClaimRequest(keyed.entry, keyed.ranges(unit.users), self._resends, sending_until)
 
     def _claimed_part(self, unit: Call | CallPart, request: ClaimRequest) -> Call | CallPart | None:
-        """Return a unit's claimed part, None if empty. Settle its other users as recorded."""
+        """Return the claimed part of a unit, None if empty. Settle its other users as recorded."""
         call = call_of(unit)
         keyed: KeyedCall = call.claims
         if request.error is not None:

@@ -1,4 +1,4 @@
-"""A run's log in its run file: users are claimed before the first byte of their request, and settled after.
+"""The run log in a run file: users are claimed before the first byte of their request, and settled after.
 
 Group commit: the events from one event loop turn, or from the time that a commit takes, share the next commit. A
 commit without a sync takes tens of microseconds and is made in the event loop; a thread would cost more, and under load
@@ -46,11 +46,11 @@ class RunFileLog:
         self._loop = loop
         self._offload = offload
         self._durable = durable
-        # The next commit's events. Set by ``_add``.
+        # The events for the next commit. Set by ``_add``.
         self._pending: _Group | None = None
         # Events in the commit that runs in a thread.
         self._committing: _Group | None = None
-        #: The first failed commit's error. Nothing was committed after that.
+        #: The error of the first failed commit. Nothing was committed after that.
         self.failed: BaseException | None = None
 
     def give_up_claims(self) -> None:

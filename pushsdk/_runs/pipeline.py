@@ -1,4 +1,4 @@
-"""One run's options, and its sending: feeds chunks to a ``ChunkSender``, reports progress, ends the run."""
+"""The options for one run, and its sending: feeds chunks to a ``ChunkSender``, reports progress, ends the run."""
 
 import asyncio
 import itertools
@@ -34,7 +34,7 @@ OnUnknown = Literal["skip", "resend"]
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One run's options. Raises ConfigurationError for an option with a wrong type or value."""
+    """The options for one run. Raises ConfigurationError for an option with a wrong type or value."""
 
     run: str | os.PathLike[str] | None
     stop: asyncio.Event | None

@@ -1,4 +1,4 @@
-"""A run's plan, cut into chunks, and the events in its journal. Values only: others store and send them."""
+"""The plan for a run, cut into chunks, and the events in its journal. Values only: others store and send them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -27,7 +27,7 @@ class Chunk(Guarded, msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
-    """A run's identity: stored with the plan and compared on resume. Contains no Api-Key."""
+    """Run identity: stored with the plan and compared on resume. Contains no Api-Key."""
 
     kind: Literal["broadcast", "each"]
     base_url: str
@@ -74,7 +74,7 @@ ANOTHER_TEXT = "another text"  # stands for the texts that are not kept
 
 
 class Notes(Guarded, msgspec.Struct, frozen=True):
-    """Facts about a run's sending, for its reports: the requests do not depend on these facts."""
+    """Facts about how a run is sent, for its reports: the requests do not depend on these facts."""
 
     answers: dict[str, int] = {}
     """Counts of the answers to requests that were not accepted, by status and text, which may name users."""
@@ -149,7 +149,7 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 def chunks_of(user_ids: Sequence[str], *, fixed: int, max_users: int, max_bytes: int) -> Iterator[Chunk]:
-    """Cut ids into chunks within the bounds; ``fixed`` counts a request body's bytes beside the ids.
+    """Cut ids into chunks within the bounds; ``fixed`` counts the bytes in a request body beside the ids.
 
     An id that alone exceeds ``max_bytes`` gets its own chunk. Raises ``ValidationError`` that names ``user_ids[i]``
     for a value that is not a user id.

@@ -108,7 +108,7 @@ class Planner:
     async def _seal(self) -> None:
         await self._write(lambda: self._store(1))
         await self._write(lambda: self._journal.seal(duplicates=self._duplicates))
-        if self._doubt:  # told here, as a thread has no line in the caller's code
+        if self._doubt:  # told here: a thread has no line in the caller's code
             warn_of_doubt(self._doubt)
 
     def _add_all(self, add: Callable[[Any], None], batches: Iterable[Sequence[Any]]) -> None:
@@ -129,7 +129,7 @@ class Planner:
             self._duplicates = distinct.duplicates
 
     def _check(self, ids: Sequence[object]) -> None:
-        """Raise ValidationError with the wrong id's number in the whole input."""
+        """Raise ValidationError with the number of the wrong id in the whole input."""
         try:
             encode_user_ids(ids)  # type: ignore[arg-type] # checked here
         except ValidationError as error:

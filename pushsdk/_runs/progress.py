@@ -19,7 +19,7 @@ RATE_OVER = 10  # readings that the rate is measured over
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A run's progress: users by outcome, and how fast they are settled."""
+    """Run progress: users by outcome, and how fast they are settled."""
 
     stage: Literal["planning", "sending", "waiting"]
     """``waiting`` while nothing may be sent: during a pause that the service asked for, or after a failure."""
@@ -51,7 +51,7 @@ OnProgress = Callable[[Progress], object]
 
 
 class ProgressReporter:
-    """Reads a journal's states and calls ``on_progress``. Times are seconds on the caller's clock."""
+    """Reads the states in a journal and calls ``on_progress``. Times are seconds on the caller's clock."""
 
     def __init__(self, journal: Journal, on_progress: OnProgress | None, *, now: float) -> None:
         self._journal = journal

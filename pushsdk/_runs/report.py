@@ -1,4 +1,4 @@
-"""A broadcast's report: its counts, and every user's outcome as read from the run file."""
+"""The broadcast report: its counts, and the outcome of every user as read from the run file."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ from pushsdk._runs.run_file.file import RunFilePath, run_file_error
 from pushsdk._runs.run_file.journal import Journal, Row
 
 COLUMNS = ("user_id", "outcome", "status", "reason")
-# A spreadsheet takes these for a formula's start, or strips them to find one (OWASP, CSV injection).
+# A spreadsheet takes these for the start of a formula, or strips them to find one (OWASP, CSV injection).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -36,7 +36,7 @@ _TextFile: TypeAlias = Annotated[
 
 
 class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
-    """A broadcast's result: its users by outcome."""
+    """The result of a broadcast: its users by outcome."""
 
     planned: int = 0
     """All users in the run."""
@@ -91,7 +91,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return failed + (f"; stopped: {self.stopped}" if self.stopped else "")
 
     def _commonest(self) -> str:
-        """Return the commonest reason, and beside it the service's commonest text if that may be shown."""
+        """Return the commonest reason, and beside it the commonest text from the service if that may be shown."""
         if not self.reasons:
             return ""
         reason = max(self.reasons, key=self.reasons.__getitem__)
@@ -171,7 +171,7 @@ class BroadcastError(PushError):
 
 
 def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | None = None) -> BroadcastReport:
-    """Return a journal's report. ``stop_reason`` is for a plan that was stopped: the journal has no record yet."""
+    """Return the report on a journal. ``stop_reason`` is for a plan that was stopped: the journal has no record yet."""
     stop_reason, users = stop_reason or journal.notes.stop_reason, journal.outcomes()
     titles = msgspec.json.decode(journal.header.message or b"{}").get("title", {})
     return BroadcastReport(
@@ -197,7 +197,7 @@ def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | N
 
 
 def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
-    """Return a run file's report. Sends nothing, and works while another process is sending.
+    """Return the report on a run file. Sends nothing, and works while another process is sending.
 
     Raises RunFileError if the file can't be read or its plan is incomplete.
     """

@@ -33,16 +33,16 @@ MOST_ANSWERS = 20
 
 
 class RunLog(Protocol):
-    """A run's durable record: a claim before the first byte of each request, a status afterwards."""
+    """The durable record of a run: a claim before the first byte of each request, a status afterwards."""
 
     async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, EncodedIds]:
-        """Claim one attempt's users. Return the claimed users' number and encoded ids, 0 if none may be sent to.
+        """Claim the users in one attempt. Return number and encoded ids of the claimed users, 0 if none may be sent to.
 
         ``resent`` is True if an earlier attempt was UNKNOWN.
         """
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
-        """Write users' status, claimed or not. Withdraw these users' claim if it is still being made."""
+        """Write the status of users, claimed or not. Withdraw a claim on these users that is still being made."""
 
     def deadline(self) -> float:
         """Return the loop time by which a request that is claimed now must be complete."""
@@ -69,7 +69,7 @@ class ChunkClaim:
         self._sender._log.settle(self._request.positions, self.status_after(verdict))
 
     def status_after(self, verdict: Verdict) -> UserStatus:
-        """Return the users' status after this verdict on the request."""
+        """Return the status of the users after this verdict on the request."""
         if verdict.failure is Failure.UNCLAIMED:
             return _UNKNOWN if self._in_doubt else _PENDING
         return decide(verdict, in_doubt=self._in_doubt, split_on=self._sender._split_on).status

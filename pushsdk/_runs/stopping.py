@@ -1,4 +1,4 @@
-"""Ends a run's sending: by its caller, or by the stop policy, whose clock runs only while something is sent."""
+"""The end of a run: by its caller, or by the stop policy, whose clock runs only while something is sent."""
 
 import asyncio
 import logging
@@ -50,7 +50,7 @@ class SendingClock:
 
 
 class Stopping:
-    """Stops one run's sending. Made inside the event loop."""
+    """Stops one run. Made inside the event loop."""
 
     def __init__(self, engine: Engine, policy: StopPolicy | None) -> None:
         self._timers = engine.timers

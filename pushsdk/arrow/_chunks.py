@@ -63,7 +63,7 @@ class PreparedChunk(NamedTuple):
 
 
 class ChunkEncoder:
-    """The encoder for a plan's rows. Raises ValidationError for a message or custom fields that can't be sent."""
+    """The encoder for plan rows. Raises ValidationError for a message or custom fields that can't be sent."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ChunkEncoder:
         self._unencoded = message, dict(custom_fields or {})
 
     def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[PreparedChunk]:
-        """Yield the plan's chunks. Raises ValidationError that names the column and, if known, the chunk."""
+        """Yield the chunks in the plan. Raises ValidationError that names the column and, if known, the chunk."""
         for batch in batches:
             names, users = _names(batch), _text_lists(batch, USER_IDS)
             fields = _text_lists(batch, FIELDS) if self.personal else None
@@ -129,7 +129,7 @@ class ChunkEncoder:
 
 
 def claim_name(run: str, chunk_id: str) -> str:
-    """Return a chunk's claim name; the store's key is its ``digest_of``."""
+    """Return the claim name for a chunk; its key in the store is the ``digest_of`` this name."""
     return f"{run}/{chunk_id}"
 
 
@@ -153,7 +153,7 @@ def _texts(name: str, chunk_id: str, value: pa.Scalar) -> pa.Array:
         raise _chunk_error(name, chunk_id, "it is empty: leave a chunk without users out")
     if texts.null_count:
         raise _chunk_error(name, chunk_id, f"{texts.null_count} of {len(texts)} values are null")
-    # A cast would convert the whole column, with all the table's slices, and fail beyond 2 GiB of text.
+    # A cast would convert the whole column, for all slices of a table, and fail beyond 2 GiB of text.
     return texts if pa.types.is_string(texts.type) else pa.array(texts.to_pylist(), pa.string())
 
 
@@ -169,7 +169,7 @@ def _names(batch: pa.RecordBatch) -> list[str]:
 
 
 def _rows(chunk_id: str, fields: pa.Array, users: int) -> list[dict[str, Any]]:
-    """Return each user's fields, decoded."""
+    """Return the fields for each user, decoded."""
     if len(fields) != users:
         problem = f"values: {len(fields)}, user ids: {users}; one value for each id is needed"
         raise _chunk_error(FIELDS, chunk_id, problem)

@@ -24,7 +24,7 @@ from pushsdk.arrow._chunks import PreparedChunk, outcome_schema
 # Chunks that wait beside those in flight, on either side: to be sent, and to be fetched by the caller.
 AHEAD = 16
 
-# Functions that make a chunk's outcome batch, called in the caller's thread.
+# Functions that make the outcome batch for a chunk, called in the caller's thread.
 OutcomeQueue = SimpleQueue[Callable[[], object] | None]
 
 
@@ -33,15 +33,15 @@ class ChunkInFlight:
 
     def __init__(self, prepared: PreparedChunk, number: int, entry: ClaimEntry) -> None:
         self.prepared = prepared
-        #: Counts the plan's chunks.
+        #: Counts the chunks in the plan.
         self.number = number
-        #: Its users' claims.
+        #: The claims on its users.
         self.entry = entry
         #: Requests that are not complete. Set by ``PlanSender._set_requests``.
         self.requests = 0
         #: The rest is left to a later call: a request is too large, or the message may be the culprit.
         self.is_left_pending = False
-        #: A failed claim's error, which ends the chunk. Set by ``PlanLog.claim``.
+        #: The error of a failed claim, which ends the chunk. Set by ``PlanLog.claim``.
         self.error: Exception | None = None
 
     def pending(self) -> list[tuple[int, int]]:
@@ -60,7 +60,7 @@ class ChunkInFlight:
         ]
 
     def ids(self, ranges: Ranges) -> EncodedIds:
-        """Return these users' encoded ids. Only for a chunk with one message."""
+        """Return the encoded ids of these users. Only for a chunk with one message."""
         users = self.prepared.users
         if list(ranges) == [(0, len(users))]:
             return self.prepared.payloads[0][0]
@@ -133,7 +133,7 @@ class PlanSender:
         self._requests = 0
         # Number of chunks begun.
         self._chunks = 0
-        # This client's rate share, None once its first request has been scheduled.
+        # The rate share for this client, None once its first request has been scheduled.
         self._share = engine.settings.rate if isinstance(engine.settings.rate, Share) else None
         # True if an earlier process sent part of the plan: then chunks are looked up before they take a slot.
         self._is_resumed = False
@@ -293,7 +293,7 @@ class PlanSender:
         self._set_requests(chunk, chunk.requests - 1)
 
     def _set_requests(self, chunk: ChunkInFlight, requests: int) -> None:
-        """Set the number of a chunk's incomplete requests; fewer leave room for another chunk."""
+        """Set the number of incomplete requests in a chunk; fewer leave room for another chunk."""
         self._requests += requests - chunk.requests
         self._engine.limiter.run_requests += requests - chunk.requests
         chunk.requests = requests

@@ -46,13 +46,13 @@ def push_batches(
     stop_policy: StopPolicy | None = None,
     **options: Unpack[SendingOptions],
 ) -> Iterator[pa.RecordBatch]:
-    """Push each chunk in a frozen plan once, however many processes send it, and yield every user's outcome.
+    """Push each chunk in a frozen plan once, however many processes send it, and yield the outcome for every user.
 
     ``batches`` has the ``plan_schema`` columns, a row for each chunk: its ``chunk_id``, and at most
     ``batching.max_users`` distinct ``user_ids``. The yielded batches have the ``outcome_schema`` columns, a row for
     each user, in no particular order.
 
-    A request's users are claimed under ``run`` and the ``chunk_id`` before its first byte leaves, and settled
+    The users in a request are claimed under ``run`` and the ``chunk_id`` before its first byte leaves, and settled
     afterwards. A process that gets the same plan sends only to users without a claim. Users that were not sent to, or
     rejected for the moment, are retried until ``stop_policy`` stops the sending; then they are NOT_SENT, and the next
     call sends to them. Rejected users stay rejected.

@@ -1,6 +1,6 @@
 """Claim stores: records of sends with an ``idempotency_key``, so that a job delivered twice is pushed once.
 
-No module here imports a server's client library at import time, so every store can be imported without extras.
+No module here imports a server client library at import time, so every store can be imported without extras.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ def store_at(location: str | Secret, **options: Any) -> "ClaimStore":
 
 
 def _location_error(location: str) -> ConfigurationError | None:
-    # Returned, not raised: a traceback may show this frame's locals.
+    # Returned, not raised: a traceback may show the locals in this frame.
     kind, _, path = location.partition(":")
     if kind == "sqlite" and path.startswith("//"):
         return ConfigurationError("claims: write sqlite:claims.db, or sqlite:/var/lib/claims.db: a path, not a URL")

@@ -1,4 +1,4 @@
-"""Blocking store operations in daemon threads. Neither the event loop nor the process's exit waits for them.
+"""Blocking store operations in daemon threads. Neither the event loop nor the process exit waits for them.
 
 A network mount whose server is away blocks a thread until the mount is back.
 """
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 
 
 class StoreThreads:
-    """Up to ``count`` threads for a store's operations."""
+    """Up to ``count`` threads for store operations."""
 
     def __init__(self, count: int) -> None:
         self._threads = DaemonThreads(count, name="pushsdk-claims")

@@ -21,16 +21,16 @@ class ClaimedSend(NamedTuple):
 
     key: str
     since: float
-    """The first claim's Unix time."""
+    """The Unix time of the first claim."""
     users: int
-    """The claimed user count."""
+    """The number of claimed users."""
     token: str
     opened: bytes
     """The record after a release: its claimed users are PENDING."""
 
 
 def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:
-    """Return a claim's claimed users, None without any or if the record is not a ClaimRecord."""
+    """Return the claimed users in a claim, None without any or if the record is not a ClaimRecord."""
     try:
         record = ClaimRecord.decode(claim.record)
         states = record.states()
@@ -67,7 +67,7 @@ async def count_claimed(store: ClaimStore, *, older_than: float) -> int:
 
 
 async def release(store: ClaimStore, sends: Sequence[ClaimedSend]) -> list[ClaimedSend]:
-    """Release these sends' claimed users. Return the sends that changed meanwhile, which are not released.
+    """Release the claimed users of these sends. Return the sends that changed meanwhile, which are not released.
 
     When a released send is delivered again, these users are pushed to; some may receive the push a second time.
     """
@@ -76,7 +76,7 @@ async def release(store: ClaimStore, sends: Sequence[ClaimedSend]) -> list[Claim
         page = sends[first : first + PAGE]
         # Every write changes the token, so the put is refused if the send was settled meanwhile.
         puts = [Put(send.key, Claim(secrets.token_hex(16), send.opened), (send.token,)) for send in page]
-        # The store's ttl is unknown here; a shorter ttl would forget accepted users too early.
+        # The store ttl is unknown here; a shorter ttl would forget accepted users too early.
         answers = await store.put(puts, MAX_CLAIM_TTL)
         changed += [send for send, answer in zip(page, answers, strict=True) if answer is not None]
     return changed

@@ -1,4 +1,4 @@
-"""Claims in this process's memory: for tests, and for a single process that never restarts."""
+"""Claims in the memory of this process: for tests, and for a single process that never restarts."""
 
 import asyncio
 import threading

@@ -58,7 +58,7 @@ class PostgresClaims(ClaimStore):
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         self._schema = self.schema(table)
         self._table = table
-        # None for a caller's pool.
+        # None for a pool from the caller.
         self._create_pool = _pool_factory(target, self.timeout) if isinstance(target, Secret) else None
         self._pool: Any = None if isinstance(target, Secret) else target
         is_pool = hasattr(server, "acquire") and hasattr(server, "fetch") and not hasattr(server, "transaction")
@@ -121,7 +121,7 @@ class PostgresClaims(ClaimStore):
         return {key: Claim(token, record.encode()) for key, token, record in await self._fetch(_FIND, keys)}
 
     async def _fetch(self, sql: str, *values: object) -> Any:
-        """Return a statement's rows from the table, which the first statement creates."""
+        """Return the rows for a statement on the table, which the first statement creates."""
         if self._closed:
             raise ConfigurationError(CLOSED)
         self._loop.check()
@@ -158,4 +158,4 @@ def _pool_factory(url: Secret, timeout: float) -> Callable[[], Any]:
 
 
 async def _no_reset(connection: object) -> None:
-    """Save the round trip for asyncpg's reset: our statements never change the session."""
+    """Save the round trip for the reset in asyncpg: our statements never change the session."""

@@ -32,7 +32,7 @@ class SqliteClaims(ClaimStore):
     """Claims in the SQLite file at ``path``, created on first use (mode 0600, with a write-ahead log beside it).
 
     Any number of processes on one machine may share the file; a network file system is not supported. The claims of
-    a call share one commit. Claims survive the process's death; ``durable`` also syncs each commit to disk, for a
+    a call share one commit. Claims survive a killed process; ``durable`` also syncs each commit to disk, for a
     power loss. Claims expire by the system clock.
     """
 

@@ -42,7 +42,7 @@ class Put(Guarded, msgspec.Struct, frozen=True, gc=False):
     expected: tuple[str, ...] = ()
 
     def may_replace(self, stored: Claim) -> bool:
-        """Return True if the stored token is the new claim's or an expected one."""
+        """Return True if the stored token belongs to the new claim or is an expected one."""
         return stored.token == self.claim.token or stored.token in self.expected
 
 
@@ -50,13 +50,13 @@ class ClaimStore(ABC):
     """A claim store, shared by all processes that send, so that a job delivered twice is pushed once.
 
     Your own store implements ``put``, ``get`` and, for operators, ``scan``. Keys and tokens are hexadecimal digits
-    (64 and 32). Any store exception becomes a ClaimStoreError's cause. An expired claim counts as absent.
+    (64 and 32). Any store exception becomes the cause of a ClaimStoreError. An expired claim counts as absent.
 
     ``claim_ttl`` is how long a claim is kept after its last change, in seconds (default 7 days; a minute to a year):
     longer than a job may be redelivered, and equal in all processes that share the store. ``timeout`` limits each
     operation, in seconds (default 5).
 
-    ``at_once`` is the number of puts per call, at most 1,000. Lower it for a slow store: all the call's puts must
+    ``at_once`` is the number of puts per call, at most 1,000. Lower it for a slow store: all puts in a call must
     complete within ``timeout``.
     """
 

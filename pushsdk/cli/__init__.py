@@ -1,4 +1,4 @@
-"""The command line's entry point. Imports a command only to run it, and names a missing extra."""
+"""The entry point of the command line. Imports a command only to run it, and names a missing extra."""
 
 import errno
 import inspect

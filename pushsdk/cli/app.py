@@ -53,7 +53,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
     "Inspect (sends nothing)": {
         "plan": Command(
             "runs:plan",
-            "Estimate a broadcast's users, requests, bytes and time.",
+            "Estimate the users, requests, bytes and time for a broadcast.",
             "broadcasts",
             "users.csv --message message.json --rate 5000",
         ),
@@ -66,7 +66,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
         ),
         "report": Command(
             "runs:report",
-            "Print each user's outcome in a run.",
+            "Print the outcome of each user in a run.",
             "broadcasts",
             "spring.run --format csv --outcome UNKNOWN",
         ),

@@ -20,7 +20,7 @@ SHELL = {
 
 
 class Exit(IntEnum):
-    """A command's exit code."""
+    """The exit code of a command."""
 
     DONE = 0
     """All users were accepted, or the command did its work."""
@@ -60,7 +60,7 @@ def usage_error(text: str) -> CommandError:
 
 
 def command_error(error: Exception) -> CommandError | None:
-    """Return a CommandError with a package error's text, None for any other error."""
+    """Return a CommandError with the text of a package error, None for any other error."""
     # Imported late: --help needs neither.
     from pushsdk._core import errors
     from pushsdk._core.outcome import Outcome

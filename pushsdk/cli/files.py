@@ -1,8 +1,8 @@
-"""Command input: messages, campaigns and custom fields as JSON, and the users' source.
+"""Command input: messages, campaigns and custom fields as JSON, and the user source.
 
-JSON is checked for the interface document's types only, so a newer service's fields pass. A name that is nearly a
-documented field is refused, as is a message without a platform or a text: a service that ignores them reports
-success.
+JSON is checked only for the types in the interface document, so fields for a newer service pass. A name that is
+nearly a documented field is refused, as is a message without a platform or a text: a service that ignores them
+reports success.
 """
 
 import codecs
@@ -58,7 +58,7 @@ class MessageOptions:
     """Send despite a misspelled field, value or placeholder, or without a platform, text or segment."""
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return the message, with its fields' JSON names, and the custom fields. Raises a usage error."""
+        """Return the message, with JSON field names, and the custom fields. Raises a usage error."""
         texts = {name: text for name, text in (("title", self.title), ("body", self.body)) if text is not None}
         if (self.message is None) is not bool(texts) or None not in (self.message, self.lang):
             raise usage_error("pass the message either with --message FILE, or with --title, --body and --lang")
@@ -118,7 +118,7 @@ def read_object(option: str, text: str) -> dict[str, Any]:
 
 
 def not_json(content: bytes) -> str:
-    """Return the rule that this text breaks, with the first error's line and column. The rule quotes no text."""
+    """Return the rule that this text breaks, with the line and column of the first error. The rule quotes no text."""
     if not content.strip():
         return "must be JSON: it is empty"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -154,7 +154,7 @@ def _read_bytes(file: str, name: str, option: str) -> bytes:
 
 
 def problem_text(problem: Problem) -> str:
-    """Return one line: the problem's place, the problem, and its code."""
+    """Return one line: the place, the problem, and its code."""
     return f"{problem.path}: {problem.message} ({problem.code})"
 
 

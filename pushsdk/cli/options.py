@@ -94,7 +94,7 @@ def command_line(words: Iterable[object], options: Mapping[str, Any]) -> str:
 
 
 def title_of(message: Mapping[str, Any]) -> str:
-    """Return a message's first title or body."""
+    """Return the first title or body in a message."""
     return str(next(iter((message.get("title") or message.get("body") or {}).values()), ""))
 
 

@@ -23,7 +23,7 @@ Figure = tuple[str, str, str, str]
 """A name, a number, a remark and a style."""
 
 _LINE_INTERVAL = 5.0  # seconds between two plain lines
-# Stage changes that are printed at once. A wait's end is not: the counts show the end, and waits may be short.
+# Stage changes that are printed at once. The end of a wait is not: the counts show the end, and waits may be short.
 _STAGE_CHANGES = {("planning", "sending"), ("planning", "waiting"), ("sending", "waiting")}
 
 

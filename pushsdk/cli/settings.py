@@ -1,4 +1,4 @@
-"""A command's settings: from its options, then variables, then the settings file.
+"""Command settings: from the options, then variables, then the settings file.
 
 A settings file is read if it is named, or from the user's configuration folder; never from the working directory,
 where another user may have left a file that sends the Api-Key elsewhere. Errors name the source, never the value.
@@ -35,7 +35,7 @@ _MAX_BYTES = 64 * 1024
 _PASSWORD = re.compile(r"((?<=//)|^(?!.*//)).*(?=@)|(?<=password=)[^&]*|^[^:]*$")
 _COMMAND_TIMEOUT = 60.0  # seconds: a password manager may ask for a password first
 
-# Each setting's kind. The option is --name-with-dashes, the variable PUSHSDK_NAME, the key in the file `name`.
+# The kind of each setting. The option is --name-with-dashes, the variable PUSHSDK_NAME, the key in the file `name`.
 SETTINGS: Mapping[str, Any] = {
     "base_url": str,
     "timeout": Duration,
@@ -52,10 +52,10 @@ DEFAULTS: Mapping[str, Any] = {"timeout": 30.0, "attempt_timeout": 10.0, "retry"
 KEYS = ("api_key", "api_key_file", "api_key_command")
 """The settings that give the Api-Key. Options, variables and file may each have one of them."""
 OTHERS = ("config", "profile", "claims", "log")
-"""The commands' other variables. The first two are options too."""
+"""The other variables for commands. The first two are options too."""
 _VARIABLES = (*SETTINGS, *KEYS, *OTHERS, "show_answers")
 Layer = Literal["option", "profile", "variable", "file", "default"]
-"""A value's source kind. A default has no source."""
+"""The kind of source for a value. A default has no source."""
 _NO_KEY = "no Api-Key: set PUSHSDK_API_KEY, pass --api-key-file or --api-key-command, or use a settings file"
 _NO_URL = "no base URL: set PUSHSDK_BASE_URL, or pass --base-url; to start a local service: pushsdk emulator"
 
@@ -139,7 +139,7 @@ def _merged(layers: Iterable[Mapping[str, SettingValue]]) -> dict[str, SettingVa
 def in_force(
     found: Mapping[str, SettingValue], problems: Mapping[str, str]
 ) -> dict[str, tuple[bool | float | str | None, Layer, str | None]]:
-    """Return every setting's value, layer and source. A secret is ``***``; with a problem, the value is None."""
+    """Return value, layer and source for every setting. A secret is ``***``; with a problem, the value is None."""
     settings = {}
     for name in (*SETTINGS, *KEYS, *OTHERS):
         setting = found.get(name, SettingValue(DEFAULTS.get(name), "", "default"))
@@ -187,7 +187,7 @@ def _default_file(environ: Mapping[str, str]) -> Path | None:
 
 
 class SettingsFile(NamedTuple):
-    """A file's settings: those for all, and those for each profile."""
+    """The settings in a file: for all, and for each profile."""
 
     shared: Mapping[str, SettingValue]
     profiles: Mapping[str, Mapping[str, SettingValue]]
@@ -218,7 +218,7 @@ def _read_settings(config: SettingValue) -> SettingsFile:
 
 
 def _read_toml(file: Path, source: str) -> tuple[dict[str, Any], int]:
-    """Return a TOML file's content and mode. Its owner must be the user, or root."""
+    """Return content and mode of a TOML file. Its owner must be the user, or root."""
     try:
         with file.open("rb") as opened:
             content = opened.read(_MAX_BYTES)
@@ -302,7 +302,7 @@ def _client_settings(values: Mapping[str, Any], key: Secret | None) -> ClientSet
 
 
 def _typed(source: str, value: object, kind: Any) -> Any:
-    """Return a setting's value with its type. Raises ConfigurationError."""
+    """Return the value of a setting with its type. Raises ConfigurationError."""
     with suppress(msgspec.ValidationError):  # the check words the error
         # Variables are texts, so a text may stand for a number.
         value = msgspec.convert(value, kind, strict=not isinstance(value, str))

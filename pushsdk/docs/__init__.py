@@ -22,19 +22,19 @@ def names() -> list[str]:
 
 
 def read(name: str) -> str:
-    """Return a page's Markdown. Raises KeyError for an unknown page."""
+    """Return the Markdown of a page. Raises KeyError for an unknown page."""
     # The name may come from a URL: only file names in the folder are opened.
     path = {path.stem: path for path in FOLDER.glob("*.md")}[name]
     return path.read_text(encoding="utf-8")
 
 
 def summary(page: str) -> str:
-    """Return the first sentence below a page's title."""
+    """Return the first sentence below the page title."""
     return re.split(r"(?<=\.)\s", " ".join(page.split("\n\n")[1].split()))[0]
 
 
 def search(query: str) -> list[tuple[str, str, str]]:
-    """Return the page, heading and best sentence for each section with all the query's words, best first.
+    """Return the page, heading and best sentence for each section with all words in the query, best first.
 
     A word stands for all that begin with it: ``env`` for environment, ``healthcheck`` for health check. Titles come
     before headings, paragraphs and whole sections, and the reference last. Code counts only if no text has the words.

@@ -1,4 +1,4 @@
-"""The fault rules, sans-IO: a rule's conditions, the choice between rules that match a request, the counts.
+"""The fault rules, sans-IO: the conditions of a rule, the choice between rules that match a request, the counts.
 
 The emulator and `pushsdk.testing.FakeService` have the same rules.
 
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from pushsdk._core.kinds import Count, CountOrZero, Delay, NonEmpty, Probability, Rule, check, check_fields
 
-__tracebackhide__ = True  # by pytest: a failure shows the test's line
+__tracebackhide__ = True  # by pytest: a failure shows the line in the test
 # The emulator sets the response framing; use `Fault.truncated` for a broken one.
 _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 
@@ -63,7 +63,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """
 
     fault: _Action
-    # The action's arguments; statuses from 600 are not HTTP, but some gateways use them.
+    # Arguments for the action; statuses from 600 are not HTTP, but some gateways use them.
     code: Annotated[int, Rule("a status from 200 to 999", range(200, 1000).__contains__)] | None = None
     headers: dict[str, str] = {}
     body: str = ""
@@ -186,9 +186,9 @@ def load_faults(data: bytes | str) -> list[Fault]:
 
 
 class FaultDecision(Struct, frozen=True):
-    """One request's fate: a delay in seconds, then the fault, or acceptance if ``fault`` is None.
+    """The fate of one request: a delay in seconds, then the fault, or acceptance if ``fault`` is None.
 
-    ``rule`` is the last acting rule's name.
+    ``rule`` names the last rule that acts.
     """
 
     delay: float = 0.0
@@ -257,7 +257,7 @@ class Rules:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Each rule's fault."""
+        """The fault for each rule."""
         return tuple(rule.fault for rule in self.rules.values())
 
     def decide(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> FaultDecision:

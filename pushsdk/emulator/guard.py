@@ -1,4 +1,4 @@
-"""Checks on a request's head, sans-IO: host, origin, token, path, method, Api-Key, type, size.
+"""Checks on request heads, sans-IO: host, origin, token, path, method, Api-Key, type, size.
 
 Every web page in a browser on this machine can reach a loopback port (DNS rebinding, cross-site requests), so Host and
 Origin are checked first.
@@ -17,7 +17,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {f"{PREFIX}/v1/push": "push", f"{PREFIX}/v1/
 
 
 class Refused(Exception):
-    """Ends a request's handling with a response: status, error text, extra headers."""
+    """Ends the request with a response: status, error text, extra headers."""
 
     def __init__(self, status: int, error: str, headers: Mapping[str, str] = {}) -> None:
         super().__init__(error)

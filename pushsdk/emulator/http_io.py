@@ -28,7 +28,7 @@ def json_response(status: int, value: object, headers: Mapping[str, str] | None 
 
 
 def refuse(refused: Refused, headers: Mapping[str, str] = {}) -> web.Response:
-    """Return a refusal's response."""
+    """Return the response for a refusal."""
     return json_response(refused.status, {"error": refused.error}, {**headers, **refused.headers})
 
 
@@ -64,7 +64,7 @@ def abort(request: web.BaseRequest) -> web.Response:
 
 
 def cut(request: web.BaseRequest, part: bytes) -> web.Response:
-    """Write a response's beginning and close without a reset, so that the client receives the part."""
+    """Write the beginning of a response and close without a reset, so that the client receives the part."""
     transport = request.transport
     if transport is not None:
         transport.write(part)

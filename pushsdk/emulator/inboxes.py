@@ -1,4 +1,4 @@
-"""Each inbox's state while the service runs: fault rules, limits, and the event log."""
+"""The state of each inbox while the service runs: fault rules, limits, and the event log."""
 
 import asyncio
 import threading
@@ -29,7 +29,7 @@ class Event(Struct, frozen=True):
 
 
 class EventLog:
-    """One inbox's newest events, numbered by their marks. Any thread may publish, for example a test's thread."""
+    """The newest events in one inbox, numbered by their marks. Any thread may publish, for example a test thread."""
 
     def __init__(self) -> None:
         self.mark: int = 0  # the newest event's mark, 0 before the first; set by publish
@@ -110,7 +110,7 @@ class Inboxes:
                 inbox.set_rules(rules.restarted(), own=False)
 
     def hits(self) -> dict[str, int]:
-        """Return each rule's hits, summed over the inboxes without their own rules."""
+        """Return the hits for each rule, summed over the inboxes without their own rules."""
         hits = Counter(self.rules.hits())
         for inbox in self._without_own_rules():
             hits.update(inbox.rules.hits())

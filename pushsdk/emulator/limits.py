@@ -15,7 +15,7 @@ from msgspec import Struct
 from pushsdk._core.kinds import Count, CountOrZero, Rule, check_fields
 from pushsdk.emulator.guard import Refused
 
-__tracebackhide__ = True  # by pytest: a failure shows the test's line
+__tracebackhide__ = True  # by pytest: a failure shows the line in the test
 _MAX_USERS = 100_000  # per request, with any limits: counting takes a quarter of a second
 _CLOCK_ERROR = 1e-6  # seconds; a client that waited for Retry-After must not be early by rounding
 Status: TypeAlias = Annotated[int, Rule("a status from 400 to 599", range(400, 600).__contains__)]
@@ -24,7 +24,7 @@ _UpToADay: TypeAlias = Annotated[float, Rule("a number of seconds from 0 to 8640
 
 
 class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Each limit's refusal status, in the order the limits are tried. Raises ValueError for an invalid one."""
+    """The refusal status for each limit, in the order the limits are tried. Raises ValueError for an invalid one."""
 
     rate: Status = 429
     body: Status = 413
@@ -37,7 +37,7 @@ class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An inbox's limits; None is no limit. Raises ValueError for invalid values."""
+    """The limits for an inbox; None is no limit. Raises ValueError for invalid values."""
 
     max_users: Count | None = None
     """Most users per request."""
@@ -71,7 +71,7 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Limiter:
-    """Applies one inbox's limits. ``now`` comes from any monotonic clock."""
+    """Applies the limits for one inbox. ``now`` comes from any monotonic clock."""
 
     def __init__(self, limits: ServiceLimits) -> None:
         self.limits = limits

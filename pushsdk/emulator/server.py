@@ -137,7 +137,7 @@ class Accepted:
         return self._store.accepted(self._ref, user_id)
 
     def users(self) -> Mapping[str, int]:
-        """Return each user's number of accepted pushes."""
+        """Return the number of accepted pushes to each user."""
         return {user.user_id: user.accepted for user in self._store.received(self._ref)}
 
     def duplicates(self) -> Mapping[str, int]:
@@ -176,7 +176,7 @@ class Inbox(Accepted):
 
     @property
     def faults(self) -> Sequence[Fault]:
-        """This inbox's fault rules, in the order they are tried; see `set_faults`."""
+        """The fault rules for this inbox, in the order they are tried; see `set_faults`."""
         return self._state.rules.faults
 
     def set_faults(self, faults: Iterable[Fault], *, seed: int = 0) -> None:
@@ -204,7 +204,7 @@ class Inbox(Accepted):
 
     @property
     def limits(self) -> ServiceLimits:
-        """This inbox's limits. Can be set at any time; rate and quota then start again."""
+        """The limits for this inbox. Can be set at any time; rate and quota then start again."""
         return self._state.limiter.limits
 
     @limits.setter
@@ -314,7 +314,7 @@ class Emulator(Accepted):
 
     @property
     def url(self) -> str:
-        """The page's address, for example ``http://127.0.0.1:49152``."""
+        """The address of the page, for example ``http://127.0.0.1:49152``."""
         if self._service is None:
             raise RuntimeError("the Emulator has no address yet: use it in `async with`")
         return f"http://{_in_url(self._host)}:{self._port}"
@@ -334,7 +334,7 @@ class Emulator(Accepted):
 
     @property
     def limits(self) -> ServiceLimits:
-        """The limits for each inbox without its own. Set one inbox's limits: ``emulator.inbox().limits = ...``."""
+        """The limits for each inbox without its own. Set them for one inbox: ``emulator.inbox().limits = ...``."""
         return self._inboxes.limits
 
     def hits(self) -> Mapping[str, int]:

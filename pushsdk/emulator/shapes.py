@@ -1,4 +1,4 @@
-"""The interface document's two request bodies: their decoding, and the ``ServiceLimits(strict=True)`` checks.
+"""The two request bodies in the interface document: their decoding, and the ``ServiceLimits(strict=True)`` checks.
 
 Strict refuses likely mistakes that a service may ignore: unknown fields, values other than the one that the interface
 document shows for an enumeration, and missing fields without which a push or a campaign makes no sense. The document

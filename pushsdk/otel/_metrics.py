@@ -35,7 +35,7 @@ class _ClientCounters(NamedTuple):
 
 
 class Instruments:
-    """One meter provider's instruments, shared by all its clients. Read from any thread."""
+    """The instruments for one meter provider, shared by all its clients. Read from any thread."""
 
     def __init__(self, provider: MeterProvider | None) -> None:
         meter = metrics.get_meter("pushsdk", __version__, provider, SCHEMA)
@@ -109,7 +109,7 @@ class Instruments:
     def _reading(
         self, read: Callable[[Engine], float | None], *, lowest: bool = False
     ) -> Callable[[CallbackOptions], Iterator[Observation]]:
-        """Return a callback that sums the open clients' readings per service, or takes the lowest."""
+        """Return a callback that sums the readings of open clients per service, or takes the lowest."""
 
         def callback(options: CallbackOptions) -> Iterator[Observation]:
             readings: dict[Server, list[float]] = {}
@@ -137,7 +137,7 @@ _by_provider: weakref.WeakKeyDictionary[MeterProvider, Instruments] = weakref.We
 
 
 def instruments_of(provider: MeterProvider | None) -> Instruments:
-    """Return a provider's instruments (None: the global provider). A second set would count everything twice."""
+    """Return the instruments for a provider (None: the global provider). A second set would count everything twice."""
     global _global
     if provider is None or provider is metrics.get_meter_provider():
         if _global is None:

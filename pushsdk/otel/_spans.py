@@ -1,7 +1,7 @@
-"""One client's spans, which ``_io.tracing`` asks for, by OpenTelemetry's API and its HTTP conventions.
+"""The spans for one client, which ``_io.tracing`` asks for, by OpenTelemetry's API and its HTTP conventions.
 
 Attributes are counts, statuses, outcomes and failure names; nothing is copied from a request, a response or an
-exception. A provider's exception is logged by its type, and the send continues.
+exception. An exception in a provider is logged by its type, and the send continues.
 """
 
 import functools
@@ -171,7 +171,7 @@ class ClientObserver:
         return attempt
 
     def start_attempt(self, operation: Operation, users: int, resends: int, started: int | None = None) -> Span:
-        """Start an attempt's span, which began at ``started``, in nanoseconds since the epoch, or begins now."""
+        """Start the span for an attempt, which began at ``started``, in nanoseconds since the epoch, or begins now."""
         attributes = self._single
         if users != 1 or resends or operation is not PUSH:
             attributes = {**self._request, "url.full": f"{self._base_url}/{operation.path}"}
@@ -205,9 +205,9 @@ class ClientObserver:
         return NonRecordingSpan(trace.get_current_span(context).get_span_context())
 
     def record(self, span: Span | None, attempt: Attempt, failure: Failure | None) -> None:
-        """Record an attempt's result in its span, if the span is recording, and in the metrics."""
+        """Record the result of an attempt in its span, if the span is recording, and in the metrics."""
         of_span, of_metric = self._result_attributes(attempt.status, attempt.outcome, failure)
-        # The context for the histogram entry's exemplar.
+        # The context for the exemplar in the histogram entry.
         context: Context | None = None
         if span is not None:
             span.set_attributes(of_span)
@@ -222,7 +222,7 @@ class ClientObserver:
 def _result_attributes(
     request: Mapping[str, _Value], status: int | None, outcome: Outcome, failure: Failure | None
 ) -> tuple[dict[str, _Value], dict[str, _Value]]:
-    """Return the attributes for an attempt's result, for its span and for the metrics."""
+    """Return the attributes for the result of an attempt, for its span and for the metrics."""
     common: dict[str, _Value] = {}
     if status is not None:
         # The only version that aiohttp speaks.

@@ -1,4 +1,4 @@
-"""Claims in a shared directory's files: for processes on many machines, without a server.
+"""Claims in files in a shared directory: for processes on many machines, without a server.
 
 Needs one atomic operation, available on every file system and over NFS: a hard link is created only if its name is new.
 """
@@ -37,7 +37,7 @@ class DirectoryClaims(ClaimStore):
     ``durable`` syncs each file to disk, for a power loss. If a mount hangs, a send and ``aclose`` wait at most
     ``timeout`` seconds; an operation that has begun completes in the background once the mount is back.
 
-    Claims expire by the hosts' clocks, which must agree to within a small part of ``claim_ttl``.
+    Claims expire by the host clocks, which must agree to within a small part of ``claim_ttl``.
     """
 
     # A put to a shared volume takes about 0.1 s, and 16 threads work in parallel.
@@ -69,7 +69,7 @@ class DirectoryClaims(ClaimStore):
         return await self._map(lambda key: self._find(key)[1], keys)
 
     async def _map(self, operation: Callable[[T], Claim | None], items: Sequence[T]) -> list[Claim | None]:
-        """Return the operation's results for all items, which the threads share."""
+        """Return the results of the operation for all items, which the threads share."""
         shares = [items[first::THREADS] for first in range(min(THREADS, len(items)))]
         work = [self._threads.run(list, map(operation, share)) for share in shares]
         results: list[Claim | None] = [None] * len(items)
@@ -92,7 +92,7 @@ class DirectoryClaims(ClaimStore):
 
     # -- in the threads -----------------------------------------------------------------------------------------
     #
-    # A claim's versions are the files ``<key>.0``, ``<key>.1``, ...; the last one counts. A writer changes a claim
+    # The versions of a claim are the files ``<key>.0``, ``<key>.1``, ...; the last one counts. A writer changes a claim
     # by creating the next version, which only one writer can. As no file is deleted or changed, every read returns a
     # version that was current, and a writer can't build on an outdated one.
 
@@ -131,7 +131,7 @@ class DirectoryClaims(ClaimStore):
         return sorted(folder + name.removesuffix(".0") for name in names)
 
     def _find(self, key: str) -> tuple[int, Claim | None]:
-        """Return the next version's number, and the last version's claim unless it has expired."""
+        """Return the number of the next version, and the claim in the last version unless it has expired."""
         self._prepare(key)
         last, version, step = self._read(key, 0), 0, 1
         if last is None:
@@ -147,7 +147,7 @@ class DirectoryClaims(ClaimStore):
         return version + 1, claim if expires > time.time() else None
 
     def _prepare(self, key: str) -> None:
-        """Create the key's folder if missing. Raise ConfigurationError if other users may write to it."""
+        """Create the folder for the key if missing. Raise ConfigurationError if other users may write to it."""
         self._check()
         folder = f"{self._path}/{key[:2]}"
         if folder not in self._prepared:

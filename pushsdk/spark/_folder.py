@@ -36,7 +36,7 @@ from pushsdk.spark._claims import DirectoryClaims
 MANIFEST = "manifest.json"
 # A single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-# Hadoop reads these characters as a pattern, or as a scheme's end.
+# Hadoop reads these characters as a pattern, or as the end of a scheme.
 _PATTERN = re.compile(r"[][{}*?\\:,\x00-\x1f]")
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ BroadcastKind = Literal["broadcast", "placeholders", "custom_fields"]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's description. With the manifest in place the plan is sealed: it never changes."""
+    """The description of a run. With the manifest in place the plan is sealed: it never changes."""
 
     format: int = FORMAT
     run: str
@@ -76,7 +76,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str = "0"
     """The sum of all id hashes, the same in any order. These four are set when the plan is complete."""
     tasks: int
-    """The first sending's tasks; a later call may use another number."""
+    """The tasks in the first sending; a later call may use another number."""
     created: float
     """Seconds since the epoch."""
     claim_ttl: float
@@ -104,7 +104,7 @@ class RunFolder:
 
     @property
     def claims(self) -> Path:
-        """The claim store's folder, if the store is ``OWN_CLAIMS``."""
+        """The claim store folder, if the store is ``OWN_CLAIMS``."""
         return self.path / "claims"
 
     def own_claims(self) -> ClaimFactory:
@@ -154,7 +154,7 @@ class RunFolder:
         self._write(self.path / MANIFEST, manifest)
 
     def new_plan(self, run: str) -> Path:
-        """Create a plan's empty folder. Earlier plans, which were never sealed, are removed."""
+        """Create the empty folder for a plan. Earlier plans, which were never sealed, are removed."""
         self.drop_plans()
         return self._new(self.plan(run))
 
@@ -163,7 +163,7 @@ class RunFolder:
         shutil.rmtree(self.path / "plan", ignore_errors=True)
 
     def new_outcomes(self) -> Path:
-        """Create the empty folder for one sending's outcomes."""
+        """Create the empty folder for the outcomes of one sending."""
         last = self._last_outcomes()
         return self._new(self.path / "outcomes" / f"{1 if last is None else int(last.name) + 1:04}")
 
@@ -171,13 +171,13 @@ class RunFolder:
         self._write(outcomes.with_suffix(".json"), report, outcome=Outcome.UNKNOWN)
 
     def concluded(self, manifest: Manifest) -> "SparkReport | None":
-        """Return the last sending's report, None if there is none or if the sending has not concluded."""
+        """Return the report on the last sending, None if there is none or if the sending has not concluded."""
         outcomes = self._last_outcomes()
         report = None if outcomes is None else self._read(outcomes.with_suffix(".json"), SparkReport)
         return None if report is None else self.completed(report, manifest, file=str(outcomes))
 
     def completed(self, report: "SparkReport", manifest: Manifest, **others: Any) -> "SparkReport":
-        """Return a sending's report with the facts about its run."""
+        """Return the report on a sending with the facts about its run."""
         return msgspec.structs.replace(
             report,
             planned=manifest.users,
@@ -209,7 +209,7 @@ class RunFolder:
             raise run_file_error(self.path, f"its {path.name} can't be read") from None
 
     def _write(self, path: Path, value: msgspec.Struct, *, outcome: Outcome = Outcome.NOT_SENT) -> None:
-        """Replace a file atomically and durably. ``outcome`` is an error's outcome."""
+        """Replace a file atomically and durably. ``outcome`` is the outcome of an error."""
         beside = path.with_name(path.name + ".new")
         try:
             beside.unlink(missing_ok=True)
@@ -233,7 +233,7 @@ def uri(path: Path) -> str:
 
 
 def call_store(make: ClaimFactory, operation: Callable[[ClaimStore], Awaitable[T]]) -> T:
-    """Return an operation's result on a new store, in a thread with its own event loop.
+    """Return the result of an operation on a new store, in a thread with its own event loop.
 
     Raises ClaimStoreError if the operation fails or exceeds the store's timeout. A failure to close is logged.
     """
@@ -258,17 +258,17 @@ def call_store(make: ClaimFactory, operation: Callable[[ClaimStore], Awaitable[T
 def plant_sentinel(make: ClaimFactory, run: str) -> None:
     """Claim the run itself, before its plan is sealed. Raises ClaimStoreError."""
     claim = Claim(secrets.token_hex(16), b"{}")
-    # No chunk has this key: chunk keys continue after the run's name.
+    # No chunk has this key: chunk keys continue after the run name.
     call_store(make, lambda store: store.put([Put(digest_of(run), claim)], store.claim_ttl))
 
 
 def has_sentinel(make: ClaimFactory, run: str) -> bool:
-    """Return True if the store has the run's sentinel. Raises ClaimStoreError."""
+    """Return True if the store has the sentinel for the run. Raises ClaimStoreError."""
     return call_store(make, lambda store: store.get([digest_of(run)])) != [None]
 
 
 class SparkReport(BroadcastReport, frozen=True, kw_only=True):
-    """The result of a Spark broadcast. ``run`` is the run's folder, ``file`` the folder with its outcomes as Parquet.
+    """The result of a Spark broadcast. ``run`` is the run folder, ``file`` the folder with its outcomes as Parquet.
 
     ``duplicates`` rows in the frame were left out because another row has their id. ``seconds`` is the sending
     time, without the plan. ``stopped`` is the reason that most of the ``not_sent`` users have. ``resent`` is always
@@ -341,7 +341,7 @@ def _recorded_rows(folder: RunFolder, outcome: Outcome | None) -> Iterator[Row]:
 
 
 def _recorded_chunks(folder: RunFolder, manifest: Manifest) -> Iterator[tuple[Any, UserStates]]:
-    """Yield each chunk's user ids, as an Arrow array, and their states by the claims."""
+    """Yield the user ids in each chunk, as an Arrow array, and their states by the claims."""
     pa, ds = _pyarrow()
     from pushsdk.arrow._chunks import claim_name
 

@@ -1,4 +1,4 @@
-"""Checks before anything happens: the arguments, the frame, and Spark's settings."""
+"""Checks before anything happens: the arguments, the frame, and the Spark settings."""
 
 import hashlib
 import logging
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pushsdk")
 
-# The default for Spark's setting spark.redaction.regex.
+# The default for the Spark setting spark.redaction.regex.
 _REDACTED = "(?i)secret|password|token|access[.]?key"
 _KEY_SETTING = "spark.executorEnv.PUSHSDK_API_KEY"
 # Users per personal chunk: each has a request, and all share one claim.
@@ -148,7 +148,7 @@ def mismatch(manifest: Manifest, wanted: Manifest) -> str | None:
 
 
 def session_of(df: object) -> "SparkSession":
-    """Return a frame's session. Raises ConfigurationError or ValidationError if it can't be broadcast."""
+    """Return the session of a frame. Raises ConfigurationError or ValidationError if it can't be broadcast."""
     try:
         from pyspark.sql import DataFrame
     except ImportError:

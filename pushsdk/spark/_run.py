@@ -41,7 +41,7 @@ _JSON = {
 _NO_ID = {NULL: "no user id (NULL)", EMPTY: "an empty user id"}
 # Chunks that go from Spark to Python at a time: with 1000 users each, some hundred kilobytes.
 CHUNKS_AT_A_TIME = 16
-# A pushsdk error in a failed job's text. The error texts hold no ids and no key.
+# A pushsdk error in the text of a failed job. The error texts hold no ids and no key.
 _PUSHSDK_ERROR = re.compile(r"^(?:pushsdk\.)?((?:Configuration|Validation|ClaimStore|RunFile)Error): (.{1,500})$", re.M)
 # The error from a Python without pushsdk or one of its dependencies.
 _MISSING_MODULE = re.compile(
@@ -175,7 +175,7 @@ def _freeze(df: "DataFrame", partition: ChunkPartition, *, primary_key: str, fie
 
 
 def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key: str) -> dict[str, Any]:
-    """Return a written plan's counts, for its manifest.
+    """Return the counts of a written plan, for its manifest.
 
     Raises ValidationError if rows have no id, RunFileError if the plan is not whole.
     """
@@ -241,7 +241,7 @@ def _value(df: "DataFrame", name: str) -> "Column":
 def _send(
     session: "SparkSession", folder: RunFolder, manifest: Manifest, sender: SendPartition, tasks: int
 ) -> SparkReport:
-    """Send the plan's pending users in one job, and count the outcomes."""
+    """Send to the pending users in the plan in one job, and count the outcomes."""
     from pushsdk.arrow import outcome_schema, plan_schema
 
     session = _own_session(session)
@@ -302,7 +302,7 @@ def _own_session(session: "SparkSession") -> "SparkSession":
 
 
 def _pushsdk_error(error: BaseException) -> str | None:
-    """Return the text of a pushsdk error within a failed job's text, None if there is none."""
+    """Return the text of the pushsdk error that a failed job quotes, None if there is none."""
     text = str(error)
     missing = _MISSING_MODULE.search(text)
     if missing is not None:

@@ -1,4 +1,4 @@
-"""The executors' work: cut a plan into chunks, and send chunks. Pickled by the driver, without the Api-Key."""
+"""The work in the executors: cut a plan into chunks, and send chunks. Pickled by the driver, without the Api-Key."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,10 +19,10 @@ NULL, EMPTY = "null", "empty"
 
 
 class ChunkPartition(msgspec.Struct, frozen=True):
-    """The function that makes a partition's chunks, for ``mapInArrow``."""
+    """The function that makes the chunks in a partition, for ``mapInArrow``."""
 
     plan: str
-    """The plan's folder. Its name is unique to the run."""
+    """The plan folder. Its name is unique to the run."""
     max_users: int
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -31,7 +31,7 @@ class ChunkPartition(msgspec.Struct, frozen=True):
 
 
 class SendPartition(Guarded, msgspec.Struct, frozen=True):
-    """The function that sends a partition's chunks, for ``mapInArrow``."""
+    """The function that sends the chunks in a partition, for ``mapInArrow``."""
 
     folder: str
     run: str
@@ -61,7 +61,7 @@ class SendPartition(Guarded, msgspec.Struct, frozen=True):
 
 
 def _task_number() -> int:
-    """Return this task's number in its job; 0 outside a job."""
+    """Return the number of this task in its job; 0 outside a job."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
@@ -77,7 +77,7 @@ def _check_shared(is_shared: bool) -> None:
 
 
 def chunk_schema(*, personal: bool) -> "pa.Schema":
-    """Return a chunk's columns: its id, its users, their fields if ``personal``, and the number of source rows."""
+    """Return the columns of a chunk: its id, its users, their fields if ``personal``, and the number of source rows."""
     import pyarrow as pa
 
     texts = pa.list_(pa.string())
@@ -86,7 +86,7 @@ def chunk_schema(*, personal: bool) -> "pa.Schema":
 
 
 def cut(batches: "Iterable[pa.RecordBatch]", *, max_users: int, prefix: str) -> "Iterator[pa.RecordBatch]":
-    """Cut a partition's users into chunks whose ids begin with ``prefix``.
+    """Cut the users in a partition into chunks whose ids begin with ``prefix``.
 
     The input has the columns ``user_id``, ``rows`` and, if personal, ``fields``; the output has the ``chunk_schema``.
     The last batch counts the rows without an id.
@@ -121,7 +121,7 @@ def cut(batches: "Iterable[pa.RecordBatch]", *, max_users: int, prefix: str) -> 
 
 
 def _chunks(table: "pa.Table", schema: "pa.Schema", max_users: int, prefix: str, first: int) -> "pa.RecordBatch":
-    """Return a table's rows as chunks of ``max_users``."""
+    """Return the rows in a table as chunks of ``max_users``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

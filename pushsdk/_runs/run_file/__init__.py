@@ -1,1 +1,1 @@
-"""The run file: the plan and every user's state, in one SQLite file."""
+"""The run file: the plan and the state of every user, in one SQLite file."""

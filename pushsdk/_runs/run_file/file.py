@@ -27,10 +27,10 @@ APPLICATION = 0x70757368
 FORMAT = 5
 PAGE = 4096
 SCHEMA = tuple(re.findall("^CREATE[^;]+", Path(__file__).with_name("schema.sql").read_text(), re.MULTILINE))
-# Seconds to wait for a reader's or a backup's lock.
+# Seconds to wait for the lock of a reader or a backup.
 LOCK_TIMEOUT = 30.0
 
-# sqlite3 decodes SQLite's messages, which may quote a damaged file's bytes.
+# sqlite3 decodes SQLite's messages, which may quote bytes from a damaged file.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 # Reasons by prefix of SQLite's error name.
 _REASONS: dict[str, str] = json.loads(Path(__file__).with_name("reasons.json").read_text())
@@ -171,7 +171,7 @@ class RunFile:
     def open(cls, run_path: RunFilePath, *, write: bool, durable: bool = False) -> "RunFile":
         """Open the file at ``run_path`` after checking that it is an intact run file.
 
-        A reader opens it for writing too if permitted: SQLite must roll back a killed writer's commit.
+        A reader opens it for writing too if permitted: SQLite must roll back the commit of a killed writer.
         """
         if not run_path.check():
             raise run_file_error(run_path.path, _EMPTY)

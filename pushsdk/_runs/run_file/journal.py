@@ -1,4 +1,4 @@
-"""A run's journal: its plan, its event log, and every user's state now. Nothing here awaits.
+"""The run journal: its plan, its event log, and the state of every user now. Nothing here awaits.
 
 Missing and changed rows are detected, except for missing notes: the seal counts and digests the plan, the checksum in
 each log row continues the checksum from the row before, and the head names the log's last row.
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Row(Guarded, msgspec.Struct, frozen=True, gc=False):
-    """One planned user: every report's columns."""
+    """One planned user: the columns in every report."""
 
     user_id: str
     outcome: Outcome
@@ -66,7 +66,7 @@ class Damaged(Exception):
 
 
 class Seal(msgspec.Struct, frozen=True, array_like=True):
-    """A complete plan's summary."""
+    """The summary of a complete plan."""
 
     chunks: int
     users: int
@@ -102,13 +102,13 @@ class Journal:
         #: The notes. Set by ``apply``.
         self.notes = Notes()
         # Both are changed after each commit, so they match the file.
-        #: Every user's status, by position in the plan.
+        #: The status of every user, by position in the plan.
         self.states = UserStates()
         # Positions of each chunk's first user, then the position after the last user.
         self._offsets = array("Q", [0])
         # SHA-256 over the plan rows' checksums.
         self._digest = hashlib.sha256()
-        # The log's last row: number and checksum.
+        # Number and checksum of the log's last row.
         self._seq = 0
         self._crc = 0
         # The plan row that was read last: its first chunk's number, and its chunks.
@@ -371,13 +371,13 @@ _EVENTS = msgspec.msgpack.Decoder(list[Event])
 
 
 def _encode(value: object, crc: int = 0) -> tuple[bytes, int]:
-    """Return a row's data and checksum. The checksum continues ``crc``: from the row before, or the row's number."""
+    """Return data and checksum of a row. The checksum continues ``crc``: from the row before, or the row's number."""
     data = _encoder.encode(value)
     return data, crc32(data, crc)
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], row: Sequence[object], crc: int = 0) -> T:
-    """Return a row's value: data and checksum, as ``_encode`` returned them for this ``crc``."""
+    """Return the value of a row: data and checksum, as ``_encode`` returned them for this ``crc``."""
     match row:
         case (bytes(data), int(own)) if own == crc32(data, crc):
             # The checksum is right, so if this fails, another program or version wrote the row.
@@ -389,7 +389,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], row: Sequence[object], crc: int
 
 
 def _pack(chunks: Iterable[Chunk], first: int) -> Iterator[tuple[int, bytes, int]]:
-    """Yield each row's first chunk number, data and checksum. ``first`` numbers the very first chunk."""
+    """Yield first chunk number, data and checksum of each row. ``first`` numbers the very first chunk."""
     packed: list[Chunk] = []
     room = PACK
     for chunk in chunks:

@@ -137,7 +137,7 @@ async def _sends_of(store: ClaimStore, keys: tuple[str, ...]) -> list[ClaimedSen
 
 
 def _with_store(options: StoreOptions, operation: Callable[[ClaimStore], Awaitable[T]]) -> T:
-    """Return an operation's result on the opened store. Not for questions: Ctrl-C would not end one at once."""
+    """Return the result of an operation on the opened store. Not for questions: Ctrl-C would not end one at once."""
 
     async def run() -> T:
         async with options.open() as store:

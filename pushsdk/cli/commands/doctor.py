@@ -194,7 +194,7 @@ def _print_settings(settings: Mapping[str, tuple[Any, str, str | None]], problem
 
 
 def _text_of(name: str, value: Any) -> str:
-    """Return a setting's value for people."""
+    """Return the value of a setting, for people."""
     if value is None:
         return no_file() if name == "config" else _UNSET.get(name, "not set")
     if isinstance(value, bool):

@@ -97,7 +97,7 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
 
 
 def _decoded(file: Path, kind: Any, *structs: type[msgspec.Struct]) -> Any:
-    """Return a JSON file's content. Raises ValueError, with a hint at a struct name, and OSError."""
+    """Return the content of a JSON file. Raises ValueError, with a hint at a struct name, and OSError."""
     content = file.read_bytes()
     try:
         return msgspec.json.decode(content, type=kind)
@@ -238,7 +238,7 @@ async def _running(service: Emulator, port: int, *, host: str = LOOPBACK[0]) -> 
 
 
 async def _run_command(command: Sequence[str], variables: Mapping[str, str]) -> int:
-    """Run a command with this process's standard streams and signals, and return its exit status."""
+    """Run a command with the standard streams and signals of this process, and return its exit status."""
     process: asyncio.subprocess.Process | None = None
     early: list[int] = []
 

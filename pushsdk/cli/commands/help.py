@@ -41,7 +41,7 @@ def docs(
         topic: The page name or a part of it, for example retries.
         all_pages: List the pages, each with its first sentence.
         search: Print the sections with these words, the best first, each with its page and heading.
-        path: Print the page's file path.
+        path: Print the path of the page file.
     """
     if all_pages:
         return _list_pages()

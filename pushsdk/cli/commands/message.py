@@ -41,7 +41,7 @@ def _of_all_languages(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rows(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield a notification's lines, each with its style."""
+    """Yield the lines of a notification, each with its style."""
     yield f"[{shown['language']}] {shown['platforms']}", "cyan"
     texts = ((shown["title"], "bold"), (shown["subtitle"], ""), (shown["body"], ""))
     yield from [(line, style) for text, style in texts for line in text.splitlines()] or [("(no text)", "dim")]

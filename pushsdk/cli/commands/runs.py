@@ -52,7 +52,7 @@ Start = Callable[[pushsdk.AsyncPushClient, dict[str, Any]], Awaitable[pushsdk.Br
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class BroadcastOptions(MessageOptions):
-    """A broadcast's message, and how its users are read."""
+    """The broadcast message, and how its users are read."""
 
     query: str | None = None
     """Read the users with this DuckDB SELECT, for example "SELECT id FROM 'users.parquet'"."""
@@ -98,7 +98,7 @@ class ResumeOptions:
     json: Json = False
 
     def run_options(self) -> dict[str, Any]:
-        """Return the run's options, for the client."""
+        """Return the run options, for the client."""
         bounds = ("max_rejected", "max_unknown", "max_outage")
         if self.no_stop_policy and any(getattr(self, name) != getattr(type(self), name) for name in bounds):
             raise usage_error("--no-stop-policy can't be used with --max-rejected, --max-unknown or --max-outage")
@@ -130,7 +130,7 @@ def plan(
     requests_per_second: Annotated[Speed, Parameter(env_var="PUSHSDK_REQUESTS_PER_SECOND")] = None,
     json: Json = False,
 ) -> int:
-    """Estimate a broadcast's users, requests, bytes and time.
+    """Estimate the users, requests, bytes and time for a broadcast.
 
     Args:
         rate: Estimate the time at this many users per second.
@@ -241,7 +241,7 @@ def broadcast(
 def _first_body(
     audience: Audience, message: dict[str, Any], fields: dict[str, Any] | None, *, into: Any, distinct: bool
 ) -> bytes | None:
-    """Return a broadcast's first request body, None without users."""
+    """Return the body of the first broadcast request, None without users."""
     parts: Iterator[Any]
     if into:
         requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
@@ -318,7 +318,7 @@ def _send_run(
 
 
 def _report_of_cancelled(run: Path) -> pushsdk.BroadcastReport:
-    """Return a cancelled run's report: its file holds the counts."""
+    """Return the report on a cancelled run: its file holds the counts."""
     try:
         return pushsdk.read_report(run)
     except pushsdk.RunFileError as error:

@@ -53,7 +53,7 @@ _BAD_VALUE = "it fails on a value of a row: use TRY_CAST or TRY, or exclude such
 
 
 class SegmentError(ValueError):
-    """A segment's users can't be found; the text is one line with the fix, without row values."""
+    """The users in a segment can't be found; the text is one line with the fix, without row values."""
 
 
 class Table(Struct, frozen=True):
@@ -75,7 +75,7 @@ class SegmentJob(Struct, frozen=True):
 
 
 class SegmentResult(Struct, frozen=True):
-    """A query result's counts: different ``users``, and all ``rows``.
+    """The counts for a query result: different ``users``, and all ``rows``.
 
     ``refused`` rows have no valid id; ``first_refused`` is the number of the first one, from 1, and the reason.
     """
@@ -221,7 +221,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def main() -> None:
-    """Run the job in the command line's folder. The child's entry point."""
+    """Run the job in the folder on the command line. The entry point of the child."""
     os.chdir(sys.argv[1])  # relative, so that no DuckDB setting reveals the folder
     folder = Path()
     job = msgspec.json.decode((folder / "job").read_bytes(), type=SegmentJob)
@@ -235,7 +235,7 @@ def main() -> None:
 
 
 def _bound(seconds: float) -> None:
-    """Limit this process's memory, and its time in case the parent was killed."""
+    """Limit the memory of this process, and its time in case the parent was killed."""
     sys.setrecursionlimit(100 * _MAX_DEPTH)  # the syntax tree
     with suppress(ImportError, OSError, ValueError, AttributeError):  # not supported everywhere
         import resource
@@ -283,7 +283,7 @@ def _load(db: reader.Connection, table: Table, key: str) -> None:
 
 
 def _scan_sql(table: Table, columns: Mapping[str, str] | None = None) -> str:
-    """Return the table function for a FROM. Without ``columns`` DuckDB guesses a JSON file's types.
+    """Return the table function for a FROM. Without ``columns`` DuckDB guesses the types in a JSON file.
 
     Raises `SegmentError` if a CSV file can't be opened.
     """

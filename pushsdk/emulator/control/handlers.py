@@ -34,7 +34,7 @@ _MAX_BURST = 50  # requests in one stream write; for more the reader has to read
 
 
 class ControlRequest(Struct, frozen=True):
-    """A request to a control route, decoded. ``names`` are the path's variable parts."""
+    """A request to a control route, decoded. ``names`` are the variable parts of the path."""
 
     request: web.BaseRequest
     names: dict[str, str]

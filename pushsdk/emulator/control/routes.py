@@ -23,7 +23,7 @@ _Mark: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class RouteQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """``inbox`` is an inbox's public name, instead of an Api-Key."""
+    """``inbox`` is the public name of an inbox, instead of an Api-Key."""
 
     inbox: str | None = None
 
@@ -91,7 +91,7 @@ class Ok(Struct, frozen=True):
 
 
 class Service(Struct, frozen=True):
-    """The emulator's own Api-Key, and its inbox's public name, "" before its first request."""
+    """The emulator's own Api-Key, and the public name of its inbox, "" before its first request."""
 
     api_key: str
     inbox: str
@@ -105,7 +105,7 @@ class Clock(Struct, frozen=True):
 
 
 class Error(Struct, frozen=True):
-    """Every refusal's body."""
+    """The body of every refusal."""
 
     error: str
 
@@ -167,7 +167,7 @@ _PATTERNS = [(route, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"{ROOT}{
 
 
 def find(raw_path: str) -> dict[str, tuple[Route, dict[str, str]]]:
-    """Return a path's routes by method, with the names in the path.
+    """Return the routes for a path by method, with the names in the path.
 
     The path is the raw one, so an encoded slash is part of a name.
     """

@@ -1,4 +1,4 @@
-"""The control API's response bodies, and the functions that build them from stored values."""
+"""The response bodies in the control API, and the functions that build them from stored values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -62,7 +62,7 @@ class SendResult(Struct, frozen=True):
 
 
 class UserView(Struct, frozen=True, kw_only=True):
-    """One user's pushes: the number ever ``accepted``, the stored ones, and the notifications on each device."""
+    """The pushes to one user: the number ever ``accepted``, the stored ones, and the notifications on each device."""
 
     user_id: str
     accepted: int
@@ -86,7 +86,7 @@ class CampaignView(CampaignState, frozen=True, kw_only=True):
 
 
 class FaultList(Struct, frozen=True):
-    """An inbox's rules in the order they are tried, each with ``name``, ``enabled`` and ``hits``."""
+    """The rules in an inbox in the order they are tried, each with ``name``, ``enabled`` and ``hits``."""
 
     faults: Sequence[Mapping[str, Any]]
     seed: int
@@ -149,7 +149,7 @@ def export_row(request: RequestSummary, body: bytes) -> dict[str, Any]:
 
 
 def user_view(user_id: str, accepted: int, delivered: Sequence[Delivered], now: float) -> UserView:
-    """Return a user's pushes, and the notifications on the devices now. Large messages are left out."""
+    """Return the pushes to a user, and the notifications on the devices now. Large messages are left out."""
     pushes = []
     for push in delivered:
         content = _BodyContent() if is_large(push.body) else _content(push.body)

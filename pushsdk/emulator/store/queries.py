@@ -1,6 +1,6 @@
 """The store: every SQL statement over the tables in ``database``.
 
-Each user's number of accepted pushes is kept forever, per inbox: tests rely on it. Stored bodies are bounded.
+The number of accepted pushes to each user is kept forever, per inbox: tests rely on it. Stored bodies are bounded.
 `Store.received` decides what is a duplicate.
 """
 
@@ -64,7 +64,7 @@ ALL_INBOXES = InboxRef(-1, "*")
 
 
 class Store:
-    """Keeps each inbox's requests, campaigns and accepted users; in ``path``, or in a temporary file.
+    """Keeps the requests, campaigns and accepted users in each inbox; in ``path``, or in a temporary file.
 
     Keeps ``keep`` requests per inbox, ``max_bytes`` for all bodies, and nothing older than ``max_age`` seconds: each
     write drops the oldest beyond. The counts per user are never dropped.
@@ -186,7 +186,7 @@ class Store:
             return db.execute(f"DELETE FROM requests WHERE id IN (SELECT id {where})", values).rowcount
 
     def update(self, campaign: Campaign) -> None:
-        """Store a campaign's state, if the campaign still exists."""
+        """Store the campaign state, if the campaign still exists."""
         state = ", ".join(f"{name} = :{name}" for name in _STATE)
         with self._writing() as db:
             db.execute(f"UPDATE campaigns SET {state} WHERE request = :id", msgspec.structs.asdict(campaign))
@@ -201,7 +201,7 @@ class Store:
             return True
 
     def withdraw(self, campaign: Campaign) -> None:
-        """Delete a campaign's recipients, so that the campaign can run again."""
+        """Delete the recipients of a campaign, so that the campaign can run again."""
         with self._writing() as db:
             db.execute("DELETE FROM recipients WHERE request = ?", (campaign.id,))
 
@@ -258,7 +258,7 @@ class Store:
         return [tuple(row) for row in self._all(query)]
 
     def recipients(self, campaign: Campaign, *, after: str = "", limit: int = 100) -> list[Recipient]:
-        """Return a campaign's recipients with their rows, sorted by id, from ``after`` on."""
+        """Return the recipients of a campaign with their rows, sorted by id, from ``after`` on."""
         query = "SELECT user, fields FROM recipients WHERE request = ? AND user > ? ORDER BY user LIMIT ?"
         rows = self._all(query, campaign.id, after, limit)
         return [Recipient(user, msgspec.json.decode(fields)) for user, fields in rows]
@@ -283,7 +283,7 @@ class Store:
     ) -> list[RequestSummary]:
         """Return stored requests with ``after`` < id < ``before``, newest first, or oldest first if ``forward``.
 
-        With ``grouped``, return each group's newest request with ``after`` < group < ``before``.
+        With ``grouped``, return the newest request in each group with ``after`` < group < ``before``.
         """
         key = '"group"' if grouped else "id"
         where, values = _where(inbox, search, after, before, key)
@@ -331,7 +331,7 @@ def _summary(row: Any) -> RequestSummary:
 
 
 def _where(inbox: InboxRef, search: Search, after: int, before: int, key: str = "id") -> tuple[str, list[Any]]:
-    """Return a search's FROM and WHERE, and their values."""
+    """Return FROM and WHERE for a search, and their values."""
     condition = f" AND {search.condition}" if search.condition else ""
     own = [] if inbox == ALL_INBOXES else [inbox.id]
     where = f"FROM requests WHERE{' inbox = ? AND' * len(own)} {key} > ? AND {key} < ?{condition}"

@@ -138,7 +138,7 @@ class Delivered(Struct, frozen=True, kw_only=True):
 
 
 class Recipient(Struct, frozen=True):
-    """A campaign's user, and the segment row that fills the placeholders."""
+    """A user of a campaign, and the segment row that fills the placeholders."""
 
     user_id: str
     fields: Mapping[str, Any]

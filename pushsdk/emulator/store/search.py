@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 _MAX_LINE = 2_000  # characters per line
-_MAX_TERMS = 50  # SQLite bounds an expression's depth
+_MAX_TERMS = 50  # SQLite bounds the expression depth
 
 # Possessive quantifiers: a hostile line can't cause backtracking.
 _TERM = re.compile(r'(?:([A-Za-z]++):)?+(?:"((?:[^"\\]|\\.?+)*+)"?+|(\S*+))', re.DOTALL)
@@ -69,7 +69,7 @@ def parse(line: str) -> Search:
 
 
 class _Condition(Struct, frozen=True):
-    """A term's condition and its values; the conditions with the same subject are alternatives."""
+    """The condition for a term and its values; the conditions with the same subject are alternatives."""
 
     subject: object
     sql: str
@@ -117,7 +117,7 @@ def _status(value: str, _term: object) -> _Condition | None:
     return _Condition("status", "requests.status BETWEEN ? AND ?", [lowest, lowest if status[1] else lowest + 99])
 
 
-# A term's condition by its prefix; without a prefix, or with None, the term is a word.
+# The condition for a term by its prefix; without a prefix, or with None, the term is a word.
 _READERS: dict[str, Callable[[str, object], _Condition | None]] = {
     "title": lambda value, term: _Condition(term, _TEXTS["title"], [value.casefold()]),
     "body": lambda value, term: _Condition(term, _TEXTS["body"], [value.casefold()]),

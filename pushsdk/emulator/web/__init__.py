@@ -36,7 +36,7 @@ class Pages:
 
     @cached_property
     def _files(self) -> dict[str, tuple[bytes, str]]:
-        """Each file's content and type by name. A request's path never reaches the file system."""
+        """Content and type of each file by name. The path of a request never reaches the file system."""
         return {
             f"{folder}{file.name}": (file.read_bytes(), _TYPES[suffix])
             for folder, package in (("", __name__), ("docs/", "pushsdk.docs"))
@@ -62,7 +62,7 @@ class Pages:
 
 
 def _guide(name: str, query: str) -> tuple[bytes, str]:
-    """Return a guide page's content and type. Raises `Refused` if there is none."""
+    """Return content and type of a guide page. Raises `Refused` if there is none."""
     section, _, topic = name.partition("/")
     html = page(topic or "index", query) if section == "docs" else None
     if html is None:
