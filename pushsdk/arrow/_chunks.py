@@ -129,7 +129,7 @@ class ChunkEncoder:
 
 
 def claim_name(run: str, chunk_id: str) -> str:
-    """Return the claim name for a chunk; its key in the store is the ``digest_of`` this name."""
+    """Return the claim name for a chunk; ``digest_of`` turns the name into its key in the store."""
     return f"{run}/{chunk_id}"
 
 
