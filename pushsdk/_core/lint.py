@@ -151,13 +151,16 @@ def nodes(value: object, model: type[Model], path: Path = ()) -> list[LintNode]:
     if not isinstance(value, dict):
         return []
     found = [LintNode(path, model, value)]
-    for name, child in _children(model).items():
-        below = value.get(name)
+    children = _children(model)
+    for name in children:
+        if name not in value:
+            continue
+        below = value[name]
         if isinstance(below, list):
             for index, item in enumerate(below):
-                found += nodes(item, child, (*path, name, index))
-        elif below:
-            found += nodes(below, child, (*path, name))
+                found += nodes(item, children[name], (*path, name, index))
+        else:
+            found += nodes(below, children[name], (*path, name))
     return found
 
 

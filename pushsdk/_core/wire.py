@@ -71,39 +71,45 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
     if data == latest:
         return latest
     if data not in _known:
-        _remember(data, meant, MobilePush, warn=warn)
+        if warn:
+            _warn(msgspec.to_builtins(meant), MobilePush, _MESSAGE, MobilePush)
+        _remember(data, meant)
     _latest = (data, meant)
     return data
 
 
 def _encode_other(message: object, *, warn: bool) -> bytes:
     """Return the JSON of a mapping, or of a subclass. A dict of fields without parts is encoded faster."""
-    if type(message) is dict and message.keys() <= _FLAT_FIELDS:
-        data = _encode_exact(message)
-        if data in _known:
-            return data
-        with suppress(msgspec.ValidationError):
-            if data:
-                _remember(data, _decode_message(data), dict, warn=warn)
-                return data
-    return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
+    if type(message) is not dict or not message.keys() <= _FLAT_FIELDS:
+        return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
+    try:
+        data = _encode(message)
+        is_exact = _decode(data) == message  # as above: only JSON's own types equal what a decoder reads
+        meant = _known.get(data) or _decode_message(data)
+    except _ENCODING_FAILED:
+        is_exact = False
+    if not is_exact:
+        return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
+    if data not in _known:
+        if warn:
+            _warn(message, MobilePush, _MESSAGE, dict)
+        _remember(data, meant)
+    return data
 
 
 def _encode_exact(value: object) -> bytes | None:
     """Return the JSON of a value of JSON's own types; None if the check in Python has to decide."""
     try:
         data = _encode(value)
-        is_exact = _decode(data) == value  # as above: only JSON's own types equal what a decoder reads
+        is_exact = _decode(data) == value
     except _ENCODING_FAILED:
         return None
     is_flat = data.count(b"[") + data.count(b"{") < MAX_DEPTH
     return data if is_exact and is_flat and not _has_long_number(data) else None
 
 
-def _remember(data: bytes, meant: MobilePush, given: type, *, warn: bool) -> None:
-    """Have the linter see a new message. Later messages with these bytes are known."""
-    if warn:
-        _warn(msgspec.to_builtins(meant), MobilePush, _MESSAGE, given)
+def _remember(data: bytes, meant: MobilePush) -> None:
+    """Keep a message that the linter has seen."""
     if len(data) <= _MAX_KNOWN_BYTES:
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
