@@ -70,8 +70,9 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         # The standard phrase of the status: the service's own may quote a user.
         status, phrase = f"HTTP {decisive.status}", responses.get(decisive.status or 0, "")
         reason = decisive.reason.replace(status, f"{status} {phrase}".strip(), 1)
+        shown = f" ({request})" if request else ""
         answer = f": {decisive.answer}" if target and target.shows_answers and decisive.answer else ""
-        return f"{reason}{_redirect(decisive)}{f' ({request})' if request else ''}{answer}"
+        return f"{reason}{_redirect(decisive)}{shown}{answer}"
 
     def _end(self) -> str:
         """Return why the request was not retried, unless the last attempt says so; ``""`` if nothing ended the call."""
@@ -81,7 +82,8 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         last = attempts[-1].reason
         if last.startswith(str(failure)) or (bound and bound in last):
             return ""
-        return f"; {'given up' if len(attempts) > 1 else 'not retried'}: {self._failure()}"
+        end = "given up: " if len(attempts) > 1 else "not retried: "
+        return f"; {end}{self._failure()}"
 
     def _failure(self) -> str:
         return ": ".join(filter(None, (self.verdict.failure or _UNTRIED, self._bound())))
