@@ -1,4 +1,4 @@
-"""The entry point of the command ``pushsdk``, and of ``python -m pushsdk``."""
+"""The entry point for the command ``pushsdk``, and for ``python -m pushsdk``."""
 
 import os
 import signal
@@ -6,9 +6,9 @@ import sys
 
 
 def main() -> int:
-    """Run the command line of this process and return the exit code. Ctrl-C while modules load ends it silently."""
+    """Run the process's command line and return the exit code. Ctrl-C while modules load ends it silently."""
     if startup := signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # under nohup it stays ignored
-        # Not by KeyboardInterrupt, which Python may print and drop in the middle of an import.
+        # Not by KeyboardInterrupt, which Python may print and drop during an import.
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     from pushsdk.cli import main
 

@@ -1,4 +1,4 @@
-"""The names of a package that are imported on first use, and the module name that public objects show."""
+"""A package's names that are imported on first use, and the module name that public objects show."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -9,9 +9,9 @@ from typing import Any
 def lazy_names(
     package: str, modules: Sequence[str], **alone: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package: the first of the modules that has a name defines it.
+    """Return ``__getattr__`` and ``__dir__`` for a package: the first module that has a name defines it.
 
-    ``alone`` has the module of names that load no other module first.
+    ``alone`` has the module for names that load no other module first.
     """
     namespace = vars(sys.modules[package])
 

@@ -1,4 +1,4 @@
-"""SQLite files of this package: private from the start, and identified before anything in them is changed."""
+"""This package's SQLite files: private from the start, and identified before anything in them is changed."""
 
 import os
 import sqlite3
@@ -32,7 +32,7 @@ def connect(path: Path, *, timeout: float, options: str = "mode=rw") -> sqlite3.
 
 
 def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Connection:
-    """Open a file for writing, with a write-ahead log. A missing or empty file becomes one of this format.
+    """Open a file for writing, with a write-ahead log. A missing or empty file gets this format.
 
     Raises ``FileRefused``, without changing the file, if it is a link, belongs to another program, has another version,
     or is writable by other users. Raises OSError and sqlite3.Error too.

@@ -1,4 +1,4 @@
-"""Views of a client: ``with_options`` of both clients returns another one that shares its parts."""
+"""Client views: ``with_options`` on both clients returns another client that shares its parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pushsdk._io.credentials import KeySource
 
 
 class ClientViews:
-    """Base class of the clients."""
+    """Base class for the clients."""
 
     def with_options(
         self,

@@ -1,7 +1,7 @@
-"""AsyncPushClient: sends pushes, creates campaigns, and reports the outcome of every user. Start reading here.
+"""AsyncPushClient: sends pushes, creates campaigns, and reports every user's outcome. Start reading here.
 
 The constructor checks the settings, and opens nothing. At the first use its ``Lifetime`` (``_io.lifetime``) makes an
-``Engine`` (``_io.engine``), which holds all other parts. Then the way of a push is:
+``Engine`` (``_io.engine``), which holds all other parts. Then a push goes this way:
 
 1. ``send`` and ``submit`` check and encode their arguments, and make a ``Call`` (``_core.batching``).
 2. Equal calls of one moment share a batch, which waits for a slot (``_io.queue``).
@@ -74,14 +74,14 @@ if TYPE_CHECKING:
     from pushsdk._runs.pipeline import RunSettings
     from pushsdk._runs.report import BroadcastReport
 
-# The names of the arguments of both clients.
+# The argument names that both clients have.
 NAMES = frozenset({"base_url", "api_key", *ClientOptions.__optional_keys__})
-# The defaults of ``ClientOptions``. Unless there is one here, None is off.
+# The ``ClientOptions`` defaults. Unless there is one here, None is off.
 _DEFAULTS: dict[str, Any] = {
     # Retries and time
     "retry": RetryPolicy.safe(),
     "timeout": Timeout(),
-    # What is sent at a time
+    # How much is sent at a time
     "batching": Batching(),
     "limits": Limits(),
     "rate": Rate(),
@@ -97,9 +97,9 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class AsyncPushClient(ClientViews):
-    """An async client of the push service: sends pushes, creates campaigns, and reports the outcome of every user.
+    """An async client of the push service: sends pushes, creates campaigns, and reports every user's outcome.
 
-    A client may be constructed anywhere; it is used in one event loop of one process. Close it by ``async with`` or by
+    A client may be constructed anywhere; it is used in one event loop and one process. Close it by ``async with`` or by
     ``aclose``.
 
     Example:
@@ -118,11 +118,11 @@ class AsyncPushClient(ClientViews):
         """Check the arguments; nothing is opened yet.
 
         Args:
-            base_url: Address of the service, without ``/v1``; by default the variable PUSHSDK_BASE_URL. It is https;
+            base_url: Service address, without ``/v1``; by default the variable PUSHSDK_BASE_URL. It is https;
                 http is allowed to localhost, 127.0.0.0/8 and ::1, and anywhere with ``allow_insecure``.
             api_key: The key, or a sync or async callable that is called for each call and again for each retry, in
                 the caller's context; by default the variable PUSHSDK_API_KEY.
-            session: Your own aiohttp ClientSession, which is never closed here.
+            session: Your aiohttp ClientSession, which is never closed here.
             retry: A RetryPolicy; by default ``RetryPolicy.safe()``, with at most 4 attempts.
             timeout: A Timeout, or seconds for a whole call; by default 30 s, with 10 s per attempt and 5 s to connect.
             batching: A Batching; by default at most 1,000 users or 1 MiB per request, without lingering.
@@ -161,7 +161,7 @@ class AsyncPushClient(ClientViews):
             headers=check_headers(chosen["headers"]),
             ssl=chosen["ssl"],
             keepalive=keepalive,
-            # What is sent at a time
+            # How much is sent at a time
             batching=chosen["batching"],
             limits=chosen["limits"],
             rate=chosen["rate"],
@@ -172,11 +172,11 @@ class AsyncPushClient(ClientViews):
         # Jobs that may run several times
         self._keyed = KeyedSends(options["claims"])
         self._lifetime = Lifetime(settings, self._keyed.close)
-        # Retries and time: the defaults of each call
+        # Retries and time: the defaults for each call
         self._options = self._lifetime.options_of(chosen["retry"], check_timeout(chosen["timeout"], Timeout()))
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_lifetime"):  # as a local in the traceback of a refused argument
+        if not hasattr(self, "_lifetime"):  # as a local in a refused argument's traceback
             return "AsyncPushClient(not constructed)"
         return f"AsyncPushClient({self._lifetime.settings.base_url!r}, closed={self.closed})"
 
@@ -216,12 +216,12 @@ class AsyncPushClient(ClientViews):
 
         Args:
             user_ids: One id, or at most ``Batching.max_users`` ids. A duplicate id counts once.
-            message: The message, or a mapping with the names of the interface. Likely mistakes cause a MessageWarning.
-            custom_fields: Any JSON object, for the placeholders of the message.
+            message: The message, or a mapping with the interface's names. Likely mistakes cause a MessageWarning.
+            custom_fields: Any JSON object, for the message's placeholders.
             timeout: A Timeout, or the total in seconds; by default the client's. To learn the outcome of a call that
                 takes too long, use this and not ``asyncio.timeout``.
-            retry: The policy of this call; by default the client's.
-            idempotency_key: Name of a job that may run several times, at most 512 bytes; needs the option ``claims``.
+            retry: The policy for this call; by default the client's.
+            idempotency_key: Name for a job that may run several times, at most 512 bytes; needs the option ``claims``.
                 The call sends to users that no earlier call with the key has sent to, and to users with a temporary
                 rejection. The others keep their recorded outcome, or are UNKNOWN if that is unclear or another call is
                 sending to them.
@@ -308,9 +308,9 @@ class AsyncPushClient(ClientViews):
         """Create a push campaign, and return its uuid.
 
         Args:
-            request: The campaign, or a mapping with the names of the interface.
+            request: The campaign, or a mapping with the interface's names.
             timeout: A Timeout, or the total in seconds; by default the client's.
-            retry: The policy of this call; by default the client's.
+            retry: The policy for this call; by default the client's.
 
         Raises:
             ValidationError: The request can't be sent. Nothing was sent.
@@ -375,9 +375,9 @@ class AsyncPushClient(ClientViews):
 
         Args:
             user_ids: Ids from any iterable, or an Audience.
-            message: The message, or a mapping with the names of the interface. Likely mistakes cause a MessageWarning.
-            custom_fields: Any JSON object, for the placeholders of the message.
-            run: Path of the run file (mode 0600, as it holds user ids); by default a temporary file. An existing run is
+            message: The message, or a mapping with the interface's names. Likely mistakes cause a MessageWarning.
+            custom_fields: Any JSON object, for the message's placeholders.
+            run: Run file path (mode 0600, as it holds user ids); by default a temporary file. An existing run is
                 resumed, also after kill -9, without reading ``user_ids`` again; message, base_url and source must be
                 the same. Users that were claimed and never settled are UNKNOWN, and skipped unless
                 ``on_unknown="resend"``.
@@ -415,12 +415,12 @@ class AsyncPushClient(ClientViews):
 
         Args:
             requests: Items with ``user_ids`` (at most ``Batching.max_users``) and a ``message``.
-            run: Path of the run file. An existing run is resumed without reading ``requests`` again.
+            run: Run file path. An existing run is resumed without reading ``requests`` again.
             stop: Ends the run after the requests in flight, once it is set.
             **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
 
         Raises:
-            PushError: The errors of ``broadcast``.
+            PushError: As for ``broadcast``.
         """
         settings = self._run_settings(run, stop, options)
         from pushsdk._runs import api
@@ -433,7 +433,7 @@ class AsyncPushClient(ClientViews):
         """Resume a run file. Needs nothing but the file and a client with the same base_url.
 
         Args:
-            run: Path of the run file.
+            run: Run file path.
             stop: Ends the run after the requests in flight, once it is set.
             **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
 
@@ -473,7 +473,7 @@ class AsyncPushClient(ClientViews):
     def _run_settings(
         self, run: str | os.PathLike[str] | None, stop: asyncio.Event | None, options: RunOptions
     ) -> RunSettings:
-        """Return the settings of a run. Raises TypeError for an option that does not exist."""
+        """Return the settings for a run. Raises TypeError for an option that does not exist."""
         self._lifetime.enter()
         from pushsdk._runs.pipeline import RunSettings
 
@@ -508,7 +508,7 @@ class AsyncPushClient(ClientViews):
 
 
 def _service(base_url: Any, api_key: Any, *, allow_insecure: bool) -> tuple[str, Credentials]:
-    """Return the address of the service and the key: checked, and by default from the environment."""
+    """Return the service address and the key: checked, and by default from the environment."""
     url_name, base_url = _from_environment("base_url", base_url)
     key_name, api_key = _from_environment("api_key", api_key)
     absent = [name for name, value in (("base_url", base_url), ("api_key", api_key)) if value is None]
@@ -523,7 +523,7 @@ def _service(base_url: Any, api_key: Any, *, allow_insecure: bool) -> tuple[str,
 
 
 def _from_environment(name: str, value: Any) -> tuple[str, Any]:
-    """Return an argument and its name; if it is None, the variable of that name."""
+    """Return an argument and its name; if it is None, the variable with that name."""
     if value is not None:
         return name, value
     variable = f"PUSHSDK_{name.upper()}"

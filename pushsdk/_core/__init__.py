@@ -7,7 +7,7 @@ From a call to its outcome:
 
 call
     One ``send()``: its users and its deadline (``batching.Call``). ``arguments`` checks the input, ``wire`` encodes it.
-    ``_io.backlog`` bounds what is queued.
+    ``_io.backlog`` bounds the queue.
 batch
     Calls with equal message, custom fields, options and Api-Key (``batching.Batch``). ``batching`` decides which calls
     may share a batch, and its states; it waits in ``_io.queue`` until a slot of ``_io.limiter`` is free, the rates of
@@ -24,24 +24,24 @@ evidence
     nothing changes them afterwards.
 outcome
     ACCEPTED, REJECTED, NOT_SENT or UNKNOWN. ``TABLE`` in ``outcome`` says which status or failure means what. The
-    outcomes of all attempts join to the verdict on the request: ACCEPTED, else UNKNOWN, else REJECTED, else NOT_SENT.
+    attempts' outcomes join to the verdict on the request: ACCEPTED, else UNKNOWN, else REJECTED, else NOT_SENT.
     ``error_mapping`` turns a verdict into the exception, which ``error_texts`` words when it is read; ``results`` holds
     the values that calls return.
 
 For work that survives the process:
 
 run
-    A plan of users, and a journal of what happened to them (``_runs``). ``stop_policy`` decides when a run stops by
-    itself; ``_runs.pipeline`` sends what is left.
+    A plan with users, and a journal with their outcomes (``_runs``). ``stop_policy`` decides when a run stops by
+    itself; ``_runs.pipeline`` sends the rest.
 chunk
-    The users of one planned request. ``_runs.planner`` makes chunks, ``_runs.sender`` sends them; ``decisions`` chooses
+    One planned request's users. ``_runs.planner`` makes chunks, ``_runs.sender`` sends them; ``decisions`` chooses
     the next step after each verdict: settle, retry, split, resend, leave or stop.
 user state
-    PENDING, CLAIMED, ACCEPTED, REJECTED or UNKNOWN, for each user of a run or of an idempotency key (``user_states``).
+    PENDING, CLAIMED, ACCEPTED, REJECTED or UNKNOWN, for each user in a run or a keyed call (``user_states``).
     ``decisions`` maps a verdict to the state.
 claim
     A durable record that a request is about to be sent: the users become CLAIMED before the first byte, and are
-    settled after the attempt. The users of a chunk whose process was killed stay CLAIMED, which means UNKNOWN for a
+    settled after the attempt. If a chunk's process was killed, its users stay CLAIMED, which means UNKNOWN for a
     resume. ``_runs.log`` keeps claims in a run file, ``_runs.claim_log`` in a claim store; ``idempotency`` decides
     what a stored claim means for the next call.
 

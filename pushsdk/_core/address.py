@@ -1,4 +1,4 @@
-"""Checks of base URL, proxy, headers and Api-Key. No error quotes a URL or a key."""
+"""Checks for base URL, proxy, headers and Api-Key. No error quotes a URL or a key."""
 
 import ipaddress
 import re
@@ -169,7 +169,7 @@ _PLAIN_FAULT: _Fault = (
 )
 
 
-# Errors are returned, not raised: a traceback may show the locals of these frames.
+# Errors are returned, not raised: a traceback may show these frames' locals.
 
 
 def _key_error(name: str, key: object) -> Exception | None:

@@ -13,7 +13,7 @@ from pushsdk._core.models import MobilePush
 from pushsdk._core.policy import Timeout, TimeoutOrTotal
 from pushsdk._core.words import count
 
-# What str() makes of a missing value.
+# How str() shows a missing value.
 _MISSING = ("None", "nan", "NaN", "null", "NULL", "undefined")
 _LACKS_VALUE = rf"{'|'.join(_MISSING)}|.*\$?\{{[A-Za-z_][\w.]*\}}.*|\$\w+"
 # The first pattern that matches an id tells why it is probably not one. The text may quote the id.
@@ -32,7 +32,7 @@ _DOUBTS = tuple(
         (r".*[,;\t\n].*", "looks like several: pass each as a separate id"),
     )
 )
-# An id that no pattern matches. And the single bytes of the others in JSON: they are found much faster than patterns.
+# An id that no pattern matches. And the others' single bytes in JSON: they are found much faster than patterns.
 _is_plain = re.compile(
     rf"(?!(?:{'|'.join(_MISSING)})$)[\w.@:+/=-]+(?<!\.csv)(?<!\.txt)(?<!\.parquet)(?<!\.0)"
 ).fullmatch
@@ -40,7 +40,7 @@ _MARKS = (b"\\", b";", b"{", b"$", b" ")
 
 
 def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], EncodedIds, int]:
-    """Return the distinct ids, the same encoded, and the number of duplicates.
+    """Return the distinct ids, the same encoded, and the duplicate count.
 
     Raises ValidationError.
     """
@@ -73,7 +73,7 @@ def _is_message(value: object) -> bool:
 
 
 _NOT_ITEMS = (str, bytes, bytearray, memoryview, Mapping)
-# Values that are not items, and the fix. A table and a file are iterables, but not of what their user means.
+# Values that are not items, and the fix. A table and a file are iterables, but their items are not the ids.
 _MISTAKES: tuple[tuple[Callable[[object], bool], str], ...] = (
     (_is_message, ": the users come first, then the message"),
     (lambda items: not isinstance(items, Iterable) or isinstance(items, _NOT_ITEMS), ""),
@@ -109,7 +109,7 @@ def _may_have_doubts(ids: Mapping[str, object], encoded: bytes) -> bool:
     """Return False if every id is plain. This is quick: 0.2 us for an id."""
     if not ids.keys().isdisjoint(_MISSING) or any(mark in encoded for mark in _MARKS):
         return True
-    # A look for several bytes is slow: the name of a file is looked for only if it is the one id.
+    # A look for several bytes is slow: a file name is looked for only if it is the one id.
     has_end = b"." in encoded and (len(ids) == 1 or b'.0"' in encoded)
     return has_end or encoded.count(b",") >= len(ids)
 

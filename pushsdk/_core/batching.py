@@ -1,4 +1,4 @@
-"""Merging of concurrent sends: calls, the batches they share, and the states of a batch.
+"""Merging concurrent sends: calls, the batches they share, and a batch's states.
 
 Decides and counts; the shell awaits. No order is promised between calls.
 """
@@ -14,12 +14,12 @@ from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Guarded, Verdict
 from pushsdk._core.policy import Batching, Options
 
-# The bytes of a push body around its parts: {"userIds":[],"message":,"customFields":}.
+# The bytes in a push body around its parts: {"userIds":[],"message":,"customFields":}.
 FRAME = 48
 
 
 class Content(NamedTuple):
-    """Key of merging: calls with equal bytes, options and Api-Key may share a request.
+    """Merge key: calls with equal bytes, options and Api-Key may share a request.
 
     A plain tuple with the same items is equal and much faster to create: only the first call of a batch needs names.
     """
@@ -32,7 +32,7 @@ class Content(NamedTuple):
 
     @property
     def frame(self) -> int:
-        """Bytes of a request's body that are not ids."""
+        """Body bytes that are not ids."""
         return FRAME + len(self.message) + len(self.custom_fields or b"")
 
     def __repr__(self) -> str:
@@ -55,7 +55,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     unsettled: int
     """Number of users without a verdict. Counted down by ``settle``."""
     duplicates: int = 0
-    """Number of duplicate ids that the caller passed."""
+    """How many duplicate ids the caller passed."""
     ask: Any = None
     """Asks the api_key callable; None for a fixed key. Unset by ``settle``: its context may refer to the call."""
     verdict: Verdict | None = None
@@ -69,7 +69,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     future: Any = None
     """Future of ``Receipt | None`` that the caller waits for; None means: look at the call. Set by the shell."""
     caller: Any = None
-    """The observer's record of the caller. Set by the shell if there is an observer."""
+    """The observer's record for the caller. Set by the shell if there is an observer."""
     claims: Any = None
     """The call's entry in a claim store, if it has an idempotency key. Set by the shell."""
 
@@ -81,7 +81,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     def settle(self, users: tuple[str, ...], verdict: Verdict, receipt: object = None) -> bool:
         """Record the verdict on these users. Return True, and wake the caller, if no user is left.
 
-        ``receipt`` is the caller's result if all of its users have this verdict.
+        ``receipt`` is the caller's result if all its users have this verdict.
         """
         unsettled = self.unsettled = self.unsettled - len(users)
         if unsettled:
@@ -106,10 +106,10 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
 
 
 class BatchState(IntEnum):
-    """State of a batch. Calls join and leave until it is FLYING or SENDING."""
+    """A batch's state. Calls join and leave until it is FLYING or SENDING."""
 
     OPEN = 0
-    """Collects the calls of one loop turn."""
+    """Collects one loop turn's calls."""
     LINGERING = 1
     """Collects calls for ``Batching.linger`` seconds."""
     QUEUED = 2
@@ -136,21 +136,21 @@ TRANSITIONS: Mapping[BatchState, tuple[BatchState, ...]] = {
 
 
 class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
-    """Calls of equal content that share a request."""
+    """Calls with equal content that share a request."""
 
     content: Content
     calls: list[Call]
     users: int
     """Number of users. Counted by ``Batches.join`` and ``remove``."""
     size: int
-    """Bytes of the request's body. Counted by ``Batches.join`` and ``remove``."""
+    """Body bytes. Counted by ``Batches.join`` and ``remove``."""
     frame: int
-    """Bytes of the request's body that are not ids."""
+    """Body bytes that are not ids."""
     max_users: int
     max_bytes: int
-    """Bounds of merging. Updated by ``Batches``."""
+    """Merge bounds. Updated by ``Batches``."""
     context: Any
-    """The context variables of the call that opened the batch."""
+    """The context variables from the call that opened the batch."""
     state: BatchState = OPEN
     """Changed by ``Batches.advance`` only."""
     taken: set[str] | None = None
@@ -183,14 +183,14 @@ class Batches:
         self._batching = batching
         self._sizes = sizes
         self._joinable: dict[Key, Batch] = {}
-        # The learned sizes that the bounds of the joinable batches were made from.
+        # The learned sizes from which the joinable batches' bounds were made.
         self._learned_users = sizes.users
         self._learned_bytes = sizes.bytes
 
     def join(self, content: Key, call: Call) -> Batch | None:
-        """Add the call to the joinable batch of its content. Return None if there is none that takes the call.
+        """Add the call to the joinable batch with its content. Return None if there is none that takes the call.
 
-        A batch that has no room for the call, or holds one of its users, is closed for good. Across calls each
+        A batch without room for the call, or with one of the call's users, is closed for good. Across calls each
         occurrence of a user is a push.
         """
         sizes = self._sizes
@@ -206,14 +206,14 @@ class Batches:
             if taken is None:
                 taken = joinable.taken = {user for other in joinable.calls for user in other.users}
             taken.update(call.users)
-            # Fewer distinct users than users: one of the call's users is in the batch already.
+            # Fewer distinct users than users: a user in the call is in the batch already.
             if len(taken) >= users:
                 joinable.calls.append(call)
                 joinable.users = users
                 joinable.size = size
                 call.batch = joinable
                 return joinable
-        # Close the batch now: ``taken`` may hold users of the refused call.
+        # Close the batch now: ``taken`` may hold users from the refused call.
         del self._joinable[content]
         return None
 
@@ -223,7 +223,7 @@ class Batches:
             batch.max_users, batch.max_bytes = self._bounds(batch.frame)
 
     def open(self, content: Content, call: Call, context: object = None, *, is_joinable: bool = True) -> Batch:
-        """Return a new batch of this call and its context. Other calls may join if ``is_joinable``."""
+        """Return a new batch with this call and its context. Other calls may join if ``is_joinable``."""
         frame = content.frame
         max_users, max_bytes = self._bounds(frame)
         size = frame + len(call.ids) + 1
@@ -233,7 +233,7 @@ class Batches:
         return batch
 
     def advance(self, batch: Batch, state: BatchState) -> None:
-        """Change the state of the batch. Raises RuntimeError if TRANSITIONS does not allow it."""
+        """Change the batch's state. Raises RuntimeError if TRANSITIONS does not allow it."""
         if state not in TRANSITIONS[batch.state]:
             raise RuntimeError(f"a batch that is {batch.state.name} can't become {state.name}")
         if batch.state < FLYING <= state and self._joinable.get(batch.content) is batch:

@@ -1,4 +1,4 @@
-"""The body of a push request: encoded user ids, around which a message and custom fields are put as they are."""
+"""A push request's body: encoded user ids, around which a message and custom fields are put as they are."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NewType, cast
@@ -60,7 +60,7 @@ def _user_id(user_id: object, path: Path) -> str:
 
 
 def push_body(ids: EncodedIds, message: bytes, custom_fields: bytes | None) -> bytes:
-    """Return the body of a push request from its encoded parts, without further checks."""
+    """Return a push request's body from its encoded parts, without further checks."""
     if custom_fields is None:
         return b'{"userIds":[%b],"message":%b}' % (ids, message)
     return b'{"userIds":[%b],"message":%b,"customFields":%b}' % (ids, message, custom_fields)

@@ -1,4 +1,4 @@
-"""The decision on a verdict: the next step, and the state of the users. The same for runs, chunks and single calls."""
+"""The decision on a verdict: the next step, and the users' state. The same for runs, chunks and single calls."""
 
 from collections.abc import Callable, Set
 from enum import Enum
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pushsdk._core.outcome import ACCEPTED, Failure, Outcome, Verdict
 from pushsdk._core.user_states import UserState, UserStatus
 
-# Statuses about the key, the address or the size of a request, never about its users.
+# Statuses about a request's key, address or size, never about its users.
 REFUSED = frozenset({401, 403})
 REDIRECTS = range(300, 400)
 TOO_LARGE = 413
@@ -39,7 +39,7 @@ SETTLE, RETRY, SPLIT, RESEND, LEAVE, STOP = Step
 
 
 class Decision(NamedTuple):
-    """The next step, and the status of the users until then."""
+    """The next step, and the users' status until then."""
 
     step: Step
     status: UserStatus
@@ -52,10 +52,10 @@ _DELIVERED = Decision(SETTLE, UserStatus(UserState.ACCEPTED, 204))
 def decide(
     verdict: Verdict, *, in_doubt: bool = False, resends: int | None = None, split_on: Set[int] = frozenset()
 ) -> Decision:
-    """Return the next step for a request, and the status of its users until then.
+    """Return the next step for a request, and its users' status until then.
 
     ``in_doubt`` is True after an UNKNOWN attempt: the users stay UNKNOWN until an attempt is ACCEPTED, and the
-    request is never split. ``resends`` is the number of resends so far; None if resending was not asked for.
+    request is never split. ``resends`` counts the resends so far; None if resending was not asked for.
     """
     if verdict.outcome is ACCEPTED and verdict.status == 204:
         return _DELIVERED
@@ -123,7 +123,7 @@ def stop_reason(verdict: Verdict) -> str:
 
 
 def _decisive(verdict: Verdict) -> tuple[int | None, str]:
-    """Return the status and the reason of the attempt that decided. Both are fixed texts: a body may quote user ids."""
+    """Return status and reason from the attempt that decided. Both are fixed texts: a body may quote user ids."""
     for attempt in reversed(verdict.attempts):
         if attempt.outcome is verdict.outcome:
             return attempt.status, attempt.reason

@@ -1,6 +1,6 @@
-"""The result of a call: its receipt, or the exception with its class and its data.
+"""A call's result: its receipt, or the exception with its class and its data.
 
-Each caller gets its own object. An exception holds `Facts`, of which its text is made when it is read.
+Each caller gets its own object. An exception holds `Facts`, from which its text is made when it is read.
 """
 
 from collections import Counter
@@ -39,8 +39,8 @@ def error_for(
     external_id: str | None = None,
     requests: Sequence[Verdict] = (),
 ) -> errors.PushError:
-    """Return the error for a verdict that is not ACCEPTED. ``requests``: the verdicts of which this is the join."""
-    # Without what a callable raised: an error is pickled, and that may not be.
+    """Return the error for a verdict that is not ACCEPTED. ``requests``: the verdicts joined into this one."""
+    # Without the exception that a callable raised: an error is pickled, and that may not be.
     known = verdict if verdict.error is None else msgspec.structs.replace(verdict, error=None)
     facts = Facts(known, target, len(user_ids), _most_unknown(requests or (verdict,)), _bound(verdict.failure, options))
     decisive = decisive_of(verdict)
@@ -79,7 +79,7 @@ def conclude(
     target: Target,
     options: Options | None = None,
 ) -> Receipt:
-    """Return the receipt of a call from the verdicts on its users, or raise its PushError."""
+    """Return a call's receipt from the verdicts on its users, or raise its PushError."""
     # The verdicts on other users come from the claim store.
     sent = [part for part in parts if not part[1].recorded]
     outcomes = {verdict.outcome for _, verdict in parts}
@@ -101,7 +101,7 @@ def conclude(
 
 
 def set_answer(error: errors.PushError, attempt: Attempt) -> None:
-    """Give the error what the service answered in this attempt."""
+    """Give the error the service's answer in this attempt."""
     if attempt.status is not None:
         error.status, error.headers, error.body = attempt.status, attempt.headers, attempt.body
 
@@ -140,7 +140,7 @@ def partial_error(
 
 
 def _in_order(users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], Verdict]]) -> dict[str, Outcome]:
-    """Return the outcome of every user, in the order of the call."""
+    """Return every user's outcome, in the call's order."""
     unordered = {user: verdict.outcome for part, verdict in parts for user in part}
     return {user: unordered[user] for user in users}
 
@@ -159,7 +159,7 @@ def _set_open(error: errors.PartialError, verdicts: Sequence[Verdict]) -> None:
 def _most_frequent(
     parts: Sequence[tuple[tuple[str, ...], Verdict]], target: Target | None
 ) -> tuple[errors.PushError | None, int]:
-    """Return an error with the status or failure of most users, and their number. A recorded one has no attempts."""
+    """Return an error with the status or failure that most users have, and how many. A recorded one has no attempts."""
     users: Counter[object] = Counter()
     examples: dict[object, Verdict] = {}
     for part, verdict in parts:
@@ -193,7 +193,7 @@ def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> errors.Pus
 
 
 def _most_unknown(requests: Sequence[Verdict]) -> int:
-    """Return the number of attempts with an unknown outcome, in the request that has most of them."""
+    """Return how many attempts have an unknown outcome, in the request that has the most."""
     return max([[attempt.outcome for attempt in request.attempts].count(Outcome.UNKNOWN) for request in requests])
 
 

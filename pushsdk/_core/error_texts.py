@@ -1,6 +1,6 @@
-"""The text of an error for a verdict, made when it is read: what happened, and the first row of ``FIXES`` that applies.
+"""An error's text for a verdict, made when it is read: what happened, and the first row of ``FIXES`` that applies.
 
-Texts are made of fixed phrases, statuses and class names: a response may quote user ids or texts, so a text has what
+Texts are made from fixed phrases, statuses and class names: a response may quote user ids or texts, so a text has what
 the service answered only if ``Target.shows_answers`` is set. A row names an option by a placeholder; whoever shows the
 text fills in its names.
 """
@@ -27,24 +27,24 @@ _HTTP_TO_TLS = re.compile("plain HTTP|HTTP request to an HTTPS server")
 
 
 def decisive_of(verdict: Verdict) -> Attempt | None:
-    """Return the last attempt that has the outcome of the verdict."""
+    """Return the last attempt that has the verdict's outcome."""
     return next((attempt for attempt in reversed(verdict.attempts) if attempt.outcome is verdict.outcome), None)
 
 
 class Facts(Wording, msgspec.Struct, frozen=True):
-    """What is known of a call that was not accepted: the data of its error, without user ids."""
+    """The facts about a call that was not accepted: its error's data, without user ids."""
 
     verdict: Verdict
     target: Target | None = None
     users: int = 0
     sent: int = 0
-    """The most attempts of one request whose outcome is UNKNOWN."""
+    """The most attempts with outcome UNKNOWN that one request has."""
     bound: float | None = None
     """The seconds of the setting that may have ended the call: the timeout, or the longest Retry-After."""
 
     @property
     def decisive(self) -> Attempt:
-        """The attempt that decided. Of a call without one, its failure as an attempt."""
+        """The attempt that decided. For a call without one, its failure as an attempt."""
         return decisive_of(self.verdict) or Attempt(outcome=self.verdict.outcome, reason=self._failure())
 
     def render(self, names: Mapping[str, str]) -> str:
@@ -67,7 +67,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
             (request_id, request_id),
         )
         request = ", ".join([text for is_known, text in details if is_known])
-        # The standard phrase of the status: the service's own may quote a user.
+        # The standard phrase for the status: the service's phrase may quote a user.
         status, phrase = f"HTTP {decisive.status}", responses.get(decisive.status or 0, "")
         reason = decisive.reason.replace(status, f"{status} {phrase}".strip(), 1)
         shown = f" ({request})" if request else ""
@@ -96,14 +96,14 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         return _BOUNDS.get(self.verdict.failure, "").format(bound=f"{self.bound:g}", pause=pause)
 
     def _fix(self, target: Target, names: Mapping[str, str]) -> str:
-        """Return sentences on what to do, and where the answer is; ``""`` if there is nothing to say."""
+        """Return sentences on the fix, and on where the answer is; ``""`` if there is nothing to say."""
         signs, decisive = self._signs(target), self.decisive
         fix = next((fix for condition, fix in FIXES if condition <= signs), "")
         values = {"pause": _seconds(decisive.retry_after), "request_id": _request_id_of(decisive)}
         return fix.format_map({**names, **values}) + (_UNSEEN if "unseen answer" in signs else "")
 
     def _signs(self, target: Target) -> set[object]:
-        """Return what holds of that which the conditions of ``FIXES`` ask for."""
+        """Return those ``FIXES`` conditions that hold."""
         verdict, decisive = self.verdict, self.decisive
         is_local = is_loopback(urlsplit(target.base_url).hostname or "")
         breaks = verdict.is_first and verdict.failure in (Failure.RESET, Failure.DISCONNECTED) and not is_local
@@ -185,20 +185,20 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({Outcome.UNKNOWN, PUSH.name}, ". Don't retry unless a second push is acceptable; " + _OUTCOMES),
     ({Outcome.UNKNOWN}, "; " + _OUTCOMES),
 )
-"""Conditions, all of which must hold, and the sentence that says what to do. The first row counts."""
+"""Conditions, all of which must hold, and the sentence that says how to fix it. The first row counts."""
 
 
 class Parts(Wording, msgspec.Struct, frozen=True):
-    """What is known of a call whose users have different outcomes."""
+    """The facts about a call whose users have different outcomes."""
 
     counts: dict[Outcome, int]
     example: Facts | None = None
-    """The most frequent cause of the worst outcome."""
+    """The most frequent cause for the worst outcome."""
     users: int = 0
-    """The users of this cause."""
+    """The users with this cause."""
 
     def render(self, names: Mapping[str, str]) -> str:
-        """Return the number of users of each outcome, and the most frequent cause."""
+        """Return the number of users with each outcome, and the most frequent cause."""
         summary = ", ".join(
             [f"{self.counts[outcome]} {outcome.value}" for outcome in Outcome if outcome in self.counts]
         )
@@ -217,7 +217,7 @@ def _request_id_of(attempt: Attempt) -> str:
 
 
 def _redirect(attempt: Attempt) -> str:
-    """Return the host of a redirect, a hint at the right base_url. The rest of the URL is not shown."""
+    """Return a redirect's host, a hint at the right base_url. The rest of the URL is not shown."""
     if attempt.status is None or not 300 <= attempt.status < 400:
         return ""
     host: str | None = None

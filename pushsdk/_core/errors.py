@@ -33,7 +33,7 @@ LIBRARY: Mapping[str, str] = {
 
 
 class Wording:
-    """The text of an error or a warning, made when it is read. It names options as its reader does."""
+    """The text for an error or a warning, made when it is read. It names options as its reader does."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class Wording:
         return self.render(LIBRARY)
 
     def __repr__(self) -> str:
-        return str(self)  # also of an exception, and of what Celery keeps of it
+        return str(self)  # also in an exception, and in the copy that Celery keeps
 
 
 class Advice(Wording, msgspec.Struct, frozen=True):
@@ -60,10 +60,10 @@ class Advice(Wording, msgspec.Struct, frozen=True):
 
 
 class PushError(Answered, Exception):
-    """Base of all exceptions of this package."""
+    """Base class for all exceptions in this package."""
 
     outcome: Outcome = Outcome.NOT_SENT
-    """The outcome for all users of the call."""
+    """The outcome for all users in the call."""
     attempts: tuple[Attempt, ...]
     """Tries on the wire, oldest first."""
     user_ids: tuple[str, ...]
@@ -77,7 +77,7 @@ class PushError(Answered, Exception):
     status: int | None = None
     """HTTP status of the answer that decided; None if there was no answer."""
     headers: Mapping[str, str] = NO_HEADERS
-    """Headers of that answer, with case-insensitive names."""
+    """Headers in that answer, with case-insensitive names."""
     body: bytes = b""
     """First 4 KiB of that answer's body, without the Api-Key."""
 
@@ -184,22 +184,22 @@ class OutcomeUnknownError(PushError):
 
     outcome = Outcome.UNKNOWN
     external_id: str | None = None
-    """The ``externalId`` of a campaign: look it up before you create the campaign again."""
+    """The campaign's ``externalId``: look it up before you create the campaign again."""
 
 
 class PartialError(PushError):
-    """The users of the call have different outcomes. ``outcome`` is the worst: UNKNOWN, then NOT_SENT, then REJECTED.
+    """The call's users have different outcomes. ``outcome`` is the worst: UNKNOWN, then NOT_SENT, then REJECTED.
 
     Without an ``idempotency_key``, ``retryable`` is False if a user was accepted, or may have been.
     """
 
     outcomes: Mapping[str, Outcome] = {}
-    """The outcome of every user."""
+    """Every user's outcome."""
     # True if some users may be sent to again. Set by ``partial_error``.
     _open: bool = False
 
     def users(self, outcome: Outcome) -> tuple[str, ...]:
-        """Return the ids of the users with this outcome, in the order of the call."""
+        """Return the user ids with this outcome, in the call's order."""
         return tuple(user for user, user_outcome in self.outcomes.items() if user_outcome is outcome)
 
 
@@ -209,7 +209,7 @@ class UnexpectedResponseError(PushError):
     outcome = Outcome.ACCEPTED
     status: int = 0
     external_id: str | None = None
-    """The ``externalId`` of the request."""
+    """The request's ``externalId``."""
 
 
 class RunFileError(PushError):
@@ -220,8 +220,8 @@ class RunFileError(PushError):
     """
 
     path: str = ""
-    """Path of the file."""
+    """File path."""
 
 
-# Here and not on first use of a name: other packages raise these errors before that.
+# Here and not when a name is first used: other packages raise these errors before that.
 set_public_module(__name__, "pushsdk")

@@ -7,13 +7,13 @@ from pushsdk._core.outcome import Attempt, Guarded, Outcome
 
 
 class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt of a request ended."""
+    """A request's attempt ended."""
 
     endpoint: Endpoint
     users: int
-    """Number of users of the request; 0 for a campaign."""
+    """Users in the request; 0 for a campaign."""
     number: int
-    """Number of the attempt of this request, from 1."""
+    """The attempt's number within this request, from 1."""
     attempt: Attempt
     """The attempt: its outcome, status and duration."""
 
@@ -24,7 +24,7 @@ class RetryScheduled(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: Endpoint
     users: int
     number: int
-    """Number of the failed attempt, from 1."""
+    """The failed attempt's number, from 1."""
     wait: float
     """Seconds until the next attempt."""
     attempt: Attempt
@@ -51,9 +51,9 @@ class RequestSplit(msgspec.Struct, frozen=True, kw_only=True):
     """A rejected request is split and sent in parts."""
 
     status: int
-    """Status of the rejection."""
+    """The rejection's status."""
     users: int
-    """Number of users of the request."""
+    """Number of users in the request."""
     calls: int
     """Number of ``send()`` calls that share the request."""
 

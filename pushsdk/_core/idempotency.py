@@ -1,6 +1,6 @@
-"""Idempotency keys: the record of a call in a claim store, and what it means for a later call.
+"""Idempotency keys: a call's record in a claim store, and what it means for a later call.
 
-Decides only. A position is the index of a user among the sorted distinct users of the call. User ids are not stored,
+Decides only. A position is a user's index among the call's sorted distinct users. User ids are not stored,
 and their order in the call does not matter.
 """
 
@@ -17,23 +17,23 @@ from pushsdk._core.outcome import Verdict
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 
 KEY_BYTES = 512
-# Prefixes of the hashed data: keys and fingerprints of another format version never match.
+# Prefixes for the hashed data: keys and fingerprints with another format version never match.
 _KEYS, _PAYLOADS = b"pushsdk idempotency key 2\0", b"pushsdk payload 3"
-# The parts of a fingerprint in the order of their digits, by the end of the digits. Users come last: ids are short.
+# The parts of a fingerprint in their digits' order, by the end of the digits. Users come last: ids are short.
 _PARTS = {16: "another base_url", 32: "another message", 48: "other custom fields", 64: "other users"}
 
 Payload = tuple[EncodedIds, bytes, bytes | None]
-"""The parts of one request, as JSON: user ids, message, custom fields."""
+"""One request's parts, as JSON: user ids, message, custom fields."""
 
 
 class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The record of a call in a claim store: no user id, no text, no key."""
+    """A call's record in a claim store: no user id, no text, no key."""
 
     fingerprint: str
     claimed_at: float
-    """Unix time of the first claim."""
+    """Unix time when it was first claimed."""
     users: msgspec.Raw
-    """The states of the users, as ``UserStates.to_json`` writes them."""
+    """The users' states, as ``UserStates.to_json`` writes them."""
     sending_until: float = 0.0
     """Unix time at which the last call that claimed users ends."""
 
@@ -61,7 +61,7 @@ def digest_of(key: object) -> str:
 
 
 def check_key(name: str, key: object, rule: str, most: int = KEY_BYTES) -> bytes:
-    """Return a key of at most ``most`` bytes in UTF-8. Raises ValidationError."""
+    """Return a key with at most ``most`` bytes in UTF-8. Raises ValidationError."""
     if not isinstance(key, str) or not key:
         raise must_be(name, f"a str that is not empty, {rule}", key, ValidationError)
     try:
@@ -76,7 +76,7 @@ def check_key(name: str, key: object, rule: str, most: int = KEY_BYTES) -> bytes
 
 
 def fingerprint_of(key: str, base_url: str, payloads: Sequence[Payload]) -> str:
-    """Return a hash of the base URL and of all payloads that are sent under one key: 16 digits for each of ``_PARTS``.
+    """Return a hash over the base URL and all payloads that are sent under one key: 16 digits for each of ``_PARTS``.
 
     All digits depend on the key and on the parts before: otherwise a reader of the store could recognize equal
     payloads and guess their users.

@@ -20,7 +20,7 @@ from msgspec import Struct
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.words import count
 
-__tracebackhide__ = True  # by pytest: a failure shows the line of the test
+__tracebackhide__ = True  # by pytest: a failure shows the test's line
 # A larger number is a mistake: in seconds, 30 years.
 MAX_NUMBER = 1e9
 # Arguments whose values are not shown: secrets, ids and texts.
@@ -104,7 +104,7 @@ def check_values(options: Mapping[str, object], kinds: type) -> None:
 def must_be(name: str, rule: str, value: object, error: type[Exception] = ConfigurationError) -> Exception:
     """Return the error for a value that breaks a rule: ``{name} must be {rule}; got ...``.
 
-    Shows a short plain value, and of all others only the type: a long text may be a key, an id or a URL.
+    Shows a short plain value, and for all others only the type: a long text may be a key, an id or a URL.
     """
     is_hidden = not _HIDDEN.isdisjoint(re.findall(r"\w+", name))
     is_plain = value is None or (type(value) in _PLAIN and (value == "" or not is_hidden))
@@ -139,7 +139,7 @@ def takes(function: Callable[..., object], *arguments: object) -> bool:
     return True
 
 
-# Tests are made once: each call with a timeout checks fields. And by class: the hash of a kind takes a microsecond.
+# Tests are made once: each call with a timeout checks fields. And by class: a kind's hash takes a microsecond.
 _Test: TypeAlias = Callable[[Any], bool]
 
 

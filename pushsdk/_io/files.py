@@ -33,7 +33,7 @@ def objection(found: os.stat_result) -> str | None:
 
 
 def database_objection(path: Path, opened: os.stat_result) -> str | None:
-    """Return the same of a database that SQLite has opened by its path, and has not read, and of its logs.
+    """Return the same for a database that SQLite has opened by its path, and has not read, and of its logs.
 
     ``opened`` is the file that was meant: a file that took its place since is refused.
     """
@@ -67,10 +67,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def lock(path: Path, *, flock: bool = HAVE_FLOCK) -> Callable[[], None]:
-    """Lock by means of the file ``path``, made for that and removed by the function that is returned.
+    """Lock by the file ``path``, made for that and removed by the function that is returned.
 
-    The lock has a file of its own: SQLite locks the run file itself, and POSIX drops all of a process's locks on
-    a file as soon as it closes any of its descriptors. Raises ``BlockingIOError`` if the lock is held, by this process
+    The lock has a separate file: SQLite locks the run file itself, and POSIX drops all the locks that a process has on
+    a file as soon as it closes any descriptor of it. Raises ``BlockingIOError`` if the lock is held, by this process
     or another, and ``OSError`` if it can't be created.
     """
     if not flock:

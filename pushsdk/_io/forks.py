@@ -24,13 +24,13 @@ class ProcessGuard:
         return self._process != os.getpid()
 
     def check(self, what: str) -> None:
-        """Raise ConfigurationError in a forked child; ``what`` says what was done before the fork."""
+        """Raise ConfigurationError in a forked child; ``what`` names the action before the fork."""
         if self.is_inherited:
             raise ConfigurationError(f"{what} before a fork: make one in each process")
 
 
 def in_child(owner: T, action: Callable[[T], object]) -> None:
-    """Call ``action(owner)`` at the start of each forked child, as long as the owner exists."""
+    """Call ``action(owner)`` at each forked child's start, as long as the owner exists."""
     _actions[owner] = action
 
 

@@ -1,4 +1,4 @@
-"""The heads of requests: URL, headers, and the Api-Key, whose text is taken here."""
+"""Request heads: URL, headers, and the Api-Key, whose text is taken here."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -13,7 +13,7 @@ from yarl import URL
 from pushsdk._core.operations import PUSH, Operation
 from pushsdk._core.secret import Secret
 
-# Releases of aiohttp that the contract test covers.
+# The aiohttp releases that the contract test covers.
 KNOWN_RELEASES = ("3.14.",)
 
 
@@ -68,25 +68,25 @@ class RequestHead:
 
 
 class Heads:
-    """The heads of the requests to one base URL."""
+    """The heads for requests to one base URL."""
 
     def __init__(self, base_url: URL, headers: Mapping[str, str]) -> None:
         self._headers = headers
-        #: The URL of an operation. Bounded, for paths with an id. Not ``join``, which would drop the path prefix.
+        #: An operation's URL. Bounded, for paths with an id. Not ``join``, which would drop the path prefix.
         self.url = lru_cache(64)(lambda operation: base_url.joinpath(*operation.path.split("/")))
-        #: The head of a push by key, of which a client with tenants has many.
+        #: A push's head by key; a client with tenants has many keys.
         self.of_push = lru_cache(1024)(lambda key: self._make(PUSH, key, None))
 
     def of(self, operation: Operation, key: Secret, extra: Mapping[str, str] | None) -> RequestHead:
-        """Return the head of a request with these ``extra`` headers."""
+        """Return a request's head with these ``extra`` headers."""
         if operation is PUSH and extra is None:
             return self.of_push(key)
         return self._make(operation, key, extra)
 
     def headers(self, key: Secret, extra: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Return the headers of a request."""
+        """Return a request's headers."""
         merged = CIMultiDict({**self._headers, "Api-Key": header_text(key)})
-        # Header names are case-insensitive: replace a header of the caller, don't add a second one.
+        # Header names are case-insensitive: replace a caller's header, don't add a second one.
         merged.update(extra or {})
         return merged
 

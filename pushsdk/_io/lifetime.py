@@ -1,4 +1,4 @@
-"""The lifetime of one client: made, used in one event loop of one process, closed."""
+"""One client's lifetime: made, used in one event loop of one process, closed."""
 
 import asyncio
 import sys
@@ -26,7 +26,7 @@ from pushsdk._io.tracing import Observer
 
 
 async def _until_end(lifetime: ref["Lifetime"], engine: Engine) -> AsyncGenerator[None, None]:
-    """Yield once. ``asyncio.run`` closes such generators at its end: calls of a client that is not closed are lost."""
+    """Yield once. ``asyncio.run`` closes such generators at its end: calls on a client that is not closed are lost."""
     guard = ProcessGuard()
     try:
         yield
@@ -41,14 +41,14 @@ async def _until_end(lifetime: ref["Lifetime"], engine: Engine) -> AsyncGenerato
 
 
 class Lifetime:
-    """The lifetime of one client, shared with what ``with_options`` returns."""
+    """One client's lifetime, shared with the clients that ``with_options`` returns."""
 
     def __init__(
         self, settings: EngineSettings, close_store: Callable[[], Awaitable[None]], observer: Observer | None = None
     ) -> None:
         """``close_store`` closes the claim store that the client has opened, if any."""
         # Here, not above: these would double the time that this package takes to import. And not at the first send: a
-        # fork in the middle of another thread's import leaves a module that the child can't import, or a lock that it
+        # fork during another thread's import leaves a module that the child can't import, or a lock that it
         # waits for. The first two are what asyncio imports to look a host up.
         import concurrent.futures.thread  # noqa: F401 - see above
         import encodings.idna  # noqa: F401 - see above
@@ -97,7 +97,7 @@ class Lifetime:
     def serve(self, transport: Transport, *, offload: Offload = in_thread) -> None:
         """Send by this transport, and run blocking work by ``offload``. Raises ConfigurationError after the first use.
 
-        The way in of ``pushsdk.testing``.
+        The way in for ``pushsdk.testing``.
         """
         if self.engine is not None:
             raise ConfigurationError("the client is in use already: have it served before its first call")
@@ -106,7 +106,7 @@ class Lifetime:
     def watch(self, observer: Observer) -> None:
         """Attach an observer. Raises ConfigurationError after the first use, or if there is another observer.
 
-        The way in of ``pushsdk.otel``.
+        The way in for ``pushsdk.otel``.
         """
         if self.engine is not None:
             raise ConfigurationError("the client is in use already: instrument it before its first call")
@@ -115,7 +115,7 @@ class Lifetime:
         self.observer = observer
 
     def begin_block(self) -> None:
-        """Begin the ``with`` block of a client. Raises ConfigurationError in or after another one."""
+        """Begin a client's ``with`` block. Raises ConfigurationError in or after another one."""
         if self._has_block:
             raise ConfigurationError("the client is open already: a second `with` would close it in the first")
         self._has_block = True
@@ -205,7 +205,7 @@ class Lifetime:
             await self._close_store()
 
     async def _close_late(self, engine: Engine) -> DrainReport:
-        """Release what another event loop can, as that of the client is gone. Its calls can't end any more."""
+        """Release as much as another event loop can, as the client's loop is gone. The calls can't end any more."""
         for close in (engine.transport.close, self._close_store):
             with suppress(Exception):
                 await close()
@@ -235,7 +235,7 @@ class Lifetime:
 
 
 def _drain_report(pending: PendingCalls) -> DrainReport:
-    """Return the users of the calls that ended since the client is being closed."""
+    """Return the users in the calls that ended since the client is being closed."""
     ended: defaultdict[str, list[str]] = defaultdict(list)
     for call in pending.drained or ():
         if not call.abandoned:

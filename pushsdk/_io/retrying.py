@@ -52,7 +52,7 @@ async def retry(sender: RequestSender, request: ApiRequest) -> None:
         if policy.wait is None:
             return policy.backoff(state.attempt_number, last, random.random())  # noqa: S311 - jitter
         seconds = float(policy.wait(state))
-        # tenacity's own strategies can give a negative, NaN or infinite wait.
+        # tenacity's strategies can give a negative, NaN or infinite wait.
         return max(last.retry_after or 0.0, seconds if math.isfinite(seconds) else 0.0)
 
     def stop(state: tenacity.RetryCallState) -> bool:

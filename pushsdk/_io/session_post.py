@@ -1,8 +1,8 @@
-"""Requests over aiohttp's session: a caller's own one, through a proxy, or with a body too large for one write.
+"""Requests over aiohttp's session: a caller's session, through a proxy, or with a body too large for one write.
 
-The body itself provides the evidence. aiohttp writes the head with the first bytes of the body: if the body was
+The body itself provides the evidence. aiohttp writes the head with the first body bytes: if the body was
 never asked to write, nothing was sent; if its last byte was written, everything was. That holds for the client's own
-session and for an injected one. A contract test checks these properties of the installed aiohttp.
+session and for an injected one. A contract test checks these properties in the installed aiohttp.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from pushsdk._io.request import ApiRequest, Claim
 
 
 class _EvidenceBody(payload.Payload):
-    """A fixed body that collects evidence of its writing."""
+    """A fixed body that collects evidence while written."""
 
     _autoclose = True
     _encoding = None
@@ -33,12 +33,12 @@ class _EvidenceBody(payload.Payload):
     def __init__(
         self, value: bytes, evidence: Evidence, claim: Claim | None, connection_of: Callable[[Any], HttpConnection]
     ) -> None:
-        # Without the constructor of the base, which doubles the cost by making headers for each body.
+        # Without the base constructor, which doubles the cost by making headers for each body.
         self._value = value
         self._size = len(value)
         self._evidence = evidence
         self._claim = claim
-        # A plain function: mocks copy the body, and with it what it refers to.
+        # A plain function: mocks copy the body, and with it the objects it refers to.
         self._connection_of = connection_of
         # Set when the body is written.
         self._connection: HttpConnection | None = None
@@ -57,7 +57,7 @@ class _EvidenceBody(payload.Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         evidence = self._evidence
-        # Claimed once: a middleware of an injected session may send again, within this attempt.
+        # Claimed once: an injected session's middleware may send again, within this attempt.
         claim, self._claim = self._claim, None
         protocol = writer.protocol  # type: ignore[attr-defined]
         self._connection = connection = self._connection_of(protocol)
@@ -76,7 +76,7 @@ class _EvidenceBody(payload.Payload):
         evidence.written = True
 
     def take_in(self) -> None:
-        """Record what was read of the response, unless another request uses the connection by now."""
+        """Record the bytes read from the response, unless another request uses the connection by now."""
         if self._connection is not None and self._connection.evidence is self._evidence:
             self._connection.take_in()
 
@@ -90,7 +90,7 @@ class SessionPost:
         self._session = session
         self._fast_post = fast_post
         self._heads = heads
-        # Arguments of each request.
+        # Arguments for each request.
         self._options = options
 
     async def post(self, request: ApiRequest, key: Secret, timeout: aiohttp.ClientTimeout) -> None:

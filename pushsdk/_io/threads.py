@@ -1,4 +1,4 @@
-"""Blocking work (host names, files) in threads. The end of the interpreter does not wait for ``DaemonThreads``."""
+"""Blocking work (host names, files) in threads. The interpreter's end does not wait for ``DaemonThreads``."""
 
 import asyncio
 import contextvars
@@ -11,14 +11,14 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Runs a function away from the event loop, and returns what it returned.
+#: Runs a function away from the event loop, and returns its result.
 Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """An executor of daemon threads, ``most`` of them; also as the default one of an event loop.
+    """An executor with at most ``most`` daemon threads; also as an event loop's default executor.
 
-    The library's own takes no work once the main thread has come to its end, though other threads may go on sending,
+    The standard executor takes no work once the main thread has come to its end, though other threads may still send,
     and then waits for a host name that does not come.
     """
 
@@ -78,7 +78,7 @@ async def in_thread(work: Callable[[], Any]) -> Any:
 
 
 async def settled(task: asyncio.Future[Any]) -> bool:
-    """Wait for the end of a task, despite cancellations of the caller. Return True if the task has a result."""
+    """Wait until a task ends, even if the caller is cancelled. Return True if the task has a result."""
     while not task.done():
         try:
             await asyncio.wait([task])

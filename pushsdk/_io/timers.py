@@ -1,6 +1,6 @@
 """Time in the shell: a timer wheel for all deadlines, and the scope that ends an await at its deadline.
 
-A timer per call costs 3-4 us, an entry of the wheel 0.3. A deadline is kept to one tick and a few loop turns.
+A timer per call costs 3-4 us, a wheel entry 0.3. A deadline is kept to one tick and a few loop turns.
 """
 
 import asyncio
@@ -15,20 +15,20 @@ import msgspec
 from pushsdk._core.outcome import Failure
 
 TICKS_PER_SECOND = 250
-# One turn reads the sockets, and up to four take in what was read: TLS hands it on, a task is made, starts, and reads.
+# One turn reads the sockets, and up to four take in the data: TLS hands it on, a task is made, starts, and reads.
 TURNS_TO_READ = 5
-# The tick of an entry without a deadline.
+# The tick for an entry without a deadline.
 NEVER = -1
 
 
 async def let_read() -> None:
-    """Let the loop read its sockets, and take in what was read."""
+    """Let the loop read its sockets, and take in the data."""
     for _ in range(TURNS_TO_READ):
         await asyncio.sleep(0)
 
 
 class TimerEntry(Protocol):
-    """An entry of the timer wheel."""
+    """A timer wheel entry."""
 
     def expire(self, reason: Failure) -> None:
         """End the entry: its deadline has come."""
@@ -68,7 +68,7 @@ class TimerWheel:
             bucket.pop(entry, None)
 
     def fail(self, reason: Failure, *, before: float = math.inf) -> None:
-        """End what waits and has its deadline before this time. Without a time, also end what is in flight."""
+        """End waiting entries with a deadline before this time. Without a time, also end those in flight."""
         for bucket in tuple(self._buckets.values()):
             for entry in tuple(bucket):
                 entry.fail(reason, before=before)
@@ -87,9 +87,9 @@ class TimerWheel:
         self._handle = self.loop.call_at(tick / TICKS_PER_SECOND, self._let_read)
 
     def _let_read(self) -> None:
-        """Let the loop read its sockets, then sweep what is due now: no deadline is put off twice.
+        """Let the loop read its sockets, then sweep the entries due now: no deadline is put off twice.
 
-        The timers of a loop that was blocked, or of a process that was stopped, come before the answers that arrived
+        If a loop was blocked, or a process was stopped, its timers come before the answers that arrived
         meanwhile. An answer that has arrived counts.
         """
         self._sweep(self.loop.time() * TICKS_PER_SECOND, TURNS_TO_READ)
@@ -99,7 +99,7 @@ class TimerWheel:
             self._handle = self.loop.call_soon(self._sweep, now, turns - 1)
             return
         self._handle, self._armed = None, math.inf
-        # call_at may come a clock resolution early: what is due within a tenth of a tick is due.
+        # call_at may come a clock resolution early: an entry due within a tenth of a tick is due.
         while self._order and (self._order[0] <= now + 0.1 or not self._buckets[self._order[0]]):
             for entry in self._buckets.pop(heapq.heappop(self._order)):
                 entry.expire(Failure.DEADLINE)
@@ -108,7 +108,7 @@ class TimerWheel:
 
 
 class DeadlineScope(msgspec.Struct, eq=False, gc=False):
-    """``with scope:`` around awaits of the current task; past the deadline they are cancelled.
+    """``with scope:`` around awaits in the current task; past the deadline they are cancelled.
 
     ``expired`` then says why, and the CancelledError does not leave the block, unless the task was cancelled from
     outside as well: that always propagates.
@@ -150,7 +150,7 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self.end()
-        # The task keeps what it raises, and that its frames: a way back from here would be a cycle.
+        # The task keeps the exception that it raises, which keeps its frames: a way back from here would be a cycle.
         task, self._task = self._task, None
         if self.expired is None:
             return False

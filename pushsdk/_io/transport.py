@@ -1,7 +1,7 @@
 """Transport over aiohttp: sends one request, and collects its evidence.
 
-Two paths lead to the service: small requests take ``fast_post``, on connections of its own; all others take
-``session_post``, over aiohttp's session. ``failures`` maps the exceptions of both.
+Two paths lead to the service: small requests take ``fast_post``, on its own connections; all others take
+``session_post``, over aiohttp's session. ``failures`` maps the exceptions from both.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ from pushsdk._version import __version__
 
 Session = aiohttp.ClientSession
 
-# aiohttp rounds timeouts above this threshold up to whole seconds. The client has deadlines of its own.
+# aiohttp rounds timeouts above this threshold up to whole seconds. The client sets its own deadlines.
 _NEVER_ROUND = 1e9
-# File descriptors of which one client uses half, if the process may open more.
+# File descriptors: one client uses half, if the process may open more.
 DESCRIPTORS = 8192
 
 
 class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The checked settings of a connection."""
+    """A connection's checked settings."""
 
     base_url: str
     session: Session | None = None
@@ -70,7 +70,7 @@ class AiohttpTransport:
         self._place = f"{url.host_subcomponent}:{url.port}"
         self._owned = session is None
         self._session = session or _own_session(settings, limit)
-        # True if a proxy of the session could read the key: then each request is checked.
+        # True if a session proxy could read the key: then each request is checked.
         self._exposed = not (self._owned or proxy or settings.allow_insecure) and url.scheme == "http"
         self._options, headers = _options_of(settings, url.scheme)
         heads = Heads(url, headers)
@@ -129,12 +129,12 @@ class AiohttpTransport:
         evidence.reason = words
 
     def _look_up_again(self) -> None:
-        """Forget the addresses of host names, which aiohttp keeps for 10 s: the host may have moved."""
+        """Forget the host addresses, which aiohttp keeps for 10 s: the host may have moved."""
         if isinstance(connector := self._session.connector, aiohttp.TCPConnector):
             connector.clear_dns_cache()
 
     async def close(self) -> None:
-        """Close the own session; an injected one stays open."""
+        """Close the client's session; an injected one stays open."""
         try:
             if self._owned:
                 await self._session.close()
@@ -151,7 +151,7 @@ def _own_session(settings: TransportSettings, limit: int) -> Session:
 
 
 def _options_of(settings: TransportSettings, scheme: str) -> tuple[dict[str, Any], Mapping[str, str]]:
-    """Return the arguments of each request of aiohttp, and the headers of each request."""
+    """Return the arguments for each aiohttp request, and the headers for each request."""
     options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **HEAD_LIMITS}
     headers = {
         "Content-Type": "application/json",
@@ -166,7 +166,7 @@ def _options_of(settings: TransportSettings, scheme: str) -> tuple[dict[str, Any
         options |= {"auto_decompress": False, "ssl": settings.ssl if is_verifying else _verifying()}
     if settings.proxy is not None:
         options["proxy"], login = _split_login(settings.proxy)
-        # In plain http the proxy reads the headers of the request.
+        # In plain http the proxy reads the request headers.
         (headers if scheme == "http" else options.setdefault("proxy_headers", {})).update(login)
     return options, headers
 
@@ -179,7 +179,7 @@ def _verifying() -> ssl.SSLContext:
 
 
 def _is_proxied(session: Session, url: URL) -> bool:
-    """Return True if the session would send a request of plain http by a proxy: its own, or the environment's."""
+    """Return True if the session would send a plain http request by a proxy: its own, or the environment's."""
     if session._default_proxy is not None:
         return True
     return session.trust_env and "http" in getproxies() and not proxy_bypass(url.host or "")
@@ -200,7 +200,7 @@ def _timeout(connect: float | None) -> aiohttp.ClientTimeout:
 
 
 def most_in_flight(limits: Limits, session: object = None) -> int:
-    """Return the cap on requests in flight: the setting, or half of the file descriptors; and an injected pool's."""
+    """Return the cap on requests in flight: the setting, or half the file descriptors; and an injected pool's."""
     files = DESCRIPTORS if resource is None else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     cap = limits.in_flight or min(DESCRIPTORS, files) // 2
     connector = getattr(session, "connector", None)

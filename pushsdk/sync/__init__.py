@@ -1,1 +1,1 @@
-"""The client for code without asyncio, and the thread of its event loop."""
+"""The client for code without asyncio, and its event loop's thread."""

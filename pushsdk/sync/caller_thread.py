@@ -25,7 +25,7 @@ Request = Callable[[Callback], object]
 
 
 def read_ids(user_ids: object, max_users: int) -> Any:
-    """Read the ids of one send: at most one more than ``max_users``, enough for the client to reject them."""
+    """Read the ids for one send: at most one more than ``max_users``, enough for the client to reject them."""
     if isinstance(user_ids, IN_MEMORY):
         return user_ids
     return tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
@@ -45,7 +45,7 @@ def async_readable(name: str, items: object, request: Request) -> Any:
 
 
 def asked(function: Callable[[], T], request: Request) -> asyncio.Future[T]:
-    """Return the future result of a function that the waiting thread calls when ``request`` asks it to."""
+    """Return a function's future result. The waiting thread calls the function when ``request`` asks it to."""
     future: Future[T] = Future()
 
     def work() -> None:
@@ -77,7 +77,7 @@ def asked_in_thread(api_key: Any) -> Any:
 
 
 async def in_blocks(blocks: Iterator[list[T]], request: Request) -> AsyncGenerator[T]:
-    """Iterate over the items of blocks, which the waiting thread reads when ``request`` asks it to."""
+    """Iterate over the items in blocks, which the waiting thread reads when ``request`` asks it to."""
 
     while True:
         try:

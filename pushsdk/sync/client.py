@@ -52,7 +52,7 @@ STOP_CHECK = 0.05
 
 
 def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall[Receipt]) -> None:
-    """Report the outcome of a send whose caller was interrupted. Called in the loop."""
+    """Report the outcome for a send whose caller was interrupted. Called in the loop."""
     engine, end = client._lifetime.engine, call.error or call.result
     # Interrupted before the first call reached the loop, or a mistake in the call: nothing was sent.
     if engine is None or not isinstance(end, (Receipt, PushError)):
@@ -70,7 +70,7 @@ class _Portal:
     """The way from a process's threads to one client in one loop."""
 
     def __init__(self, client: AsyncPushClient, claims: ClaimStore | Secret | None) -> None:
-        #: The client of this process; replaced in a forked child.
+        #: The process's client; replaced in a forked child.
         self.client = client
         self._claims = claims
         #: Set by ``close``.
@@ -112,7 +112,7 @@ class _Portal:
         thread = self._thread = LoopThread(close)
         name = f"PushClient({client._lifetime.settings.base_url!r}), made at {client._lifetime.made_at}"
         finalizer = weakref.finalize(self, _close_dropped, thread, name)
-        # At the exit of the interpreter ``loop_thread`` closes every loop, without a warning.
+        # When the interpreter exits, ``loop_thread`` closes every loop, without a warning.
         finalizer.atexit = False
         try:
             thread.start()
@@ -130,14 +130,14 @@ class _Portal:
 
 
 class PushClient(ClientViews):
-    """A client of the push service for code without an event loop: reports the outcome of every user.
+    """A client for the push service, for code without an event loop: reports every user's outcome.
 
-    One client is enough for all threads of a process. After a fork the child has its own thread and connections; calls
+    One client is enough for all threads in a process. After a fork the child has its own thread and connections; calls
     in flight stay with the parent. A call blocks its thread, even if an event loop runs there: fine in a notebook, but
     in async code use AsyncPushClient.
 
     A sync ``api_key`` callable runs in the thread that calls the client. ``on_event`` and an async ``api_key`` callable
-    run in the client's own thread: they must be quick, and must not call the client. A client that was not closed is
+    run in the client's thread: they must be quick, and must not call the client. A client that was not closed is
     closed when the interpreter exits, with five seconds for calls in flight.
 
     Example:
@@ -151,7 +151,7 @@ class PushClient(ClientViews):
         """Check the arguments; nothing is opened yet.
 
         Args:
-            base_url: Address of the service, without ``/v1``; by default the variable PUSHSDK_BASE_URL.
+            base_url: Service address, without ``/v1``; by default the variable PUSHSDK_BASE_URL.
             api_key: The key, or a callable that is called for each call and again for each retry; by default the
                 variable PUSHSDK_API_KEY.
             retry: A RetryPolicy; by default ``RetryPolicy.safe()``, with at most 4 attempts.
@@ -176,7 +176,7 @@ class PushClient(ClientViews):
         self._portal = _Portal(self._client, claims)
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_portal"):  # as a local in the traceback of a refused argument
+        if not hasattr(self, "_portal"):  # as a local in a refused argument's traceback
             return "PushClient(not constructed)"
         return f"PushClient({self._client._lifetime.settings.base_url!r}, closed={self.closed})"
 
@@ -222,11 +222,11 @@ class PushClient(ClientViews):
 
         Args:
             user_ids: One id, or at most ``Batching.max_users`` ids.
-            message: The message, or a mapping with the names of the interface.
-            custom_fields: Any JSON object, for the placeholders of the message.
+            message: The message, or a mapping with the interface's names.
+            custom_fields: Any JSON object, for the message's placeholders.
             timeout: A Timeout, or the total in seconds; by default the client's.
-            retry: The policy of this call; by default the client's.
-            idempotency_key: Name of a job that may run several times, at most 512 bytes; needs the option ``claims``.
+            retry: The policy for this call; by default the client's.
+            idempotency_key: Name for a job that may run several times, at most 512 bytes; needs the option ``claims``.
                 Users to whom an earlier call with the key has sent are not pushed again.
 
         Raises:
@@ -252,9 +252,9 @@ class PushClient(ClientViews):
         """Create a push campaign, and return its uuid.
 
         Args:
-            request: The campaign, or a mapping with the names of the interface.
+            request: The campaign, or a mapping with the interface's names.
             timeout: A Timeout, or the total in seconds; by default the client's.
-            retry: The policy of this call; by default the client's.
+            retry: The policy for this call; by default the client's.
 
         Raises:
             ValidationError: The request can't be sent. Nothing was sent.
@@ -281,9 +281,9 @@ class PushClient(ClientViews):
 
         Args:
             user_ids: Ids from any iterable, which is read in the calling thread, or an Audience.
-            message: The message, or a mapping with the names of the interface.
-            custom_fields: Any JSON object, for the placeholders of the message.
-            run: Path of the run file; by default a temporary file. An existing run is resumed, without reading
+            message: The message, or a mapping with the interface's names.
+            custom_fields: Any JSON object, for the message's placeholders.
+            run: Run file path; by default a temporary file. An existing run is resumed, without reading
                 ``user_ids`` again: users that were claimed and never settled are UNKNOWN.
             stop: Ends the run after the requests in flight, once another thread sets it.
             dedupe: False keeps duplicate ids.
@@ -318,12 +318,12 @@ class PushClient(ClientViews):
 
         Args:
             requests: Items with ``user_ids`` (at most ``Batching.max_users``) and a ``message``.
-            run: Path of the run file. An existing run is resumed without reading ``requests`` again.
+            run: Run file path. An existing run is resumed without reading ``requests`` again.
             stop: Ends the run after the requests in flight, once another thread sets it.
             **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
 
         Raises:
-            PushError: The errors of ``broadcast``.
+            PushError: As for ``broadcast``.
         """
         call: ThreadCall[BroadcastReport] = ThreadCall()
         items = async_readable("requests", requests, call.callbacks.put)
@@ -335,7 +335,7 @@ class PushClient(ClientViews):
         """Resume a run file. Needs nothing but the file and a client with the same base_url.
 
         Args:
-            run: Path of the run file.
+            run: Run file path.
             stop: Ends the run after the requests in flight, once another thread sets it.
             **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
 
@@ -350,7 +350,7 @@ class PushClient(ClientViews):
         thread.perform(ThreadCall(client.flush))
 
     def stats(self) -> ClientStats:
-        """Return the current counters of this process."""
+        """Return the process's current counters."""
         return self._portal.client.stats()
 
     def _change(self, *, timeout: Any, retry: Any, api_key: Any, urgent: bool | None) -> None:
@@ -400,6 +400,6 @@ class PushClient(ClientViews):
 
 
 def _close_dropped(thread: LoopThread, name: str) -> None:
-    """Close a client that was garbage-collected, as at the exit of the interpreter."""
+    """Close a client that was garbage-collected, as when the interpreter exits."""
     if not thread.is_inherited and thread.close_soon(EXIT_DRAIN):
         warnings.warn(f"unclosed {name}: close it, or use it in a with block", ResourceWarning, stacklevel=2)

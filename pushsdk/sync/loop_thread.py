@@ -1,4 +1,4 @@
-"""An event loop in a thread: performs the calls of other threads until it is closed or the interpreter exits.
+"""An event loop in a thread: performs calls for other threads until it is closed or the interpreter exits.
 
 Threads take no lock to reach the loop, because a signal handler or a finalizer may interrupt them and call as well. A
 thread that waits for its call meanwhile calls the functions that the loop asks for (``caller_thread``).
@@ -39,7 +39,7 @@ EXIT_DRAIN = 5.0
 EXIT_CLOSE = 1.0
 # Seconds for a cancelled call to end.
 CANCEL_TIMEOUT = 5.0
-# Seconds of one wait: on Windows a waiting thread notices no signal, such as Ctrl-C.
+# Seconds that one wait lasts: on Windows a waiting thread notices no signal, such as Ctrl-C.
 WAIT_STEP = 0.5
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class ThreadCall(Generic[T]):
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]] | None = None) -> None:
         self.work: Callable[[], Coroutine[Any, Any, T]] | None = work
-        #: Functions for the waiting thread to call, put by the loop; None follows the last of them.
+        #: Functions for the waiting thread to call, put by the loop; None follows the last one.
         self.callbacks: SimpleQueue[Callback | None] = SimpleQueue()
         self.caller: list[Any] = [sys._getframe(2)]  # until the call is done
         # Set in the loop.
@@ -96,7 +96,7 @@ class ThreadCall(Generic[T]):
 
 
 current: ContextVar[ThreadCall[Any]] = ContextVar("current")
-"""The call in whose context a task of the loop runs."""
+"""The call in whose context a task in the loop runs."""
 
 
 class LoopThread:
@@ -129,11 +129,11 @@ class LoopThread:
 
     @property
     def is_current(self) -> bool:
-        """Return True in the loop's own thread."""
+        """Return True in the loop's thread."""
         return self.thread.ident == threading.get_ident()
 
     def check_thread(self) -> None:
-        """Raise ConfigurationError in the loop's own thread, which would wait for itself; warn in that of another."""
+        """Raise ConfigurationError in the loop's thread, which would wait for itself; warn in another loop's thread."""
         if self.is_current:
             raise ConfigurationError(
                 "on_event and api_key callables must not call the client, which would wait for itself: "
@@ -199,7 +199,7 @@ class LoopThread:
     def close(self, drain: float) -> DrainReport:
         """Close, with ``drain`` seconds for the calls in flight, and wait until the thread has ended.
 
-        If several threads close, the first gets the report, and all of them wait.
+        If several threads close, the first gets the report, and all wait.
         """
         try:
             report = self.perform(ThreadCall(lambda: self._shut_down(drain)))
@@ -234,7 +234,7 @@ class LoopThread:
         loop = self.loop
         try:
             while not self._closed:
-                # A user's callback that raises them must not end the calls of other threads.
+                # A user's callback that raises them must not end other threads' calls.
                 with contextlib.suppress(KeyboardInterrupt, SystemExit):
                     loop.run_forever()
             loop.run_until_complete(loop.shutdown_asyncgens())
@@ -285,7 +285,7 @@ class LoopThread:
 
         File descriptors are redirected to the null device. Closing or writing them would reach the parent's peer or
         loop, and keeping them would hold connections open that the parent has closed. Other objects stay referenced
-        by the thread's stack, so no finalizer of a call that continues in the parent runs here.
+        by the thread's stack, so no finalizer for a call that continues in the parent runs here.
         """
         self.is_inherited = True
         _open.discard(self)

@@ -1,4 +1,4 @@
-"""Test support: fakes of sending and of time, and the classes behind the fixtures of the pytest plugin.
+"""Test support: fakes for sending and for time, and the classes behind the pytest plugin's fixtures.
 
 pytest loads this package wherever pushsdk is installed, so the public names are imported on first use.
 """

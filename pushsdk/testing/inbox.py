@@ -1,4 +1,4 @@
-"""The ``push`` fixture: an emulator in a thread, and one test's inbox of it, with faults and expectations."""
+"""The ``push`` fixture: an emulator in a thread, and one test's inbox in it, with faults and expectations."""
 
 import asyncio
 import json
@@ -24,13 +24,13 @@ from pushsdk.emulator.store.records import Delivered, RequestSummary
 from pushsdk.emulator.store.search import IS, PREFIXES, STATUS, parse
 
 T = TypeVar("T")
-__tracebackhide__ = True  # by pytest: a failure shows the line of the test
+__tracebackhide__ = True  # by pytest: a failure shows the test's line
 
-_MAX_ROWS = 20  # requests, or users, in the text of a failure
+_MAX_ROWS = 20  # requests, or users, in a failure text
 _MAX_CHARACTERS = 60  # per text
 _MAX_TEXTS = 3  # languages
 _NOTHING = "no request with this test's key."
-# The values of a search term, and the text of them.
+# The values that a search term may have, and their text.
 _VALUES = {
     "is": ("|".join(IS), ", ".join(IS)),
     "status": (f"none|{STATUS.pattern}", "429, 4xx or none"),
@@ -42,7 +42,7 @@ _BLOCKS = "wait_for() blocked this thread's event loop, and every task that woul
 class EmulatorThread:
     """A context manager that runs an emulator in a thread with its own event loop, for tests with any loop or none.
 
-    Entering raises what opening the emulator raises.
+    Entering raises the same errors as opening the emulator.
     """
 
     def __init__(self, emulator: Emulator) -> None:
@@ -83,7 +83,7 @@ class SentPush(Struct, frozen=True, kw_only=True):
     """An accepted push, or a campaign if ``campaign`` is its uuid, with its texts as a user sees them.
 
     ``message`` and ``custom_fields`` are as sent. ``title``, ``subtitle`` and ``body`` map languages to texts, with
-    placeholders filled from the custom fields or from the user's row of the campaign's segment. ``time`` is in seconds
+    placeholders filled from the custom fields or from the user's row in the campaign's segment. ``time`` is in seconds
     since the epoch.
     """
 
@@ -130,13 +130,13 @@ class FaultContext:
         self._push = push
         self._inbox = push._inbox
         self._faults = faults
-        self._required = required  # number of faults that must fire
+        self._required = required  # how many faults must fire
         self._seed = seed
         self._counts: Callable[[], Mapping[str, int]] = dict  # set by __enter__
-        self._newest = 0  # id of the last request before; set by __enter__
+        self._newest = 0  # last request id before; set by __enter__
         which = "This fault was" if len(faults) == 1 else "These faults were"
         never_used = f"{which} never used: write `with push.fault(...):`\n{_calls(faults)}"
-        #: Message of a failure that no error has raised yet; set by __enter__ and __exit__.
+        #: Failure message that no error has raised yet; set by __enter__ and __exit__.
         self.pending_failure: str | None = never_used if required else None
 
     @property
@@ -184,13 +184,13 @@ def _calls(faults: Sequence[Fault]) -> str:
 
 
 class PushInbox(Accepted):
-    """The push service of one test: its URL, its own Api-Key, what was accepted with that key, and faults.
+    """One test's push service: its URL, its Api-Key, the requests accepted with that key, and faults.
 
     Works in sync and async tests alike, as the service runs in another thread.
     """
 
     emulator: Emulator
-    """The emulator of the session, which all tests share."""
+    """The session's emulator, which all tests share."""
     base_url: str
     """The URL that clients send to."""
     url: str
@@ -205,7 +205,7 @@ class PushInbox(Accepted):
         super().__init__(self._inbox._store, self._inbox._inboxes, api_key)
         self._inbox.label(label)
         self._ahead = 0.0  # seconds that this test advanced the clock
-        self._before = host.emulator.requests  # the requests of earlier tests
+        self._before = host.emulator.requests  # the requests from earlier tests
         self._contexts: list[FaultContext] = []
         self.shows_summary: bool = False  # a failure message includes the summary; set by _summarize
 
@@ -223,7 +223,7 @@ class PushInbox(Accepted):
         return [_sent_push(push, push.campaign, push.fields) for push in self._inbox.delivered(user_id)]
 
     def summary(self) -> str:
-        """Return the requests that the service received, as text of a failure."""
+        """Return the requests that the service received, as a failure text."""
         return self._summarize(None)
 
     def pending_failure(self) -> str | None:
@@ -284,7 +284,7 @@ class PushInbox(Accepted):
         """Block until ``count`` requests match: to this user, and to this search line of the inbox page.
 
         Only accepted requests match, unless the search has ``is:refused``, ``is:failed`` or a status. A ``condition``
-        replaces the count: it is called after every change of the inbox until it returns true. Returns the accepted
+        replaces the count: it is called after every inbox change until it returns true. Returns the accepted
         matches; fails after ``timeout`` seconds. In an event loop use `until`, as this method blocks the loop.
         """
         line = _line(user_id, search)
@@ -337,7 +337,7 @@ class PushInbox(Accepted):
 
     @property
     def limits(self) -> ServiceLimits:
-        """The limits of the service for this test's key. May be set at any time."""
+        """The service's limits for this test's key. May be set at any time."""
         return self._inbox.limits
 
     @limits.setter
@@ -345,7 +345,7 @@ class PushInbox(Accepted):
         self._inbox.limits = limits
 
     def advance(self, seconds: Shift) -> None:
-        """Advance the service's clock until the end of the test: campaigns start, pushes expire."""
+        """Advance the service's clock until the test ends: campaigns start, pushes expire."""
         self.emulator.advance(seconds)
         self._ahead += seconds
 
@@ -361,7 +361,7 @@ class PushInbox(Accepted):
     def _changes(
         self, line: str, count: int, condition: Callable[[], object] | None, timeout: float
     ) -> Iterator[Future[None]]:
-        """Yield futures of the next change of the inbox, until enough requests match or the condition is true."""
+        """Yield futures for the next inbox change, until enough requests match or the condition is true."""
         check("count", count, Count, ValueError)
         check("condition", condition, Callable[[], object] | None, ValueError)
         check("timeout", timeout, Delay, ValueError)
@@ -381,7 +381,7 @@ class PushInbox(Accepted):
         raise AssertionError("\n".join((*problem, "", self._summarize(None))))
 
     def _summarize(self, requests: Sequence[RequestSummary] | None) -> str:
-        """Return the text of these requests, or of all requests, for a failure."""
+        """Return a text that shows these requests, or all requests, for a failure."""
         self.shows_summary = True
         received = self._inbox.requests()
         elsewhere = self.emulator.requests - self._before - len(received)
@@ -449,7 +449,7 @@ def show_texts(texts: Mapping[str, str]) -> str:
 
 
 def show_users(pushes: Mapping[str, int]) -> str:
-    """Return users and their numbers of pushes, one user per line."""
+    """Return users and their push counts, one user per line."""
     lines = [f"  {quoted(user)}: {counted(number, 'push')}" for user, number in list(pushes.items())[:_MAX_ROWS]]
     if len(pushes) > _MAX_ROWS:
         lines.append(f"  … and {len(pushes) - _MAX_ROWS:,} more")
@@ -457,7 +457,7 @@ def show_users(pushes: Mapping[str, int]) -> str:
 
 
 def summary(requests: Sequence[RequestSummary], *, elsewhere: int = 0) -> str:
-    """Return the newest requests of an inbox, one per line. ``elsewhere`` counts the requests that reached no inbox."""
+    """Return the newest requests in an inbox, one per line. ``elsewhere`` counts the requests that reached no inbox."""
     accepted = sum(request.accepted for request in requests)
     received = f"{counted(len(requests), 'request')} with this test's key, and accepted {accepted:,}:"
     lines = [f"The service received {received if requests else _NOTHING}"]

@@ -21,7 +21,7 @@ _INBOX: "pytest.StashKey[PushInbox]" = pytest.StashKey()  # set in tests that us
 
 @pytest.fixture(scope="session")
 def push_emulator_options() -> dict[str, Any]:
-    """The arguments of the session's `Emulator`. Override to pass ``audience``, ``limits`` or ``store``."""
+    """The arguments for the session's `Emulator`. Override to pass ``audience``, ``limits`` or ``store``."""
     return {}
 
 
@@ -36,13 +36,13 @@ def _push_host(push_emulator_options: dict[str, Any]) -> "Iterator[EmulatorThrea
 
 @pytest.fixture(scope="session")
 def push_emulator(_push_host: "EmulatorThread") -> "Emulator":
-    """The push service in its own thread: one per session, or per worker of pytest-xdist."""
+    """The push service in a thread: one per session, or per pytest-xdist worker."""
     return _push_host.emulator
 
 
 @pytest.fixture
 def push(_push_host: "EmulatorThread", request: pytest.FixtureRequest) -> "Iterator[PushInbox]":
-    """The test's own inbox of the push service, with its own Api-Key, see `PushInbox`."""
+    """The test's inbox in the push service, with an Api-Key for this test only, see `PushInbox`."""
     from pushsdk.testing.inbox import PushInbox
 
     inbox = PushInbox(_push_host, api_key=f"test-{secrets.token_hex(8)}", label=request.node.nodeid)
@@ -75,7 +75,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the received requests to the report of a failure that does not show them already."""
+    """Add the received requests to a failure report that does not show them already."""
     report = yield
     inbox = item.stash.get(_INBOX, None)
     # The inbox is deleted at teardown.

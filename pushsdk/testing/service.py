@@ -1,4 +1,4 @@
-"""A fake of sending requests: the push service without a socket, for a real `AsyncPushClient`.
+"""A fake for sending requests: the push service without a socket, for a real `AsyncPushClient`.
 
 The fake has the emulator's faults, leaves the client the same evidence as a connection would, and counts what it
 accepted.
@@ -38,8 +38,8 @@ _FAILURES = {
 class FakeRequest:
     """A request that the fake service received: ``path`` is ``"v1/push"`` or ``"v1/campaigns"``, ``body`` its bytes.
 
-    ``started`` and ``ended`` are times of the event loop, ``accepted`` says if the service accepted the request.
-    ``headers`` are those of this request alone, such as ``traceparent``.
+    ``started`` and ``ended`` are event loop times, ``accepted`` says if the service accepted the request.
+    ``headers`` are the headers for this request alone, such as ``traceparent``.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class FakeRequest:
 
     @property
     def traits(self) -> tuple[str, tuple[str, ...], int]:
-        """The endpoint, the users and the size, which the conditions of faults look at."""
+        """The endpoint, the users and the size, which the fault conditions look at."""
         return self.path.removeprefix("v1/"), self.user_ids, len(self.body)
 
     @property
@@ -125,7 +125,7 @@ class FakeService:
     def client(
         self, *, base_url: str = _BASE_URL, api_key: str = "fake-key", **options: Unpack[ClientOptions]
     ) -> AsyncPushClient:
-        """Return a client of this service, for ``async with``. The options are those of AsyncPushClient."""
+        """Return a client for this service, for ``async with``. The options are the same as AsyncPushClient's."""
         return self.serve(AsyncPushClient(base_url, api_key, **options))
 
     def serve(self, client: AsyncPushClient) -> AsyncPushClient:
@@ -138,11 +138,11 @@ class FakeService:
         return self._tally[user_id]
 
     def users(self) -> Mapping[str, int]:
-        """Return the number of accepted pushes of each user that has any."""
+        """Return the number of accepted pushes for each user that has any."""
         return dict(self._tally)
 
     def duplicates(self) -> Mapping[str, int]:
-        """Return the users to whom the same push was accepted more than once, and the highest count of each."""
+        """Return the users to whom the same push was accepted more than once, and the highest count for each."""
         same: Counter[str] = Counter()
         for (user, _), count in Counter((user, push.content) for push in self.pushes for user in push.user_ids).items():
             same[user] = max(same[user], count)
@@ -180,7 +180,7 @@ class FakeService:
     async def close(self) -> None:
         """Raise what ``then`` raised first, and warn about faults that never fired. Called by the client.
 
-        The code under test may have handled the outcome of such a request. A fault with a probability may not fire.
+        The code under test may have handled such a request's outcome. A fault with a probability may not fire.
         """
         error, self._error = self._error, None
         if error is not None:
@@ -191,7 +191,7 @@ class FakeService:
             warn_caller(f"{counted(len(idle), 'fault')} of the FakeService never fired: {', '.join(idle)}")
 
     async def _serve_request(self, request: FakeRequest, evidence: Evidence, *, read: bool) -> None:
-        """Let the request meet its fault. Without ``read`` the client does not read the body of a 204."""
+        """Let the request meet its fault. Without ``read`` the client does not read a 204's body."""
         loop = asyncio.get_running_loop()
         decision, opened = self._connecting.decide(*request.traits), loop.time()
         if decision.fault is None:
@@ -199,7 +199,7 @@ class FakeService:
                 return
             try:
                 decision = self._decide(request)
-            except Exception as error:  # noqa: BLE001 - what a test's function raises is shown to the test
+            except Exception as error:  # noqa: BLE001 - any error from a test's function is shown to the test
                 evidence.started_writing, evidence.failure, evidence.error = True, Failure.OTHER, error
                 evidence.reason = f"then raised {type(error).__name__}: {error}".partition("\n")[0]
                 self._error = self._error or error
@@ -234,7 +234,7 @@ class FakeService:
 
 
 async def _observe(request: FakeRequest, fault: Fault | None, evidence: Evidence, *, read: bool) -> None:
-    """Record what the client observes."""
+    """Record the evidence that the client observes."""
     if fault is not None and fault.fault in _ENDLESS:
         await asyncio.get_running_loop().create_future()
     if fault is not None and fault.fault in _FAILURES and fault.at != "body":

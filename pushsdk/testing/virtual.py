@@ -1,4 +1,4 @@
-"""A fake of time: an event loop whose clock jumps to the next timer as soon as no task can run.
+"""A fake for time: an event loop whose clock jumps to the next timer as soon as no task can run.
 
 Without sockets and threads: tasks may wait only for timers and for other tasks.
 """
@@ -54,7 +54,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 def virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """Turn an async test into a sync test on a `VirtualLoop`, with a seeded random module.
 
-    Needs no pytest plugin; random delays are equal in every run, and fixtures are those of a sync test. The test raises
+    Needs no pytest plugin; random delays are equal in every run, and fixtures are as in a sync test. The test raises
     `HangError` if it waits forever.
     """
 
