@@ -2086,7 +2086,7 @@ SEGMENTS = [
     Mutant(
         "a link out of the table folder is followed",
         EMULATOR + "campaigns/segment.py",
-        "or not real.is_relative_to(root) ",
+        "and real.is_relative_to(root) ",
         "",
         T_EMULATOR + "segment.py",
     ),
@@ -2309,8 +2309,8 @@ TELEMETRY = [
     Mutant(
         "all accepted attempts outside the sample have a span",
         OTEL + "_spans.py",
-        "random() >= self._ratio:",
         "random() < self._ratio:",
+        "random() >= self._ratio:",
         T_SAMPLING,
     ),
     Mutant(
@@ -2330,8 +2330,8 @@ TELEMETRY = [
     Mutant(
         "a retry has a span by chance only",
         OTEL + "_spans.py",
-        "if first and self._ratio < 1.0",
-        "if self._ratio < 1.0",
+        "if first and self._outside_sample()",
+        "if self._outside_sample()",
         T_SAMPLING,
     ),
     Mutant(
@@ -2351,8 +2351,8 @@ TELEMETRY = [
     Mutant(
         "an attempt without a span is not measured",
         OTEL + "_spans.py",
-        "(recording or observer.measured)",
-        "recording",
+        "        if self.measured:\n            self._instruments",
+        "        if self.measured and span is not None:\n            self._instruments",
         T_SAMPLING,
     ),
     Mutant(

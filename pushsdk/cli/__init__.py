@@ -14,7 +14,7 @@ from pushsdk.cli.exit import CommandError, Exit, command_error, text_of, usage_e
 from pushsdk.cli.terminal import warn
 
 if TYPE_CHECKING:
-    from cyclopts import UnknownOptionError
+    from cyclopts import UnknownOptionError, UnusedCliTokensError
 
 __all__ = ["main"]
 
@@ -77,11 +77,15 @@ def _command_of(words: Sequence[str]) -> Callable[[], Any]:
     except UnknownOptionError as error:
         raise _unknown_option(error) from None
     except UnusedCliTokensError as error:
-        unused = (error.unused_tokens or [""])[0]
-        raise usage_error(f"{' '.join(error.command_chain or ())}: unexpected argument {unused!r}") from None
+        raise _unexpected_argument(error) from None
     except CycloptsError as error:
         raise usage_error(str(error)) from None
     return partial(command, *bound.args, **bound.kwargs)
+
+
+def _unexpected_argument(error: "UnusedCliTokensError") -> CommandError:
+    unused = (error.unused_tokens or [""])[0]
+    return usage_error(f"{' '.join(error.command_chain or ())}: unexpected argument {unused!r}")
 
 
 def _unknown_option(error: "UnknownOptionError") -> CommandError:

@@ -63,15 +63,16 @@ class MessageOptions:
         if (self.message is None) is not bool(texts) or None not in (self.message, self.lang):
             raise usage_error("pass the message either with --message FILE, or with --title, --body and --lang")
         fields = None if self.custom_fields is None else read_object("--custom-fields", self.custom_fields)
-        if self.message is None:
-            message = _message_of(texts, self.lang or "en")
-        else:
-            name, message, kind = read_resource(self.message, "--message")
-            if kind is not MobilePush:
-                its_kind = KIND_NAMES[kind]
-                raise usage_error(f'{name}: must be a message, not a {its_kind}; pass only the value of "message"')
+        message = _message_of(texts, self.lang or "en") if self.message is None else _read_message(self.message)
         print_advice(message, force=self.force)
         return {"type": "MOBILE_PUSH", **message}, fields
+
+
+def _read_message(text: str) -> dict[str, Any]:
+    name, message, kind = read_resource(text, "--message")
+    if kind is not MobilePush:
+        raise usage_error(f'{name}: must be a message, not a {KIND_NAMES[kind]}; pass only the value of "message"')
+    return message
 
 
 def _message_of(texts: Mapping[str, str], language: str) -> dict[str, Any]:
@@ -180,14 +181,22 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
 
 
 def _ids_in(word: str, most: int) -> list[str]:
+    is_file = word.startswith("@") and not word.startswith("@@")
+    return _read_ids_file(word, most) if is_file else [_checked_id(word)]
+
+
+def _read_ids_file(word: str, most: int) -> list[str]:
     if word == "@":
         raise usage_error("@ needs the name of a file: @ids.txt")
-    if word.startswith("@") and not word.startswith("@@"):
-        try:
-            users = itertools.chain.from_iterable(open_users(word, "user_id").ids())
-            return list(itertools.islice(users, most + 1))
-        except ValidationError as error:
-            raise usage_error(text_of(error, primary_key="broadcast --primary-key ")) from None
+    try:
+        users = itertools.chain.from_iterable(open_users(word, "user_id").ids())
+        return list(itertools.islice(users, most + 1))
+    except ValidationError as error:
+        raise usage_error(text_of(error, primary_key="broadcast --primary-key ")) from None
+
+
+def _checked_id(word: str) -> str:
+    """Return the id that a word names. Raises a usage error if the word may be meant for something else."""
     if Path(word).suffix in (*FORMATS, ".parquet") and Path(word).is_file():
         raise usage_error(
             f"{word} is a file: write @{word} for the ids in it, or --message {word} for a message; an id of this "
@@ -199,7 +208,7 @@ def _ids_in(word: str, most: int) -> list[str]:
         raise usage_error(f"{word!r} is one id: write ids apart, without quotation marks; a file may hold such ids")
     if doubt := doubt_of({word: None}, encode_user_id(word)):
         raise usage_error(f"{doubt}. A file may hold such ids")
-    return [word.removeprefix("@")]
+    return word.removeprefix("@")
 
 
 def open_users(source: str, primary_key: str) -> Audience:

@@ -105,13 +105,22 @@ def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ)
     if "config" not in others and (default := _default_file(environ)) and default.exists():
         others["config"] = SettingValue(str(default), "", "default")
     file = _read_settings(others["config"]) if "config" in others else SettingsFile({}, {})
-    profile = others.get("profile")
-    if profile is not None and profile.value not in file.profiles:
-        known = ", ".join(sorted(file.profiles)) or "none: add a table [profiles.NAME]"
-        why = f"{others['config'].value} has {known}" if "config" in others else no_file(environ)
-        raise ConfigurationError(f"no profile has the name {profile.value!r}; {why}")
-    layers = (given, file.profiles[profile.value] if profile else {}, variables, file.shared)
+    layers = (given, _profile(file, others, environ), variables, file.shared)
     return {**_merged(layers), **others}
+
+
+def _profile(
+    file: "SettingsFile", others: Mapping[str, SettingValue], environ: Mapping[str, str]
+) -> Mapping[str, SettingValue]:
+    """Return the settings in the chosen profile, if any. Raises ConfigurationError if the file does not have it."""
+    profile = others.get("profile")
+    if profile is None:
+        return {}
+    if profile.value in file.profiles:
+        return file.profiles[profile.value]
+    known = ", ".join(sorted(file.profiles)) or "none: add a table [profiles.NAME]"
+    why = f"{others['config'].value} has {known}" if "config" in others else no_file(environ)
+    raise ConfigurationError(f"no profile has the name {profile.value!r}; {why}")
 
 
 def _variables(environ: Mapping[str, str]) -> dict[str, SettingValue]:

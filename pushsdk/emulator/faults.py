@@ -82,6 +82,13 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
     def __post_init__(self) -> None:
         check_fields(self, ValueError)
+        self._check_arguments()
+        if self.first and self.every and self.first < self.every:
+            raise ValueError(f"first={self.first} and every={self.every} choose no request: leave out one of them")
+        for name, value in self.headers.items():
+            _check_header(name, value)
+
+    def _check_arguments(self) -> None:
         arguments = set[str]().union(*_ARGUMENTS.values())
         given = {name for name in arguments if getattr(self, name) not in (None, {}, "")}
         allowed = _ARGUMENTS[self.fault]
@@ -89,10 +96,6 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
             raise ValueError(f"{name} is not an argument of {self.fault}: leave it out")
         for name in sorted(allowed & _REQUIRED - given):
             raise ValueError(f"{self.fault} needs {name}")
-        if self.first and self.every and self.first < self.every:
-            raise ValueError(f"first={self.first} and every={self.every} choose no request: leave out one of them")
-        for name, value in self.headers.items():
-            _check_header(name, value)
 
     def __repr__(self) -> str:
         fields = msgspec.to_builtins(self)  # without defaults

@@ -97,15 +97,19 @@ def check_strictly(endpoint: str, body: bytes) -> None:
     value = read_json(body)
     tree = [(show_path(node.path), node) for node in nodes(value, model)]
     for path, node in tree:  # before types are checked: `userIDs` is unknown, not a missing `userIds`
-        for name in node.fields:
-            if name not in node.model.__struct_encode_fields__:
-                raise Unreadable(f"unknown field{_hint(name, node.model)} - at `{path}`")
+        _check_names(path, node)
     READERS[endpoint](body)
     for path, node in tree:
         _check_values(path, node)
     for problem in lint(value):
         if problem.code in _NEEDED_TOO:
             raise Unreadable(f"{problem.message} - at `{problem.path}`")
+
+
+def _check_names(path: str, node: LintNode) -> None:
+    for name in node.fields:
+        if name not in node.model.__struct_encode_fields__:
+            raise Unreadable(f"unknown field{_hint(name, node.model)} - at `{path}`")
 
 
 def _check_values(path: str, node: LintNode) -> None:

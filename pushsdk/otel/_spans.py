@@ -151,14 +151,10 @@ class ClientObserver:
         with _GUARD:
             if users > 1 and not resends:
                 self._instruments.batch_size.record(users, self._server)
-            # At random, not every n-th: with callers that take turns, some would never be drawn.
-            if first and self._ratio < 1.0 and random() >= self._ratio:  # noqa: S311 - not for secrets
-                # Under a sampled span, even from another process, the trace would have a hole.
-                context = _current()
-                if not context or not trace.get_current_span(context).get_span_context().trace_flags.sampled:
-                    # The span clock, in case this attempt gets one later.
-                    attempt.started = time_ns()
-                    return attempt
+            if first and self._outside_sample():
+                # The span clock, in case this attempt gets one later.
+                attempt.started = time_ns()
+                return attempt
         attempt.span = span = self.start_attempt(operation, users, resends)
         if self._propagator is not None:
             carrier: dict[str, str] = {}
@@ -169,6 +165,15 @@ class ClientObserver:
                 except ConfigurationError:
                     logger.error("the propagator set an invalid header, or one of the client's own: none is propagated")
         return attempt
+
+    def _outside_sample(self) -> bool:
+        """Draw the sample. Return True if an attempt that starts here gets no span, unless it fails."""
+        # At random, not every n-th: with callers that take turns, some would never be drawn.
+        if self._ratio >= 1.0 or random() < self._ratio:  # noqa: S311 - not for secrets
+            return False
+        # Under a sampled span, even from another process, the trace would have a hole.
+        context = _current()
+        return not context or not trace.get_current_span(context).get_span_context().trace_flags.sampled
 
     def start_attempt(self, operation: Operation, users: int, resends: int, started: int | None = None) -> Span:
         """Start the span for an attempt, which began at ``started``, in nanoseconds since the epoch, or begins now."""
@@ -209,7 +214,7 @@ class ClientObserver:
         of_span, of_metric = self._result_attributes(attempt.status, attempt.outcome, failure)
         # The context for the exemplar in the histogram entry.
         context: Context | None = None
-        if span is not None:
+        if span is not None and span.is_recording():
             span.set_attributes(of_span)
             if attempt.outcome is not _ACCEPTED:
                 span.set_status(StatusCode.ERROR)
@@ -259,10 +264,9 @@ class _Attempt(msgspec.Struct, eq=False, gc=False):
         if span is None and (attempt is None or attempt.outcome is not _ACCEPTED):
             span = observer.start_attempt(self.operation, self.users, self.resends, self.started)
         with _GUARD:
-            recording = span is not None and span.is_recording()
-            if attempt is not None and (recording or observer.measured):
-                observer.record(span if recording else None, attempt, failure)
-            elif attempt is None and span is not None:
+            if attempt is not None:
+                observer.record(span, attempt, failure)
+            elif span is not None:
                 fail(span, failure.name if failure is not None else "cancelled")
         if span is not None:
             with _GUARD:

@@ -247,9 +247,7 @@ class PushInbox(Accepted):
         Without ``user_id``, pushes to all users and campaigns match.
         """
         check("count", count, CountOrZero | None, ValueError)
-        texts = {part: text for part, text in (("title", title), ("body", body)) if text is not None}
-        if language is not None and not texts:
-            raise ValueError("language needs a title or a body: pass the text in this language")
+        texts = _wanted_texts(title, body, language)
         candidates = self._sent(user_id)
         matches = [push for push in candidates if _has_texts(push, texts, language)]
         if not matches if count is None else len(matches) != count:
@@ -417,6 +415,14 @@ def _line(user_id: str | None, search: str) -> str:
     if not parse(search).names_fate:
         terms.append("is:accepted")
     return " ".join(terms)
+
+
+def _wanted_texts(title: str | None, body: str | None, language: str | None) -> dict[str, str]:
+    """Return the texts that are not None. Raises ValueError for a language without a text."""
+    texts = {part: text for part, text in (("title", title), ("body", body)) if text is not None}
+    if language is not None and not texts:
+        raise ValueError("language needs a title or a body: pass the text in this language")
+    return texts
 
 
 def _has_texts(push: SentPush, wanted: Mapping[str, str], language: str | None) -> bool:

@@ -195,15 +195,10 @@ class FakeService:
         loop = asyncio.get_running_loop()
         decision, opened = self._connecting.decide(*request.traits), loop.time()
         if decision.fault is None:
-            if not await request._claim_users(evidence):
+            received = await self._receive(request, evidence)
+            if received is None:
                 return
-            try:
-                decision = self._decide(request)
-            except Exception as error:  # noqa: BLE001 - any error from a test's function is shown to the test
-                evidence.started_writing, evidence.failure, evidence.error = True, Failure.OTHER, error
-                evidence.reason = f"then raised {type(error).__name__}: {error}".partition("\n")[0]
-                self._error = self._error or error
-                return
+            decision = received
         fault, delay = decision.fault, decision.delay
         evidence.started_writing = evidence.written = fault is None or fault.fault not in UNCONNECTED
         if fault is None or fault.accepts:
@@ -212,6 +207,18 @@ class FakeService:
         await _observe(request, fault, evidence, read=read)
         if evidence.status is not None and 200 <= evidence.status < 300:
             evidence.latency = loop.time() - opened
+
+    async def _receive(self, request: FakeRequest, evidence: Evidence) -> FaultDecision | None:
+        """Return the fate of a request over an open connection, None if it has no users left or ``then`` raised."""
+        if not await request._claim_users(evidence):
+            return None
+        try:
+            return self._decide(request)
+        except Exception as error:  # noqa: BLE001 - any error from a test's function is shown to the test
+            evidence.started_writing, evidence.failure, evidence.error = True, Failure.OTHER, error
+            evidence.reason = f"then raised {type(error).__name__}: {error}".partition("\n")[0]
+            self._error = self._error or error
+            return None
 
     def _decide(self, request: FakeRequest) -> FaultDecision:
         """Return the fate of a request that was received. Raises what ``then`` raises."""

@@ -49,14 +49,14 @@ async def demo(
     """
     ids = [str(uuid.uuid4()) for _ in range(users + users // 10)]
     personal = [MobilePush(body={"en": f"Order {number}"}, ios_enabled=True) for number in range(users // 10)]
-    faults = faults_for(users, unlucky=ids[0])
+    faults, descriptions = zip(*faults_for(users, unlucky=ids[0]), strict=True)
     reported: dict[str, Outcome] = {}
     if not json:
         say(f"{users:,} concurrent pushes of one message, {len(personal):,} personal ones, one campaign,")
         say(f"to a service inside this command that fails in {len(faults)} ways ...")
         sys.stdout.flush()
 
-    async with Emulator(faults=[fault for fault, _ in faults]) as service:
+    async with Emulator(faults=faults) as service:
         async with AsyncPushClient(service.base_url, service.api_key) as client:
 
             async def send(user: str, message: MobilePush) -> None:
@@ -75,13 +75,10 @@ async def demo(
     agree = campaigns == 1 and not any(result[name] for name in DISAGREEMENTS)
     if json:
         print_json(result)
-        return Exit.DONE if agree else Exit.INCOMPLETE
-    print_table(result, all_users=(len(reported), len(pushes)), faults=[description for _, description in faults])
-    verdict = "No push lost or doubled"
-    if not agree:
-        verdict = f"They disagree: {', '.join(f'{name}={result[name]}' for name in (*DISAGREEMENTS, 'campaigns'))}"
-    say(f"{verdict}. {seconds:.1f} s, {len(ids) / seconds:,.0f} users a second.")
-    say("next: pushsdk emulator")
+    else:
+        print_table(result, all_users=(len(reported), len(pushes)), faults=descriptions)
+        say(f"{verdict(result, agree=agree)}. {seconds:.1f} s, {len(ids) / seconds:,.0f} users a second.")
+        say("next: pushsdk emulator")
     return Exit.DONE if agree else Exit.INCOMPLETE
 
 
@@ -96,6 +93,13 @@ def compare(reported: Mapping[str, Outcome], pushes: Mapping[str, int]) -> dict[
         "doubled": sum(1 for number in pushes.values() if number > 1),
         "wrong": accepted[Outcome.REJECTED] + accepted[Outcome.NOT_SENT] + len(pushes.keys() - reported.keys()),
     }
+
+
+def verdict(result: Mapping[str, Any], *, agree: bool) -> str:
+    """Return the conclusion, with the differences if there are any."""
+    if agree:
+        return "No push lost or doubled"
+    return f"They disagree: {', '.join(f'{name}={result[name]}' for name in (*DISAGREEMENTS, 'campaigns'))}"
 
 
 def print_table(result: Mapping[str, Any], *, all_users: tuple[int, int], faults: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from pushsdk.cli.options import CallOptions, Json, JsonLines, command_line
 from pushsdk.cli.settings import ClientSettings, check, find, in_force, no_file, unknown_variables
 from pushsdk.cli.terminal import print_json, say, visible, warn
 
+_PORTS = {"http": 80, "https": 443}
 _CONNECT_TIMEOUT = 5.0  # seconds, as in the client
 _RENEWAL_DAYS = 14  # certificates are usually renewed before this many days are left
 _DATE = "%b %d %H:%M:%S %Y %Z"  # the date format in Python's certificates
@@ -53,14 +54,16 @@ def probe(base_url: str, proxy: str | Secret | None = None) -> Iterator[Finding]
     """Yield the result of each connection step, to the proxy if there is one, up to the first failure."""
     target = urlsplit(base_url if proxy is None else Secret.of(proxy).reveal())
     host = target.hostname or ""
-    port = target.port or (443 if target.scheme == "https" else 80)
+    port = target.port or _PORTS[target.scheme]
     addresses = yield from _look_up(host, port)
     reached = yield from _connect(addresses)
-    if reached and proxy is not None:
+    if not reached:
+        return
+    if proxy is not None:
         yield Finding("tls", "warn", "not checked: the connection goes through a proxy")
-    elif reached and target.scheme == "https":
+    elif target.scheme == "https":
         yield _handshake(host, reached[0])
-    elif reached and not is_loopback(host):
+    elif not is_loopback(host):
         yield Finding("tls", "warn", "plain http: the Api-Key can be read on the way; use https")
 
 

@@ -137,6 +137,15 @@ def read_token(file: Path) -> str:
     return token
 
 
+def _token_for(host: str, file: Path | None) -> str | None:
+    """Return the token in the file, if there is one. Raises a usage error for a host that needs a token."""
+    if file is not None:
+        return read_token(file)
+    if host not in LOOPBACK:
+        raise usage_error(f"--host {host} admits other machines: pass --token-file FILE with a token for them")
+    return None
+
+
 @contextmanager
 def _option_errors(option: str, advice: str = "") -> Iterator[None]:
     """Name the option in errors; ``advice`` is added if the file can't be read."""
@@ -169,9 +178,7 @@ async def emulator(
         allow_host: Accept this host name too, for example push.test or push.test:8080. Repeatable.
         token_file: Read the token for the page and the control API from this file; pushes need no token.
     """
-    if host not in LOOPBACK and token_file is None:
-        raise usage_error(f"--host {host} admits other machines: pass --token-file FILE with a token for them")
-    token = None if token_file is None else read_token(token_file)
+    token = _token_for(host, token_file)
     for name in allow_host:
         if not is_host(name):
             raise usage_error(f"--allow-host {name}: must be a host name, for example push.test or push.test:8080")

@@ -34,10 +34,15 @@ def _of_all_languages(message: Mapping[str, Any]) -> dict[str, Any]:
     labels = [button.get("label", "") for button in message.get("androidActionButtons", ())]
     return {
         "platforms": ", ".join(name for name, switch in switches.items() if message.get(switch)) or "no platform",
-        "image": message.get("bigImageUrl") or message.get("richMediaUrl") or "",
+        "image": _first_of(message, "bigImageUrl", "richMediaUrl"),
         "buttons": list(filter(None, labels)),
-        "opens": message.get("iosActionUrl") or message.get("androidActionUrl") or "",
+        "opens": _first_of(message, "iosActionUrl", "androidActionUrl"),
     }
+
+
+def _first_of(message: Mapping[str, Any], *names: str) -> Any:
+    """Return the value of the first of these fields that has one, else an empty text."""
+    return next(filter(None, map(message.get, names)), "")
 
 
 def _rows(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

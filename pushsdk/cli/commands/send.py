@@ -62,13 +62,17 @@ def send(
         if json and error.attempts:
             print_json(_failure(error))
         raise
+    _print_receipt(receipt, json=json)
+    return Exit.DONE
+
+
+def _print_receipt(receipt: Receipt, *, json: bool) -> None:
     if json:
         counts = {name: getattr(receipt, name) for name in ("duplicates", "requests", "status")}
         print_json({"outcome": receipt.outcome, "users": {receipt.outcome: receipt.users}, **counts})
     else:
         requests = f" in {count(receipt.requests, 'request')}" if receipt.requests > 1 else ""
         say(f"accepted: {count(receipt.users)}{requests}")
-    return Exit.DONE
 
 
 async def _send(

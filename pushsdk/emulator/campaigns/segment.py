@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -123,16 +123,7 @@ class Tables:
         Files in subfolders, hidden files and symbolic links out of the folder are not tables.
         """
         tables: dict[str, Table] = {}
-        try:
-            root = self._directory.resolve(strict=True)
-            paths = sorted(path for path in root.iterdir() if path.suffix.lower() in _SUFFIXES)
-        except OSError as error:
-            folder = printable(str(self._directory))
-            raise SegmentError(f"{folder} can't be read as a folder of tables: {error.strerror}") from None
-        for path in paths:
-            real = path.resolve()
-            if path.name.startswith(".") or not real.is_relative_to(root) or not real.is_file():
-                continue
+        for path, real in self._files():
             if not _is_unicode(f"{path}{real}"):
                 raise SegmentError(f"the name of {printable(ascii(path.name))} is not UTF-8: rename the file")
             table = Table(path.stem, str(real), path.suffix.lower())
@@ -141,6 +132,19 @@ class Tables:
                 raise SegmentError(f"{names} would both be the table {printable(table.name)}: rename one of them")
             tables[table.name.lower()] = table
         return list(tables.values())
+
+    def _files(self) -> Iterator[tuple[Path, Path]]:
+        """Yield each file that is a table, as named in the folder and resolved, sorted by name."""
+        try:
+            root = self._directory.resolve(strict=True)
+            paths = sorted(path for path in root.iterdir() if path.suffix.lower() in _SUFFIXES)
+        except OSError as error:
+            folder = printable(str(self._directory))
+            raise SegmentError(f"{folder} can't be read as a folder of tables: {error.strerror}") from None
+        for path in paths:
+            real = path.resolve()
+            if not path.name.startswith(".") and real.is_relative_to(root) and real.is_file():
+                yield path, real
 
     @contextmanager
     def run(
@@ -264,10 +268,18 @@ def run(job: SegmentJob, folder: Path) -> SegmentResult:
     except (MemoryError, RecursionError):
         raise SegmentError("the query is too large or too deep: make it simpler") from None
     except ValidationError as error:  # our own text: DuckDB's may quote a row
-        cause = reader.duckdb_cause(error)
-        names = ", ".join(printable(table.name) for table in job.tables[:_MAX_NAMES]) or "none"
-        advice = f" The tables are {names}" if cause == "CatalogException" else ""
-        raise SegmentError(_TOO_LARGE if cause == "OutOfMemoryException" else f"{error}{advice}") from None
+        raise SegmentError(_worded(error, job.tables)) from None
+
+
+def _worded(error: ValidationError, tables: Sequence[Table]) -> str:
+    """Return the error text, with the tables if the query names another one."""
+    cause = reader.duckdb_cause(error)
+    if cause == "OutOfMemoryException":
+        return _TOO_LARGE
+    if cause != "CatalogException":
+        return str(error)
+    names = ", ".join(printable(table.name) for table in tables[:_MAX_NAMES]) or "none"
+    return f"{error} The tables are {names}"
 
 
 def _load(db: reader.Connection, table: Table, key: str) -> None:
@@ -330,16 +342,22 @@ def _run_query(db: reader.Connection, job: SegmentJob, path: Path) -> SegmentRes
     if rows > job.max_rows:
         raise SegmentError(f"the query returns over {job.max_rows:,} rows: add a WHERE or a LIMIT")
     first_refused = reader.first_bad_id(db, _RESULT, job.primary_key)
-    users = 0
     wanted = ", ".join(["id", *(f"c{at}" for at in range(len(names)))])
     first = f"SELECT min(number) FROM {_RESULT} WHERE id <> '' GROUP BY id"
     db.execute(f"SELECT {wanted} FROM {_RESULT} WHERE number IN ({first}) ORDER BY id")
+    users = _write_rows(db, fields, path)
+    return SegmentResult(users, rows, rows - refused - users, refused, first_refused)
+
+
+def _write_rows(db: reader.Connection, fields: reader.ValueColumns, path: Path) -> int:
+    """Write the rows of the last query as JSON lines, and return their number."""
+    written = 0
     with path.open("wb") as file:
         while batch := db.fetchmany(ROWS):
-            users += len(batch)
+            written += len(batch)
             for row in fields.of(batch):
                 line = _encoder.encode(row)
                 if len(line) > _MAX_ROW:
                     raise SegmentError(f"a row of the query is over {_MAX_ROW // 1024} KiB long: select fewer columns")
                 file.write(line + b"\n")
-    return SegmentResult(users, rows, rows - refused - users, refused, first_refused)
+    return written

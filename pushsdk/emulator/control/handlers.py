@@ -73,6 +73,16 @@ class Control:
             return refuse(Refused(500, "a value in the response is nested too deeply to be shown"), PRIVATE)
 
     async def _read(self, request: web.BaseRequest) -> tuple[ControlRequest, routes.Route]:
+        route, names = self._find_route(request)
+        query = routes.read_query(route.query, request.query)
+        body = None if route.body is None else await self._body(request, route.body)
+        inbox = self._service.inboxes.all
+        if route.scoped and not (route.over_all and query.inbox == "*"):
+            inbox = self._state(request, query.inbox)
+        return ControlRequest(request, names, query, body, inbox), route
+
+    def _find_route(self, request: web.BaseRequest) -> tuple[routes.Route, dict[str, str]]:
+        """Return the route of an admitted request, and the names in the path. Raises `Refused`."""
         matches = routes.find(request.rel_url.raw_path)
         route, names = matches.get(request.method, (None, {}))
         if route is not None and route.open:
@@ -83,12 +93,7 @@ class Control:
             raise Refused(405, f"the method must be {' or '.join(matches)}", {"Allow": ", ".join(matches)})
         if route is None:
             raise Refused(404, f"no such route: see {routes.ROOT}/openapi.json")
-        query = routes.read_query(route.query, request.query)
-        body = None if route.body is None else await self._body(request, route.body)
-        inbox = self._service.inboxes.all
-        if route.scoped and not (route.over_all and query.inbox == "*"):
-            inbox = self._state(request, query.inbox)
-        return ControlRequest(request, names, query, body, inbox), route
+        return route, names
 
     async def _body(self, request: web.BaseRequest, kind: type[Struct]) -> Struct:
         try:
@@ -255,16 +260,19 @@ class Control:
     async def _frames(self, inbox: InboxState, events: Sequence[Event] | None) -> bytes:
         if events is None:
             return _frame("resync", {})
-        requests = await self._new_requests(inbox, [event.id for event in events if event.kind == "request"])
+        requests = await self._new_requests(inbox, events)
         if len(requests) > _MAX_BURST:
             return _frame("resync", {})
-        others = dict.fromkeys((event.kind, event.id, event.uuid) for event in events if event.kind != "request")
         frames = [_frame("request", request) for request in requests]
-        frames += [_frame(kind, {"id": number or None, "uuid": uuid or None}) for kind, number, uuid in others]
+        others = [event for event in events if event.kind != "request"]
+        frames += dict.fromkeys(
+            _frame(event.kind, {"id": event.id or None, "uuid": event.uuid or None}) for event in others
+        )
         return b"".join(frames)
 
-    async def _new_requests(self, inbox: InboxState, ids: Sequence[int]) -> list[RequestSummary]:
-        """Return the requests that are still stored, up to one over the burst."""
+    async def _new_requests(self, inbox: InboxState, events: Sequence[Event]) -> list[RequestSummary]:
+        """Return the requests in these events that are still stored, up to one over the burst."""
+        ids = [event.id for event in events if event.kind == "request"]
         if not ids:
             return []
         after, before = ids[0] - 1, ids[-1] + 1
