@@ -45,5 +45,5 @@ claim
     resume. ``_runs.log`` keeps claims in a run file, ``_runs.claim_log`` in a claim store; ``idempotency`` decides
     what a stored claim means for the next call.
 
-Only what provably did not take effect is retried by default.
+By default, a request is retried only if it provably had no effect.
 """

@@ -1,4 +1,4 @@
-"""The time that an attempt is likely to take, and the silence of a service that no longer responds.
+"""The time that an attempt is likely to take, and the silence from a service that no longer responds.
 
 Pure: times are arguments, in seconds on the caller's clock.
 """
@@ -6,7 +6,7 @@ Pure: times are arguments, in seconds on the caller's clock.
 import math
 
 # RFC 6298 smooths a mean and a mean deviation by these shares of each new value. RFC 7323 (appendix G) divides the
-# shares by half of the values in one round trip.
+# shares by half the values in one round trip.
 MEAN_SHARE, DEVIATION_SHARE = 1 / 8, 1 / 4
 # RFC 6298 waits for four deviations. If latencies are lognormal with sigma 1, 3 % take longer than that, and 1 % longer
 # than eight.
@@ -20,7 +20,7 @@ PROBE_AFTER = 4.0
 class AttemptTimes:
     """Tells which calls can still be answered in time, and holds requests back while the service is silent.
 
-    The time of an attempt runs from its first byte to its response. Accepted responses lower or raise the estimate,
+    An attempt's time runs from its first byte to its response. Accepted responses lower or raise the estimate,
     anything else can only raise it. Without an estimate, before the first accepted response, every call is begun.
 
     The service is silent if responses are due and none comes. Then a request starts only as a probe, or if nothing is
@@ -28,9 +28,9 @@ class AttemptTimes:
     """
 
     def __init__(self) -> None:
-        #: Requests of calls that wait for a response. Counted by ``sent``, ``ended`` and ``withdrawn``.
+        #: Requests for calls that wait for a response. Counted by ``sent``, ``ended`` and ``withdrawn``.
         self.unanswered = 0
-        #: Mean seconds of an attempt, and the seconds that it does not exceed in all likelihood; 0 while unknown.
+        #: An attempt's mean seconds, and the seconds that it does not exceed in all likelihood; 0 while unknown.
         self.usual = self.likely = 0.0
         #: True after an attempt that ended unanswered during a silence, until a response comes.
         self.is_stalled = False
@@ -59,7 +59,7 @@ class AttemptTimes:
         self._probe_at = self._quiet_since + PROBE_AFTER * (now - self._quiet_since)
 
     def sent(self, now: float) -> None:
-        """Note the first byte of a call's request."""
+        """Note a call's first request byte."""
         if not (self.unanswered or self.is_stalled):
             self._quiet_since, self._probe_at = now, -math.inf
         self.unanswered += 1
@@ -88,7 +88,7 @@ class AttemptTimes:
         self._expect()
 
     def withdrawn(self) -> None:
-        """Note that the first byte of an attempt did not leave after all."""
+        """Note that an attempt's first byte did not leave after all."""
         self.unanswered -= 1
         self._expect()
 

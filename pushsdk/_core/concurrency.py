@@ -1,6 +1,6 @@
 """The adaptive limit on requests in flight, found from latencies and refusals alone.
 
-The model: ``base`` is the latency without a queue. If the answers of a window took longer, requests queue somewhere, in
+The model: ``base`` is the latency without a queue. If a window's answers took longer, requests queue somewhere, in
 the service or in this process, and the limit falls in proportion; otherwise it climbs. By Little's law it settles near
 throughput x base. A base is never trusted for long: if fewer slots are not faster, there was no queue.
 Refusals count by their share, as a few percent happen at any load.
@@ -16,9 +16,9 @@ ROOM = 0.7  # square roots of the limit, for chance: with no more requests than 
 SLACK = 0.002  # seconds of queue that are free: turns of an event loop, commits, whole milliseconds of a clock
 FEWEST = 16  # answers of a window, and up to 8 times as many while their mean is uncertain
 SHORTEST, LONGEST = 0.02, 8.0  # seconds of a window, and between two measurements of the base (a power of two)
-TOLERATED, EVENT = 0.06, 12.0  # a lower share of refusals is stray; so many beyond it are a limit of the service
+TOLERATED, EVENT = 0.06, 12.0  # a lower share of refusals is stray; so many beyond it are a service limit
 FELL = 0.3  # a limit that fell so far must have made answers faster; at 0.6 one client in ten can't tell
-LEAST = 0.25  # the share of the slots that refusals leave at least: the count of what was accepted may be too low
+LEAST = 0.25  # the slot share that refusals leave at least: the count of what was accepted may be too low
 CALM = 500.0  # seconds after refusals / CALM is the climb a second: 2 % after 10 s, 12 % after a minute (like CUBIC)
 
 
@@ -79,7 +79,7 @@ class AdaptiveLimit:
         self.gap = 0.0
         # The value that ``limit`` climbs to, one slot per answer so that nothing leaves in a burst; the next step up.
         self._goal, self._step = float(self.limit), 1.0
-        # Seconds: of an answer without a queue, and of the last window.
+        # Seconds: for an answer without a queue, and for the last window.
         self._base = self._latency = math.inf
         # While the limit falls: slots and latency before.
         self._before: tuple[float, float] | None = None
@@ -167,7 +167,7 @@ class AdaptiveLimit:
     def _judge(self, now: float) -> None:
         """End the window if it tells enough, and set the limit by its latency.
 
-        The mean is that of square roots: outliers, hangs and large requests weigh less, and a queue still shows.
+        The mean is over square roots: outliers, hangs and large requests weigh less, and a queue still shows.
         """
         window, before, step, current = self._window, self._before, self._step, self._slots()
         mean = max(window.roots / window.count, 1e-3)
@@ -199,23 +199,23 @@ class AdaptiveLimit:
         self._set(now, goal)
 
     def _measure(self, now: float) -> None:
-        """Begin to measure the base: with half of the slots, or as few as leave no queue.
+        """Begin to measure the base: with half the slots, or as few as leave no queue.
 
-        The ticks of the wall clock let all clients of a service measure at the same time.
+        The wall clock ticks let all clients of a service measure at the same time.
         """
         current = self._slots()
         self._measure_at, self._before = math.inf, (current, self._latency)
         self._set(now, current * min(0.5, 0.7 * self._base / self._latency))
 
     def _compare(self, now: float, slots: float, latency: float) -> None:
-        """Compare with the latency that more slots had: if fewer are not faster, there was no queue of ours."""
+        """Compare with the latency that more slots had: if fewer are not faster, we had no queue."""
         old, self._took = self._base, now - self._window.began
         if self._latency > latency * math.sqrt(self._slots() / slots):
             self._base = self._latency
             self._measure_at = self._tick(now, LONGEST)  # when other clients measure too, which kept up the queue
         else:
             self._base = min(old, self._latency)
-            # At least what was just measured, as that had no queue.
+            # At least the latency just measured, as that had no queue.
             slots = max(slots * self._base / old, self._slots())
         self._refusals.ceiling *= self._base / old  # a rate limit leaves more slots to slower requests
         self._period = min(LONGEST, 2.0 * self._period) if 0.8 < self._base / old < 1.25 else 1.0
@@ -249,7 +249,7 @@ class AdaptiveLimit:
         self._window = _Answers(now, now + self._round(), self.in_flight if skips else 0, need)
 
     def _tick(self, now: float, seconds: float) -> float:
-        """Return the next tick of the wall clock, of a period much longer than the latency and a measurement."""
+        """Return the next wall clock tick, with a period much longer than the latency and a measurement."""
         while seconds < max(10 * self._latency, 6 * self._took):
             seconds *= 2
         return (math.floor((now + self._wall) / seconds) + 1.0) * seconds - self._wall

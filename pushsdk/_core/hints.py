@@ -28,7 +28,7 @@ def near_name(name: str, known: Collection[str], cutoff: float = 0.8) -> str | N
 
 
 def check_options(call: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise TypeError for the first unknown name in the alphabet. ``call`` is the name of the function for the text."""
+    """Raise TypeError for the first unknown name in the alphabet. ``call`` is the function name for the text."""
     name = min({*names}.difference(known), default=None)
     if name is not None:
         near = near_name(name, known, 0.65)
@@ -37,6 +37,6 @@ def check_options(call: str, names: Iterable[str], known: Collection[str]) -> No
 
 
 def warn_of_milliseconds(name: str, value: object) -> None:
-    """Warn of a number of seconds that is probably one of milliseconds. A larger number than these is refused."""
+    """Warn about a number of seconds that is probably in milliseconds. A larger number than these is refused."""
     if isinstance(value, (int, float)) and 1000 <= value < 1e9 and value % 1000 == 0:
         warn_caller(f"{name}={value:g} is in seconds, and looks like milliseconds; pass a timedelta if it is meant")

@@ -1,7 +1,7 @@
 """Advice on a message or a campaign that can be sent but is probably a mistake.
 
-A table of rules over the nodes of a resource whose types ``values`` has checked. A problem shows paths, names and
-language codes, never a text of the message.
+A rule table over the nodes of a resource whose types ``values`` has checked. A problem shows paths, names and
+language codes, never a message text.
 """
 
 import re
@@ -22,7 +22,7 @@ from pushsdk._core.words import fold, kind_of, near_word
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of advice: path (``$.message.title``), code of the rule, and message."""
+    """One piece of advice: path (``$.message.title``), rule code, and message."""
 
     path: str
     code: str
@@ -30,7 +30,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LintNode(msgspec.Struct, frozen=True):
-    """An object of a resource: ``fields`` by their names on the wire."""
+    """An object in a resource: ``fields`` by their wire names."""
 
     path: Path
     model: type[Model]
@@ -45,9 +45,9 @@ _Found = Iterable[tuple[Path, str]]
 
 
 class LintRule(msgspec.Struct, frozen=True):
-    """A row of the table: ``check`` looks at these ``fields`` of each node of the class ``model``, or at the node.
+    """A table row: ``check`` looks at these ``fields`` of each ``model`` node, or at the node.
 
-    If ``is_warned``, sending warns of what the rule finds. What the other rules find may be meant.
+    If ``is_warned``, sending warns about problems that the rule finds. Problems that other rules find may be intended.
     """
 
     code: str
@@ -71,7 +71,7 @@ CHILDREN: Mapping[type[Model], Mapping[str, type[Model]]] = {
     models.ActionCategory: {"actionComponents": models.ActionComponent},
 }
 
-# The only value of each enumerated field in the interface document.
+# Each enumerated field's only value in the interface document.
 SHOWN: Mapping[tuple[type[Model], str], str] = {
     (models.Schedule, "type"): "START_NOW",
     (models.MobilePush, "type"): "MOBILE_PUSH",
@@ -85,7 +85,7 @@ SHOWN: Mapping[tuple[type[Model], str], str] = {
     (models.ActionCategory, "type"): "PREDEFINED_CATEGORY",
 }
 
-# Fields of one platform, by name or by a note in the interface document.
+# Fields for one platform, by name or by a note in the interface document.
 PLATFORM: Mapping[str, str] = {
     "androidActionUrl": "androidEnabled",
     "androidChannel": "androidEnabled",
@@ -97,10 +97,10 @@ PLATFORM: Mapping[str, str] = {
 
 
 def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
-    """Return advice on a message, a campaign or any other model, or a mapping of the same shape.
+    """Return advice on a message, a campaign or any other model, or a mapping with the same shape.
 
     The service may still reject a message without problems: most of its rules are undocumented. Raises ValidationError
-    for anything else, such as the name of a file.
+    for anything else, such as a file name.
     """
     if not isinstance(subject, (Model, Mapping)):
         raise ValidationError(f"lint takes a message, a campaign or a mapping; got {kind_of(subject)}")
@@ -129,9 +129,9 @@ def problems(value: object, model: type[Model], path: Path, *, only_warned: bool
 _Check = tuple[str, str | None, Callable[[Any], _Found]]
 
 
-@lru_cache(maxsize=1024)  # the messages of a run have few sets of names
+@lru_cache(maxsize=1024)  # a run's messages have few name sets
 def _checks(model: type[Model], names: tuple[str, ...], only_warned: bool) -> list[_Check]:
-    """Return the code, the field and the check of each rule that looks at an object with these names."""
+    """Return the code, the field and the check for each rule that looks at an object with these names."""
     rules = [rule for rule in RULES if issubclass(model, rule.model) and rule.is_warned >= only_warned]
     known = {*model.__struct_encode_fields__}
     looked_at: set[str | None] = {_NODE, *known.intersection(names)}
@@ -147,7 +147,7 @@ def _model_of(subject: Mapping[Any, Any]) -> type[Model]:
 
 
 def nodes(value: object, model: type[Model], path: Path = ()) -> list[LintNode]:
-    """Return the object and its documented descendants. The value is JSON, of any types."""
+    """Return the object and its documented descendants. The value is JSON, with any types."""
     if not isinstance(value, dict):
         return []
     found = [LintNode(path, model, value)]
@@ -177,7 +177,7 @@ def _listed(languages: Iterable[str]) -> str:
     return ", ".join(sorted(code if _is_code(code) else "..." for code in languages))
 
 
-# Where fields of other resources belong.
+# Where other resources' fields belong.
 _ELSEWHERE = {
     (models.MobilePush, "customFields"): "it belongs beside the message: send(..., custom_fields=...)",
     (models.CampaignRequest, "userIds"): "a campaign has no users: its segment chooses them",
@@ -185,7 +185,7 @@ _ELSEWHERE = {
 }
 
 
-# Each message of a run may be a new one, so the checks are fast when they find nothing.
+# Each message in a run may be a new one, so the checks are fast when they find nothing.
 
 
 def _near_name(node: LintNode) -> _Found:

@@ -1,4 +1,4 @@
-"""Messages, campaigns and their parts as frozen structs, and the documented values of their fields.
+"""Messages, campaigns and their parts as frozen structs, and their fields' documented values.
 
 Shapes only: ``values`` checks types at encoding, ``lint`` advises. Fields have the order of the interface document,
 which is also their order on the wire.
@@ -15,7 +15,7 @@ from msgspec import UnsetType as UnsetType
 INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
 T = TypeVar("T")
 
-# The enumerated fields accept any str: the interface document has one value of each as an example. Editors complete
+# The enumerated fields accept any str: the interface document has one value for each as an example. Editors complete
 # that value; msgspec does not allow a Literal beside str.
 if TYPE_CHECKING:
     MessageTypeName = Literal["MOBILE_PUSH"] | str
@@ -35,7 +35,7 @@ else:
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base class of all models: camelCase on the wire, unset fields left out.
 
-    The repr shows only the names of fields that are set, so that user ids and texts don't reach a log.
+    The repr shows only the names of set fields, so that user ids and texts don't reach a log.
     """
 
     def __repr__(self) -> str:
@@ -45,7 +45,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return [(name, ...) for name in self.__struct_fields__ if getattr(self, name) is not UNSET]
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with other values of these fields; ``UNSET`` leaves a field out."""
+        """Return a copy with other values for these fields; ``UNSET`` leaves a field out."""
         return msgspec.structs.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,33 +62,33 @@ class ActionButton(Model, frozen=True, kw_only=True):
     url: str | UnsetType = UNSET
     """URL that the button opens."""
     click_action: ClickActionName | UnsetType = UNSET
-    """Action of a click. Documented: ``"DEEP_LINKING"``."""
+    """Click action. Documented: ``"DEEP_LINKING"``."""
     key_vals: Mapping[str, str] | UnsetType = UNSET
-    """Custom data of the button."""
+    """The button's custom data."""
 
 
 class ActionComponent(Model, frozen=True, kw_only=True):
-    """One action of an action category."""
+    """One action in an action category."""
 
     action_id: str | UnsetType = UNSET
-    """Identifier of the action."""
+    """Action identifier."""
     url: str | UnsetType = UNSET
     """URL that the action opens."""
     click_action: ClickActionName | UnsetType = UNSET
-    """Action of a click. Documented: ``"DEEP_LINKING"``."""
+    """Click action. Documented: ``"DEEP_LINKING"``."""
     key_vals: Mapping[str, str] | UnsetType = UNSET
-    """Custom data of the action."""
+    """The action's custom data."""
     use_webview: bool | UnsetType = UNSET
     """True to open the URL in a web view."""
 
 
 class ActionCategory(Model, frozen=True, kw_only=True):
-    """The actions of an iOS notification."""
+    """The actions on an iOS notification."""
 
     type: ActionCategoryTypeName | UnsetType = UNSET
     """Documented: ``"PREDEFINED_CATEGORY"``."""
     name: str | UnsetType = UNSET
-    """Name of the category."""
+    """Category name."""
     action_components: Sequence[ActionComponent] | UnsetType = UNSET
     """Actions in the category."""
 
@@ -97,7 +97,7 @@ class MobilePush(Model, frozen=True, kw_only=True):
     """The push message, for a direct push or for a campaign. No field is required; unset fields are not sent."""
 
     type: MessageTypeName = "MOBILE_PUSH"
-    """Kind of the message. Documented: ``"MOBILE_PUSH"``."""
+    """Message kind. Documented: ``"MOBILE_PUSH"``."""
     ios_enabled: bool | UnsetType = UNSET
     """True to send to iOS devices."""
     android_enabled: bool | UnsetType = UNSET
@@ -113,19 +113,19 @@ class MobilePush(Model, frozen=True, kw_only=True):
     ttl: Annotated[int, INT64] | UnsetType = UNSET
     """Time to live. The interface document does not define the unit."""
     action: ActionName | UnsetType = UNSET
-    """Action of a click on the notification. Documented: ``"DEFAULT"``."""
+    """Action for a click on the notification. Documented: ``"DEFAULT"``."""
     android_action_url: str | UnsetType = UNSET
-    """URL of the action on Android."""
+    """Action URL on Android."""
     ios_action_url: str | UnsetType = UNSET
-    """URL of the action on iOS."""
+    """Action URL on iOS."""
     key_vals: Mapping[str, str] | UnsetType = UNSET
     """Custom data that is delivered with the message."""
     big_image_url: str | UnsetType = UNSET
-    """URL of a large image."""
+    """Large image URL."""
     large_icon_url: str | UnsetType = UNSET
-    """URL of a large icon."""
+    """Large icon URL."""
     small_icon_resource_id: str | UnsetType = UNSET
-    """Identifier of the small icon's resource."""
+    """The small icon's resource identifier."""
     android_channel: str | UnsetType = UNSET
     """Notification channel on Android."""
     priority: PriorityName | UnsetType = UNSET
@@ -135,9 +135,9 @@ class MobilePush(Model, frozen=True, kw_only=True):
     sound_file_name: str | UnsetType = UNSET
     """Name of the sound file to play."""
     rich_media_url: str | UnsetType = UNSET
-    """URL of rich media."""
+    """Rich media URL."""
     media_type: MediaTypeName | UnsetType = UNSET
-    """Kind of the rich media. Documented: ``"IMAGE"``."""
+    """Rich media kind. Documented: ``"IMAGE"``."""
     interruption_level: InterruptionLevelName | UnsetType = UNSET
     """Interruption level on iOS. Documented: ``"PASSIVE"``."""
     badge_count: Annotated[int, INT64] | UnsetType = UNSET
@@ -147,23 +147,23 @@ class MobilePush(Model, frozen=True, kw_only=True):
     content_available: bool | UnsetType = UNSET
     """Content-available flag."""
     action_category: ActionCategory | UnsetType = UNSET
-    """Action category of the notification."""
+    """The notification's action category."""
 
 
 class Segment(Model, frozen=True, kw_only=True):
-    """The audience of a campaign."""
+    """A campaign's audience."""
 
     query: str | UnsetType = UNSET
     """Query that selects the audience."""
     primary_key: str | UnsetType = UNSET
-    """Column of the query that has the user id."""
+    """The query column that has the user id."""
 
 
 class Schedule(Model, frozen=True, kw_only=True):
-    """The start of a campaign."""
+    """A campaign's start."""
 
     type: ScheduleTypeName | UnsetType = UNSET
-    """Kind of the schedule. Documented: ``"START_NOW"``."""
+    """Schedule kind. Documented: ``"START_NOW"``."""
     start_ts: Annotated[int, INT64] | UnsetType = UNSET
     """Start. The interface document does not define the unit."""
 
@@ -172,13 +172,13 @@ class CampaignRequest(Model, frozen=True, kw_only=True):
     """A request to create a campaign."""
 
     name: str | UnsetType = UNSET
-    """Name of the campaign."""
+    """Campaign name."""
     external_id: str | UnsetType = UNSET
-    """Your own identifier, by which you look the campaign up."""
+    """Your identifier, by which you look the campaign up."""
     segment: Segment | UnsetType = UNSET
-    """Audience of the campaign."""
+    """The campaign's audience."""
     schedule: Schedule | UnsetType = UNSET
-    """Start of the campaign."""
+    """The campaign's start."""
     message: MobilePush | UnsetType = UNSET
     """Message to send."""
 
@@ -208,22 +208,22 @@ class ActionButtonDict(TypedDict, total=False):
     url: str
     """URL that the button opens."""
     clickAction: ClickActionName
-    """Action of a click. Documented: ``"DEEP_LINKING"``."""
+    """Click action. Documented: ``"DEEP_LINKING"``."""
     keyVals: Mapping[str, str]
-    """Custom data of the button."""
+    """The button's custom data."""
 
 
 class ActionComponentDict(TypedDict, total=False):
     """An ``ActionComponent`` as a dict, with the names on the wire."""
 
     actionId: str
-    """Identifier of the action."""
+    """Action identifier."""
     url: str
     """URL that the action opens."""
     clickAction: ClickActionName
-    """Action of a click. Documented: ``"DEEP_LINKING"``."""
+    """Click action. Documented: ``"DEEP_LINKING"``."""
     keyVals: Mapping[str, str]
-    """Custom data of the action."""
+    """The action's custom data."""
     useWebview: bool
     """True to open the URL in a web view."""
 
@@ -234,7 +234,7 @@ class ActionCategoryDict(TypedDict, total=False):
     type: ActionCategoryTypeName
     """Documented: ``"PREDEFINED_CATEGORY"``."""
     name: str
-    """Name of the category."""
+    """Category name."""
     actionComponents: Sequence[ActionComponent | ActionComponentDict]
     """Actions in the category."""
 
@@ -243,7 +243,7 @@ class MobilePushDict(TypedDict, total=False):
     """A ``MobilePush`` as a dict, with the names on the wire: ``bigImageUrl`` is ``MobilePush.big_image_url``."""
 
     type: MessageTypeName
-    """Kind of the message. Documented: ``"MOBILE_PUSH"``."""
+    """Message kind. Documented: ``"MOBILE_PUSH"``."""
     iosEnabled: bool
     """True to send to iOS devices."""
     androidEnabled: bool
@@ -259,19 +259,19 @@ class MobilePushDict(TypedDict, total=False):
     ttl: int
     """Time to live. The interface document does not define the unit."""
     action: ActionName
-    """Action of a click on the notification. Documented: ``"DEFAULT"``."""
+    """Action for a click on the notification. Documented: ``"DEFAULT"``."""
     androidActionUrl: str
-    """URL of the action on Android."""
+    """Action URL on Android."""
     iosActionUrl: str
-    """URL of the action on iOS."""
+    """Action URL on iOS."""
     keyVals: Mapping[str, str]
     """Custom data that is delivered with the message."""
     bigImageUrl: str
-    """URL of a large image."""
+    """Large image URL."""
     largeIconUrl: str
-    """URL of a large icon."""
+    """Large icon URL."""
     smallIconResourceId: str
-    """Identifier of the small icon's resource."""
+    """The small icon's resource identifier."""
     androidChannel: str
     """Notification channel on Android."""
     priority: PriorityName
@@ -281,9 +281,9 @@ class MobilePushDict(TypedDict, total=False):
     soundFileName: str
     """Name of the sound file to play."""
     richMediaUrl: str
-    """URL of rich media."""
+    """Rich media URL."""
     mediaType: MediaTypeName
-    """Kind of the rich media. Documented: ``"IMAGE"``."""
+    """Rich media kind. Documented: ``"IMAGE"``."""
     interruptionLevel: InterruptionLevelName
     """Interruption level on iOS. Documented: ``"PASSIVE"``."""
     badgeCount: int
@@ -293,7 +293,7 @@ class MobilePushDict(TypedDict, total=False):
     contentAvailable: bool
     """Content-available flag."""
     actionCategory: ActionCategory | ActionCategoryDict
-    """Action category of the notification."""
+    """The notification's action category."""
 
 
 class SegmentDict(TypedDict, total=False):
@@ -302,14 +302,14 @@ class SegmentDict(TypedDict, total=False):
     query: str
     """Query that selects the audience."""
     primaryKey: str
-    """Column of the query that has the user id."""
+    """The query column that has the user id."""
 
 
 class ScheduleDict(TypedDict, total=False):
     """A ``Schedule`` as a dict, with the names on the wire."""
 
     type: ScheduleTypeName
-    """Kind of the schedule. Documented: ``"START_NOW"``."""
+    """Schedule kind. Documented: ``"START_NOW"``."""
     startTs: int
     """Start. The interface document does not define the unit."""
 
@@ -318,13 +318,13 @@ class CampaignDict(TypedDict, total=False):
     """A ``CampaignRequest`` as a dict, with the names on the wire: ``externalId`` is its ``external_id``."""
 
     name: str
-    """Name of the campaign."""
+    """Campaign name."""
     externalId: str
-    """Your own identifier, by which you look the campaign up."""
+    """Your identifier, by which you look the campaign up."""
     segment: Segment | SegmentDict
-    """Audience of the campaign."""
+    """The campaign's audience."""
     schedule: Schedule | ScheduleDict
-    """Start of the campaign."""
+    """The campaign's start."""
     message: MobilePush | MobilePushDict
     """Message to send."""
 

@@ -1,4 +1,4 @@
-"""The operations of the push service, as data. Other modules of the client take methods and paths from here."""
+"""The push service's operations, as data. The client's other modules take methods and paths from here."""
 
 from typing import Literal
 
@@ -16,16 +16,16 @@ class Operation(msgspec.Struct, frozen=True):
     returns_body: bool = False
     """True if the caller needs the body of a 2xx response."""
     in_doubt: str = "it may have been enqueued{times}, so sending it again may push {again}"
-    """The risk of calling again after an unknown outcome, for the texts of errors."""
+    """The risk of calling again after an unknown outcome, for error texts."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The goal of an operation of one client, for the texts of errors."""
+    """The goal of one client's operation, for error texts."""
 
     operation: Operation
     base_url: str
     shows_answers: bool = False
-    """True if the texts quote what the service answered, which may name users."""
+    """True if the texts quote the service's answer, which may name users."""
 
     def __str__(self) -> str:
         return f"{self.operation.method} {self.base_url}/{self.operation.path}"

@@ -1,9 +1,9 @@
 """The outcome of an attempt and of a request.
 
-- *Evidence* is what the transport observed of one attempt: bytes written, status, failure. Judging never changes it.
-- An *attempt* is one try on the wire. ``judge`` finds the row of ``TABLE`` that its evidence matches.
-- An *outcome* is what is known of a push: ACCEPTED, REJECTED, NOT_SENT or UNKNOWN.
-- A *verdict* is the joined outcome of all attempts of a request, with the last response. ``decisions`` and
+- *Evidence* is what the transport observed in one attempt: bytes written, status, failure. Judging never changes it.
+- An *attempt* is one try on the wire. ``judge`` finds the ``TABLE`` row that its evidence matches.
+- An *outcome* is what is known about a push: ACCEPTED, REJECTED, NOT_SENT or UNKNOWN.
+- A *verdict* is the joined outcome of all attempts for a request, with the last response. ``decisions`` and
   ``splitting`` choose the next step from the verdict, ``error_mapping`` the error.
 """
 
@@ -23,7 +23,7 @@ class Outcome(StrEnum):
     REJECTED = "REJECTED"
     """The service answered that it did not accept the request."""
     NOT_SENT = "NOT_SENT"
-    """Proven: no byte of the request left this process, or none arrived."""
+    """Proven: no request byte left this process, or none arrived."""
     UNKNOWN = "UNKNOWN"
     """The service may have accepted the request. Sending again may push twice."""
 
@@ -70,7 +70,7 @@ PROVES_UNSENT = (NEEDS_A_FIX - {Failure.SESSION}) | {
 
 
 class Headers(Mapping[str, str]):
-    """Response headers with case-insensitive names. Of several headers with the same name the first counts."""
+    """Response headers with case-insensitive names. If several headers have the same name, the first counts."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._items: dict[str, tuple[str, str]] = {}
@@ -95,13 +95,13 @@ class Headers(Mapping[str, str]):
 
 NO_HEADERS: Mapping[str, str] = Headers({})
 BODY_KEPT = 4096
-# A shorter key is no secret, and would blank out half of the text.
+# A shorter key is no secret, and would blank out half the text.
 _LEAST_KEY = 6
 _REQUEST_IDS = ("X-Request-Id", "Request-Id", "X-Correlation-Id", "X-Amzn-Requestid", "X-Amzn-Trace-Id")
 
 
 class Answered:
-    """An answer of the service, as part of an attempt or of an error."""
+    """A service answer, as part of an attempt or an error."""
 
     __slots__ = ()
     headers: Mapping[str, str]
@@ -109,7 +109,7 @@ class Answered:
 
     @property
     def answer(self) -> str:
-        """The start of the body as one line that is safe for a terminal: at most 300 characters, or ``""``."""
+        """The body's start as one line that is safe for a terminal: at most 300 characters, or ``""``."""
         text = self.body.decode(errors="replace")
         return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:300]
 
@@ -120,13 +120,13 @@ class Answered:
 
 
 class Attempt(Answered, msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One try of a request on the wire, with its outcome."""
+    """One try at a request on the wire, with its outcome."""
 
     outcome: Outcome
     status: int | None = None
     """HTTP status; None if no response was received."""
     reason: str = ""
-    """The status or the failure in words, without any text of the service."""
+    """The status or the failure in words, without any text from the service."""
     retryable: bool = False
     """The last column of the outcome table: True if another try may be accepted and can't push twice."""
     retry_after: float | None = None
@@ -136,9 +136,9 @@ class Attempt(Answered, msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seconds: float = 0.0
     """Duration in seconds."""
     headers: Mapping[str, str] = NO_HEADERS
-    """Headers of the response; empty if the attempt was accepted."""
+    """Response headers; empty if the attempt was accepted."""
     body: bytes = b""
-    """First 4 KiB of the response's body, without the Api-Key; empty if the attempt was accepted."""
+    """First 4 KiB of the response body, without the Api-Key; empty if the attempt was accepted."""
 
     def __repr__(self) -> str:
         return f"Attempt({self.outcome}, {self.reason}, {self.seconds:.3f} s)"
@@ -162,7 +162,7 @@ class Guarded:
 
 
 class Evidence(Guarded, msgspec.Struct, eq=False, gc=False):
-    """Facts of one attempt. The transport records each fact when it happens, so evidence survives a cancellation."""
+    """Facts about one attempt. The transport records each fact when it happens, so evidence survives a cancellation."""
 
     touched: bool = False
     """Set when a real transport takes the body. Never set by a mock, which answers above the socket."""
@@ -173,21 +173,21 @@ class Evidence(Guarded, msgspec.Struct, eq=False, gc=False):
     reused: bool = False
     """Set if the connection had carried an earlier request."""
     latency: float | None = None
-    """Seconds from the opening of a new connection to the head of a 2xx; None on a connection that is reused."""
+    """Seconds from opening a new connection to the head of a 2xx; None on a reused connection."""
     status: int | None = None
-    """Status of a response that was received, never one that the HTTP library made up."""
+    """Status of a received response, never one that the HTTP library made up."""
     headers: Mapping[str, str] = NO_HEADERS
-    """Headers of the response; empty for a plain 204."""
+    """Response headers; empty for a plain 204."""
     retry_after: float | None = None
-    """Valid Retry-After of the response, in seconds since the response was received."""
+    """Valid Retry-After from the response, in seconds since the response was received."""
     body: bytes | None = None
     """First part of the body, if it was wanted and readable; ``b""`` if the body was empty."""
     failure: Failure | None = None
     """Set if ``status`` is None."""
     reason: str = ""
-    """Detail of the failure: the reason of the operating system or of TLS, a setting, or the class of an exception."""
+    """Failure detail: the reason from the operating system or from TLS, a setting, or an exception class."""
     error: Exception | None = None
-    """The reason of the operating system or of TLS, without a traceback; or what the api_key callable raised."""
+    """The reason from the operating system or from TLS, without a traceback; or the api_key callable's exception."""
 
 
 def is_json(headers: Mapping[str, str]) -> bool:
@@ -218,10 +218,10 @@ def _is_unsent(evidence: Evidence) -> bool:
 
 
 class OutcomeRule(msgspec.Struct, frozen=True):
-    """A row of the outcome table. Matches evidence if the status is in ``statuses`` and ``condition`` holds."""
+    """An outcome table row. Matches evidence if the status is in ``statuses`` and ``condition`` holds."""
 
     answer: str
-    """The first column of the table in README."""
+    """The first column in the README table."""
     statuses: Container[int | None]
     outcome: Outcome
     retryable: bool
@@ -284,14 +284,14 @@ TABLE: tuple[OutcomeRule, ...] = (
 
 
 def find_rule(evidence: Evidence) -> OutcomeRule:
-    """Return the row of the table that decides on this evidence."""
+    """Return the table row that decides on this evidence."""
     # A response that arrived before the request was written answers nothing: it waited on a pooled connection.
     status = None if _is_unsent(evidence) else evidence.status
     return next((rule for rule in TABLE if status in rule.statuses and rule.condition(evidence)), TABLE[-1])
 
 
 RETRYABLE = frozenset(status for status in range(600) if find_rule(Evidence(status=status)).retryable)
-"""Statuses that are retryable whatever their headers: the default of ``RetryPolicy.retry_on``."""
+"""Statuses that are retryable with any headers: the default for ``RetryPolicy.retry_on``."""
 
 
 def judge(
@@ -305,7 +305,7 @@ def judge(
 ) -> Attempt:
     """Return the attempt that this evidence proves; UNKNOWN if nothing is proven.
 
-    ``statuses`` and ``retry_on`` are those of the RetryPolicy and override the table. ``key`` is redacted from what the
+    ``statuses`` and ``retry_on`` come from the RetryPolicy and override the table. ``key`` is redacted from what the
     service answered.
     """
     if evidence.written and evidence.status == 204 and not statuses:
@@ -365,7 +365,7 @@ def _reason_of(evidence: Evidence) -> str:
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The outcome of a request: its attempts joined, and the last response."""
+    """A request's outcome: its attempts joined, and the last response."""
 
     outcome: Outcome
     attempts: tuple[Attempt, ...] = ()
@@ -373,9 +373,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     retry_after: float | None = None
     failure: Failure | None = None
     error: Exception | None = None
-    """The cause of the last attempt's failure, as in its evidence."""
+    """The last attempt's failure cause, as in its evidence."""
     is_first: bool = False
-    """Set if no request had used the connection of the last attempt before."""
+    """Set if no request had used the last attempt's connection before."""
     shared: bool = False
     """Set if the request was rejected and carried several calls: any of them may be to blame."""
     recorded: bool = False
@@ -387,13 +387,13 @@ _JOIN = (ACCEPTED, UNKNOWN, REJECTED)
 
 
 def join(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the outcome of a request from the outcomes of its attempts; NOT_SENT if there were none."""
+    """Return a request's outcome from its attempts' outcomes; NOT_SENT if there were none."""
     seen = set(outcomes)
     return next((outcome for outcome in _JOIN if outcome in seen), NOT_SENT)
 
 
 def verdict_of(attempts: Sequence[Attempt], evidence: Evidence, failure: Failure | None = None) -> Verdict:
-    """Return the verdict on a request from all attempts and the evidence of the last attempt.
+    """Return the verdict on a request from all attempts and the last attempt's evidence.
 
     ``failure`` is set if this client ended the request, by a deadline or the retry budget.
     """
@@ -409,6 +409,6 @@ def verdict_of(attempts: Sequence[Attempt], evidence: Evidence, failure: Failure
 
 
 def attempts_of(parts: Iterable[tuple[tuple[str, ...], Verdict]]) -> tuple[Attempt, ...]:
-    """Return the attempts of these verdicts, each once, oldest first."""
+    """Return the attempts in these verdicts, each once, oldest first."""
     distinct = {id(attempt): attempt for _, verdict in parts for attempt in verdict.attempts}
     return tuple(sorted(distinct.values(), key=lambda attempt: attempt.started))

@@ -1,4 +1,4 @@
-"""Paths in what is sent, and the errors about the values there.
+"""Paths in the values to send, and the errors about the values there.
 
 A ValidationError names a path and never shows a value: values are user ids and texts.
 """
@@ -7,7 +7,7 @@ import re
 
 from pushsdk._core.errors import ValidationError
 
-# Roots that are arguments, not parts of a body.
+# Roots that are arguments, not body parts.
 _ARGUMENTS = frozenset({"user_ids", "custom_fields"})
 
 Path = tuple[str | int, ...]

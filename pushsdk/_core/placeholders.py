@@ -12,7 +12,7 @@ from pushsdk._core.models import MobilePush
 from pushsdk._core.words import kind_of
 
 TEXTS = ("title", "subtitle", "body")
-"""The fields of a message whose texts may contain placeholders."""
+"""The message fields whose texts may contain placeholders."""
 
 # No group matches beyond the next "{{", so matching time is linear for hostile texts too. The interface document has
 # no escape, hence no quote, "{{" or "}}" within a name or a fallback.
@@ -41,7 +41,7 @@ class Placeholder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def placeholder(name: str, fallback: str) -> str:
-    """Return the placeholder of a field: ``placeholder("first_name", "there")`` is ``{{ first_name | 'there' }}``.
+    """Return a field's placeholder: ``placeholder("first_name", "there")`` is ``{{ first_name | 'there' }}``.
 
     Raises ValidationError for ``'``, ``{{`` or ``}}`` in either part, and for a name that is empty or has ``|``, a
     brace, a line break or space around it.
@@ -61,7 +61,7 @@ def placeholder(name: str, fallback: str) -> str:
 
 
 def find_placeholders(text: str) -> list[Placeholder]:
-    """Return the placeholders of a text, in order; malformed ones are skipped. Raises ValidationError unless a str."""
+    """Return a text's placeholders, in order; malformed ones are skipped. Raises ValidationError unless a str."""
     if not isinstance(text, str):
         raise ValidationError(f"text must be a str, such as one language of a title; got {kind_of(text)}")
     return [
@@ -87,7 +87,7 @@ def render(text: str, fields: Mapping[str, Any]) -> str:
 
 
 def placeholder_names(message: MobilePush | Mapping[str, Any]) -> frozenset[str]:
-    """Return the names in the placeholders of a message."""
+    """Return the names in a message's placeholders."""
     texts = itertools.chain.from_iterable(languages.values() for languages in _texts_of(message).values())
     return frozenset(found.name for text in texts for found in find_placeholders(text))
 
@@ -104,12 +104,12 @@ def fill(message: MobilePush | Mapping[str, Any], fields: Mapping[str, Any]) -> 
 
 
 def _texts_of(message: MobilePush | Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
-    """Return the texts of a message that has any, by field and language."""
+    """Return a message's texts, if any, by field and language."""
     values = ((name, message.get(name) if isinstance(message, Mapping) else getattr(message, name)) for name in TEXTS)
     return {name: texts for name, texts in values if isinstance(texts, Mapping)}
 
 
 def malformed_placeholder(text: str) -> str | None:
-    """Return what is wrong with the braces outside of placeholders, which users would see; None if nothing is."""
+    """Return the fault in the braces outside placeholders, which users would see; None if there is none."""
     rest = _PLACEHOLDER.sub("\0", text)
     return next((advice for pattern, advice in _MALFORMED if pattern.search(rest)), None)

@@ -1,4 +1,4 @@
-"""The settings of a client: retries, timeouts, batching, limits and rates.
+"""A client's settings: retries, timeouts, batching, limits and rates.
 
 Values and arithmetic only; the clock and the random draw are arguments. tenacity's strategies are stored, not
 interpreted.
@@ -31,7 +31,7 @@ Seconds = float | timedelta
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Base class of the settings. A ``timedelta`` is taken wherever seconds are."""
+    """Base class for the settings. A ``timedelta`` is taken wherever seconds are."""
 
     def __post_init__(self) -> None:
         for name in _names_of_seconds(type(self)):
@@ -70,20 +70,20 @@ Retry: TypeAlias = Annotated[Any, _strategy("retry", "retry_if_exception_type(No
 
 
 class RetryOptions(TypedDict, total=False):
-    """The options that every preset of RetryPolicy accepts: fields of the policy."""
+    """The options that every RetryPolicy preset accepts: policy fields."""
 
     max_attempts: int
-    """Attempts of a request, the first one included. Default: 4."""
+    """Attempts for a request, the first one included. Default: 4."""
     initial_delay: float
-    """Upper bound of the first delay, in seconds. It doubles with each attempt. Default: 0.1."""
+    """Upper bound for the first delay, in seconds. It doubles with each attempt. Default: 0.1."""
     max_delay: float
-    """Upper bound of every delay, in seconds. Default: 5.0."""
+    """Upper bound for every delay, in seconds. Default: 5.0."""
     throttle_delay: float
     """Replaces ``initial_delay`` after a 429 without Retry-After, in seconds. Default: 1.0."""
     max_retry_after: float
     """Longest Retry-After that is waited for, in seconds. A longer one ends the call. Default: 60.0."""
     statuses: Mapping[int, Outcome]
-    """Outcomes of statuses that differ from the outcome table, for example ``{500: Outcome.REJECTED}``."""
+    """Outcomes for statuses that differ from the outcome table, for example ``{500: Outcome.REJECTED}``."""
     retry_on: Set[int]
     """Statuses to retry, by default 408, 425 and 429. Each must mean REJECTED, by the table or by ``statuses``."""
 
@@ -99,17 +99,17 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
     """
 
     max_attempts: Count = 4
-    """Attempts of a request, the first one included."""
+    """Attempts for a request, the first one included."""
     initial_delay: Duration = 0.1
-    """Upper bound of the first delay, in seconds. It doubles with each attempt."""
+    """Upper bound for the first delay, in seconds. It doubles with each attempt."""
     max_delay: Duration = 5.0
-    """Upper bound of every delay, in seconds."""
+    """Upper bound for every delay, in seconds."""
     throttle_delay: Duration = 1.0
     """Replaces ``initial_delay`` after a 429 without Retry-After, in seconds."""
     max_retry_after: Duration = 60.0
     """Longest Retry-After that is waited for, in seconds. A longer one ends the call."""
     statuses: Mapping[Status, Meaning] = {}
-    """Outcomes of statuses that differ from the outcome table, for example ``{500: Outcome.REJECTED}``."""
+    """Outcomes for statuses that differ from the outcome table, for example ``{500: Outcome.REJECTED}``."""
     retry_on: Set[Status] = RETRYABLE
     """Statuses to retry, by default 408, 425 and 429. Each must mean REJECTED, by the table or by ``statuses``."""
     unknown: Unknown = "raise"
@@ -146,7 +146,7 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
 
     @classmethod
     def safe(cls, **options: Unpack[RetryOptions]) -> Self:
-        """Retry only if a retry can't push twice: NOT_SENT, and the retryable statuses of the outcome table."""
+        """Retry only if a retry can't push twice: NOT_SENT, and the retryable statuses in the outcome table."""
         return cls(unknown="raise", **options)
 
     @classmethod
@@ -171,9 +171,9 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
     def from_tenacity(
         cls, *, stop: Strategy = None, wait: Strategy = None, retry: Strategy = None, **options: Unpack[RetryOptions]
     ) -> Self:
-        """Return a policy with tenacity's own strategies, such as ``stop_after_attempt(3)`` or ``wait_random(0, 2)``.
+        """Return a policy with tenacity's strategies, such as ``stop_after_attempt(3)`` or ``wait_random(0, 2)``.
 
-        ``retry`` receives the exceptions of this package and decides alone: to retry OutcomeUnknownError may push
+        ``retry`` receives this package's exceptions and decides alone: to retry OutcomeUnknownError may push
         twice. Without ``stop``, ``max_attempts`` holds. Deadline, retry budget and Retry-After hold in any case.
         """
         return cls(stop=stop, wait=wait, retry=retry, **options)
@@ -193,12 +193,12 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
         return (attempt.retry_after or 0.0) + jitter
 
 
-# What to retry, when and how often: a run has its own rules.
+# What to retry, when and how often: a run has other rules.
 _OF_CALLS = ("max_attempts", "unknown", "stop", "wait", "retry")
 
 
 def warn_of_unused(policy: RetryPolicy) -> None:
-    """Warn of the fields of the policy that were set and that a run does not use."""
+    """Warn about policy fields that were set but that a run does not use."""
     default = RetryPolicy()
     unused = [f"RetryPolicy.{name}" for name in _OF_CALLS if getattr(policy, name) != getattr(default, name)]
     if unused:
@@ -247,13 +247,13 @@ class Timeout(Settings, frozen=True, kw_only=True):
         return type(self)(total=total, attempt=attempt, connect=connect)
 
     def named(self, name: str) -> str:
-        """Return the timeout of this name as errors show it, or ``""`` if there is none."""
+        """Return the timeout with this name as errors show it, or ``""`` if there is none."""
         value = getattr(self, name)
         return "" if value is None else f"{name} timeout {value:g} s"
 
 
 def _is_needless(seconds: float | None, bound: float, default: float) -> bool:
-    """Return True if a timeout is longer than what contains it. The default is no mistake."""
+    """Return True if a timeout is longer than the timeout that contains it. The default is no mistake."""
     return seconds is not None and default != seconds > bound
 
 
@@ -263,7 +263,7 @@ TimeoutOrTotal: TypeAlias = Annotated[
 
 
 class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Retry policy and timeouts of a request. Equal options are one object: quick to compare."""
+    """Retry policy and timeouts for a request. Equal options are one object: quick to compare."""
 
     policy: RetryPolicy
     timeout: Timeout
@@ -277,11 +277,11 @@ class Batching(Settings, frozen=True, kw_only=True):
     """Rules for merging concurrent sends into one request, and for splitting a rejected one."""
 
     max_users: Count = 1000
-    """Most users of a request, and of a call."""
+    """Most users in a request, and in a call."""
     linger: Delay = 0.0
     """Seconds that a batch collects calls. With 0, a single call is sent immediately."""
     max_bytes: Count = 1024 * 1024
-    """Most bytes of a merged request's body. A larger call gets a request of its own."""
+    """Most bytes in a merged request's body. A larger call gets a separate request."""
     split_on: Set[RefusedStatus] = frozenset({413, 400, 422})
     """Statuses on which a rejected request is split. This package assumes that a 4xx enqueued nothing; an empty set
     switches splitting off."""
@@ -294,7 +294,7 @@ class Batching(Settings, frozen=True, kw_only=True):
 
 
 class Limits(Settings, frozen=True, kw_only=True):
-    """Bounds on what one client holds at a time. At most one call exceeds them; nothing is dropped."""
+    """Bounds on how much one client holds at a time. At most one call exceeds them; nothing is dropped."""
 
     in_flight: Count | None = None
     """Cap on requests in flight. The client finds how many the service takes; without a cap, the pool and half of the
@@ -308,12 +308,12 @@ class Limits(Settings, frozen=True, kw_only=True):
 
 
 class Rate(Settings, frozen=True, kw_only=True):
-    """Fixed limits on what is sent per second; None is no limit."""
+    """Fixed limits on how much is sent per second; None is no limit."""
 
     requests_per_second: PerSecond | None = None
     """Most requests that start per second."""
     users_per_second: PerSecond | None = None
-    """Most users of these requests per second."""
+    """Most users in these requests per second."""
 
 
 class Share(Rate, frozen=True, kw_only=True):

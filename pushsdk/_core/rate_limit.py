@@ -40,7 +40,7 @@ class RateLimiter:
         self.not_before = max(self.not_before, now + part * self._cost(users))
 
     def refund(self, users: int) -> None:
-        """Return the charge of a request that did not start to the fixed rates."""
+        """Give the fixed rates back their charge for a request that did not start."""
         self.not_before = max(self.paused_until, self.not_before - self._cost(users))
 
     def pause(self, until: float) -> None:
@@ -64,7 +64,7 @@ class RetryBudget:
     throttled attempt. A request accepted on its first try gives 1 back, and a retried one its last cost.
 
     Compared with 5 for every retry, in simulations of 100 requests per second: an outage raises the load to 1.002x
-    instead of 1.005x, and half of the attempts failing to 1.07x instead of 1.21x. If 1 attempt of 5 fails, 99.9 % of
+    instead of 1.005x, and half the attempts failing to 1.07x instead of 1.21x. If 1 attempt of 5 fails, 99.9 % of
     the requests are accepted with both. The price is fewer retries, 35, in an interruption. See docs/retries.md.
     """
 
@@ -92,7 +92,7 @@ def parse_retry_after(value: str | None, *, wall_clock: float) -> float | None:
         return None
     text = value.strip()
     if text.isascii() and text.isdigit():
-        # The bound keeps float() finite and fast on a header of digits only.
+        # The bound keeps float() finite and fast on a header with digits only.
         return float(text) if len(text) <= 15 else math.inf
     try:
         when = parsedate_to_datetime(text)

@@ -7,7 +7,7 @@ from pushsdk._core.outcome import Attempt, Guarded, Outcome
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The result of a call whose users were all accepted. Not a delivery receipt."""
+    """The result for a call whose users were all accepted. Not a delivery receipt."""
 
     users: int
     """Number of distinct users."""
@@ -51,7 +51,7 @@ class DrainReport(Guarded, msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The counters of a client since its creation, and its current state."""
+    """A client's counters since its creation, and its current state."""
 
     accepted: int = 0
     """Users by outcome, as in the next three."""
@@ -70,7 +70,7 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
     stale_connections: int = 0
     """Pooled connections that were closed by the service and replaced."""
     not_begun: int = 0
-    """Users of sends that waited for their turn until too little time was left for an answer."""
+    """Users in sends that waited for their turn until too little time was left for an answer."""
     abandoned: int = 0
     """Sends that ended after their caller had stopped waiting, and submitted ones that failed."""
     in_flight: int = 0
@@ -87,7 +87,7 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
     retry_tokens: int = 0
     """Tokens left in the retry budget, of 500."""
     paused: float = 0.0
-    """Seconds until the pause of the client ends."""
+    """Seconds until the client's pause ends."""
 
 
 class Counters(msgspec.Struct):

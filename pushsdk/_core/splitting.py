@@ -1,4 +1,4 @@
-"""Splitting of a rejected request, to isolate the user or call to blame and send to all others.
+"""Splitting a rejected request, to isolate the user or call to blame and send to all others.
 
 Decides which parts to send next; ``_io`` sends them and reports the verdicts. Only a REJECTED part is split: after an
 UNKNOWN users could be pushed twice. This package assumes that a 4xx enqueued nothing; ``Batching.split_on`` can be
@@ -25,7 +25,7 @@ PROBES = 8
 
 
 class CallPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Some users of one call."""
+    """Some users in one call."""
 
     call: Call
     users: tuple[str, ...]
@@ -41,7 +41,7 @@ class CallPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The content of one request: calls or parts of calls, and the attempts of the larger parts it was split from."""
+    """One request's content: calls or call parts, and the attempts of the larger parts it was split from."""
 
     units: Sequence[Call | CallPart]
     users: int
@@ -50,7 +50,7 @@ class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @classmethod
     def of(cls, units: Sequence[Call | CallPart], history: tuple[Attempt, ...] = ()) -> BatchPart:
-        """Return a part with these calls or parts of calls."""
+        """Return a part with these calls or call parts."""
         if len(units) == 1:
             unit = units[0]
             return cls(units, len(unit.users), unit.ids, history)
@@ -68,7 +68,7 @@ class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class MessageRecord(msgspec.Struct, eq=False):
-    """Results of one message so far."""
+    """One message's results so far."""
 
     accepted: bool = False
     """Set once the service accepted the message for any user: from then on the message is never to blame."""
@@ -77,9 +77,9 @@ class MessageRecord(msgspec.Struct, eq=False):
 
 
 class Splittable(Protocol):
-    """Content of one request that can be split: a ``BatchPart``, or a ``ChunkRequest`` of a run.
+    """One request's content that can be split: a ``BatchPart``, or a run's ``ChunkRequest``.
 
-    The units are what a rejection can be traced to: calls, or users.
+    A rejection can be traced to these units: calls, or users.
     """
 
     @property
@@ -104,9 +104,9 @@ Rejected = tuple[P, Verdict]
 
 
 class Splitter(Generic[P]):
-    """Splits one batch. Send the parts of ``next_wave`` and ``report`` each verdict, until a wave is empty.
+    """Splits one batch. Send the parts from ``next_wave`` and ``report`` each verdict, until a wave is empty.
 
-    The parts of a wave may be sent at the same time. Until the message is accepted once, 8 units are sent alone first
+    The parts in a wave may be sent at the same time. Until the message is accepted once, 8 units are sent alone first
     (one unit, if the message was to blame before): if all are rejected, the message is to blame and the rest is not
     sent. Otherwise the blocks between those units are sent and bisected: one culprit among n units takes at most
     2*ceil(log2 n) requests.
@@ -117,7 +117,7 @@ class Splitter(Generic[P]):
     ) -> None:
         self._sizes = sizes
         self._split_on = split_on
-        # Bytes of a request body without ids.
+        # Request body bytes without ids.
         self._frame = frame
         # Shared by all requests with this message.
         self._message = message
@@ -127,7 +127,7 @@ class Splitter(Generic[P]):
         self._suspects: list[Rejected[P]] = []
         self._left_out: list[Rejected[P]] = []
         self._smallest_failed = False
-        # Sizes of rejected requests. Learned once the message is accepted: then the size was to blame.
+        # Rejected request sizes. Learned once the message is accepted: then the size was to blame.
         self._refused: list[tuple[int, int, int]] = []
         # Set when units are sent alone; unset when one of them is not rejected.
         self._probes_failed = False
@@ -163,7 +163,7 @@ class Splitter(Generic[P]):
         return wave
 
     def _learn(self) -> None:
-        """Take in what the last wave tells of sizes, and of the message."""
+        """Take in what the last wave tells about sizes, and about the message."""
         while self._message.accepted and self._refused:
             self._sizes.learn(*self._refused.pop())
         # The message was too large for a single user, or was rejected for every unit that was sent alone.
@@ -204,7 +204,7 @@ class Splitter(Generic[P]):
             share = -(-count // len(blocks))
             alone = {number * (units - 1) // max(1, share - 1) for number in range(share)}
             edges = sorted({edge for position in alone for edge in (position, position + 1)} - {0, units})
-            # Any call of a block may be to blame.
+            # Any call in a block may be to blame.
             verdict = msgspec.structs.replace(verdict, shared=True)
             for start, part in zip((0, *edges), block.split(verdict.attempts, edges), strict=True):
                 if start in alone:
@@ -240,7 +240,7 @@ def _split_unit(unit: Call | CallPart, max_users: int, max_bytes: float) -> Sequ
 
 
 def _cuts(parts: Sequence[tuple[int, EncodedIds]], max_users: int, max_bytes: float) -> list[slice]:
-    """Return the slices of these parts, each a number of users and their ids, that are within the bounds."""
+    """Return slices from these parts, each a number of users and their ids, that are within the bounds."""
     cuts: list[slice] = []
     start = users = size = 0
     for end, (part_users, ids) in enumerate(parts):

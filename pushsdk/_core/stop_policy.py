@@ -1,4 +1,4 @@
-"""The failure threshold of a run: too many failed users, or an outage that lasts.
+"""A run's failure threshold: too many failed users, or an outage that lasts.
 
 Unlike a circuit breaker, a stop policy never closes again by itself: the run ends, and its rest stays planned for a
 resume.
@@ -23,7 +23,7 @@ ADVICE = {
 
 
 class StopPolicy(Settings, frozen=True, kw_only=True):
-    """Failure threshold of a run: the run stops by itself, and the users left stay planned. None switches a rule off.
+    """A run's failure threshold: the run stops by itself, and the users left stay planned. None switches a rule off.
 
     A 401 or 403 stops every run at once. A share is that of the users settled last: of at least ``after`` users in at
     least 20 requests, and of at most twice as many. So a failure that begins after hours of success is noticed as soon
@@ -68,7 +68,7 @@ class StopMonitor:
         self._policy = stop_policy
         # The window slides in steps: the part being filled, and the part before it.
         self._filling, self._before = _Window(), _Window()
-        # The last status of each outcome.
+        # The last status for each outcome.
         self._last_status: dict[Outcome, int | None] = {}
         # Times of the last acceptance and of the last response; at first, the time when the run started.
         self._accepted_at = self._last_response_at = math.inf
@@ -79,7 +79,7 @@ class StopMonitor:
         self._accepted_at = self._last_response_at = now
 
     def settled(self, outcome: Outcome, users: int, status: int | None, now: float, trouble: str = "") -> None:
-        """Record the final outcome of a request and its users; ``status`` is None if there was no response."""
+        """Record the final outcome for a request and its users; ``status`` is None if there was no response."""
         window = self._filling
         window.requests += 1
         window.users += users

@@ -1,6 +1,6 @@
-"""The state of every user of a plan or of a claim: a run-length list over positions.
+"""The state of every user in a plan or a claim: a run-length list over positions.
 
-Values only. Position 0 is the first user of the plan, or of the sorted users of a claim; user ids are not stored.
+Values only. Position 0 is the first user in the plan, or among a claim's sorted users; user ids are not stored.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,7 +13,7 @@ import msgspec
 
 
 class UserState(StrEnum):
-    """The state of one user of a plan or of a claim."""
+    """One user's state in a plan or a claim."""
 
     PENDING = "PENDING"
     """Not sent, or provably without effect: may be sent to."""
@@ -23,16 +23,16 @@ class UserState(StrEnum):
     REJECTED = "REJECTED"
     UNKNOWN = "UNKNOWN"
 
-    # The hash of Enum is a Python function, and UserStates looks up several states per request.
+    # Enum's hash is a Python function, and UserStates looks up several states per request.
     __hash__ = str.__hash__
 
 
 class UserStatus(NamedTuple):
-    """The state of a user, with its cause."""
+    """A user's state, with its cause."""
 
     state: UserState
     status: int | None = None
-    """The HTTP status of the last response, if there was one."""
+    """The last response's HTTP status, if there was one."""
     reason: str = ""
     """Why the user was not accepted, as a fixed text without user ids."""
     resent: bool = False
@@ -61,7 +61,7 @@ class UserStates:
         self.users = 0
         #: Number of users that were sent to again after UNKNOWN.
         self.resent = 0
-        # The first position of each run, ascending, and its status. Equal neighbors are one run.
+        # Each run's first position, ascending, and its status. Equal neighbors are one run.
         self._starts: list[int] = []
         self._statuses: list[UserStatus] = []
         self._counts = dict.fromkeys(UserState, 0)
@@ -89,7 +89,7 @@ class UserStates:
         self._append(users, _PENDING)
 
     def set(self, start: int, stop: int, status: UserStatus) -> None:
-        """Set the status of the users ``start`` to ``stop`` - 1; a user once ``resent`` stays so."""
+        """Set the status for the users ``start`` to ``stop`` - 1; a user once ``resent`` stays so."""
         if not 0 <= start < stop <= self.users:
             raise ValueError(f"there are no users {start} to {stop}, only {self.users}")
         while start < stop:
@@ -99,13 +99,13 @@ class UserStates:
             start = end
 
     def at(self, position: int) -> UserStatus:
-        """Return the status of one user."""
+        """Return one user's status."""
         if not 0 <= position < self.users:
             raise IndexError(f"there is no user {position}, only {self.users}")
         return self._statuses[bisect_right(self._starts, position) - 1]
 
     def runs(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int, UserStatus]]:
-        """Yield start, stop and status of the runs between two positions, cut there. Don't change states meanwhile."""
+        """Yield start, stop and status for the runs between two positions, cut there. Don't change states meanwhile."""
         stop = self.users if stop is None else stop
         if not 0 <= start <= stop <= self.users:
             raise ValueError(f"there are no users {start} to {stop}, only {self.users}")
@@ -117,7 +117,7 @@ class UserStates:
             yield low, high, status
 
     def next(self, states: Container[UserState], start: int = 0) -> tuple[int, int, UserStatus] | None:
-        """Return start, stop and status of the next run in one of these states, cut at ``start``; None at the end."""
+        """Return start, stop and status for the next run in one of these states, cut at ``start``; None at the end."""
         if start >= self.users:
             return None
         starts, statuses = self._starts, self._statuses
@@ -150,7 +150,7 @@ class UserStates:
             self._counts[status.state] += users
 
     def _set_in_run(self, number: int, start: int, stop: int, status: UserStatus) -> None:
-        """Set users of this run."""
+        """Set users in this run."""
         starts, statuses = self._starts, self._statuses
         low, high, old = starts[number], self._stop(number), statuses[number]
         if old.resent:

@@ -1,4 +1,4 @@
-"""The one check of what is sent: values of JSON's types, whose known fields have the types of the model.
+"""The one check on values to send: they have JSON's types, and their known fields have the model's types.
 
 A ValidationError names a path below the root and never shows a value: values are user ids and texts.
 """
@@ -94,7 +94,7 @@ _PLAIN: tuple[tuple[Any, Callable[[Any, Path], Any]], ...] = (
 
 
 def typed(value: dict[str, Any], model: type[M], path: Path) -> M:
-    """Return the model of a plain value, without unknown fields. Raises ValidationError for other types."""
+    """Return the model for a plain value, without unknown fields. Raises ValidationError for other types."""
     try:
         return msgspec.convert(value, model)
     except msgspec.ValidationError as error:
@@ -105,7 +105,7 @@ def typed(value: dict[str, Any], model: type[M], path: Path) -> M:
 
 
 def _path_of(where: str, value: Any) -> Path:
-    """Return the path in msgspec's words as names and indexes. msgspec hides the key of a mapping."""
+    """Return the path in msgspec's words as names and indexes. msgspec hides a mapping's key."""
     path: list[str | int] = []
     for name, index, hidden in re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", where):
         if hidden:

@@ -1,6 +1,6 @@
-"""Encoding and validation of messages, custom fields and campaigns; decoding of a created campaign.
+"""Encoding and validation of messages, custom fields and campaigns; decoding a created campaign.
 
-Pure functions, except for one bounded cache of validations. A ValidationError names a JSON path and never shows a
+Pure functions, except for one bounded validation cache. A ValidationError names a JSON path and never shows a
 value: values are user ids and texts.
 """
 
@@ -30,7 +30,7 @@ _FLAT_FIELDS = frozenset(MobilePush.__struct_encode_fields__) - CHILDREN[MobileP
 _encode = msgspec.json.Encoder().encode
 _decode_message = msgspec.json.Decoder(MobilePush).decode
 _decode = msgspec.json.Decoder().decode
-_has_long_number = re.compile(rb"[0-9]{19}").search  # perhaps of more than 64 bits
+_has_long_number = re.compile(rb"[0-9]{19}").search  # perhaps with more than 64 bits
 _ENCODING_FAILED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 # Validated bytes, and the message that a strict decoder reads from them.
@@ -48,7 +48,7 @@ _latest: tuple[bytes, MobilePush] = (b"", MobilePush())
 
 
 def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True) -> bytes:
-    """Return the JSON of a message.
+    """Return a message's JSON.
 
     A mapping is sent unchanged, with fields unknown to this version, if it is strict JSON and the known fields have the
     types of ``MobilePush``. Warns of names and values that are nearly known ones, of malformed placeholders, and of a
@@ -79,7 +79,7 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
 
 
 def _encode_other(message: object, *, warn: bool) -> bytes:
-    """Return the JSON of a mapping, or of a subclass. A dict of fields without parts is encoded faster."""
+    """Return the JSON for a mapping, or for a subclass. A dict with fields without parts is encoded faster."""
     if type(message) is not dict or not message.keys() <= _FLAT_FIELDS:
         return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
     try:
@@ -98,7 +98,7 @@ def _encode_other(message: object, *, warn: bool) -> bytes:
 
 
 def _encode_exact(value: object) -> bytes | None:
-    """Return the JSON of a value of JSON's own types; None if the check in Python has to decide."""
+    """Return the JSON for a value with JSON's own types; None if the check in Python has to decide."""
     try:
         data = _encode(value)
         is_exact = _decode(data) == value
@@ -119,7 +119,7 @@ def _remember(data: bytes, meant: MobilePush) -> None:
 def encode_content(
     message: MobilePush | Mapping[str, Any], fields: Mapping[str, Any] | None, *, warn: bool = True
 ) -> tuple[bytes, bytes | None]:
-    """Return the JSON of message and custom fields. Warns of a placeholder whose name is nearly that of a field."""
+    """Return the JSON for message and custom fields. Warns about a placeholder whose name is nearly a field's name."""
     encoded, custom = encode_message(message, warn=warn), encode_custom_fields(fields)
     if warn and fields and b"{{" in encoded:
         warn_of_placeholders(_names_in(encoded), fields, "custom_fields has")
@@ -127,7 +127,7 @@ def encode_content(
 
 
 def encode_custom_fields(fields: Mapping[str, Any] | None) -> bytes | None:
-    """Return the JSON of the custom fields, or None for None, which is not the same as ``{}``.
+    """Return the custom fields' JSON, or None for None, which is not the same as ``{}``.
 
     Accepts any strict JSON object, null included. Raises ValidationError naming a path below ``custom_fields``.
     """
@@ -144,7 +144,7 @@ def _names_in(message: bytes) -> frozenset[str]:
 
 
 def encode_campaign(request: CampaignRequest | Mapping[str, Any]) -> bytes:
-    """Return the body of a request that creates a campaign.
+    """Return the body for a request that creates a campaign.
 
     Accepts a mapping like ``encode_message``. Raises ValidationError naming a path.
     """
@@ -157,7 +157,7 @@ def is_collapsible(message: bytes) -> bool:
 
 
 def external_id(request: CampaignRequest | Mapping[str, Any]) -> str | None:
-    """Return the ``externalId`` of the campaign, or None if missing, empty or not a str."""
+    """Return the campaign's ``externalId``, or None if missing, empty or not a str."""
     value = request.external_id if isinstance(request, CampaignRequest) else request.get("externalId")
     return value if isinstance(value, str) and value else None
 
@@ -194,7 +194,7 @@ _SUBJECTS: Mapping[type[Model], _Subject] = {
 
 
 def _encode_checked(value: object, model: type[Model], path: Path, *, warn: bool = True) -> bytes:
-    """Return the JSON of the value. Raises ValidationError unless known fields have the types of the model."""
+    """Return the value's JSON. Raises ValidationError unless known fields have the model's types."""
     subject = _SUBJECTS[model]
     if not isinstance(value, (model, dict, Mapping)):
         raise ValidationError(f"{subject.rule}; got {kind_of(value)}")
@@ -224,7 +224,7 @@ def _in_python(text: str) -> str:
 
 
 def warn_of_placeholders(names: Iterable[str], fields: Collection[str], what: str, others: str = "") -> None:
-    """Warn of the placeholders that none of the fields fills, but one nearly does. ``what`` names the fields' place.
+    """Warn about placeholders that match no field but look like a typo of one. ``what`` names the fields' place.
 
     With ``others``, the text that lists the fields, warn also of a placeholder that is near to none.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import PurePath
 
-# Words of msgspec, and ours. For example "Expected `object`, got `null`".
+# msgspec's words, and ours. For example "Expected `object`, got `null`".
 _WORDS = (
     (" | null", ""),
     ("Object missing required field", "missing field"),
@@ -32,7 +32,7 @@ def near_word(word: str, words: Iterable[str], cutoff: float = 0.8) -> str | Non
     return _near_word(word, tuple(words), cutoff) if len(word) <= 40 else None  # difflib is quadratic
 
 
-@functools.lru_cache(maxsize=1024)  # 40 us for a field; every mapping of a broadcast may have the same unknown field
+@functools.lru_cache(maxsize=1024)  # 40 us for a field; every mapping in a broadcast may have the same unknown field
 def _near_word(word: str, words: tuple[str, ...], cutoff: float) -> str | None:
     import difflib  # slow to import
 
@@ -48,7 +48,7 @@ def fold(word: str) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return the type of a value for an error."""
+    """Return a value's type for an error."""
     if value is None:
         return "None"
     if isinstance(value, type):
@@ -57,7 +57,7 @@ def kind_of(value: object) -> str:
 
 
 def rule_and_path(error: Exception) -> tuple[str, str]:
-    """Return the rule of msgspec's error in plain words, and the path of the value below the root: ``.title``."""
+    """Return the rule from msgspec's error in plain words, and the value's path below the root: ``.title``."""
     rule, _, path = str(error).partition(" - at `$")
     for theirs, ours in _WORDS:
         rule = rule.replace(theirs, ours)
@@ -68,7 +68,7 @@ _PACKAGE = str(PurePath(__file__).parents[1])
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the class of an exception and the lines of its traceback between ours. Its text may quote an id."""
+    """Return an exception's class and its traceback lines between ours. Its text may quote an id."""
     frames = list(traceback.extract_tb(error.__traceback__))
     groups = groupby(frames, lambda frame: frame.filename.startswith(_PACKAGE))
     frames = next((list(group) for is_own, group in groups if not is_own), frames[1:])

@@ -1,4 +1,4 @@
-"""What waits in the queue of a client, and the calls that wait for room in it."""
+"""The work that waits in a client's queue, and the calls that wait for room in it."""
 
 import asyncio
 from collections import OrderedDict
@@ -10,7 +10,7 @@ from pushsdk._io.timers import DeadlineScope, TimerWheel
 
 
 class Backlog:
-    """The users and bytes that wait for a slot, and the calls that wait until there are fewer of them.
+    """The users and bytes that wait for a slot, and the calls that wait until there are fewer.
 
     A call is let in, and encoded, while the queue is below its limits: they are exceeded by at most one call.
     """
@@ -23,9 +23,9 @@ class Backlog:
         self.bytes = 0
         #: True if a new call has to wait. An attribute, because each ``send`` reads it.
         self.is_full = False
-        # The bytes that entered last: an estimate of the next call.
+        # The bytes that entered last: an estimate for the next call.
         self._last = 0
-        # The calls that wait for room, first come first served, and what wakes each of them.
+        # The calls that wait for room, first come first served, and what wakes each one.
         self._waiting: OrderedDict[DeadlineScope, asyncio.Future[None]] = OrderedDict()
 
     def enter(self, users: int, size: int) -> None:

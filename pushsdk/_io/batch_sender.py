@@ -1,6 +1,6 @@
-"""Sending of one batch that has a slot: at once on a pooled connection, or by a task, whole or in parts.
+"""Sending one batch that has a slot: at once on a pooled connection, or by a task, whole or in parts.
 
-A batch that is answered by a plain 204 on a pooled connection needs no task. Any other has a task of its own, so that
+A batch that is answered by a plain 204 on a pooled connection needs no task. Any other has a separate task, so that
 no cancelled caller takes the others along. The core decides what is split (``_core.splitting``).
 """
 
@@ -36,7 +36,7 @@ _LOST = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED)
 
 
 class BatchRequest(ClaimedRequest, eq=False, gc=False):
-    """The request of a part of a batch, whose calls leave it if they are short of time."""
+    """The request for part of a batch, whose calls leave it if they are short of time."""
 
     owner: Any = None
     """The ``BatchSender``."""
@@ -84,9 +84,9 @@ class BatchSender:
         self._sizes = sizes
         self._split_on = batching.split_on
         self._max_users = batching.max_users
-        # The records of the last 256 messages.
+        # The records for the last 256 messages.
         self._message = lru_cache(256)(lambda content: MessageRecord())
-        #: The tasks of the batches that need one.
+        #: The tasks for the batches that need one.
         self.tasks: dict[Batch, asyncio.Task[None]] = {}
 
     def start(self, batch: Batch) -> None:
@@ -183,7 +183,7 @@ class BatchSender:
             self._finish(batch)
 
     def drop_late(self, request: BatchRequest) -> bool:
-        """End the calls of a request that are short of time. Return False if no call is left."""
+        """End a request's calls that are short of time. Return False if no call is left."""
         sender, part = self._sender, request.part
         earliest = sender.limiter.clock() + sender.limiter.needs()
         if request.deadline < earliest:
@@ -202,7 +202,7 @@ class BatchSender:
         return True
 
     def note_sent(self, request: BatchRequest) -> None:
-        """Note the first byte of an attempt."""
+        """Note an attempt's first byte."""
         limiter, flight = self._sender.limiter, request.flight
         flight.sent = limiter.clock()
         limiter.times.sent(flight.sent)
@@ -239,7 +239,7 @@ class BatchSender:
             self._pending.settle_part(part, verdict)
 
     async def _send_all(self, batch: Batch, requests: list[BatchRequest], end: End) -> None:
-        """Send parts at the same time. Settles all of them if cancelled."""
+        """Send parts at the same time. Settles all if cancelled."""
 
         async def send() -> None:
             await self._send(batch, requests.pop(0), end)
@@ -249,17 +249,17 @@ class BatchSender:
                 for _ in tuple(requests):
                     tasks.create_task(send())
         except asyncio.CancelledError:
-            # What a cancellation leaves here was not sent.
+            # Users that a cancellation leaves here were not sent to.
             for request in requests:
                 self._pending.settle_part(request.part, verdict_of(request.attempts, Evidence(), Failure.CANCELLED))
             raise
 
     async def _send(self, batch: Batch, request: BatchRequest, end: End) -> None:
-        """Send a request and await the ``end`` of its part, settled if cancelled.
+        """Send a request and await its part's ``end``, settled if cancelled.
 
         The part is without the users whose claim is refused or whose time is short.
         """
-        # The first request of the batch takes over the slot.
+        # The batch's first request takes over the slot.
         has_slot, batch.has_slot = batch.has_slot, False
         try:
             verdict = await self._sender.run(request, has_slot=has_slot)
@@ -273,7 +273,7 @@ class BatchSender:
             await end(request.part, verdict)
 
     def _by_key(self, request: BatchRequest, keys: Mapping[Any, Any]) -> list[BatchRequest]:
-        """Return a request for the calls of each key, which goes on where this one ended."""
+        """Return a request for each key's calls, which goes on where this one ended."""
         groups: dict[object, list[Call | CallPart]] = {}
         for unit in request.part.units:
             groups.setdefault(keys[unit.ask], []).append(unit)

@@ -47,7 +47,7 @@ class Credentials(Guarded, msgspec.Struct, frozen=True, eq=False):
 
 
 def _ask(source: KeySource) -> ApiKey | asyncio.Future[ApiKey]:
-    """Call a callable. Return its answer; if it is async, a future of the answer."""
+    """Call a callable. Return its answer; if it is async, a future for the answer."""
     try:
         key: Any = sealed(source())
         if not inspect.isawaitable(key):
@@ -62,7 +62,7 @@ def _ask(source: KeySource) -> ApiKey | asyncio.Future[ApiKey]:
 
 
 async def _answer(key: Awaitable[str]) -> ApiKey:
-    # The result is not a plain str: in its debug mode asyncio logs the result of a slow task.
+    # The result is not a plain str: in its debug mode asyncio logs a slow task's result.
     try:
         return check_key(await key)
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as above
@@ -75,6 +75,6 @@ def _no_key(error: BaseException) -> NoKey:
     if not isinstance(error, Exception):
         # The task was not cancelled: the callable awaited something that was.
         return NoKey(Failure.CREDENTIALS, type(error).__name__, None)
-    # What Python itself raises, such as a TypeError, is raised again by every retry.
+    # An exception from Python itself, such as a TypeError, is raised again by every retry.
     is_bug = type(error).__module__ == "builtins" and not isinstance(error, OSError)
     return NoKey(Failure.BUG if is_bug else Failure.CREDENTIALS, trace_of(error), error)

@@ -1,4 +1,4 @@
-"""The parts of one client in its event loop: made at its first use, shared with what ``with_options`` returns.
+"""One client's parts in its event loop: made at its first use, shared with the clients that ``with_options`` returns.
 
 Calls share batches (``queue``), which are sent as requests (``batch_sender``, ``sender``) over aiohttp (``transport``,
 ``fast_post``). ``lifetime`` makes the engine, and ends it.
@@ -28,7 +28,7 @@ from pushsdk._io.transport import AiohttpTransport, TransportSettings, most_in_f
 
 
 class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):
-    """The checked settings of a client."""
+    """A client's checked settings."""
 
     batching: Batching
     limits: Limits
@@ -42,7 +42,7 @@ class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):
 
 
 class Engine:
-    """The parts of one client in its event loop."""
+    """One client's parts in its event loop."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Engine:
         transport: Transport | None = None,
         offload: Offload = in_thread,
     ) -> None:
-        """``transport`` replaces aiohttp, and ``offload`` the threads for the blocking work of runs: for tests."""
+        """``transport`` replaces aiohttp, and ``offload`` the threads for runs' blocking work: for tests."""
         from pushsdk._io.retrying import retry  # imported early by ``Lifetime``
 
         emit = None if settings.on_event is None else guarded("on_event", settings.on_event)
@@ -91,9 +91,9 @@ class Engine:
         )
         #: Campaigns, sends with idempotency keys, and runs that have not ended.
         self.unfinished: set[object] = set()
-        #: Runs that are planned or sent: the end of the client stops them.
+        #: Runs that are planned or sent: the client's end stops them.
         self.runs: set[Any] = set()
-        #: Writes to a claim store that outlive their calls: only the end of the client waits for them.
+        #: Writes to a claim store that outlive their calls: only the client's end waits for them.
         self.late: set[object] = set()
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The reason that an exception of aiohttp gives for an attempt without a response. Exceptions are mapped here only."""
+"""The reason that an aiohttp exception gives for an attempt without a response. Exceptions are mapped here only."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ from pushsdk._core.outcome import PROVES_UNSENT, Evidence, Failure
 from pushsdk._io.fast_post import StaleConnectionError, UnclaimedError
 
 _Failures = tuple[tuple[type[BaseException], Failure], ...]
-# Raised before the first byte, in the body of a request. aiohttp wraps them.
+# Raised before the first byte, in a request's body. aiohttp wraps them.
 _IN_BODY: _Failures = ((UnclaimedError, Failure.UNCLAIMED), (StaleConnectionError, Failure.STALE))
 # In this order: later rows are base classes of earlier ones.
 _FAILURES: _Failures = (
@@ -57,17 +57,17 @@ def failure_of(error: Exception, evidence: Evidence) -> Failure:
 
 
 def phase_of(error: BaseException) -> str | None:
-    """Return the phase in which the opening of a connection ended, ``""`` before TLS; None if it was not that."""
+    """Return the phase in which opening a connection ended, ``""`` before TLS; None for any other exception."""
     names = {frame.f_code.co_name for link in _chain(error) for frame, _ in traceback.walk_tb(link.__traceback__)}
     if "_create_connection" not in names:
         return None
-    # Functions of aiohttp's connector, and of the library that opens its TCP connections.
+    # Functions from aiohttp's connector, and from the library that opens its TCP connections.
     is_tls = "_wrap_create_connection" in names and "start_connection" not in names
     return "TCP connected, the TLS handshake did not end, " if is_tls else ""
 
 
 def os_error(error: Exception) -> OSError | None:
-    """Return the reason of the operating system or of TLS, without frames: these hold the head and the body."""
+    """Return the reason from the operating system or from TLS, without frames: these hold the head and the body."""
     if isinstance(error, aiohttp.ServerDisconnectedError):  # its message may be the head of an answer
         return ConnectionResetError("the server closed the connection")
     cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
@@ -78,7 +78,7 @@ def os_error(error: Exception) -> OSError | None:
 
 
 def words_of(error: Exception, failure: Failure, cause: OSError | None) -> str:
-    """Return fixed words for the exception, or ``""``: its own text may quote the server."""
+    """Return fixed words for the exception, or ``""``: its text may quote the server."""
     if failure in (Failure.DISCONNECTED, Failure.UNREADABLE):
         return ""
     teller = cause or error
@@ -87,7 +87,7 @@ def words_of(error: Exception, failure: Failure, cause: OSError | None) -> str:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error and its causes: aiohttp wraps what a body raises."""
+    """Yield the error and its causes: aiohttp wraps exceptions from a body."""
     while error is not None:
         yield error
         error = error.__cause__

@@ -1,14 +1,14 @@
 """Small requests on connections that aiohttp opens and this module reads.
 
-aiohttp opens each connection: host names, TLS, happy eyeballs. Then ``HttpConnection`` takes the place of aiohttp's
+aiohttp opens each connection: host names, TLS, happy eyeballs. Then ``HttpConnection`` replaces aiohttp's
 protocol on it. A plain 204 is recognized at once. Any other response goes to aiohttp's protocol, from its first byte.
 In both cases the connection records the status when it reads the head: a response that was read counts, even if its
-task is cancelled in the same turn of the loop.
+task is cancelled in the same loop turn.
 
 ``check_stale`` finds a stale connection before the first byte is written; ``RequestSender`` then replaces the
 connection (``_may_replace`` in ``_io.sender``).
 
-``FastPost`` serves only the releases of aiohttp that the contract test covers, and no session or request that other
+``FastPost`` serves only the aiohttp releases that the contract test covers, and no session or request that other
 code mocks, traces, records, forbids or proxies. Requests that aiohttp sends are read by ``HttpConnection``, too.
 """
 
@@ -43,21 +43,21 @@ if sys.platform == "linux":  # pragma: no branch - the tests run there
 
 # Together with any head it stays below the 64 KiB from which a writer has to wait for the connection to drain.
 WHOLE_BODY_LIMIT = 48 * 1024
-# Bytes of one read. asyncio's 256 KiB make the allocator map and unmap memory for each response: 10 us.
+# Bytes per read. asyncio's 256 KiB make the allocator map and unmap memory for each response: 10 us.
 READ_SIZE = 64 * 1024
 ERROR_BODY_LIMIT = 4 * 1024
 ANSWER_BODY_LIMIT = 64 * 1024
-# Bytes that fit into one TCP segment on every path: IPv6 allows packets of 1,280 bytes, less 72 of headers. A request
-# of one segment arrives whole or not at all.
+# Bytes that fit into one TCP segment on every path: IPv6 allows packets of 1,280 bytes, less 72 for headers. A request
+# in one segment arrives whole or not at all.
 SEGMENT = 1_208
-# Seconds between the end of an idle connection here and the time that the server announced: for the way, and for a loop
+# Seconds between an idle connection's end here and the time that the server announced: for the way, and for a loop
 # that is late.
 MARGIN = 0.5
 # Seconds. After a shorter idle time servers do not close a connection for being idle: they crashed, or restarted.
 LEAST_IDLE = 0.5
 # A peer that has closed the connection answers a request by a reset, after one round trip: looked for every 10 ms.
 RESET_CHECK, RESET_CHECKS = 0.01, 50
-# For the head of a response. Gateways add many kilobytes of cookies and policies; aiohttp's 8,190 bytes are too few.
+# For a response's head. Gateways add many kilobytes in cookies and policies; aiohttp's 8,190 bytes are too few.
 HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024, "max_headers": 256}
 # Set on aiohttp's protocol to its ``HttpConnection``: the next request finds that it was used.
 _CONNECTION = "_pushsdk_connection"
@@ -83,7 +83,7 @@ class UnclaimedError(Exception):
 
 
 class HttpConnection(asyncio.BufferedProtocol):
-    """One connection, with the kernel's view of it. Reads the responses to all requests of this package."""
+    """One connection, with the kernel's view of it. Reads the responses to all requests from this package."""
 
     def __init__(self, handler: Any, *, used: bool) -> None:
         #: aiohttp's protocol. Parses responses that are not plain.
@@ -100,7 +100,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.idle = 0.0
         #: Set while a response is awaited. Called with True for a plain 204, else with False: aiohttp parses it.
         self.respond: Callable[[bool], None] | None = None
-        #: Takes what is read for aiohttp's protocol. None before the first byte of a response, unless aiohttp writes.
+        #: Takes the bytes read for aiohttp's protocol. None before a response's first byte, unless aiohttp writes.
         self.read: Callable[[bytes], object] | None = None
         if hasattr(transport, "max_size"):  # asyncio's, not uvloop's
             transport.max_size = READ_SIZE
@@ -115,7 +115,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         else:
             poller.register(sock.fileno(), select.POLLIN)
             self.poll = poller.poll
-        # Only Linux counts what the peer has not acknowledged, and only for TCP; TLS adds bytes of its own.
+        # Only Linux counts what the peer has not acknowledged, and only for TCP; TLS adds bytes.
         is_counted = sys.platform == "linux" and self.is_plain and sock.family in (socket.AF_INET, socket.AF_INET6)
         self._fd = sock.fileno() if is_counted else None
         #: Time when the connection was opened, the last request was written, or the last response received.
@@ -125,7 +125,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     @classmethod
     def of(cls, handler: Any, pool: "FastPost", evidence: Evidence) -> "HttpConnection":
-        """Return the connection of aiohttp's protocol, in its place. Raises StaleConnectionError if it is stale."""
+        """Return the connection for aiohttp's protocol, in its place. Raises StaleConnectionError if it is stale."""
         connection: HttpConnection | None = getattr(handler, _CONNECTION, None)
         # Other users of an injected session leave no ``HttpConnection``, but the ``_payload`` of their last response.
         # Unread input is no response to an earlier request.
@@ -171,7 +171,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.read, self.size = self._read_head, math.inf
 
     def abort(self) -> None:
-        """Close the connection, whatever comes. What was read counts."""
+        """Close the connection, whatever comes. The bytes already read count."""
         self.respond = None
         self.take_in()
         self.lease.close()
@@ -207,7 +207,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._respond(is_plain=False)
 
     def eof_received(self) -> bool:
-        """Keep the connection for a while if the peer closed it before a byte of the request came."""
+        """Keep the connection for a while if the peer closed it before a request byte came."""
         self.handler.eof_received()
         if self.evidence.status is not None:
             return False
@@ -239,7 +239,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Let aiohttp's protocol raise the reason in the request that awaits a response."""
         if exc is not None:
             self._shorten()
-        if self.read is None and self.respond is None:  # before the first byte of a request
+        if self.read is None and self.respond is None:  # before a request's first byte
             self.handler.set_exception(StaleConnectionError())
         content = self.handler._payload
         self.handler.connection_lost(exc)
@@ -274,7 +274,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 return
 
     def _end_head(self, message: Any, rest: bytes) -> None:
-        """Record the head of the final response. ``rest`` is what was read of its body."""
+        """Record the final response's head. ``rest`` holds the body bytes read so far."""
         if announced := _find_timeout(message.headers.get("Keep-Alive", "")):
             self.pool.announce(announced[1])
         if message.code != 204:
@@ -291,7 +291,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _record(self, status: int) -> None:
         """Record the status, and the latency of a 2xx on a new connection: connecting does not count.
 
-        Mark the request as not written if the peer lacks a part of it. Such a response does not belong to this request,
+        Mark the request as not written if the peer lacks a part. Such a response does not belong to this request,
         so the connection is closed.
         """
         evidence = self.evidence
@@ -302,7 +302,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         if not evidence.reused:
             evidence.latency = self.idle + seconds
-        # An unsolicited response arrives faster than any real one. Of small requests only the fastest response so far
+        # An unsolicited response arrives faster than any real one. For small requests only the fastest response so far
         # pays for the system call, which takes 2 % of a send.
         if seconds < self.quickest or self.size > SEGMENT:
             if self._unacknowledged():
@@ -518,7 +518,7 @@ class FastPost:
         """Keep the connection for the next request, unless it can't carry one."""
         is_ended = connection.read is not None and connection.handler.should_close
         connection.read = None
-        # A part of the request may be unsent if the response came early.
+        # Part of the request may be unsent if the response came early.
         if is_ended or connection.transport.is_closing() or connection.transport.get_write_buffer_size():
             connection.lease.close()
         else:
@@ -536,7 +536,7 @@ class FastPost:
             self.keepalive = min(self.keepalive, max(LEAST_IDLE, idle / 2))
 
     def lend(self) -> None:
-        """Return an idle connection to aiohttp's pool, for a request of aiohttp's own."""
+        """Return an idle connection to aiohttp's pool, for a request that aiohttp sends."""
         if self._idle:
             connection = self._idle.pop()
             connection.lease.release()
@@ -556,7 +556,7 @@ class FastPost:
 
 
 def is_own(function: Any) -> bool:
-    """Return True if this function is aiohttp's own, not a mock or a wrapper."""
+    """Return True if this function is aiohttp's, not a mock or a wrapper."""
     return type(function) is FunctionType and any(function.__globals__ is names for names in _MODULES)
 
 

@@ -1,4 +1,4 @@
-"""Asking for the keys of a request: before each attempt but the first, and once more after a refusal."""
+"""Asking for a request's keys: before each attempt but the first, and once more after a refusal."""
 
 import asyncio
 import math
@@ -30,7 +30,7 @@ async def rekey(request: ApiRequest, timers: TimerWheel, *, is_refused: bool = F
 
 
 async def keys_of(answers: Sequence[Any], timers: TimerWheel, timeout: Timeout, deadline: float) -> list[Any]:
-    """Return the keys of these answers, some of which may be futures, within the timeouts."""
+    """Return the keys from these answers, some of which may be futures, within the timeouts."""
     waits = [answer for answer in answers if asyncio.isfuture(answer)]
     if not waits:
         return list(answers)  # nearly always

@@ -17,14 +17,14 @@ from pushsdk._core.rate_limit import RateLimiter
 logger = logging.getLogger("pushsdk")
 # Seconds of lateness that paced starts make up for: timers have a resolution of a millisecond.
 SLACK = 0.01
-# A request without a deadline takes its turn as if it had so many seconds, the default of a call.
+# A request without a deadline takes its turn as if it had so many seconds, the default for a call.
 PATIENCE = 30.0
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
     """Return the system's clock, whose time is the loop's: uvloop counts whole milliseconds, and asyncio needs a frame.
 
-    A loop with another clock, such as virtual time, derives from asyncio's and has a ``time`` of its class.
+    A loop with another clock, such as virtual time, derives from asyncio's and has a ``time`` in its class.
     """
     is_usual = not isinstance(loop, asyncio.BaseEventLoop) or type(loop).time is asyncio.BaseEventLoop.time
     return time.monotonic if is_usual else loop.time
@@ -35,11 +35,11 @@ class SlotWaiter(Protocol):
 
     @property
     def users(self) -> int:
-        """Number of users of the request."""
+        """Number of users in the request."""
 
     @property
     def deadline(self) -> float:
-        """The earliest deadline of the request's calls; infinite if there is none."""
+        """The request's earliest call deadline; infinite if there is none."""
 
     @property
     def is_urgent(self) -> bool:
@@ -67,18 +67,18 @@ class ConcurrencyLimiter:
         self._loop = loop
         #: Decides when the next request may start.
         self.rate_limiter = rate_limiter
-        #: Tells what can be answered in time. Told of each attempt by ``RequestSender``.
+        #: Tells which calls can be answered in time. Told about each attempt by ``RequestSender``.
         self.times = AttemptTimes()
         #: The requests that runs have in work: as many as the limit only while they have more. Set by runs.
         self.run_requests = 0
-        #: The clock of latencies.
+        #: The clock for latencies.
         self.clock = clock_of(loop)
         now = self.clock()
-        # Virtual time is the time of day, too: what happens in it does not depend on when it happens.
+        # Virtual time is the time of day, too: events in it do not depend on when they happen.
         self._adaptive = AdaptiveLimit(now, cap=cap, wall=time.time() if self.clock is time.monotonic else now)
         # The limits beyond which the next change is logged. Set by ``_log_limit``.
         self._low, self._high = self.limit / 2, self.limit * 1.5
-        # The earliest start of the next request while starts are paced.
+        # The next request's earliest start while starts are paced.
         self._next_start = -math.inf
         # A heap: not urgent, deadline, number, waiter.
         self._queue: list[tuple[bool, float, int, SlotWaiter]] = []
@@ -134,7 +134,7 @@ class ConcurrencyLimiter:
         return self.times.needed(others_wait=bool(self._queue))
 
     def enqueue(self, waiting: SlotWaiter) -> None:
-        """Queue for a slot. ``acquire`` of the waiter may be called before this returns."""
+        """Queue for a slot. The waiter's ``acquire`` may be called before this returns."""
         turn = min(waiting.deadline, self.clock() + PATIENCE)
         heapq.heappush(self._queue, (not waiting.is_urgent, turn, next(self._numbers), waiting))
         self._assign_slots()
@@ -185,7 +185,7 @@ class ConcurrencyLimiter:
     def _pop_probe(self) -> SlotWaiter | None:
         """Return the waiter with the most time: the more it has, the slower a service it can find to be up.
 
-        What has left the queue meanwhile goes, as a stall may last.
+        Waiters that have left the queue meanwhile go, as a stall may last.
         """
         self._queue = sorted([entry for entry in self._queue if entry[-1].is_waiting], key=itemgetter(1))
         waiting = self._queue.pop()[-1] if self._queue else None

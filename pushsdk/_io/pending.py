@@ -26,7 +26,7 @@ class PendingCalls:
 
     def __init__(self, counters: Counters, emit: Callable[[Event], None] | None, target: Target) -> None:
         self._counters = counters
-        #: Where pushes go, for the texts of errors.
+        #: Where pushes go, for error texts.
         self.target = target
         self._emit = emit
         #: The calls that have not ended. Added by the queue.
@@ -41,14 +41,14 @@ class PendingCalls:
         self._waiters: list[tuple[set[object], asyncio.Future[None]]] = []
 
     def settle_part(self, part: BatchPart, verdict: Verdict) -> None:
-        """Settle the users of one request with its verdict."""
+        """Settle one request's users with its verdict."""
         self._counters.users[verdict.outcome] += part.users
         receipt: Receipt | None = None
         if len(part.units) > 1:
             if verdict.outcome is REJECTED:
                 verdict = msgspec.structs.replace(verdict, shared=True)
             elif verdict.outcome is ACCEPTED:
-                # One receipt for all calls with one user, of which there may be thousands.
+                # One receipt for all calls with one user: there may be thousands.
                 receipt = Receipt(users=1, attempts=verdict.attempts)
         for unit in part.units:
             # ``call_of``, without a call.
@@ -61,13 +61,13 @@ class PendingCalls:
             asyncio.get_running_loop().call_soon(self._end_all, part)
 
     def settle(self, call: Call, users: tuple[str, ...], verdict: Verdict) -> None:
-        """Settle users of a call that no request carried, or whose request is unknown."""
+        """Settle a call's users that no request carried, or whose request is unknown."""
         self._counters.users[verdict.outcome] += len(users)
         if call.settle(users, verdict) and call.abandoned:
             self.report_abandoned(call)
 
     def settle_rest(self, calls: Sequence[Call], verdict: Verdict) -> None:
-        """Settle the users of these calls that have no verdict yet."""
+        """Settle the users in these calls that have no verdict yet."""
         for call in calls:
             if call.unsettled:
                 self.settle(call, unsettled(call), verdict)
@@ -78,7 +78,7 @@ class PendingCalls:
         self.settle_rest(calls, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
 
     def conclude(self, call: Call) -> Receipt:
-        """Return the receipt of a call that its caller has stopped waiting for, or raise its PushError."""
+        """Return the receipt for a call that its caller has stopped waiting for, or raise its PushError."""
         if not call.unsettled:
             self.end(call)
         verdict = call.verdict
@@ -103,7 +103,7 @@ class PendingCalls:
                 self.report(SendAbandoned(outcome=outcome, user_ids=users, attempts=attempts_of(parts)))
 
     def report(self, event: SendAbandoned) -> None:
-        """Log the end of an abandoned send, keep it for the DrainReport, and pass it to ``on_event``."""
+        """Log an abandoned send's end, keep it for the DrainReport, and pass it to ``on_event``."""
         is_news = event.outcome is Outcome.UNKNOWN and self._emit is None and not self._has_warned
         self._has_warned = self._has_warned or is_news
         level = logging.WARNING if is_news else logging.INFO
@@ -114,7 +114,7 @@ class PendingCalls:
             self._emit(event)
 
     def note(self, call: Call) -> str:
-        """Return the outcomes of a cancelled call so far, for whoever sees only the cancellation."""
+        """Return a cancelled call's outcomes so far, for whoever sees only the cancellation."""
         found = {verdict.outcome for _, verdict in call.parts} | ({Outcome.UNKNOWN} if call.unsettled else set())
         text = f"pushsdk: the outcome of the cancelled call to {count(len(call.users))} is {', '.join(sorted(found))}"
         if Outcome.UNKNOWN in found:
@@ -124,7 +124,7 @@ class PendingCalls:
         return text
 
     def warn(self, error: PushError) -> None:
-        """Log the error of a submitted send as a warning, unless ``on_event`` gets it: perhaps nobody awaits it."""
+        """Log a submitted send's error as a warning, unless ``on_event`` gets it: perhaps nobody awaits it."""
         if self._emit is None:
             reason = error.attempts[-1].reason if error.attempts else str(error)
             users = count(len(error.user_ids))

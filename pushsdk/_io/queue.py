@@ -1,6 +1,6 @@
-"""Queue of sends: room, merging, lingering, waiting for a slot.
+"""Send queue: room, merging, lingering, waiting for a slot.
 
-``submit`` is the one entry: it returns what the caller awaits, and ``PendingCalls.conclude`` then returns the receipt
+``submit`` is the one entry: it returns the caller's awaitable, and ``PendingCalls.conclude`` then returns the receipt
 or raises. The core decides which calls share a batch and which states may follow (``_core.batching``). A batch that has
 a slot is sent by ``batch_sender``.
 """
@@ -49,7 +49,7 @@ class SendQueue:
         self._batches = Batches(batching, sizes)
         #: Sends the batches that have a slot.
         self.batch_sender = BatchSender(sender, pending, self._batches, sizes=sizes, batching=batching)
-        # The timers of the batches that are LINGERING.
+        # The timers for the batches that are LINGERING.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
         #: Kept while calls are pending. Set by the engine.
         self.until_end: object = None
@@ -72,7 +72,7 @@ class SendQueue:
         call.ids = encode_user_ids(call.users)
 
     def refuse(self, call: Call, reason: Failure) -> None:
-        """Raise the error of a call that is not queued."""
+        """Raise the error for a call that is not queued."""
         self._end_unsent(call, reason)
         self.pending.conclude(call)
 
@@ -169,18 +169,18 @@ class SendQueue:
         batch = self._batches.open(content, call, copy_context(), is_joinable=may_linger)
         self._backlog.enter(batch.users, batch.size)
         if content.options.is_urgent:
-            # Now: thousands of calls of this loop turn may come before what is called soon.
+            # Now: thousands of calls in this loop turn may come before callbacks scheduled by ``call_soon``.
             self._dispatch(batch)
         elif self._linger and may_linger and not batch.is_full:
             self._batches.advance(batch, LINGERING)
             self._lingering[batch] = self._loop.call_later(self._linger, self._dispatch, batch)
             self._expect(call, batch)
         else:
-            # The other tasks of this loop turn may submit calls that join.
+            # The other tasks in this loop turn may submit calls that join.
             self._loop.call_soon(self._dispatch, batch)
 
     async def unwind(self, call: Call, error: asyncio.CancelledError) -> None:
-        """Cancel the call of a cancelled task, wait for the end of its request, and note the outcome at the error."""
+        """Cancel a cancelled task's call, wait for its request's end, and note the outcome at the error."""
         if (task := self.cancel(call)) is not None:
             while not task.done():
                 try:
@@ -192,7 +192,7 @@ class SendQueue:
     def cancel(self, call: Call) -> asyncio.Task[None] | None:
         """Remove a call whose caller was cancelled. Returns the task that ends its request, unless others share that.
 
-        The end of a request that is in flight is reported later.
+        If a request is in flight, its end is reported later.
         """
         batch, was_settled, call.abandoned = call.batch, not call.unsettled, True
         if was_settled:
@@ -212,7 +212,7 @@ class SendQueue:
             self._dispatch(batch)
 
     def _expect(self, call: Call, batch: Batch) -> None:
-        """Give the deadline of the call to the timers; or end the call, if it can't wait."""
+        """Give the call's deadline to the timers; or end the call, if it can't wait."""
         if self._sender.closed or self._rate_limiter.paused_until > call.deadline:
             self.leave(call, batch, Failure.CLOSED if self._sender.closed else Failure.PAUSED)
             return
@@ -272,7 +272,7 @@ class SendQueue:
         """Remove the calls that are short of time, or were cancelled."""
         earliest = self._limiter.clock() + self._limiter.needs()
         for call in [call for call in batch.calls if call.deadline < earliest]:
-            if not call.future.done():  # perhaps cancelled by ``on_event`` of another
+            if not call.future.done():  # perhaps cancelled by ``on_event`` for another
                 self.leave(call, batch, Failure.NO_TIME)
         for call in [call for call in batch.calls if call.future.done()]:
             # Cancelled; its task has not run since.
@@ -299,7 +299,7 @@ class SendQueue:
 
 
 class SubmittedSend(asyncio.Future[Receipt]):
-    """The future of a call without a task. Need not be awaited: its error is reported as that of an abandoned call."""
+    """The future of a call without a task. Need not be awaited: its error is reported like an abandoned call's."""
 
     # With a dict and a constructor, a merged send would take a quarter more time.
     __slots__ = ("call", "queue")
@@ -330,7 +330,7 @@ class SubmittedSend(asyncio.Future[Receipt]):
 
 
 class QueuedBatch:
-    """A batch whose callers wait: an entry of the timer wheel, and of the queue for slots (``SlotWaiter``)."""
+    """A batch whose callers wait: an entry in the timer wheel, and in the queue for slots (``SlotWaiter``)."""
 
     __slots__ = ("_batch", "_is_closed", "_queue", "_tick", "deadline")
 
@@ -339,7 +339,7 @@ class QueuedBatch:
         self._batch = batch
         self._tick = queue.timers.add(self, math.inf)
         self._is_closed = False
-        #: Earliest deadline of the calls, as of the last look; infinite if there is none. Set by ``include``.
+        #: The calls' earliest deadline, as of the last look; infinite if there is none. Set by ``include``.
         self.deadline = math.inf
 
     def include(self, deadline: float) -> None:
@@ -352,13 +352,13 @@ class QueuedBatch:
     def expire(self, reason: Failure) -> None:
         """End the calls whose deadline has expired, and wait for the next deadline."""
         if self._is_closed:
-            return  # by ``on_event`` of another entry of the tick
+            return  # by ``on_event`` for another entry in the tick
         batch = self._batch
         # Rounding may put a deadline at the very end of its tick.
         due = self._tick / TICKS_PER_SECOND
         latest, self.deadline = max([call.deadline for call in batch.calls], default=math.inf), math.inf
         if due < latest <= due + 1 / TICKS_PER_SECOND:
-            # The calls of a crowd expire together with the last of them, whose deadline is that of the request.
+            # If all deadlines fall into one tick, expire the calls together, at the latest one.
             self.include(latest)
             return
         expired = [call for call in batch.calls if call.deadline <= due]
@@ -398,6 +398,6 @@ class QueuedBatch:
 
     def _end(self, calls: Sequence[Call], reason: Failure) -> None:
         for call in calls:
-            # The future of a cancelled call is done.
+            # A cancelled call's future is done.
             if not call.future.done():
                 self._queue.leave(call, self._batch, reason)

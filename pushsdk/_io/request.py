@@ -19,7 +19,7 @@ Returns the body to send, as long as the one it replaces or shorter; None if not
 
 
 class Claimant(Protocol):
-    """The claim of one request: tells other processes which users may have been sent to."""
+    """One request's claim: tells other processes which users may have been sent to."""
 
     async def claim(self, part: Any) -> tuple[Any, bytes | None]:
         """Claim the users, after the connection is acquired and before the first byte. Raises only CancelledError.
@@ -36,7 +36,7 @@ class Claimant(Protocol):
 
 
 class RequestPart(Protocol):
-    """The users of a request."""
+    """A request's users."""
 
     @property
     def users(self) -> int:
@@ -44,23 +44,23 @@ class RequestPart(Protocol):
 
     @property
     def units(self) -> Sequence[Any]:
-        """The calls, or what else has a function ``ask`` for the key of an attempt; ``ask`` is None for a fixed key."""
+        """The calls, or what else has a function ``ask`` for an attempt's key; ``ask`` is None for a fixed key."""
 
 
 class WholePart(msgspec.Struct, frozen=True, eq=False):
-    """The users of a request that carries no calls."""
+    """The users in a request that carries no calls."""
 
     units: Sequence[Any]
     users: int
 
 
 class Flight(DeadlineScope, eq=False, gc=False):
-    """One post of a request: the time that it has, and its times."""
+    """One post for a request: the time that it has, and its times."""
 
     started: float = 0.0
     """Time when the post began, on the loop's clock."""
     sent: float | None = None
-    """Time of the first byte, until the end of the attempt. None if that is not measured."""
+    """Time of the first byte, until the attempt's end. None if that is not measured."""
     span: Any = None
     """The attempt in flight, if there is an observer."""
     connection: Any = None
@@ -78,21 +78,21 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
     deadline: float
     """On the loop's clock; infinite if there is none."""
     key: Any = None
-    """The Api-Key of the next attempt, or the reason why there is none."""
+    """The next attempt's Api-Key, or the reason why there is none."""
     is_asked: bool = False
     """True if the key was asked for, and no attempt has used it yet."""
     rekeyed: bool = False
     """True once a rotated key was used."""
     attempts: tuple[Attempt, ...] = ()
-    """The attempts so far, beginning with those of the request that this one was split from."""
+    """The attempts so far, beginning with the attempts of the request that this one was split from."""
     own: int = 0
-    """Number of this request's own attempts, and of those before its calls were split by key."""
+    """Number of this request's attempts, and of the attempts before its calls were split by key."""
     number: int = 1
     """Number of the attempt as the policy counts: not repeated with a rotated key."""
     replaced: int = 0
     """Number of stale connections that were replaced."""
     evidence: Evidence = msgspec.field(default_factory=Evidence)
-    """Evidence of the last attempt."""
+    """Evidence from the last attempt."""
     flight: Any = None
     """The last ``Flight``; None before the first."""
     failure: Failure | None = None
@@ -128,7 +128,7 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
         return True
 
     def settle(self, attempt: Attempt) -> None:
-        """Record an attempt that has ended, before it is one of ``attempts``."""
+        """Record an attempt that has ended, before it is in ``attempts``."""
 
     def split_by_key(self, keys: Mapping[Any, Any]) -> None:
         """End the request, as its calls have different keys by ``ask``; None for those that need no other attempt."""
@@ -143,7 +143,7 @@ class ClaimedRequest(ApiRequest, eq=False, gc=False):
     """A request whose users are claimed before each attempt."""
 
     claim: Claimant | None = None
-    """Claims the users of each attempt and records its verdict. None if nothing has to survive the process."""
+    """Claims each attempt's users and records its verdict. None if nothing has to survive the process."""
 
     @property
     def prepare(self) -> Claim | None:
@@ -166,7 +166,7 @@ class Transport(Protocol):
     async def post(self, request: ApiRequest, key: Secret) -> None:
         """Send the request once, or go on with one that was begun, and fill its evidence.
 
-        Raises only CancelledError; the evidence so far is valid then. The headers of the request's span are sent, too.
+        Raises only CancelledError; the evidence so far is valid then. The request span's headers are sent, too.
         See ``Claim`` for its claim.
         """
 

@@ -1,4 +1,4 @@
-"""Sending of one request: its first attempt, its retries (by ``retrying``), stale connections and rotated keys.
+"""Sending one request: its first attempt, its retries (by ``retrying``), stale connections and rotated keys.
 
 Knows pushes and campaigns as bytes. Returns a verdict; never raises for an outcome.
 """
@@ -62,7 +62,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     counters: Counters
     retry: "Callable[[RequestSender, ApiRequest], Awaitable[None]]"
     replacements: int
-    """A stale pooled connection is replaced at most this often: then every one of the pool had been stale."""
+    """A stale pooled connection is replaced at most this often: then every connection in the pool had been stale."""
     emit: Callable[[Event], None] | None
     observer: Observer | None
     budget: RetryBudget = msgspec.field(default_factory=RetryBudget)
@@ -112,7 +112,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         return True
 
     def accept(self, request: ApiRequest) -> Verdict | None:
-        """End a begun request that was answered by a plain 204. Return None if that came before all of it was sent."""
+        """End a begun request that was answered by a plain 204. Return None if that came before everything was sent."""
         flight = request.flight
         connection = flight.connection
         connection.pool.release(connection)
@@ -272,7 +272,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                 self._release(request, self.limiter.clock())
 
     def _release(self, request: ApiRequest, now: float) -> None:
-        """Return the slot of an attempt."""
+        """Return an attempt's slot."""
         evidence, status = request.evidence, request.evidence.status
         seconds = evidence.latency
         if evidence.reused and status not in THROTTLES:
@@ -292,7 +292,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             times.answered(now)
 
     def _withdraw(self, request: ApiRequest) -> None:
-        """Forget the first byte of an attempt that did not leave after all."""
+        """Forget an attempt's first byte that did not leave after all."""
         flight = request.flight
         if flight is not None and flight.sent is not None:
             flight.sent = None
@@ -447,7 +447,7 @@ def _record_expiry(request: ApiRequest, flight: Flight) -> None:
 
 
 def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:
-    """Return ``callback`` with its exceptions logged: an observer must not change what it observes.
+    """Return ``callback`` with its exceptions logged: an observer must not change the work it observes.
 
     ``name`` is the option that the log line names.
     """
