@@ -18,7 +18,7 @@ PROBE_AFTER = 4.0
 
 
 class AttemptTimes:
-    """Tells which calls can still be answered in time, and holds requests back while the service is silent.
+    """Estimate of the calls that can still be answered in time. Holds requests back while the service is silent.
 
     An attempt's time runs from its first byte to its response. Accepted responses lower or raise the estimate,
     anything else can only raise it. Without an estimate, before the first accepted response, every call is begun.

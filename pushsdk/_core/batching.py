@@ -57,7 +57,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     duplicates: int = 0
     """How many duplicate ids the caller passed."""
     ask: Any = None
-    """Asks the api_key callable; None for a fixed key. Unset by ``settle``: its context may refer to the call."""
+    """A call to the api_key callable; None for a fixed key. Unset by ``settle``: its context may refer to the call."""
     verdict: Verdict | None = None
     """The verdict on all users, if it is the same for all. Set by ``settle``."""
     shares: tuple[tuple[tuple[str, ...], Verdict], ...] = ()
@@ -109,11 +109,11 @@ class BatchState(IntEnum):
     """A batch's state. Calls join and leave until it is FLYING or SENDING."""
 
     OPEN = 0
-    """Collects one loop turn's calls."""
+    """Collecting one loop turn's calls."""
     LINGERING = 1
-    """Collects calls for ``Batching.linger`` seconds."""
+    """Collecting calls for ``Batching.linger`` seconds."""
     QUEUED = 2
-    """Waits for a slot."""
+    """Waiting for a slot."""
     FLYING = 3
     """In flight without a task: its calls are fixed."""
     SENDING = 4

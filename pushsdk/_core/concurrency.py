@@ -68,7 +68,7 @@ class _Refusals:
 
 
 class AdaptiveLimit:
-    """Raises ``limit`` while requests wait and latency stays at its base; lowers it as latency or refusals rise."""
+    """A limit that rises while requests wait and latency stays at its base, and falls as latency or refusals rise."""
 
     def __init__(self, now: float, *, cap: int, wall: float = 0.0) -> None:
         """``cap`` is never exceeded. ``wall`` is the time of day now, in seconds."""

@@ -79,7 +79,7 @@ class RetryOptions(TypedDict, total=False):
     max_delay: float
     """Upper bound for every delay, in seconds. Default: 5.0."""
     throttle_delay: float
-    """Replaces ``initial_delay`` after a 429 without Retry-After, in seconds. Default: 1.0."""
+    """Value in place of ``initial_delay`` after a 429 without Retry-After, in seconds. Default: 1.0."""
     max_retry_after: float
     """Longest Retry-After that is waited for, in seconds. A longer one ends the call. Default: 60.0."""
     statuses: Mapping[int, Outcome]
@@ -105,7 +105,7 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
     max_delay: Duration = 5.0
     """Upper bound for every delay, in seconds."""
     throttle_delay: Duration = 1.0
-    """Replaces ``initial_delay`` after a 429 without Retry-After, in seconds."""
+    """Value in place of ``initial_delay`` after a 429 without Retry-After, in seconds."""
     max_retry_after: Duration = 60.0
     """Longest Retry-After that is waited for, in seconds. A longer one ends the call."""
     statuses: Mapping[Status, Meaning] = {}

@@ -17,7 +17,7 @@ REFUND = 1
 
 
 class RateLimiter:
-    """Delays the next request: pauses and fixed rates. Times are seconds on the caller's clock."""
+    """A delay before the next request: pauses and fixed rates. Times are seconds on the caller's clock."""
 
     def __init__(self, rate: Rate) -> None:
         self._per_request = 1.0 / rate.requests_per_second if rate.requests_per_second else 0.0

@@ -104,7 +104,7 @@ Rejected = tuple[P, Verdict]
 
 
 class Splitter(Generic[P]):
-    """Splits one batch. Send the parts from ``next_wave`` and ``report`` each verdict, until a wave is empty.
+    """A splitter for one batch. Send the parts from ``next_wave`` and ``report`` each verdict, until a wave is empty.
 
     The parts in a wave may be sent at the same time. Until the message is accepted once, 8 units are sent alone first
     (one unit, if the message was to blame before): if all are rejected, the message is to blame and the rest is not

@@ -62,7 +62,7 @@ class _Window(msgspec.Struct):
 
 
 class StopMonitor:
-    """Applies the stop policy to one run. Times are seconds of sending; that clock stops while nothing can be sent."""
+    """The stop policy applied to one run. Times are seconds of sending; that clock stops while nothing can be sent."""
 
     def __init__(self, stop_policy: StopPolicy) -> None:
         self._policy = stop_policy

@@ -73,7 +73,7 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
 
 
 class BatchSender:
-    """Sends batches that have a slot."""
+    """A sender for batches that have a slot."""
 
     def __init__(
         self, sender: RequestSender, pending: PendingCalls, batches: Batches, *, sizes: LearnedSizes, batching: Batching

@@ -376,7 +376,7 @@ async def _read_start(content: aiohttp.StreamReader, evidence: Evidence, limit: 
 
 
 class FastPost:
-    """Sends requests over connections of one session to one host, and keeps the idle ones: the last used is the next.
+    """A sender over one session's connections to one host. Keeps the idle ones: the last used is the next.
 
     ``is_used``: False if aiohttp sends all requests. Their connections are read by ``HttpConnection`` all the same.
     """

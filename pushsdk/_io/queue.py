@@ -31,7 +31,7 @@ TURNS_TO_UNWIND = 4
 
 
 class SendQueue:
-    """Takes calls, sends them in as few requests as possible, and settles each."""
+    """A queue that sends calls in as few requests as possible, and settles each."""
 
     def __init__(
         self, sender: RequestSender, pending: PendingCalls, *, sizes: LearnedSizes, batching: Batching, limits: Limits
@@ -358,7 +358,7 @@ class QueuedBatch:
         due = self._tick / TICKS_PER_SECOND
         latest, self.deadline = max([call.deadline for call in batch.calls], default=math.inf), math.inf
         if due < latest <= due + 1 / TICKS_PER_SECOND:
-            # If all deadlines fall into one tick, expire the calls together, at the latest one.
+            # If the latest deadline falls into this tick, expire all calls together then.
             self.include(latest)
             return
         expired = [call for call in batch.calls if call.deadline <= due]

@@ -50,7 +50,7 @@ OUT_OF_TIME = frozenset({Failure.DEADLINE, Failure.NO_TIME})
 
 
 class RequestSender(msgspec.Struct, kw_only=True, eq=False):
-    """Sends requests within slots, deadlines and retry budget. One per client, in one event loop."""
+    """A sender that keeps to slots, deadlines and retry budget. One per client, in one event loop."""
 
     loop: asyncio.AbstractEventLoop
     transport: Transport

@@ -82,7 +82,7 @@ class _EvidenceBody(payload.Payload):
 
 
 class SessionPost:
-    """Sends requests over one session. ``FastPost`` lends it idle connections, and reads those that it opens."""
+    """A sender over one session. ``FastPost`` lends it idle connections, and reads those that it opens."""
 
     def __init__(
         self, session: aiohttp.ClientSession, fast_post: FastPost, heads: Heads, options: Mapping[str, Any]

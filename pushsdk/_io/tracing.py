@@ -36,7 +36,7 @@ class WorkSpan(Protocol):
 
 
 class Observer(Protocol):
-    """Observes one client. No method waits or raises."""
+    """An observer for one client. No method waits or raises."""
 
     def opened(self, lifetime: Any) -> None:
         """Note that the client is in use. It has another ``Lifetime`` in a forked child."""

@@ -56,7 +56,7 @@ class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=F
 
 
 class AiohttpTransport:
-    """Sends by aiohttp, over its own session or an injected one, which is never closed.
+    """A transport by aiohttp, over its own session or an injected one, which is never closed.
 
     Constructed inside a running loop. Its own session has no redirects, cookies, decompression, environment proxies or
     netrc. On an injected session, each request sets as much of that as it can, and always verifies certificates.
