@@ -97,7 +97,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class AsyncPushClient(ClientViews):
-    """An async client of the push service: sends pushes, creates campaigns, and reports every user's outcome.
+    """An async client for the push service: sends pushes, creates campaigns, and reports every user's outcome.
 
     A client may be constructed anywhere; it is used in one event loop and one process. Close it by ``async with`` or by
     ``aclose``.

@@ -28,7 +28,7 @@ def near_name(name: str, known: Collection[str], cutoff: float = 0.8) -> str | N
 
 
 def check_options(call: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise TypeError for the first unknown name in the alphabet. ``call`` is the function name for the text."""
+    """Raise TypeError for the unknown name that is first in the alphabet. ``call`` names the function in the text."""
     name = min({*names}.difference(known), default=None)
     if name is not None:
         near = near_name(name, known, 0.65)

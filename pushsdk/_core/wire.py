@@ -51,8 +51,8 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
     """Return a message's JSON.
 
     A mapping is sent unchanged, with fields unknown to this version, if it is strict JSON and the known fields have the
-    types of ``MobilePush``. Warns of names and values that are nearly known ones, of malformed placeholders, and of a
-    message without a platform or a text, unless ``warn`` is False. Raises ValidationError naming a path below
+    types of ``MobilePush``. Unless ``warn`` is False, warns about a message without a platform or a text, a malformed
+    placeholder, and a name or value that looks like a typo. Raises ValidationError naming a path below
     ``$.message``.
     """
     global _latest
