@@ -266,9 +266,10 @@ class _Attempt(msgspec.Struct, eq=False, gc=False):
         with _GUARD:
             if attempt is not None:
                 observer.record(span, attempt, failure)
-            elif span is not None:
-                fail(span, failure.name if failure is not None else "cancelled")
         if span is not None:
+            with _GUARD:
+                if attempt is None:
+                    fail(span, failure.name if failure is not None else "cancelled")
             with _GUARD:
                 span.end()
 

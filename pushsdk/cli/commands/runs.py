@@ -292,15 +292,11 @@ def _send_run(
     # The first is named below, and the others were told before the question.
     warnings.filterwarnings("ignore", "nothing was sent|the (message|audience) has", pushsdk.MessageWarning)
     command = command_line(["resume", run], given)
-    if settings.get("retry") not in (None, pushsdk.RetryPolicy.safe()):
-        warn(
-            "advice: a run does not use the setting retry: it retries throttled and unsent requests until --max-outage "
-            "ends it"
-        )
-        settings = {**settings, "retry": None}
+    settings = _without_retry(settings)
+    mode: ProgressMode = "none"
     if users != 0:
         confirm(action, settings, yes=options.yes)
-    mode: ProgressMode = "none" if users == 0 else options.progress
+        mode = options.progress
     result, interrupted = asyncio.run(
         _send(pushsdk.AsyncPushClient(**settings), start, options.run_options(), mode, command)
     )
@@ -315,6 +311,17 @@ def _send_run(
         again = "" if result.unknown else "; to push again, pass a new --run"
         warn(f"nothing was sent: an earlier command completed this run{again}")
     return _exit_code(result, interrupted=interrupted)
+
+
+def _without_retry(settings: ClientSettings) -> ClientSettings:
+    """Return the settings for a run, with advice if a retry policy is ignored."""
+    if settings.get("retry") in (None, pushsdk.RetryPolicy.safe()):
+        return settings
+    warn(
+        "advice: a run does not use the setting retry: it retries throttled and unsent requests until --max-outage "
+        "ends it"
+    )
+    return {**settings, "retry": None}
 
 
 def _report_of_cancelled(run: Path) -> pushsdk.BroadcastReport:

@@ -264,11 +264,12 @@ class Control:
         if len(requests) > _MAX_BURST:
             return _frame("resync", {})
         frames = [_frame("request", request) for request in requests]
-        others = [event for event in events if event.kind != "request"]
-        frames += dict.fromkeys(
-            _frame(event.kind, {"id": event.id or None, "uuid": event.uuid or None}) for event in others
+        others = dict.fromkeys(
+            _frame(event.kind, {"id": event.id or None, "uuid": event.uuid or None})
+            for event in events
+            if event.kind != "request"
         )
-        return b"".join(frames)
+        return b"".join((*frames, *others))
 
     async def _new_requests(self, inbox: InboxState, events: Sequence[Event]) -> list[RequestSummary]:
         """Return the requests in these events that are still stored, up to one over the burst."""

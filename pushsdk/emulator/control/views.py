@@ -116,16 +116,23 @@ def request_view(request: RequestSummary, body: bytes) -> RequestView:
     if len(user_ids) > _MAX_USERS:
         user_ids = user_ids[:_MAX_USERS]
         shown = {**msgspec.json.decode(body, type=dict[str, msgspec.Raw]), "userIds": user_ids}
-    is_short = len(body) <= _MAX_SNIPPET
+    as_curl, as_python = _snippets(request.endpoint, body)
     return RequestView(
         **summary,
         body=shown,
         text=body.decode("utf-8", "replace"),
         user_ids=[str(user_id) for user_id in user_ids],
         lint=lint(fields),
-        curl=curl(request.endpoint, body) if is_short else _TOO_LONG,
-        python=python(request.endpoint, body) if is_short else _TOO_LONG,
+        curl=as_curl,
+        python=as_python,
     )
+
+
+def _snippets(endpoint: str, body: bytes) -> tuple[str, str]:
+    """Return the curl command and the Python code for a request, if its body is short enough."""
+    if len(body) > _MAX_SNIPPET:
+        return _TOO_LONG, _TOO_LONG
+    return curl(endpoint, body), python(endpoint, body)
 
 
 def lint_result(endpoint: str, fields: Mapping[str, Any]) -> LintResult:
