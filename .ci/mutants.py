@@ -411,15 +411,15 @@ PACING = [
     Mutant(
         "sparse requests raise the limit",
         CORE + "concurrency.py",
-        "elif seconds is not None and starved and (ok or seconds > self._base):",
-        "elif seconds is not None and (ok or seconds > self._base):",
+        "elif seconds is not None and starved:",
+        "elif seconds is not None:",
         T_CONCURRENCY,
     ),
     Mutant(
         "outliers are taken for a queue",
         CORE + "concurrency.py",
-        "            window.roots += math.sqrt(seconds)\n",
-        "            window.roots += math.sqrt(seconds) if seconds < 10 * self._base else 10 * math.sqrt(seconds)\n",
+        "        window.roots += math.sqrt(seconds)\n",
+        "        window.roots += math.sqrt(seconds) if seconds < 10 * self._base else 10 * math.sqrt(seconds)\n",
         T_CONCURRENCY,
     ),
     Mutant(

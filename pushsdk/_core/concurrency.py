@@ -117,12 +117,19 @@ class AdaptiveLimit:
         elif refusals.score >= EVENT and now >= window.ends:
             if refusals.pause or now >= refusals.since + 2.0 * self._round():
                 self._cut(now)
-        elif seconds is not None and starved and (ok or seconds > self._base):
-            window.count += 1
-            window.roots += math.sqrt(seconds)
-            window.seconds += seconds
-            if window.count >= window.need and now >= window.ends:
-                self._judge(now)
+        elif seconds is not None and starved:
+            self._observe(now, seconds, ok=ok)
+
+    def _observe(self, now: float, seconds: float, *, ok: bool) -> None:
+        """Count an answer of the window, and judge the window at its end. A fast refusal says nothing."""
+        window = self._window
+        if not ok and seconds <= self._base:
+            return
+        window.count += 1
+        window.roots += math.sqrt(seconds)
+        window.seconds += seconds
+        if window.count >= window.need and now >= window.ends:
+            self._judge(now)
 
     def refused(self, now: float, *, pause: float = 0.0, answered: bool = True) -> None:
         """Count a request that the service refused for now; ``ended`` follows. A pause weighs more than any refusal.
