@@ -3322,6 +3322,13 @@ DEADLINES = [
         T_OVERLOAD,
     ),
     Mutant(
+        "users who were not claimed are charged to the rate",
+        IO + "sender.py",
+        "                self.limiter.give_back(users)\n            else:",
+        "                self.limiter.give_back(request.users)\n            else:",
+        "tests/claims/test_sends.py",
+    ),
+    Mutant(
         "a call that is not begun keeps the slot that it got at once",
         IO + "sender.py",
         "        if not has_time:\n            self.limiter.give_back(request.users)\n",

@@ -244,7 +244,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
         Returns True if accepted. Makes no attempt if the deadline has expired. ``is_begun``: the first post has begun.
         """
-        own = request.own
+        own, users = request.own, request.users  # a claim may leave users out
         try:
             if not request.is_asked and not await rekey(request, self.timers):
                 return False
@@ -267,7 +267,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             if request.own == own:
                 # No attempt was noted: nothing was sent.
                 self._withdraw(request)
-                self.limiter.give_back(request.users)
+                self.limiter.give_back(users)
             else:
                 self._release(request, self.limiter.clock())
 

@@ -399,12 +399,13 @@ async def test_a_culprit_found_by_splitting_is_settled() -> None:
         assert claims.states() == [[ACCEPTED], [REJECTED], [ACCEPTED]]
 
 
+@pytest.mark.parametrize("rate", [Rate(requests_per_second=0.01), Rate(users_per_second=0.01)])
 @virtual
-async def test_a_request_with_recorded_users_only_costs_no_rate() -> None:
+async def test_a_request_with_recorded_users_only_costs_no_rate(rate: Rate) -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         await client.send("user-1", HELLO, idempotency_key="job")
-    async with service.client(claims=claims, rate=Rate(requests_per_second=0.01)) as client:
+    async with service.client(claims=claims, rate=rate) as client:
         started = asyncio.get_running_loop().time()
         assert (await client.send("user-1", HELLO, idempotency_key="job")).already_accepted == 1
         await client.send("user-2", HELLO)
