@@ -21,6 +21,8 @@ _STRIP = "strip the quotation marks or white space around it"
 _is_key = re.compile(r"[\x21-\x7e]{1,4096}").fullmatch
 _KEY_RULE = "must be 1 to 4096 visible ASCII characters, no spaces or line ends"
 _KEY_FAULTS = (
+    (lambda key: not key, f"{_KEY_RULE}: it is empty"),
+    (re.compile(r"<.*>|\$\{.*|\{\{.*").fullmatch, f"{_KEY_RULE}: it is a placeholder, put the key in its place"),
     (re.compile("https?://").match, f"{_KEY_RULE}: it is a URL: did you swap base_url and api_key?"),
     (_is_enclosed, f"{_KEY_RULE}: {_STRIP}"),
     (lambda key: not _is_key(key), _KEY_RULE),
@@ -137,6 +139,7 @@ def _is_odd_ipv4(url: _Url) -> bool:
 # The first test that holds gives the error. In this order: later tests rely on the earlier ones.
 _Fault = tuple[Callable[[Any], object], str]
 _URL_FAULTS: tuple[_Fault, ...] = (
+    (lambda url: not url.text, "{rule}; it is empty"),
     (lambda url: _is_enclosed(url.text), f"{{rule}}; {_STRIP}"),
     (
         lambda url: re.search(r"[^\x21-\x7e]|\\", url.text),
@@ -148,6 +151,7 @@ _URL_FAULTS: tuple[_Fault, ...] = (
     (_is_odd_ipv4, "must write an IPv4 address as four decimal numbers"),
 )
 _BASE_URL_FAULTS: tuple[_Fault, ...] = (
+    (lambda url: not url.text, "{rule}; it is empty"),
     (
         lambda url: re.fullmatch(r"[\x21-\x7e]+", url.text) and not re.search("[.:/]", url.text),
         "{rule}; it must begin with {start}; if it is the key, pass it as api_key=",

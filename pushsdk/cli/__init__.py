@@ -4,9 +4,10 @@ import errno
 import inspect
 import io
 import os
+import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,15 @@ from pushsdk.cli.exit import CommandError, Exit, command_error, text_of, usage_e
 from pushsdk.cli.terminal import warn
 
 if TYPE_CHECKING:
-    from cyclopts import UnknownOptionError, UnusedCliTokensError
+    from cyclopts import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
 __all__ = ["main"]
 
 _EXTRA = frozenset({"cyclopts", "rich"})
 # Options that send despite a problem, or without a question, are never a guess.
 _UNGUESSED = frozenset({"--force", "--yes"})
+# Names that an Api-Key is given by, without dashes.
+_KEYS = frozenset({"apikey", "key", "token"})
 _SENDING = frozenset({"send", "broadcast", "resume", "campaign"})
 _SIGPIPE = 141  # the exit code that a shell reports for SIGPIPE
 
@@ -65,7 +68,7 @@ def _run(words: Sequence[str], before_command: Callable[[], object]) -> int:
 
 def _command_of(words: Sequence[str]) -> Callable[[], Any]:
     """Return the command with its arguments. Raises a usage error."""
-    from cyclopts import CycloptsError, UnknownOptionError, UnusedCliTokensError
+    from cyclopts import CycloptsError
 
     from pushsdk.cli.app import app
 
@@ -74,12 +77,8 @@ def _command_of(words: Sequence[str]) -> Callable[[], Any]:
     options = ["@-" if word == "-" else word for word in words[:end]]
     try:
         command, bound, _ = app.parse_args([*options, *words[end:]], exit_on_error=False, print_error=False)
-    except UnknownOptionError as error:
-        raise _unknown_option(error) from None
-    except UnusedCliTokensError as error:
-        raise _unexpected_argument(error) from None
     except CycloptsError as error:
-        raise usage_error(str(error)) from None
+        raise _USAGE_ERRORS.get(type(error).__name__, _as_it_is)(error) from None
     return partial(command, *bound.args, **bound.kwargs)
 
 
@@ -88,15 +87,54 @@ def _unexpected_argument(error: "UnusedCliTokensError") -> CommandError:
     return usage_error(f"{' '.join(error.command_chain or ())}: unexpected argument {unused!r}")
 
 
+def _missing_argument(error: "MissingArgumentError") -> CommandError:
+    argument = error.argument
+    if argument is None or argument.tokens or error.keyword:  # given without a value
+        return usage_error(str(error))
+    return usage_error(f"{' '.join(error.command_chain or ())}: {argument.name} is required")
+
+
+def _unknown_command(error: "UnknownCommandError") -> CommandError:
+    (word, *_) = error.unused_tokens or [""]
+    if not word.startswith("-"):
+        return usage_error(str(error))
+    name = _name_of(word)
+    return _key_error(name) or usage_error(f"{name}: options follow the command: pushsdk send user-1 --title Hello")
+
+
 def _unknown_option(error: "UnknownOptionError") -> CommandError:
-    """Return a usage error with the nearest option, and without the value, which may be an Api-Key."""
-    name = (error.token.keyword or error.token.value).partition("=")[0]
-    if name == "--api-key":
-        return usage_error("--api-key is not an option, others can read it: set PUSHSDK_API_KEY or pass --api-key-file")
+    """Return a usage error with the nearest option."""
+    name = _name_of(error.token.keyword or error.token.value)
+    if key_error := _key_error(name):
+        return key_error
     error.token = error.token.evolve(keyword=name)
     known = error.argument_collection
     error.argument_collection = type(known)(option for option in known if _UNGUESSED.isdisjoint(option.names))
     return usage_error(str(error))
+
+
+def _as_it_is(error: Exception) -> CommandError:
+    return usage_error(str(error))
+
+
+# By the name of cyclopts' class: cyclopts is imported late.
+_USAGE_ERRORS: Mapping[str, Callable[[Any], CommandError]] = {
+    "MissingArgumentError": _missing_argument,
+    "UnknownCommandError": _unknown_command,
+    "UnknownOptionError": _unknown_option,
+    "UnusedCliTokensError": _unexpected_argument,
+}
+
+
+def _name_of(option: str) -> str:
+    """Return the option without its value, which may be an Api-Key."""
+    return re.split("[^a-zA-Z-]", option.replace("_", "-"), maxsplit=1)[0]
+
+
+def _key_error(name: str) -> CommandError | None:
+    if name.replace("-", "") not in _KEYS:
+        return None
+    return usage_error(f"{name} is not an option, others can read it: set PUSHSDK_API_KEY or pass --api-key-file")
 
 
 def _print_error(error: CommandError, _: Sequence[str]) -> int:

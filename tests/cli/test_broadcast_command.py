@@ -197,7 +197,7 @@ def test_a_limit_leaves_users_and_exits_with_1(broadcast, service):
     [
         (
             ("broadcast", "ids.txt", "--message", "message.json"),
-            "parameter --run requires an argument",
+            "broadcast: --run is required",
         ),
         (("broadcast", "ids.txt", "--run", "a.run"), "--message"),
         (("broadcast", "--message", "message.json", "--run", "a.run"), "pass exactly one source of users"),

@@ -163,7 +163,7 @@ def test_ctrl_c_ends_the_question_at_once(command: Command, address: str, monkey
 
 
 def test_a_command_without_a_store_says_how_to_name_one(command: Command) -> None:
-    assert command("claims", "list").err == 'pushsdk: Command "claims list" parameter --claims requires an argument.\n'
+    assert command("claims", "list").err == "pushsdk: claims list: --claims is required\n"
 
 
 def test_a_variable_names_a_store_on_a_server(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,7 +231,9 @@ def test_a_client_whose_constructor_failed_has_a_repr() -> None:
     [
         *((key, ": strip the quotation marks or white space") for key in ("abc\n", " abc", " ", "'key'", '"key"')),
         ("https://push.example", r": it is a URL: did you swap base_url and api_key\?"),
-        *((key, "$") for key in ("", "k\u00e9y", "a\tb", "k" * 4097, "Bearer abc")),
+        ("", ": it is empty"),
+        *((key, ": it is a placeholder, put the key in its place") for key in ("<API_KEY>", "${API_KEY}", "{{ key }}")),
+        *((key, "$") for key in ("k\u00e9y", "a\tb", "k" * 4097, "Bearer abc")),
     ],
 )
 def test_a_refused_key_has_a_hint_at_the_commonest_causes(key: str, hint: str) -> None:
