@@ -115,7 +115,9 @@ async def test_a_claim_store_that_hangs_is_no_missing_connection() -> None:
         async def put(self, *args: object) -> None:
             await asyncio.sleep(60)
 
-    async with WireServer() as server, client_of(server.base_url, claims=HangingStore(), timeout=0.1) as client:
+    store = HangingStore()
+    store.timeout = 0.1
+    async with WireServer() as server, client_of(server.base_url, claims=store, timeout=0.1) as client:
         with pytest.raises(NotSentError) as caught:
             await client.send("u", MESSAGE, idempotency_key="job-1")
         await client.aclose(drain=0)
