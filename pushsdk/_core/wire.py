@@ -120,7 +120,8 @@ def encode_content(
     message: MobilePush | Mapping[str, Any], fields: Mapping[str, Any] | None, *, warn: bool = True
 ) -> tuple[bytes, bytes | None]:
     """Return the JSON for message and custom fields. Warns about a placeholder whose name is nearly a field's name."""
-    encoded, custom = encode_message(message, warn=warn), encode_custom_fields(fields)
+    encoded = encode_message(message, warn=warn)
+    custom = None if fields is None else encode_custom_fields(fields)
     if warn and fields and b"{{" in encoded:
         warn_of_placeholders(_names_in(encoded), fields, "custom_fields has")
     return encoded, custom
