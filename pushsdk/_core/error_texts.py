@@ -203,7 +203,7 @@ class Parts(Wording, msgspec.Struct, frozen=True):
             [f"{self.counts[outcome]} {outcome.value}" for outcome in Outcome if outcome in self.counts]
         )
         most = f". Most often ({count(self.users)}): {self.example.render(names)}" if self.example else ""
-        return f"the call's users ended differently: {summary}{names['outcomes']}{most}"
+        return f"users have different outcomes: {summary}{names['outcomes']}{most}"
 
 
 def _seconds(wait: float | None) -> str:

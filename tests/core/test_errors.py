@@ -345,7 +345,7 @@ def test_users_with_different_outcomes_are_listed_in_the_order_of_the_call():
     assert error.user_ids == ("a", "b", "c", "d")
     assert [attempt.started for attempt in error.attempts] == [0.0, 2.0]
     assert str(error) == (
-        "the call's users ended differently: 2 ACCEPTED, 2 REJECTED; see .outcomes. "
+        "users have different outcomes: 2 ACCEPTED, 2 REJECTED; see .outcomes. "
         "Most often (2 users): rejected: HTTP 400 Bad Request"
     )
 
