@@ -78,7 +78,7 @@ class CallOptions(ServiceOptions):
     timeout: float | None = None
     """Limit the call, with its waits and retries, to this many seconds. [default: 30]"""
     retry: Literal["safe", "collapsible", "at-least-once", "none"] | None = None
-    """Retry failures that can't have pushed (safe), others too, or none. [default: safe]"""
+    """Retry what can't have pushed (safe), unknown outcomes too (at-least-once), or none. [default: safe]"""
 
 
 def command_line(words: Iterable[object], options: Mapping[str, Any]) -> str:

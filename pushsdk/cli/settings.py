@@ -175,7 +175,7 @@ def unknown_variables(environ: Mapping[str, str] = os.environ) -> Iterator[tuple
         if prefix.upper() == "PUSHSDK_" and (prefix != "PUSHSDK_" or name not in map(str.upper, _VARIABLES)):
             near = near_word(name, _VARIABLES)
             advice = f"did you mean PUSHSDK_{near.upper()}?" if near else "for the variables see: pushsdk docs cli"
-            yield variable, f"not a pushsdk variable, ignored: {advice}"
+            yield variable, f"not a pushsdk variable, so it is ignored: {advice}"
         elif variable.upper() == "HTTPS_PROXY" and "PUSHSDK_PROXY" not in environ:
             yield variable, "not read by pushsdk: to send through a proxy, set PUSHSDK_PROXY or pass --proxy"
 

@@ -326,9 +326,9 @@ def test_a_variable_that_is_none_of_ours_is_a_warning(command, service, monkeypa
     result = command(words)
     printed = " ".join((result.out + result.err).split())
     for name, near in misspelled.items():
-        assert re.search(f"{name}:? not a pushsdk variable, ignored: did you mean {near}[?]", printed)
+        assert re.search(f"{name}:? not a pushsdk variable, so it is ignored: did you mean {near}[?]", printed)
     assert re.search(
-        "PUSHSDK_ZZZ\ufffd.2J:? not a pushsdk variable, ignored: for the variables see: ", printed
+        "PUSHSDK_ZZZ\ufffd.2J:? not a pushsdk variable, so it is ignored: for the variables see: ", printed
     )
     assert re.search("HTTPS_PROXY:? not read by pushsdk: to send through a proxy, set PUSHSDK_PROXY", printed)
     assert not re.search("(PUSHSDK_CLAIMS|PUSHSDK_SHOW_ANSWERS|PUSHSDKX):? no variable", printed)

@@ -128,7 +128,7 @@ def test_resolve_reads_the_environment_and_raises_the_first_problem(monkeypatch)
 def test_a_missing_setting_names_the_variables_that_are_ignored(monkeypatch):
     monkeypatch.setenv("PUSHSDK_APIKEY", SECRET)
     with pytest.raises(
-        ConfigurationError, match=r"PUSHSDK_APIKEY is no .* so it is ignored: did you mean PUSHSDK_API_"
+        ConfigurationError, match=r"PUSHSDK_APIKEY is not .* so it is ignored: did you mean PUSHSDK_API_"
     ):
         resolve({"base_url": URL})
 

@@ -40,7 +40,7 @@ def docs(
     Args:
         topic: The page name or a part of it, for example retries.
         all_pages: List the pages, each with its first sentence.
-        search: Print the sections with these words, the best first, each with its page and heading.
+        search: Print the sections with these words, best first, each with its page and heading.
         path: Print the path of the page file.
     """
     if all_pages:

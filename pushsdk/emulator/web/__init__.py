@@ -89,7 +89,8 @@ def _results(query: str) -> str:
         f'<li><a href="/docs/{name}#{_anchor(heading)}">{name}: {escape(heading)}</a><p>{escape(text)}</p></li>'
         for name, heading, text in results
     )
-    head = f"<h1>Search</h1><p>Sections with all words of <q>{escape(query)}</q>: {len(results)}, the best first.</p>"
+    matches = "1 section matches" if len(results) == 1 else f"{len(results)} sections match"
+    head = f"<h1>Search</h1><p>{matches} <q>{escape(query)}</q>, best first.</p>"
     return f'{head}<ul class="results">{items}</ul>' if items else f"{head}<p>Try fewer or shorter words.</p>"
 
 
