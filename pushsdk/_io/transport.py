@@ -28,7 +28,7 @@ from pushsdk._core.kinds import must_be
 from pushsdk._core.outcome import Evidence, Failure, Guarded
 from pushsdk._core.policy import Limits
 from pushsdk._core.secret import Secret
-from pushsdk._io.failures import CONNECTING, failure_of, os_error, phase_of, words_of
+from pushsdk._io.failures import CONNECTING, failure_of, forget_frames, os_error, phase_of, words_of
 from pushsdk._io.fast_post import HEAD_LIMITS, FastPost
 from pushsdk._io.heads import Heads, header_text
 from pushsdk._io.request import ApiRequest
@@ -105,6 +105,7 @@ class AiohttpTransport:
             # After a status, the exception came from reading the body: the status counts.
             if evidence.status is None:
                 self._record(error, evidence, connect)
+            forget_frames(error)
 
     def _refusal(self) -> tuple[Failure, str] | None:
         """Return the reason why no request may be sent, if there is one."""
