@@ -3322,6 +3322,13 @@ DEADLINES = [
         T_OVERLOAD,
     ),
     Mutant(
+        "a late call is begun as there is an idle connection",
+        IO + "sender.py",
+        "        if flight.started + times.likely >= request.deadline:\n            return False\n",
+        "",
+        T_OVERLOAD,
+    ),
+    Mutant(
         "users who were not claimed are charged to the rate",
         IO + "sender.py",
         "                self.limiter.give_back(users)\n            else:",

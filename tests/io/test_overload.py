@@ -25,8 +25,20 @@ from support.fake_service import (
 )
 from support.pool_service import Ended, Latency, PoolService, lognormal, send_at_random
 from support.virtual_time import turns, virtual
+from support.wire_faults import drip, first, pause, step, take, when
+from support.wire_server import WireServer
 
-from pushsdk import Batching, Limits, NotSentError, Outcome, OutcomeUnknownError, Rate, SendNotBegun, Timeout
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    Limits,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    Rate,
+    SendNotBegun,
+    Timeout,
+)
 from pushsdk.claims import Claim, MemoryClaims, Put
 
 # Four workers above what 8 need: then the tests are about deadlines, not about how the limit is found.
@@ -606,3 +618,18 @@ async def test_in_a_long_hang_the_queue_holds_only_what_still_waits() -> None:
         await send_at_random(client, 100, 20)
         await settled()
         assert len(client._lifetime.engine.limiter._queue) < 3 * 200
+
+
+async def test_an_idle_connection_is_no_reason_to_begin_a_late_call() -> None:
+    # The first two requests are measured, and leave two connections; the third is in flight.
+    async with (
+        WireServer(when(first(3), step(take, pause(0.2), drip(b"HTTP/1.1 204 No Content\r\n\r\n", gap=0.0)))) as server,
+        AsyncPushClient(server.base_url, "key") as client,
+    ):
+        await asyncio.gather(*(client.send("user", titled(number)) for number in range(2)))
+        in_flight = asyncio.ensure_future(client.send("user", titled(2)))
+        await turns(20)
+        with pytest.raises(NotSentError, match="too little time"):
+            await client.send("user", titled(3), timeout=0.1)
+        await in_flight
+    assert server.begun == 3
