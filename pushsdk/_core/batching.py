@@ -55,7 +55,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     unsettled: int
     """Number of users without a verdict. Counted down by ``settle``."""
     duplicates: int = 0
-    """How many duplicate ids the caller passed."""
+    """Number of duplicate ids that the caller passed."""
     ask: Any = None
     """A call to the api_key callable; None for a fixed key. Unset by ``settle``: its context may refer to the call."""
     verdict: Verdict | None = None

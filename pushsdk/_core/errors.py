@@ -29,7 +29,7 @@ LIBRARY: Mapping[str, str] = {
     "query": "query=",
     "personalize": "use client.send_each(audience.personalize(message))",
 }
-"""How the texts for a program name options. The command line has the same keys, with its names."""
+"""Option names in texts for a program. The command line has the same keys, with its names."""
 
 
 class Wording:

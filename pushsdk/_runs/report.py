@@ -91,7 +91,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return failed + (f"; stopped: {self.stopped}" if self.stopped else "")
 
     def _commonest(self) -> str:
-        """Return the commonest reason, and beside it the commonest text from the service if that may be shown."""
+        """Return the most frequent reason, with the most frequent response text if that may be shown."""
         if not self.reasons:
             return ""
         reason = max(self.reasons, key=self.reasons.__getitem__)
