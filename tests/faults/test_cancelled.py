@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 from support import wire_tls
 from support.wire_faults import (
+    Step,
     always,
     hold,
     never_read,
@@ -20,10 +21,10 @@ from support.wire_faults import (
 )
 from support.wire_judge import ENORMOUS, HELLO, Ledger
 from support.wire_network import no_connection, no_handshake, no_name
-from support.wire_rig import OWN_OR_INJECTED, QUICK, client_of
+from support.wire_rig import OWN_OR_INJECTED, client_of
 from support.wire_server import Wire, WireServer
 
-from pushsdk import AsyncPushClient, AttemptEnded, CampaignRequest, Event, Outcome, RetryPolicy, SendAbandoned
+from pushsdk import AsyncPushClient, AttemptEnded, CampaignRequest, Event, MobilePush, Outcome, SendAbandoned
 
 
 async def abandoned_by(client: AsyncPushClient, events: list[Event]) -> dict[str, Outcome]:
@@ -34,8 +35,9 @@ async def abandoned_by(client: AsyncPushClient, events: list[Event]) -> dict[str
     return outcomes
 
 
-async def cancelled(call: asyncio.Task[object]) -> None:
-    """Cancel it: it must end as cancelled."""
+async def cancelled(call: asyncio.Task[object], arrival: asyncio.Event) -> None:
+    """Cancel it once it has come so far: it must end as cancelled."""
+    await arrival.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
@@ -51,47 +53,45 @@ async def test_cancelled_while_connecting_is_not_sent(trouble: object, injected:
         trouble(server) as arrival,
         client_of(server, injected=injected, host=host, on_event=events.append) as client,
     ):
-        call = asyncio.create_task(client.send("user", HELLO))
-        await arrival.wait()
-        await cancelled(call)
+        await cancelled(asyncio.create_task(client.send("user", HELLO)), arrival)
         assert await abandoned_by(client, events) == {"user": Outcome.NOT_SENT}
     assert server.processed == {}
 
 
+def silence() -> tuple[asyncio.Event, Step]:
+    return reached(take, hold)
+
+
+def deafness() -> tuple[asyncio.Event, Step]:
+    return reached(never_read)
+
+
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
-@pytest.mark.parametrize("warm", [0, 1], ids=["new connection", "pooled connection"])
-async def test_cancelled_while_waiting_is_unknown_and_gives_its_slot_back(injected: bool, tls: bool, warm: int) -> None:
+@pytest.mark.parametrize(
+    ("fault", "message", "warm", "tls"),
+    [
+        pytest.param(silence, HELLO, 0, False, id="waiting, new connection"),
+        pytest.param(silence, HELLO, 1, False, id="waiting, pooled connection"),
+        pytest.param(silence, HELLO, 1, True, id="waiting, TLS"),
+        pytest.param(deafness, ENORMOUS, 0, False, id="writing"),
+    ],
+)
+async def test_cancelled_while_it_may_have_arrived_is_unknown_and_gives_its_slot_back(
+    fault: object, message: MobilePush, warm: int, tls: bool, injected: bool
+) -> None:
     events: list[Event] = []
-    arrival, silent = reached(take, hold)
+    arrival, does = fault()
     async with (
-        WireServer(when(only(warm), silent), tls=wire_tls.good() if tls else None) as server,
+        WireServer(when(only(warm), does), tls=wire_tls.good() if tls else None) as server,
         client_of(server, injected=injected, on_event=events.append) as client,
     ):
         if warm:
             await client.send("warm", HELLO)
-        call = asyncio.create_task(client.send("user", HELLO))
-        await arrival.wait()
-        await cancelled(call)
+        await cancelled(asyncio.create_task(client.send("user", message)), arrival)
         assert client.stats().in_flight == 0
         assert await abandoned_by(client, events) == {"user": Outcome.UNKNOWN}
-    assert server.processed == ({"warm": 1, "user": 1} if warm else {"user": 1})
-
-
-@OWN_OR_INJECTED
-async def test_cancelled_while_writing_is_unknown(injected: bool) -> None:
-    events: list[Event] = []
-    arrival = asyncio.Event()
-    script = when(always, step(say_when(arrival), never_read))
-    async with (
-        WireServer(script) as server,
-        client_of(server, injected=injected, on_event=events.append) as client,
-    ):
-        call = asyncio.create_task(client.send("user", ENORMOUS))
-        await arrival.wait()
-        await cancelled(call)
-        assert await abandoned_by(client, events) == {"user": Outcome.UNKNOWN}
-    assert (server.begun, server.processed) == (1, {})
+    assert server.begun == warm + 1
+    assert server.processed["user"] == (fault is silence)
 
 
 @OWN_OR_INJECTED
@@ -106,7 +106,7 @@ async def test_cancelled_while_reading_the_body_is_accepted(injected: bool) -> N
         await arrival.wait()
         for _ in range(10):
             await asyncio.sleep(0)
-        await cancelled(call)
+        await cancelled(call, arrival)
     assert [event.attempt.outcome for event in events if isinstance(event, AttemptEnded)] == [Outcome.ACCEPTED]
     assert server.processed == {"spring": 1}
 
@@ -115,15 +115,12 @@ TURNS = range(1, 40)
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("retry", [QUICK, RetryPolicy.none()], ids=["safe", "none"])
 @pytest.mark.parametrize("warm", [False, True], ids=["new connection", "pooled connection"])
-async def test_a_cancellation_at_any_turn_of_the_loop_is_judged_rightly(
-    injected: bool, retry: RetryPolicy, warm: bool
-) -> None:
+async def test_a_cancellation_at_any_turn_of_the_loop_is_judged_rightly(injected: bool, warm: bool) -> None:
     events: list[Event] = []
     outcomes: dict[str, Outcome] = {}
     async with WireServer() as server:
-        async with client_of(server, injected=injected, retry=retry, on_event=events.append) as client:
+        async with client_of(server, injected=injected, on_event=events.append) as client:
             for turns in TURNS:
                 if warm:
                     await client.send(f"warm-{turns}", HELLO)
@@ -159,8 +156,7 @@ async def test_one_caller_of_a_shared_request_may_be_cancelled_without_the_other
     async with WireServer(script) as server, client_of(server, on_event=events.append) as client:
         leaver = asyncio.create_task(client.send("leaver", HELLO))
         others = [asyncio.create_task(ledger.ask(client, f"user-{n}", alone=False)) for n in range(3)]
-        await arrival.wait()
-        await cancelled(leaver)
+        await cancelled(leaver, arrival)
         release.set()
         await asyncio.gather(*others)
         assert await abandoned_by(client, events) == {"leaver": Outcome.ACCEPTED}

@@ -10,17 +10,11 @@ from support.wire_network import no_connection
 from support.wire_rig import OWN_OR_INJECTED, client_of
 from support.wire_server import WireServer
 
-from pushsdk import (
-    ClientClosedError,
-    NotSentError,
-    OutcomeUnknownError,
-    Timeout,
-)
+from pushsdk import ClientClosedError, NotSentError, OutcomeUnknownError, Timeout
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("total", [0.05, 0.1])
-async def test_a_call_ends_at_its_deadline_and_says_what_is_known(total: float, injected: bool) -> None:
+async def test_a_call_ends_at_its_deadline_and_says_what_is_known(injected: bool) -> None:
     loop = asyncio.get_running_loop()
     async with (
         WireServer(when(only(1), step(take, hold))) as server,
@@ -29,9 +23,9 @@ async def test_a_call_ends_at_its_deadline_and_says_what_is_known(total: float, 
         await client.send("warm", HELLO)
         started = loop.time()
         with pytest.raises(OutcomeUnknownError):
-            await client.send("user", HELLO, timeout=total)
+            await client.send("user", HELLO, timeout=0.1)
         took = loop.time() - started
-    assert total <= took < total + 0.1
+    assert 0.1 <= took < 0.2
     assert server.processed == {"warm": 1, "user": 1}
 
 
@@ -47,28 +41,20 @@ async def test_out_of_time_before_there_is_a_connection_is_not_sent(injected: bo
     assert server.connections == 0
 
 
-@OWN_OR_INJECTED
-async def test_closing_the_client_in_flight_leaves_it_open(injected: bool) -> None:
-    arrival, silent = reached(take, hold)
-    async with WireServer(when(always, silent)) as server, client_of(server, injected=injected) as client:
-        call = asyncio.create_task(client.send("user", HELLO))
-        await arrival.wait()
-        report = await client.aclose(drain=0)
-        with pytest.raises(OutcomeUnknownError):
-            await call
-    assert (report.unknown, server.begun, server.processed) == (("user",), 1, {"user": 1})
-
-
-async def test_closing_the_injected_session_in_flight_leaves_it_open() -> None:
+@pytest.mark.parametrize("closed", ["client", "client with a session", "session"])
+async def test_what_is_closed_in_flight_leaves_the_outcome_open(closed: str) -> None:
     arrival, silent = reached(take, hold)
     async with (
         WireServer(when(always, silent)) as server,
         aiohttp.ClientSession() as session,
-        client_of(server, session=session) as client,
+        client_of(server, session=None if closed == "client" else session) as client,
     ):
         call = asyncio.create_task(client.send("user", HELLO))
         await arrival.wait()
-        await session.close()
+        if closed == "session":
+            await session.close()
+        else:
+            assert (await client.aclose(drain=0)).unknown == ("user",)
         with pytest.raises(OutcomeUnknownError):
             await call
     assert (server.begun, server.processed) == (1, {"user": 1})

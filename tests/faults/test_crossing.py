@@ -11,7 +11,7 @@ from support.programs import run_program
 from support.wire_faults import always, hold, only, step, take, when
 from support.wire_judge import HELLO
 from support.wire_rig import OWN_OR_INJECTED, client_of
-from support.wire_server import Wire, WireServer
+from support.wire_server import Act, Wire, WireServer
 
 from pushsdk import Event, MobilePush, Outcome, OutcomeUnknownError, RetryPolicy, SendAbandoned
 from pushsdk._io import fast_post
@@ -106,10 +106,25 @@ async def half_close(wire: Wire) -> None:
     await hold(wire)
 
 
+async def read_on_and_reset(wire: Wire) -> None:
+    wire.writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+    await asyncio.sleep(0.005)
+    await take(wire)
+    await wire.rst()
+
+
+async def close_read(wire: Wire) -> None:
+    await take(wire)
+    await close_unread(wire)
+
+
 @LINUX
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("big", [False, True], ids=["small", "large"])
-@pytest.mark.parametrize("at", [0, 1], ids=["new connection", "pooled connection"])
+@pytest.mark.parametrize(
+    ("at", "big"),
+    [(0, False), (1, False), (1, True)],
+    ids=["new connection", "pooled connection", "large, on a pooled connection"],
+)
 async def test_a_connection_that_closed_before_a_byte_came_is_replaced(
     at: int, big: bool, injected: bool, kernel: Kernel
 ) -> None:
@@ -129,53 +144,24 @@ async def test_a_connection_that_closed_before_a_byte_came_is_replaced(
 
 @LINUX
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("late", [False, True], ids=["it acknowledges nothing", "it acknowledges later"])
-async def test_a_service_that_closed_only_its_half_may_have_read_the_request(
-    late: bool, injected: bool, kernel: Kernel
+@pytest.mark.parametrize(
+    ("end", "acknowledged"),
+    [(half_close, "never"), (half_close, "later"), (read_on_and_reset, "when it was read"), (close_read, "at once")],
+)
+async def test_a_service_that_may_have_read_the_request_is_not_sent_it_again(
+    end: Act, acknowledged: str, injected: bool, kernel: Kernel
 ) -> None:
     async with (
-        WireServer(when(always, step(half_close))) as server,
+        WireServer(when(always, step(end))) as server,
         client_of(server, injected=injected, retry=RetryPolicy.none()) as client,
     ):
-        if late:
+        if acknowledged == "later":
             asyncio.get_running_loop().call_later(0.003, setattr, kernel, "acknowledges", lambda: True)
-        with pytest.raises(OutcomeUnknownError, match="closed without an answer"):
+        elif acknowledged != "never":
+            kernel.acknowledges = lambda: acknowledged == "at once" or bool(server.processed)
+        with pytest.raises(OutcomeUnknownError):
             await client.send("user", HELLO)
         await server.quiet()
-    assert server.processed == {"user": 1}
-
-
-@LINUX
-@OWN_OR_INJECTED
-async def test_a_service_that_acknowledges_after_its_end_and_then_resets_may_have_read_the_request(
-    injected: bool, kernel: Kernel
-) -> None:
-    async def read_on(wire: Wire) -> None:
-        wire.writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
-        await asyncio.sleep(0.005)
-        await take(wire)
-        kernel.acknowledges = lambda: True
-        await wire.rst()
-
-    async with (
-        WireServer(when(only(0), step(read_on))) as server,
-        client_of(server, injected=injected, retry=RetryPolicy.none()) as client,
-    ):
-        with pytest.raises(OutcomeUnknownError):
-            await client.send("user", HELLO)
-    assert server.processed == {"user": 1}
-
-
-@LINUX
-@OWN_OR_INJECTED
-async def test_a_reset_proves_nothing_if_the_request_was_acknowledged(injected: bool, kernel: Kernel) -> None:
-    kernel.acknowledges = lambda: True
-    async with (
-        WireServer(when(always, step(take, close_unread))) as server,
-        client_of(server, injected=injected, retry=RetryPolicy.none()) as client,
-    ):
-        with pytest.raises(OutcomeUnknownError):
-            await client.send("user", HELLO)
     assert server.processed == {"user": 1}
 
 

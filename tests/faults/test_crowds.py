@@ -6,9 +6,9 @@ from collections.abc import Container
 import pytest
 from support.wire_case import Case
 from support.wire_cases import MAJOR
-from support.wire_faults import When, first, only
+from support.wire_faults import first, only
 from support.wire_judge import Ledger
-from support.wire_rig import AFTER, AMONG, WireRig, rigged
+from support.wire_rig import AMONG, WireRig, rigged
 
 from pushsdk import Limits, Outcome
 
@@ -43,31 +43,15 @@ def hits(case: Case) -> Container[int]:
     return {0, 1} if case.race else {1}
 
 
-def the_middle(case: Case) -> When:
-    """Once, in the middle of a hundred requests on a few connections."""
-    return only({"lookup": 0, "connect": LANES // 2, "pool": 50, "request": 50}[case.at])
-
-
 @EVERY_MAJOR
 async def test_one_of_a_hundred_requests(case: Case) -> None:
     users = [f"user-{n}" for n in range(HUNDRED)]
-    async with rigged(case, the_middle(case), patience=AMONG, limits=Limits(in_flight=LANES)) as rig:
+    the_middle = only({"lookup": 0, "connect": LANES // 2, "pool": 50, "request": 50}[case.at])
+    async with rigged(case, the_middle, patience=AMONG, limits=Limits(in_flight=LANES)) as rig:
         ledger = await ask_all(rig, case, users)
     ledger.judge(rig.server, users)
     assert afflicted(ledger, case) in hits(case)
     assert len(rig.server.requests) <= HUNDRED + 1
-
-
-@pytest.mark.parametrize("end", ["first", "last"])
-@EVERY_MAJOR
-async def test_the_first_or_the_last_of_a_batch(case: Case, end: str) -> None:
-    users = [f"user-{n}" for n in range(5)]
-    lanes = len(users) if case.at == "connect" else 1
-    bad = only(0 if end == "first" or case.at == "lookup" else len(users) - 1)
-    async with rigged(case, bad, patience=AFTER, limits=Limits(in_flight=lanes)) as rig:
-        ledger = await ask_all(rig, case, users)
-    ledger.judge(rig.server, users)
-    assert afflicted(ledger, case) in hits(case)
 
 
 @EVERY_MAJOR

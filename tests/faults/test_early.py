@@ -11,17 +11,17 @@ import aiohttp
 import pytest
 from support import wire_tls
 from support.wire_answers import response
-from support.wire_faults import always, fin, on_accept, only, rst, step, take, when
+from support.wire_faults import always, fin, never_read, on_accept, only, pause, rst, send, step, take, when
 from support.wire_judge import HELLO, Ledger
 from support.wire_network import detoured
 from support.wire_rig import OWN_OR_INJECTED, QUICK, client_of
 from support.wire_server import Act, Wire, WireServer
 
-from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
+from pushsdk import MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
 from pushsdk._io import fast_post
 
 NONE = RetryPolicy.none()
-EARLY = pytest.mark.parametrize("early_bytes", [response(204), response(503), b""], ids=["204", "503", "EOF"])
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
 
 
 @contextmanager
@@ -58,11 +58,11 @@ def read_from(wire: socket.socket) -> bytes:
 
 
 @OWN_OR_INJECTED
-@EARLY
+@pytest.mark.parametrize("early_bytes", [response(204), response(503), b""], ids=["204", "503", "EOF"])
 async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(early_bytes: bytes, injected: bool) -> None:
     ledger = Ledger()
     with hasty(early_bytes) as (address, wires):
-        async with WireServer() as server, client_of(server, injected=injected, retry=RetryPolicy.none()) as client:
+        async with WireServer() as server, client_of(server, injected=injected, retry=NONE) as client:
             with detoured(server, address, only(0)):
                 ending = await ledger.ask(client, "user")
             await ledger.ask(client, "another")
@@ -73,12 +73,11 @@ async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(early_bytes
 
 
 @OWN_OR_INJECTED
-@EARLY
-@pytest.mark.parametrize(("policy", "connections"), [(RetryPolicy.none(), 2), (QUICK, 4)], ids=["none", "safe"])
+@pytest.mark.parametrize(("policy", "connections"), [(NONE, 2), (QUICK, 4)], ids=["none", "safe"])
 async def test_a_service_that_always_answers_too_early_is_left_to_the_policy(
-    early_bytes: bytes, injected: bool, policy: RetryPolicy, connections: int
+    injected: bool, policy: RetryPolicy, connections: int
 ) -> None:
-    with hasty(early_bytes) as (address, wires):
+    with hasty(response(204)) as (address, wires):
         async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
             with detoured(server, address, always), pytest.raises(NotSentError) as excinfo:
                 await client.send("user", HELLO)
@@ -87,101 +86,47 @@ async def test_a_service_that_always_answers_too_early_is_left_to_the_policy(
     assert len(excinfo.value.attempts) == policy.max_attempts
 
 
-async def answer_unread(requests: tuple[bool, ...], *, injected: bool = False, retry: RetryPolicy = NONE) -> None:
-    """Answer 204 to each request: after reading it if True, else with a part of it unread in the kernel.
+async def refuse_to_read(wire: Wire) -> None:
+    wire.writer.transport.pause_reading()
 
-    With a policy that retries, the last answer is followed by one to the second attempt.
-    """
-    loop, wires = asyncio.get_running_loop(), list[socket.socket]()
 
-    async def accept() -> None:
-        wires.append((await asyncio.wait_for(loop.sock_accept(listener), 5.0))[0])
-        wires[-1].setblocking(False)
-
-    async def read_rest() -> None:
-        while not (await loop.sock_recv(wires[-1], 65536)).endswith(b"}"):
-            pass
-        # What is not acknowledged is answered quicker.
-        await asyncio.sleep(0.05)
-
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        listener.setblocking(False)
-        session = aiohttp.ClientSession() if injected else None
-        base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with AsyncPushClient(base_url, "key", retry=retry, session=session) as client:
-            for number, read in enumerate(requests):
-                send = asyncio.create_task(client.send("user", MobilePush(body={"en": "x" * 40_000})))
-                if not number or not requests[number - 1]:  # on a new connection
-                    await accept()
-                await loop.sock_recv(wires[-1], 1)
-                if read:
-                    await read_rest()
-                await loop.sock_sendall(wires[-1], response(204))
-                if number and retry.max_attempts > 1:
-                    await accept()
-                    await read_rest()
-                    await loop.sock_sendall(wires[-1], response(204))
-                    assert len((await send).attempts) == 2
-                elif read:
-                    assert (await send).outcome is Outcome.ACCEPTED
-                else:
-                    with pytest.raises(OutcomeUnknownError):
-                        await send
-        for wire in wires:
-            wire.close()
-        if session is not None:
-            await session.close()
+async def check_unread(*, warm: bool, answer: bytes, injected: bool) -> None:
+    """A 2xx proves nothing if the body is still on its way, and its connection is used no more."""
+    script = when(only(int(warm)), step(refuse_to_read, pause(0.05), send(answer), never_read))
+    async with (
+        WireServer(script, receive_buffer=2048) as server,
+        client_of(server, injected=injected, retry=NONE) as client,
+    ):
+        if warm:
+            await client.send("warm", HELLO)
+        with pytest.raises(OutcomeUnknownError):
+            await client.send("user", MobilePush(body={"en": "x" * 47_000}))
+        await client.send("again", HELLO)
+    assert (server.connections, server.processed["user"], server.processed["again"]) == (2, 0, 1)
 
 
 @OWN_OR_INJECTED
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
-async def test_a_204_for_what_the_peer_has_not_got_is_unknown_and_its_connection_is_used_no_more(
-    injected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fast_post, "monotonic", asyncio.get_running_loop().time)
-    await answer_unread((False, True, False), injected=injected)
-
-
-@OWN_OR_INJECTED
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
-async def test_a_204_for_what_the_peer_has_not_got_is_retried_if_the_policy_says_so(
-    injected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fast_post, "monotonic", asyncio.get_running_loop().time)
-    retry = RetryPolicy.at_least_once(max_attempts=2, initial_delay=0.001)
-    await answer_unread((True, False), injected=injected, retry=retry)
-
-
-@OWN_OR_INJECTED
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
-@pytest.mark.parametrize("answer", [response(204), response(204, Content_Length=2) + b"{}", response(200, b"{}")])
-@pytest.mark.parametrize("warm", [True, False], ids=["after a fast push", "on a new connection"])
+@LINUX
+@pytest.mark.parametrize(
+    ("warm", "answer"),
+    [(True, response(204)), (False, response(204, Content_Length=2) + b"{}"), (True, response(200, b"{}"))],
+    ids=["after a fast push", "on a new connection", "with a body"],
+)
 async def test_a_2xx_for_a_large_request_that_was_not_read_is_unknown_however_late_it_comes(
     warm: bool, answer: bytes, injected: bool
 ) -> None:
-    async def refuse_to_read(wire: Wire) -> None:
-        wire.writer.transport.pause_reading()
-        await asyncio.sleep(0.05)
-        wire.writer.write(answer)
-        await asyncio.sleep(0.01)
-        await wire.rst()
+    await check_unread(warm=warm, answer=answer, injected=injected)
 
-    server = WireServer(when(only(int(warm)), step(refuse_to_read)))
-    async with server:
-        (listener,) = server._server.sockets
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        async with client_of(server, injected=injected, retry=NONE) as client:
-            if warm:
-                await client.send("user", HELLO)
-            with pytest.raises(OutcomeUnknownError):
-                await client.send("user", MobilePush(body={"en": "x" * 47_000}))
+
+@LINUX
+def test_the_same_on_uvloop() -> None:
+    uvloop = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(check_unread(warm=True, answer=response(204), injected=False))
 
 
 @OWN_OR_INJECTED
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
+@LINUX
 @pytest.mark.parametrize(
     ("seconds", "size", "outcome"),
     [(0.5, 1, Outcome.UNKNOWN), (1.5, 1, Outcome.ACCEPTED), (1.5, 2_000, Outcome.UNKNOWN)],
@@ -215,10 +160,16 @@ async def test_the_kernel_is_asked_for_the_fastest_response_and_for_large_reques
 # --- a fresh TLS connection ---
 
 
-@OWN_OR_INJECTED
-@pytest.mark.parametrize("end", [fin, rst], ids=["FIN", "RST"])
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize(
+    ("loop", "version", "end", "injected"),
+    [
+        ("asyncio", ssl.TLSVersion.TLSv1_2, fin, False),
+        ("asyncio", ssl.TLSVersion.TLSv1_2, rst, True),
+        ("asyncio", ssl.TLSVersion.TLSv1_3, fin, True),
+        ("uvloop", ssl.TLSVersion.TLSv1_2, fin, True),
+        ("uvloop", ssl.TLSVersion.TLSv1_3, rst, False),
+    ],
+)
 def test_a_tls_connection_that_ends_right_after_the_handshake_carries_nothing(
     loop: str, version: ssl.TLSVersion, end: Act, injected: bool
 ) -> None:
@@ -261,9 +212,3 @@ async def test_session_tickets_are_no_end(
         for _ in range(3):
             assert (await client.send("user", HELLO)).outcome is Outcome.ACCEPTED
     assert (server.connections, client.stats().stale_connections) == (1, 0)
-
-
-def test_the_same_on_uvloop() -> None:
-    uvloop = pytest.importorskip("uvloop")
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(answer_unread((False,)))

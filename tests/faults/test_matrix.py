@@ -6,31 +6,32 @@ import pytest
 from support.wire_case import Case
 from support.wire_cases import CASES, MAJOR
 from support.wire_faults import always, first
-from support.wire_judge import Ledger
-from support.wire_rig import AFTER, CALM, OWN_OR_INJECTED, QUICK, rigged
+from support.wire_judge import Ending, Ledger
+from support.wire_rig import AFTER, CALM, OWN_OR_INJECTED, QUICK, WireRig, rigged
 
 from pushsdk import Outcome, RetryPolicy
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+EVERY_MAJOR = pytest.mark.parametrize("case", MAJOR, ids=lambda case: case.name)
 
 
-def ways(case: Case) -> dict[str, bool]:
-    """Return the ways to make a call of this case."""
-    return {"campaign": case.campaign, "big": case.big}
+async def met(rig: WireRig, case: Case) -> Ending:
+    """Return the ending of a call that meets the fault; it must wait for nothing that it need not."""
+    ledger, loop = Ledger(), asyncio.get_running_loop()
+    if case.at == "pool":
+        await ledger.ask(rig.client, "warm")
+    started = loop.time()
+    ending = await ledger.ask(rig.client, "user", campaign=case.campaign, big=case.big)
+    assert loop.time() - started < CALM.attempt / 2, "it waited for something that it need not"
+    ledger.judge(rig.server, ledger.endings)
+    return ending
 
 
 @OWN_OR_INJECTED
 @EVERY_CASE
 async def test_a_fault_that_always_happens_ends_as_the_table_says(case: Case, injected: bool) -> None:
-    ledger = Ledger()
     async with rigged(case, always, hang=1.0, injected=injected) as rig:
-        if case.at == "pool":
-            await ledger.ask(rig.client, "warm")
-        started = asyncio.get_running_loop().time()
-        ending = await ledger.ask(rig.client, "user", **ways(case))
-        took = asyncio.get_running_loop().time() - started
-    ledger.judge(rig.server, ledger.endings)
-    assert took < CALM.attempt / 2, "it waited for something that it need not"
+        ending = await met(rig, case)
     if case.race and ending.outcome is Outcome.NOT_SENT:
         assert ending.tries <= QUICK.max_attempts
         return
@@ -44,26 +45,10 @@ async def test_a_fault_that_always_happens_ends_as_the_table_says(case: Case, in
     assert rig.server.api_keys <= {"key"}
 
 
-@OWN_OR_INJECTED
-@pytest.mark.parametrize("case", [case for case in CASES if case.repeated], ids=lambda case: case.name)
-async def test_a_retried_request_ends_in_exactly_one_push(case: Case, injected: bool) -> None:
-    async with rigged(case, first(1), patience=AFTER, injected=injected) as rig:
-        ending = await Ledger().ask(rig.client, "user", campaign=case.campaign)
-    assert (ending.outcome, rig.server.processed) == (Outcome.ACCEPTED, {"user": 1})
-    assert ending.tries >= 2
-
-
-@pytest.mark.parametrize("case", MAJOR, ids=lambda case: case.name)
+@EVERY_MAJOR
 async def test_nothing_is_repeated_under_none_but_a_stale_connection(case: Case) -> None:
-    ledger = Ledger()
     async with rigged(case, first(1), hang=1.0, retry=RetryPolicy.none()) as rig:
-        if case.at == "pool":
-            await ledger.ask(rig.client, "warm")
-        started = asyncio.get_running_loop().time()
-        ending = await ledger.ask(rig.client, "user", **ways(case))
-        took = asyncio.get_running_loop().time() - started
-    ledger.judge(rig.server, ledger.endings)
-    assert took < CALM.attempt / 2, "it waited for something that it need not"
+        ending = await met(rig, case)
     assert ending.outcome is case.outcome or case.race
     assert rig.server.processed["user"] <= 1
 
@@ -81,7 +66,7 @@ async def test_an_unknown_outcome_is_retried_only_on_request(case: Case) -> None
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("case", MAJOR, ids=lambda case: case.name)
+@EVERY_MAJOR
 async def test_the_client_is_well_again_when_the_fault_is_over(case: Case, injected: bool) -> None:
     hits, ledger = 1 if case.hangs else 2, Ledger()
     users = [f"user-{n}" for n in range(hits + 2)]

@@ -3,7 +3,6 @@
 import asyncio
 import selectors
 import socket
-from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,29 +32,12 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine
 
 
-@pytest.fixture
-async def pair() -> AsyncIterator[tuple[socket.socket, socket.socket]]:
-    left, right = socket.socketpair()
-    with left, right:
-        left.setblocking(False)
-        right.setblocking(False)
-        yield left, right
-
-
 def now() -> float:
     return asyncio.get_running_loop().time()
 
 
 async def test_async_tests_run_on_it() -> None:
     assert type(asyncio.get_running_loop()) is PatientLoop
-
-
-async def test_a_wait_lasts_as_long_as_was_said() -> None:
-    real = patient_loop.time.monotonic
-    started, start = real(), now()
-    await asyncio.sleep(5 * SLICE)
-    assert now() - start >= 5 * SLICE
-    assert real() - started >= 5 * SLICE - 0.001
 
 
 async def test_a_stall_in_a_turn_counts_next_to_nothing(machine: Machine) -> None:
@@ -73,22 +55,11 @@ async def test_a_stall_in_a_wait_makes_it_no_shorter_on_the_clock_and_no_longer(
     assert 3 * SLICE <= now() - start < 4 * SLICE
 
 
-async def test_what_came_while_the_machine_stood_still_is_met_before_a_timer_strikes(
-    machine: Machine, pair: tuple[socket.socket, socket.socket]
-) -> None:
-    loop, (left, right) = asyncio.get_running_loop(), pair
-    async with asyncio.timeout(SLICE):
-        receiving = asyncio.ensure_future(loop.sock_recv(left, 1))
-        await asyncio.sleep(0)
-        machine.stalled += 2.0
-        right.send(b"x")
-        assert await receiving == b"x"
-
-
 async def test_what_comes_at_the_very_end_of_a_wait_is_met_before_a_timer_strikes(
-    monkeypatch: pytest.MonkeyPatch, pair: tuple[socket.socket, socket.socket]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    left, right = pair
+    left, right = socket.socketpair()
+    left.setblocking(False)
     select = selectors.DefaultSelector.select
     held_up = [True]
 
@@ -101,21 +72,9 @@ async def test_what_comes_at_the_very_end_of_a_wait_is_met_before_a_timer_strike
         return select(self, timeout)
 
     monkeypatch.setattr(selectors.DefaultSelector, "select", late)
-    async with asyncio.timeout(SLICE / 2):
-        assert await asyncio.get_running_loop().sock_recv(left, 1) == b"x"
-
-
-async def test_a_stall_in_a_long_wait_counts_a_slice_at_most(
-    machine: Machine, pair: tuple[socket.socket, socket.socket]
-) -> None:
-    loop, (left, right) = asyncio.get_running_loop(), pair
-    async with asyncio.timeout(600):
-        receiving = asyncio.ensure_future(loop.sock_recv(left, 1))
-        await asyncio.sleep(0)
-        right.send(b"x")
-        start, machine.oversleeps = now(), 90.0
-        await receiving
-    assert now() - start < 2 * SLICE
+    with left, right:
+        async with asyncio.timeout(SLICE / 2):
+            assert await asyncio.get_running_loop().sock_recv(left, 1) == b"x"
 
 
 async def test_a_timer_strikes_though_the_loop_is_never_idle() -> None:
@@ -123,12 +82,3 @@ async def test_a_timer_strikes_though_the_loop_is_never_idle() -> None:
         async with asyncio.timeout(5 * TURN):
             while True:  # noqa: ASYNC110 - there is nothing to wait for
                 await asyncio.sleep(0)
-
-
-async def test_another_thread_wakes_it_in_the_middle_of_a_wait() -> None:
-    loop, woken = asyncio.get_running_loop(), asyncio.Event()
-    start = now()
-    await asyncio.to_thread(loop.call_soon_threadsafe, woken.set)
-    async with asyncio.timeout(60):
-        await woken.wait()
-    assert now() - start < 30

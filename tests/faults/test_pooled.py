@@ -1,106 +1,70 @@
 """The connection pool: full, entirely stale, or with connections that other code used before."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 from support import wire_tls
-from support.wire_faults import always, hold, only, send, step, take, when
+from support.wire_faults import hold, only, send, step, take, when
 from support.wire_judge import HELLO, Ledger
 from support.wire_network import Spoil, closed, late_408, noticed, reset, spoiled, stray_204
 from support.wire_rig import AMONG, OWN_OR_INJECTED, QUICK, client_of
 from support.wire_server import Wire, WireServer
 
-from pushsdk import (
-    AsyncPushClient,
-    Limits,
-    MobilePush,
-    NotSentError,
-    Outcome,
-    OutcomeUnknownError,
-    RetryPolicy,
-    Timeout,
-)
+from pushsdk import Limits, MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy, Timeout
 
 PLAIN_OR_TLS = pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+PATIENT = Timeout(total=9.0, attempt=AMONG)
 
 
-class Queue(aiohttp.TraceConfig):
-    """Says when the n-th request had to queue for a connection."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.left, self.reached = number, asyncio.Event()
-        self.on_connection_queued_start.append(self.note)
-
-    async def note(self, *_: object) -> None:
-        self.left -= 1
-        if not self.left:
-            self.reached.set()
+def serving(tls: bool, script: object = None) -> WireServer:
+    return WireServer(script, tls=wire_tls.good() if tls else None)
 
 
 HELD = step(take, send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), hold)
 
 
-@asynccontextmanager
-async def one_lane(server: WireServer, queue: Queue) -> AsyncIterator[tuple[AsyncPushClient, aiohttp.ClientResponse]]:
-    """A client on a session with a single connection, and the answer that holds it."""
-    connector = aiohttp.TCPConnector(limit=1)
-    timeout = Timeout(total=2.0, attempt=0.5, connect=0.03)
+async def test_a_call_waits_for_a_place_in_the_pool_and_without_one_is_not_sent() -> None:
+    queued = asyncio.Semaphore(0)
+
+    async def note(*_: object) -> None:
+        queued.release()
+
+    hooks = aiohttp.TraceConfig()
+    hooks.on_connection_queued_start.append(note)
     async with (
-        aiohttp.ClientSession(connector=connector, trace_configs=[queue]) as session,
-        client_of(server, session=session, timeout=timeout) as client,
+        WireServer(when(only(0), HELD)) as server,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1), trace_configs=[hooks]) as session,
+        client_of(server, session=session, timeout=Timeout(total=2.0, attempt=0.5, connect=0.03)) as client,
         session.post(f"{server.base_url}/v1/push", json={"userIds": ["holder"], "message": {}}) as holder,
     ):
-        yield client, holder
-        holder.close()
-
-
-async def test_no_place_in_the_pool_is_not_sent() -> None:
-    async with WireServer(when(always, HELD)) as server, one_lane(server, Queue(1)) as (client, _):
         with pytest.raises(NotSentError) as excinfo:
-            await client.send("user", HELLO)
-    assert len(excinfo.value.attempts) == QUICK.max_attempts
-    assert server.processed == {"holder": 1}
-
-
-async def test_a_place_in_the_pool_that_comes_free_is_used() -> None:
-    queue = Queue(2)
-    async with WireServer(when(only(0), HELD)) as server, one_lane(server, queue) as (client, holder):
-        call = asyncio.create_task(client.send("user", HELLO))
-        await queue.reached.wait()
+            await client.send("first", HELLO)
+        tries = QUICK.max_attempts
+        assert len(excinfo.value.attempts) == tries
+        call = asyncio.create_task(client.send("second", HELLO))
+        for _ in range(tries + 2):
+            await queued.acquire()
         holder.close()
-        receipt = await call
-    assert len(receipt.attempts) == 2
-    assert server.processed == {"holder": 1, "user": 1}
+        assert len((await call).attempts) == 2
+    assert server.processed == {"holder": 1, "second": 1}
 
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("policy", [RetryPolicy.none(), QUICK], ids=["none", "safe"])
-async def test_a_whole_pool_of_stale_connections_fails_no_call(policy: RetryPolicy, injected: bool) -> None:
-    users, ledger = [f"user-{n}" for n in range(8)], Ledger()
+async def test_a_whole_pool_of_stale_connections_is_replaced_and_fails_no_call(
+    policy: RetryPolicy, injected: bool
+) -> None:
+    ledger = Ledger()
     async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
-        await asyncio.gather(*(ledger.ask(client, f"warm-{user}") for user in users))
-        with spoiled(server, stray_204) as done:
-            await asyncio.gather(*(ledger.ask(client, user) for user in users))
+        for turn, calls in enumerate((8, 8, 1)):
+            with spoiled(server, stray_204) as done:
+                await asyncio.gather(*(ledger.ask(client, f"user-{turn}-{n}") for n in range(calls)))
+            assert len(done) == (8 if turn else 0)
         stats = client.stats()
     ledger.judge(server, ledger.endings)
-    assert ledger.count == {Outcome.ACCEPTED: 16}
-    assert (len(done), stats.stale_connections, stats.retries) == (8, 8, 0)
-
-
-@OWN_OR_INJECTED
-@pytest.mark.parametrize("policy", [RetryPolicy.none(), QUICK], ids=["none", "safe"])
-async def test_one_call_replaces_a_whole_pool_of_stale_connections(policy: RetryPolicy, injected: bool) -> None:
-    users = [f"warm-{n}" for n in range(8)]
-    async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
-        await asyncio.gather(*(client.send(user, HELLO, custom_fields={"of": user}) for user in users))
-        with spoiled(server, stray_204) as done:
-            receipt = await client.send("user", HELLO)
-    assert (len(done), len(receipt.attempts)) == (8, 1)
-    assert server.processed == dict.fromkeys([*users, "user"], 1)
+    assert ledger.count == {Outcome.ACCEPTED: 17}
+    assert (stats.stale_connections, stats.retries) == (16, 0)
 
 
 @OWN_OR_INJECTED
@@ -117,27 +81,14 @@ async def test_small_and_large_requests_together_open_no_more_connections_than_m
     assert (server.processed, server.connections) == ({"user": 40}, 2)
 
 
-SPOILS = [
-    pytest.param(closed, id="closed"),
-    pytest.param(reset, id="reset"),
-    pytest.param(stray_204, id="a stray 204"),
-    pytest.param(late_408, id="a late 408"),
-    pytest.param(noticed(stray_204), id="a stray 204 that was read"),
-    pytest.param(noticed(late_408), id="a late 408 that was read"),
-]
-
-
 @OWN_OR_INJECTED
 @PLAIN_OR_TLS
-@pytest.mark.parametrize("spoil", SPOILS[:4])
+@pytest.mark.parametrize("spoil", [closed, reset, stray_204, late_408], ids=["closed", "reset", "204", "408"])
 async def test_a_spoiled_connection_is_found_out_at_whatever_turn_of_the_loop(
     spoil: Spoil, injected: bool, tls: bool
 ) -> None:
     ledger = Ledger()
-    async with (
-        WireServer(tls=wire_tls.good() if tls else None) as server,
-        client_of(server, injected=injected, timeout=Timeout(total=9.0, attempt=AMONG)) as client,
-    ):
+    async with serving(tls) as server, client_of(server, injected=injected, timeout=PATIENT) as client:
         for turns in range(6):
             await ledger.ask(client, f"warm-{turns}")
             with spoiled(server, noticed(spoil, turns)) as done:
@@ -154,10 +105,7 @@ async def test_a_stray_answer_in_two_halves_is_no_answer(injected: bool, tls: bo
         wire.writer.write(b"HTTP/1.1 204 No Con")
         asyncio.get_running_loop().call_later(0.005, wire.writer.write, b"tent\r\n\r\n")
 
-    async with (
-        WireServer(tls=wire_tls.good() if tls else None) as server,
-        client_of(server, injected=injected) as client,
-    ):
+    async with serving(tls) as server, client_of(server, injected=injected) as client:
         await client.send("warm", HELLO)
         with spoiled(server, noticed(half_before_half_after)):
             if injected:
@@ -169,14 +117,14 @@ async def test_a_stray_answer_in_two_halves_is_no_answer(injected: bool, tls: bo
     assert server.processed == {"warm": 1} | ({} if injected else {"user": 1})
 
 
-@pytest.mark.parametrize("spoil", SPOILS)
+@pytest.mark.parametrize("spoil", [closed, stray_204, noticed(late_408)], ids=["closed", "204", "408 that was read"])
 @PLAIN_OR_TLS
 async def test_a_connection_that_other_code_used_before_is_not_trusted_either(spoil: Spoil, tls: bool) -> None:
     ledger, trust = Ledger(), wire_tls.client_context() if tls else True
     async with (
-        WireServer(tls=wire_tls.good() if tls else None) as server,
+        serving(tls) as server,
         aiohttp.ClientSession() as session,
-        client_of(server, session=session, timeout=Timeout(total=9.0, attempt=AMONG)) as client,
+        client_of(server, session=session, timeout=PATIENT) as client,
     ):
         body = {"userIds": ["somebody else"], "message": {}}
         async with session.post(f"{server.base_url}/v1/push", json=body, ssl=trust):
@@ -199,7 +147,7 @@ async def test_a_connection_that_ends_with_its_answer_carries_no_further_request
 
     ledger = Ledger()
     async with (
-        WireServer(when(only(1), step(take, end)), tls=wire_tls.good() if tls else None) as server,
+        serving(tls, when(only(1), step(take, end))) as server,
         client_of(server, injected=injected, limits=Limits(in_flight=1)) as client,
     ):
         await ledger.ask(client, "warm")

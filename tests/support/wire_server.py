@@ -158,6 +158,8 @@ class WireServer:
     script: Script | None = None
     tls: ssl.SSLContext | None = None
     host: str = "127.0.0.1"
+    #: Bytes of the kernel's receive buffer of each connection, if not its default.
+    receive_buffer: int | None = None
 
     #: Connections accepted, and bytes read from them.
     connections: int = 0
@@ -180,6 +182,8 @@ class WireServer:
         self._numbers = itertools.count()
         self._open = True
         self._server = await asyncio.start_server(self._accept, self.host, 0, ssl=self.tls, backlog=256)
+        if self.receive_buffer is not None:
+            self._server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer)
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 
