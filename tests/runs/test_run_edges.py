@@ -1,59 +1,37 @@
-"""Edge cases of runs: cancellation while opening, concurrent sends, slow sources, extreme waits."""
-
-from __future__ import annotations
+"""Edge cases of runs: cancellation during work in threads, concurrent sends, slow sources, extreme waits."""
 
 import asyncio
-import functools
 import gc
 import itertools
-import os
 import sqlite3
-import tempfile
 import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
-from support.fake_service import (
-    MESSAGE,
-    FakeService,
-    answer,
-    client_of,
-    hang,
-    outcome_of,
-    refused,
-    reset_after,
-    reset_before,
-    start,
-)
+from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, outcome_of, start
 from support.run_files import BROADCAST, CLAIMED, chunk, event, record
-from support.virtual_time import turns, virtual
+from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
     AsyncPushClient,
     Batching,
     Limits,
-    Outcome,
     Progress,
     PushRequest,
     Rate,
     Receipt,
     RunFileError,
-    StopPolicy,
     Timeout,
     read_report,
 )
 from pushsdk._core import wire
-from pushsdk._io.files import is_locked
-from pushsdk._io.forks import ProcessGuard
-from pushsdk._io.threads import in_thread
+from pushsdk._io.threads import Offload, in_thread
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
-from pushsdk._runs.run_file.file import RunFilePath
 from pushsdk._runs.run_file.journal import Journal
-from pushsdk._runs.sender import ChunkSender
 
 SMALL = Batching(max_users=4)
 ONE = Limits(in_flight=1)
@@ -63,64 +41,87 @@ def users(count: int) -> list[str]:
     return [f"a-user-with-a-long-name-{number}" for number in range(count)]
 
 
-class Later:
-    """Blocking work that runs when the test asks for it, even if its caller is cancelled."""
+class ThreadedService(FakeService):
+    """A service whose client does its blocking work by ``offload``."""
 
-    def __init__(self) -> None:
+    def __init__(self, offload: Offload, then: Any = None) -> None:
+        super().__init__(then=then)
+        self._offload = offload
+
+    def serve(self, client: AsyncPushClient) -> AsyncPushClient:
+        client._lifetime.serve(self, offload=self._offload)
+        return client
+
+
+class Later:
+    """Blocking work; while ``holds`` it runs when the test asks for it, even if its caller is cancelled."""
+
+    def __init__(self, *, holds: bool) -> None:
+        self.holds = holds
+        self.works = 0
         self.go = asyncio.Event()
         self.started = asyncio.Event()
 
     async def __call__(self, work: Callable[[], Any]) -> Any:
-        self.started.set()
-        await self.go.wait()
+        self.works += 1
+        if self.holds:
+            self.started.set()
+            await self.go.wait()
         return work()
+
+
+async def cancel(running: asyncio.Task[Any], later: Later, *, times: int) -> None:
+    """Cancel a call, which waits for its thread."""
+    await later.started.wait()
+    for _ in range(times):
+        running.cancel()
+        await turns(3)
+        assert not running.done(), "it waits for the thread"
+    later.go.set()
+    await asyncio.wait([running])
+    assert running.cancelled()
+
+
+# -- cancelled --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("durable", [False, True])
 @virtual
-async def test_a_cancellation_outranks_an_error_of_the_file(durable: bool, tmp_path: Path) -> None:
+async def test_a_cancellation_outranks_an_error_of_the_file(
+    durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(journal: Journal, *parts: Any, at_once: bool = False) -> bool:
+        raise RunFileError("the disk is full")
+
     service = FakeService(then=hang(accepted=True))
     async with client_of(service) as client:
         running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "run", durable=durable))
         while not service.users():
             await turns(1)
-
-        def broken(events: Any, *, at_once: bool = False) -> bool:
-            raise RunFileError("the disk is full")
-
-        for run in client._lifetime.engine.runs:
-            run._journal.commit = broken
+        monkeypatch.setattr(Journal, "commit", broken)
         running.cancel()
         await asyncio.wait([running])
-        assert running.cancelled()
+    assert running.cancelled()
 
 
 @virtual
 async def test_a_run_cancelled_twice_waits_for_the_commit(tmp_path: Path) -> None:
-    service = FakeService(then=hang(accepted=True))
+    later = Later(holds=False)
+    service = ThreadedService(later, then=hang(accepted=True))
     async with client_of(service) as client:
         running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "run", durable=True))
         while not service.users():
             await turns(1)
-        later = Later()
-        for run in client._lifetime.engine.runs:
-            run._log._offload = later
+        later.holds = True
         running.cancel()
-        await later.started.wait()
-        await turns(3)
-        running.cancel()
-        await turns(3)
-        assert not running.done(), "the file must not be closed under the thread"
-        later.go.set()
-        await asyncio.wait([running])
-        assert running.cancelled()
+        await cancel(running, later, times=2)
     assert [row.reason for row in read_report(tmp_path / "run").rows()] == ["the call was cancelled"] * 4
 
 
 def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit, go = Journal.commit, threading.Event()
+    commit, go, path = Journal.commit, threading.Event(), tmp_path / "run"
 
-    async def main() -> AsyncPushClient:
+    async def main() -> None:
         loop, opening = asyncio.get_running_loop(), asyncio.Event()
 
         def slowly(journal: Journal, *parts: Any, at_once: bool = False) -> bool:
@@ -129,97 +130,32 @@ def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path: Path, monkeyp
             return commit(journal, *parts, at_once=at_once)
 
         monkeypatch.setattr(Journal, "commit", slowly)
-        client = client_of(FakeService(), batching=SMALL)
-        client._lifetime.engine.offload = in_thread
-        start(client.broadcast(users(8), MESSAGE, run=tmp_path / "run", durable=True))
+        client = client_of(ThreadedService(in_thread), batching=SMALL)
+        start(client.broadcast(users(8), MESSAGE, run=path, durable=True))
         await opening.wait()
         # During the commit of its claims: asyncio.run cancels all tasks and waits for them.
         loop.call_later(0.02, go.set)
-        return client
 
-    client = asyncio.run(main())
-    # Without its loop the client can't be closed. This keeps it from warning about that.
-    client._lifetime.home = None
-    report = read_report(tmp_path / "run")
+    with pytest.warns(ResourceWarning, match="unclosed AsyncPushClient"):
+        asyncio.run(main())
+    report = read_report(path)
     assert (report.planned, report.not_sent, report.in_use) == (8, 8, False)
     assert {row.reason for row in report.rows()} == {"the call was cancelled"}
 
 
-@pytest.mark.parametrize("exists", [False, True])
 @virtual
-async def test_a_run_cancelled_while_opening_its_file_closes_it(exists: bool, tmp_path: Path) -> None:
-    async with client_of(FakeService()) as client:
-        if exists:
-            await client.broadcast(users(2), MESSAGE, run=tmp_path / "run")
-        at_once, client._lifetime.engine.offload = client._lifetime.engine.offload, (later := Later())
-        running = start(client.broadcast(users(2), MESSAGE, run=tmp_path / "run"))
-        await later.started.wait()
-        running.cancel()
-        await turns(3)
-        running.cancel()
-        await turns(3)
-        assert not running.done(), "it waits for the thread"
-        later.go.set()
-        await asyncio.wait([running])
-        assert running.cancelled()
-        client._lifetime.engine.offload = at_once
+async def test_a_run_cancelled_while_opening_its_file_closes_it(tmp_path: Path) -> None:
+    later = Later(holds=True)
+    async with client_of(ThreadedService(later)) as client:
+        await cancel(start(client.broadcast(users(2), MESSAGE, run=tmp_path / "run")), later, times=2)
         assert (await client.broadcast(users(2), MESSAGE, run=tmp_path / "run")).accepted == 2
 
 
 @virtual
 async def test_a_thread_that_fails_after_a_cancellation_logs_nothing(tmp_path: Path) -> None:
-    async with client_of(FakeService()) as client:
-        client._lifetime.engine.offload = later = Later()
-        running = start(client.resume(tmp_path / "nothing"))
-        await later.started.wait()
-        running.cancel()
-        await turns(3)
-        later.go.set()
-        await asyncio.wait([running])
-        assert running.cancelled()
-
-
-@virtual
-async def test_sends_get_slots_beside_a_busy_run() -> None:
-    service = FakeService()
-    async with client_of(service, batching=SMALL, rate=Rate(requests_per_second=2)) as client:
-        running = start(client.broadcast(users(400), MESSAGE))
-        await asyncio.sleep(1.0)
-        sends = [
-            start(client.send(f"lone-{number}", {"title": {"en": f"{number}"}}, timeout=20.0)) for number in range(5)
-        ]
-        assert [type(await outcome_of(call)) for call in sends] == [Receipt] * 5
-        running.cancel()
-        await asyncio.wait([running])
-
-
-@virtual
-async def test_slots_released_together_are_all_used() -> None:
-    service = FakeService(then=lambda request: answer(after=1.0))
-    loop = asyncio.get_running_loop()
-    async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
-        lone = [start(client.send(f"lone-{number}", {"title": {"en": f"{number}"}})) for number in range(2)]
-        await asyncio.sleep(0.5)
-        started = loop.time()
-        report = await client.broadcast(users(8), MESSAGE)
-        assert loop.time() - started == pytest.approx(1.5, abs=0.05)
-        assert [type(await outcome_of(call)) for call in lone] == [Receipt] * 2
-    assert (report.accepted, service.most_in_flight) == (8, 2)
-
-
-@virtual
-async def test_a_stop_after_a_split_sends_none_of_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    send_part = ChunkSender._send_part
-
-    async def stopped(sender: ChunkSender, splitter: Any, part: Any) -> bool:
-        sender.stopping.stop("asked", "the caller asked for a stop")
-        return await send_part(sender, splitter, part)
-
-    monkeypatch.setattr(ChunkSender, "_send_part", stopped)
-    service = FakeService(then=answer(400))
-    async with client_of(service) as client:
-        report = await client.broadcast(users(8), MESSAGE)
-    assert (report.not_sent, len(service.sent)) == (8, 1)
+    later = Later(holds=True)
+    async with client_of(ThreadedService(later)) as client:
+        await cancel(start(client.resume(tmp_path / "nothing")), later, times=1)
 
 
 @virtual
@@ -240,26 +176,49 @@ async def test_a_cancellation_after_a_rejection_rejects_no_untried_user(tmp_path
     assert (report.not_sent, report.rejected) == (4, 0)
 
 
-@virtual
-async def test_a_message_that_was_accepted_is_not_to_blame_for_stale_ids() -> None:
-    stale = {*users(400)[100:200]} | {users(400)[300]}
-    service = FakeService(then=lambda request: answer(400 if stale & {*request.users} else 204))
-    async with client_of(service, batching=Batching(max_users=100), limits=ONE) as client:
-        report = await client.broadcast(users(400), MESSAGE, stop_policy=StopPolicy.off())
-    assert {row.user_id for row in report.rows(Outcome.REJECTED)} == stale
-    assert (report.accepted, report.not_sent) == (299, 0)
+# -- slots and time ---------------------------------------------------------------------------------------------------
 
 
 @virtual
-async def test_a_limit_rejects_no_untried_user(tmp_path: Path) -> None:
-    stale = {users(400)[number * 99 // 7] for number in range(8)}
-    service = FakeService(then=lambda request: answer(400 if stale & {*request.users} else 204))
-    async with client_of(service, batching=Batching(max_users=100), limits=ONE) as client:
-        run = tmp_path / "run"
-        first = await client.broadcast(users(400), MESSAGE, run=run, limit=100, stop_policy=StopPolicy.off())
-        assert (first.rejected, first.not_sent, first.stopped_by) == (8, 392, "limit")
-        report = await client.broadcast(users(400), MESSAGE, run=run, stop_policy=StopPolicy.off())
-    assert (report.accepted, report.rejected) == (392, 8)
+async def test_sends_get_slots_beside_a_busy_run() -> None:
+    service = FakeService()
+    async with client_of(service, batching=SMALL, rate=Rate(requests_per_second=2)) as client:
+        running = start(client.broadcast(users(400), MESSAGE))
+        await asyncio.sleep(1.0)
+        sends = [
+            start(client.send(f"lone-{number}", {"title": {"en": f"{number}"}}, timeout=20.0)) for number in range(5)
+        ]
+        assert [type(await outcome_of(call)) for call in sends] == [Receipt] * 5
+        running.cancel()
+        await asyncio.wait([running])
+
+
+@virtual
+async def test_slots_released_together_are_all_used() -> None:
+    service = FakeService(then=lambda request: answer(after=1.0))
+    async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
+        lone = [start(client.send(f"lone-{number}", {"title": {"en": f"{number}"}})) for number in range(2)]
+        await asyncio.sleep(0.5)
+        started = now()
+        report = await client.broadcast(users(8), MESSAGE)
+        assert now() - started == pytest.approx(1.5, abs=0.05)
+        assert [type(await outcome_of(call)) for call in lone] == [Receipt] * 2
+    assert (report.accepted, service.most_in_flight) == (8, 2)
+
+
+@virtual
+async def test_a_stop_after_a_split_sends_none_of_the_parts() -> None:
+    stop = asyncio.Event()
+
+    def rejected(request: Any) -> Any:
+        if len(request.users) == 1:
+            stop.set()
+        return answer(400)
+
+    service = FakeService(then=rejected)
+    async with client_of(service, limits=ONE) as client:
+        report = await client.broadcast(users(8), MESSAGE, stop=stop)
+    assert (report.not_sent, len(service.sent)) == (8, 1)
 
 
 @pytest.mark.parametrize(
@@ -267,94 +226,37 @@ async def test_a_limit_rejects_no_untried_user(tmp_path: Path) -> None:
 )
 @virtual
 async def test_an_attempt_is_limited_by_the_total_timeout(timeout: Any, seconds: float) -> None:
-    loop = asyncio.get_running_loop()
     async with client_of(FakeService(then=hang(accepted=True)), timeout=timeout) as client:
-        started = loop.time()
+        started = now()
         report = await client.broadcast(users(4), MESSAGE)
-    assert (report.unknown, loop.time() - started) == (4, pytest.approx(seconds, abs=0.05))
-
-
-@virtual
-async def test_without_any_timeout_an_attempt_has_none() -> None:
-    async with client_of(FakeService(), timeout=Timeout(total=None, attempt=None)) as client:
-        assert (await client.broadcast(users(4), MESSAGE)).accepted == 4
+    assert (report.unknown, now() - started) == (4, pytest.approx(seconds, abs=0.05))
 
 
 @virtual
 async def test_one_retry_after_of_a_day_does_not_hold_the_run_for_a_day() -> None:
-    service = FakeService(answer(429, {"Retry-After": "86400"}))
-    loop = asyncio.get_running_loop()
-    async with client_of(service, batching=SMALL) as client:
-        started = loop.time()
+    async with client_of(FakeService(answer(429, {"Retry-After": "86400"})), batching=SMALL) as client:
+        started = now()
         report = await client.broadcast(users(40), MESSAGE)
     assert (report.accepted, report.stopped) == (40, None)
-    assert loop.time() - started < 70.0
+    assert now() - started < 70.0
 
 
 @virtual
-async def test_a_resend_counts_its_users_once_in_the_stats() -> None:
-    service = FakeService(reset_before(), reset_before())
-    async with client_of(service, batching=SMALL, limits=ONE) as client:
-        await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=StopPolicy.off())
-        stats = client.stats()
-    assert (stats.accepted, stats.unknown) == (4, 0)
+async def test_the_bodies_of_answered_requests_are_freed() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(max_users=100)) as client:
+        tracemalloc.start()
+        try:
+            await client.broadcast(users(20_000), MESSAGE)
+            service.requests.clear()
+            gc.collect()
+            bodies = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, wire.__file__)])
+        finally:
+            tracemalloc.stop()
+    assert sum(trace.size for trace in bodies.traces) < 100_000
 
 
-@virtual
-async def test_users_of_a_stopped_resend_are_counted_as_unknown() -> None:
-    stop = asyncio.Event()
-    service = FakeService(reset_before(), then=refused())
-    async with client_of(service, batching=SMALL, limits=ONE) as client:
-        asyncio.get_running_loop().call_later(3.0, stop.set)
-        report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=StopPolicy.off(), stop=stop)
-        assert (report.unknown, client.stats().unknown, report.stopped_by) == (4, 4, "asked")
-
-
-@virtual
-async def test_a_resend_that_is_refused_for_its_key_leaves_its_users_unknown_and_counts_them() -> None:
-    service = FakeService(reset_before(), then=answer(401))
-    async with client_of(service, batching=SMALL, limits=ONE) as client:
-        report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=StopPolicy.off())
-        assert (report.unknown, client.stats().unknown, report.stopped_by) == (4, 4, "refused")
-
-
-@virtual
-async def test_a_limit_that_leaves_unknown_users_is_reported(tmp_path: Path) -> None:
-    service = FakeService(*[reset_after()] * 4)
-    async with client_of(service, batching=SMALL, limits=ONE) as client:
-        await client.broadcast(users(16), MESSAGE, run=tmp_path / "run", stop_policy=StopPolicy.off())
-        report = await client.resume(tmp_path / "run", on_unknown="resend", limit=4)
-    assert (report.accepted, report.unknown, report.stopped_by) == (4, 12, "limit")
-
-
-@virtual
-async def test_a_run_planned_without_dedupe_is_not_resumed_with_it(tmp_path: Path) -> None:
-    async with client_of(FakeService()) as client:
-        await client.broadcast(["a", "a"], MESSAGE, run=tmp_path / "run", dedupe=False, limit=1)
-        with pytest.raises(RunFileError, match="planned with dedupe=False: pass the same, or resume it"):
-            await client.broadcast(["a", "a"], MESSAGE, run=tmp_path / "run")
-
-
-@virtual
-async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load = Journal.load
-
-    def fail(journal: Journal, number: int) -> Any:
-        if number == 4:
-            raise RunFileError("the run: it is damaged")
-        return load(journal, number)
-
-    monkeypatch.setattr(Journal, "load", fail)
-    async with client_of(FakeService(), batching=SMALL, limits=Limits(in_flight=4)) as client:
-        with pytest.raises(RunFileError, match="damaged"):
-            await client.broadcast(users(64), MESSAGE, run=tmp_path / "run")
-    report = read_report(tmp_path / "run")
-    assert (report.accepted, report.unknown, report.not_sent) == (16, 0, 48)
-
-
-# -- sources --------------------------------------------------------------------------------------------------------
+# -- sources ----------------------------------------------------------------------------------------------------------
 
 
 class SlowSource:
@@ -381,23 +283,23 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 @virtual
 async def test_a_stop_ends_the_planning_from_a_slow_source_and_closes_it() -> None:
-    stop, slow = asyncio.Event(), SlowSource()
-    readings: list[Progress] = []
+    stop, slow, readings = asyncio.Event(), SlowSource(), list[Progress]()
     async with client_of(FakeService()) as client:
         asyncio.get_running_loop().call_later(35.0, stop.set)
         report = await client.broadcast(slow.ids(), MESSAGE, stop=stop, on_progress=readings.append)
     assert (slow.given, slow.closed, report.stopped_by) == (4, True, "asked")
-    assert readings
+    assert {reading.stage for reading in readings} == {"planning"}
 
 
 @pytest.mark.usefixtures("impatient")
 @virtual
-async def test_closing_the_client_ends_the_planning() -> None:
-    slow = SlowSource()
+async def test_closing_the_client_ends_the_planning_and_stays_the_reason() -> None:
+    stop, slow = asyncio.Event(), SlowSource()
     client = client_of(FakeService())
-    running = start(client.broadcast(slow.ids(), MESSAGE))
+    running = start(client.broadcast(slow.ids(), MESSAGE, stop=stop))
     await asyncio.sleep(25.0)
     await client.aclose()
+    stop.set()
     report = await outcome_of(running)
     assert (report.stopped_by, slow.closed) == ("closed", True)
     assert report.stopped == "the client was closed before its plan was complete: nothing was sent"
@@ -405,31 +307,20 @@ async def test_closing_the_client_ends_the_planning() -> None:
 
 @pytest.mark.usefixtures("impatient")
 @virtual
-async def test_the_first_reason_to_end_the_planning_stays() -> None:
-    stop, slow = asyncio.Event(), SlowSource()
-    client = client_of(FakeService())
-    running = start(client.broadcast(slow.ids(), MESSAGE, stop=stop))
-    await asyncio.sleep(25.0)
-    await client.aclose()
-    stop.set()
-    assert (await outcome_of(running)).stopped_by == "closed"
-
-
-@pytest.mark.usefixtures("impatient")
-@virtual
-async def test_an_iterator_without_aclose_is_read() -> None:
+async def test_iterators_of_any_kind_are_read() -> None:
     class Numbers:
+        """An async iterator without ``aclose``."""
+
         def __init__(self) -> None:
             self.left = iter("abc")
 
-        def __aiter__(self) -> Numbers:
+        def __aiter__(self) -> Self:
             return self
 
         async def __anext__(self) -> str:
-            try:
-                return next(self.left)
-            except StopIteration:
-                raise StopAsyncIteration from None
+            for letter in self.left:
+                return letter
+            raise StopAsyncIteration
 
     async with client_of(FakeService()) as client:
         assert (await client.broadcast(Numbers(), MESSAGE)).accepted == 3
@@ -439,40 +330,22 @@ async def test_an_iterator_without_aclose_is_read() -> None:
 @pytest.mark.parametrize("each", [False, True])
 @virtual
 async def test_a_durable_plan_is_written_in_a_thread(each: bool, tmp_path: Path) -> None:
-    works = 0
-
-    async def counting(work: Callable[[], Any]) -> Any:
-        nonlocal works
-        works += 1
-        return work()
-
-    async with client_of(FakeService()) as client:
-        client._lifetime.engine.offload = counting
+    later, run = Later(holds=False), tmp_path / "run"
+    async with client_of(ThreadedService(later)) as client:
         if each:
             requests = [PushRequest(user_ids=[user], message=MESSAGE) for user in users(4)]
-            report = await client.send_each(requests, run=tmp_path / "run", durable=True, limit=2)
+            report = await client.send_each(requests, run=run, durable=True, limit=2)
         else:
-            report = await client.broadcast(users(4), MESSAGE, run=tmp_path / "run", durable=True, limit=2)
+            report = await client.broadcast(users(4), MESSAGE, run=run, durable=True, limit=2)
     assert (report.accepted, report.stopped_by) == (2, "limit")
-    assert works >= 6, "opened, planned, sealed, claimed, settled, ended"
+    assert later.works >= 6, "opened, planned, sealed, claimed, settled, ended"
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
 
 
 @virtual
-async def test_a_full_disk_during_deduplication_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(**_: Any) -> Any:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(planning, "Distinct", functools.partial(planning.Distinct, memory=1))
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    async with client_of(FakeService()) as client:
-        with pytest.raises(RunFileError, match="No space left on device"):
-            await client.broadcast(users(4), MESSAGE)
-
-
-@virtual
-async def test_without_a_temporary_folder_the_error_names_the_fix(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_without_a_temporary_folder_the_error_names_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(prefix: str) -> str:
         raise FileNotFoundError(2, "No usable temporary directory")
 
@@ -494,87 +367,70 @@ async def test_the_path_of_a_run_does_not_follow_the_working_directory(
         assert (await running).run == str(tmp_path / "spring.run")
 
 
-# -- the file -------------------------------------------------------------------------------------------------------
+@virtual
+async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Journal.load
+
+    def fail(journal: Journal, number: int) -> Any:
+        if number == 4:
+            raise RunFileError("the run: it is damaged")
+        return load(journal, number)
+
+    monkeypatch.setattr(Journal, "load", fail)
+    async with client_of(FakeService(), batching=SMALL, limits=Limits(in_flight=4)) as client:
+        with pytest.raises(RunFileError, match="damaged"):
+            await client.broadcast(users(64), MESSAGE, run=tmp_path / "run")
+    report = read_report(tmp_path / "run")
+    assert (report.accepted, report.unknown, report.not_sent) == (16, 0, 48)
 
 
 @virtual
 async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tmp_path: Path) -> None:
-    path, service = tmp_path / "run", FakeService()
-    connections: list[sqlite3.Connection] = []
-    works = 0
+    path, connections, works = tmp_path / "run", list[sqlite3.Connection](), 0
 
     async def away(work: Callable[[], Any]) -> Any:
         nonlocal works
-        works += 1
-        for user in connections:
-            user.close()
+        works += len(connections)
+        for connection in connections:
+            connection.close()
         return work()
 
+    service = ThreadedService(away)
     async with client_of(service, batching=SMALL, limits=ONE) as client:
         await client.broadcast(users(16), MESSAGE, run=path, limit=4)
-        opening = client._lifetime.engine.offload
         running = start(client.resume(path))
         while len(service.requests) < 2:
             await turns(1)
-        assert client._lifetime.engine.offload is opening
         connections.append(sqlite3.connect(path, isolation_level=None))
         connections[0].execute("BEGIN")
         connections[0].execute("SELECT * FROM head").fetchall()
-        for run in client._lifetime.engine.runs:
-            run._log._offload = away
         report = await running
-    assert (report.accepted, report.unknown) == (16, 0)
-    assert works == 1
+    assert (report.accepted, report.unknown, works) == (16, 0, 1)
 
 
-def test_a_reader_learns_that_a_run_is_being_sent(tmp_path: Path) -> None:
+def test_a_reader_learns_what_another_process_does_with_the_run(tmp_path: Path) -> None:
     path = tmp_path / "run"
+    journal = Journal.open_or_create(path, BROADCAST)
+    with pytest.raises(RunFileError, match="another process is still planning it: read it again"):
+        read_report(path)
+    journal.close()
+    with pytest.raises(RunFileError, match="incomplete"):
+        read_report(path)
     journal = Journal.open_or_create(path, BROADCAST)
     journal.add([chunk("a")])
     journal.seal(duplicates=0)
     record(journal, [event(CLAIMED, 0, 1)])
     assert (read_report(path).in_use, read_report(path).unknown) == (True, 1)
     journal.close()
+    (tmp_path / "run-lock").write_bytes(b"")  # left by somebody who was killed
     assert not read_report(path).in_use
-    (tmp_path / "run-lock").write_bytes(b"")
-    assert not RunFilePath(path, write=False).in_use, "left by somebody who was killed"
-
-
-def test_a_reader_learns_that_a_run_is_being_planned(tmp_path: Path) -> None:
-    journal = Journal.open_or_create(tmp_path / "run", BROADCAST)
-    with pytest.raises(RunFileError, match="another process is still planning it: read it again"):
-        read_report(tmp_path / "run")
-    journal.close()
-    with pytest.raises(RunFileError, match="incomplete"):
-        read_report(tmp_path / "run")
 
 
 def test_without_flock_no_lock_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pushsdk._io.files.HAVE_FLOCK", False)
-    assert not is_locked(tmp_path / "run-lock")
-
-
-def test_a_forked_child_leaves_its_parents_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "run").write_bytes(b"")
-    guard = ProcessGuard()
-    with monkeypatch.context() as forked:
-        forked.setattr(os, "getpid", lambda: -1)
-        runs._remove(str(tmp_path), guard)
-    assert (tmp_path / "run").exists()
-    runs._remove(str(tmp_path), guard)
-    assert not tmp_path.exists()
-
-
-@virtual
-async def test_the_bodies_of_answered_requests_are_freed() -> None:
-    service = FakeService()
-    async with client_of(service, batching=Batching(max_users=100)) as client:
-        tracemalloc.start()
-        try:
-            await client.broadcast(users(20_000), MESSAGE)
-            service.requests.clear()
-            gc.collect()
-            bodies = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, wire.__file__)])
-        finally:
-            tracemalloc.stop()
-    assert sum(trace.size for trace in bodies.traces) < 100_000
+    journal = Journal.open_or_create(tmp_path / "run", BROADCAST)
+    journal.seal(duplicates=0)
+    assert not read_report(tmp_path / "run").in_use
+    journal.close()
