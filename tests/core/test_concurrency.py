@@ -43,46 +43,33 @@ def throttled(service: ThrottledService, *, until: float, latency: float = 0.05)
 # -- throughput and queue -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("latency", [0.001, 0.02, 0.05, 0.2])
-def test_a_client_whose_own_speed_is_the_bound_reaches_it(latency):
-    client = run(lambda simulation: Pool(simulation, PLENTY, about(latency)), until=20, cpu=1 / 4000)
-    assert client.rate(10, 20) > 0.9 * 4000
+@pytest.mark.parametrize(("latency", "tick"), [(0.0003, 0.001), (0.001, 0.0), (0.02, 0.0), (0.2, 0.0)])
+def test_a_client_whose_own_speed_is_the_bound_reaches_it_with_little_more_in_flight_than_the_wire_needs(latency, tick):
+    client = run(lambda simulation: Pool(simulation, PLENTY, about(latency)), until=12, cpu=1 / 4000, tick=tick)
+    assert client.rate(6, 12) > 0.9 * 4000
+    assert client.in_flight(6, 12) <= 1.5 * 4000 * latency + 16
 
 
-@pytest.mark.parametrize("latency", [0.0001, 0.001, 0.02, 0.2])
-def test_a_client_whose_own_speed_is_the_bound_keeps_little_more_in_flight_than_the_wire_needs(latency):
-    client = run(lambda simulation: Pool(simulation, PLENTY, about(latency)), until=20, cpu=1 / 4000)
-    assert client.in_flight(10, 20) <= 1.5 * 4000 * latency + 16
+@pytest.mark.parametrize(("workers", "seconds", "pauses"), [(PLENTY, 0.001, (0.02, 0.005)), (16, 0.005, (5.0, 0.2))])
+def test_pauses_of_the_service_cost_little_more_than_they_last(workers, seconds, pauses):
+    client = run(lambda simulation: Pool(simulation, workers, about(seconds), pauses=pauses), until=20, cpu=1 / 4000)
+    assert client.rate(5, 20) > 0.8 * min(4000, workers / seconds)
 
 
-@pytest.mark.parametrize("latency", [0.0003, 0.0012, 0.02])
-def test_a_clock_of_whole_milliseconds_does_not_mislead(latency):
-    client = run(lambda simulation: Pool(simulation, PLENTY, about(latency)), until=20, cpu=1 / 4000, tick=0.001)
-    assert client.rate(10, 20) > 0.9 * 4000
-    assert client.in_flight(10, 20) <= 1.5 * 4000 * latency + 16
-
-
-def test_a_client_whose_own_speed_is_the_bound_keeps_most_of_it_while_the_service_pauses_often():
-    pauses = (0.02, 0.005)
-    client = run(lambda simulation: Pool(simulation, PLENTY, about(0.001), pauses=pauses), until=20, cpu=1 / 8000)
-    assert client.rate(10, 20) > 0.8 * 8000
-
-
-@pytest.mark.parametrize("workers", [4, 32, 300])
-def test_the_workers_of_a_service_are_busy_and_few_requests_queue(workers):
-    client = run(lambda simulation: Pool(simulation, workers, about(0.05)), until=30)
-    assert client.rate(5, 30) > 0.92 * workers / 0.05
-    assert client.in_flight(5, 30) < 2 * workers
-
-
-@pytest.mark.parametrize("workers", [4, 8, 16])
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_few_workers_are_busy_although_their_times_vary_much(workers, seed):
-    simulation = Simulation(seed)
-    client = BusyClient(simulation, Pool(simulation, workers, lognormal(0.05, 1.0)))
-    simulation.run(40)
-    assert client.rate(2, 40) > 0.85 * workers / 0.05
-    assert client.in_flight(2, 40) < 3 * workers
+@pytest.mark.parametrize(
+    ("workers", "seconds", "share", "most"),
+    [
+        (4, about(0.05), 0.92, 2),
+        (32, about(0.05), 0.92, 2),
+        (4, lognormal(0.05, 1.0), 0.85, 3),
+        (16, lognormal(0.05, 1.0), 0.85, 3),
+        (64, with_outliers(0.046), 0.85, 2.5),
+    ],
+)
+def test_the_workers_of_a_service_are_busy_and_few_requests_queue(workers, seconds, share, most):
+    client = run(lambda simulation: Pool(simulation, workers, seconds), until=30)
+    assert client.rate(5, 30) > share * workers / 0.05
+    assert client.in_flight(5, 30) < most * workers
 
 
 def test_while_nothing_listens_requests_are_not_held_back_and_the_limit_stays():
@@ -108,80 +95,67 @@ def test_refused_connections_beside_accepted_requests_lower_the_limit():
 
 def test_a_service_that_loses_its_workers_and_has_them_again_is_followed():
     simulation = Simulation()
-    pool = Pool(simulation, 200, about(0.05))
+    pool = Pool(simulation, 100, about(0.05))
     client = BusyClient(simulation, pool)
-    for when, workers in ((25.0, 20), (50.0, 200)):
+    for when, workers in ((15.0, 10), (40.0, 100)):
         simulation.at(when, setattr, pool, "workers", workers)
-    simulation.run(75)
-    assert client.rate(10, 25) > 0.9 * 4000
-    assert client.rate(25, 50) > 0.85 * 400
-    assert client.in_flight(30, 50) < 2.5 * 20
-    assert client.rate(60, 75) > 0.9 * 4000
+    simulation.run(60)
+    assert client.rate(5, 15) > 0.9 * 2000
+    assert client.rate(15, 40) > 0.85 * 200
+    assert client.in_flight(20, 40) < 2.5 * 10
+    assert client.rate(50, 60) > 0.9 * 2000
 
 
 def test_a_service_that_becomes_ten_times_slower_is_not_choked():
     simulation = Simulation()
     pool = Pool(simulation, 50, about(0.02))
     client = BusyClient(simulation, pool)
-    simulation.at(20.0, setattr, pool, "_seconds", about(0.2))
-    simulation.run(60)
-    assert client.rate(35, 60) > 0.85 * 250
-    assert client.in_flight(35, 60) < 2.5 * 50
+    simulation.at(10.0, setattr, pool, "seconds", about(0.2))
+    simulation.run(50)
+    assert client.rate(25, 50) > 0.85 * 250
+    assert client.in_flight(25, 50) < 2.5 * 50
 
 
 def test_a_service_without_a_queue_that_becomes_three_times_slower_gets_as_many_requests_within_3_s():
     simulation = Simulation()
     pool = Pool(simulation, PLENTY, about(0.05))
     client = BusyClient(simulation, pool, cpu=1 / 2000)
-    simulation.at(10.0, setattr, pool, "_seconds", about(0.15))
+    simulation.at(10.0, setattr, pool, "seconds", about(0.15))
     simulation.run(20)
     assert client.rate(13, 20) > 0.9 * 2000
 
 
-@pytest.mark.parametrize("seconds", [lognormal(0.05, 1.0), with_outliers(0.046)], ids=["lognormal", "outliers"])
-def test_latencies_that_vary_cost_little(seconds):
-    client = run(lambda simulation: Pool(simulation, 64, seconds), until=40)
-    assert client.rate(10, 40) > 0.85 * 64 / 0.05
-    assert client.in_flight(10, 40) < 2.5 * 64
-
-
-@pytest.mark.parametrize("seed", [7, 13, 17, 23])  # that once took the first fast answers for the latency
-@pytest.mark.parametrize("workers", [64, 300])
-def test_a_few_fast_answers_at_first_mislead_only_for_a_second(workers, seed):
+@pytest.mark.parametrize("seed", [7, 23])  # that once took the first fast answers for the latency
+def test_a_few_fast_answers_at_first_mislead_only_for_a_second(seed):
     simulation = Simulation(seed)
-    client = BusyClient(simulation, Pool(simulation, workers, lognormal(0.05, 1.0)))
+    client = BusyClient(simulation, Pool(simulation, 64, lognormal(0.05, 1.0)))
     simulation.run(9)
-    assert client.rate(5, 9) > 0.8 * workers / 0.05
+    assert client.rate(5, 9) > 0.8 * 64 / 0.05
 
 
-@pytest.mark.parametrize("begin", [0.1, 0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("begin", [0.1, 0.5, 0.9])
 def test_a_base_that_was_measured_in_a_queue_is_measured_again_soon(begin):
     client = run(lambda simulation: Pool(simulation, 4, about(0.05)), until=9, begin=begin)
     assert client.in_flight(5, 9) < 2.5 * 4
-
-
-def test_pauses_of_the_service_cost_no_more_than_they_last():
-    client = run(lambda simulation: Pool(simulation, 32, about(0.005), pauses=(5.0, 0.2)), until=30)
-    assert client.rate(10, 30) > 0.85 * 6400 * 0.96
 
 
 def test_an_application_that_blocks_the_loop_does_not_look_like_a_slow_service():
     simulation = Simulation()
     client = BusyClient(simulation, Pool(simulation, PLENTY, about(0.02)), cpu=1 / 5000)
     simulation.at(0.2, client.block, 0.2, 0.05)
-    simulation.run(20)
-    assert client.rate(5, 20) > 0.8 * 5000 * 0.75
+    simulation.run(12)
+    assert client.rate(5, 12) > 0.8 * 5000 * 0.75
 
 
-def test_ten_clients_share_a_service():
+def test_five_clients_share_a_service():
     simulation = Simulation()
-    pool = Pool(simulation, 100, about(0.05))
-    clients = [BusyClient(simulation, pool, begin=number / 2) for number in range(10)]
+    pool = Pool(simulation, 50, about(0.05))
+    clients = [BusyClient(simulation, pool, begin=number / 2) for number in range(5)]
     simulation.run(60)
     shares = [client.rate(30, 60) for client in clients]
-    assert sum(shares) > 0.9 * 2000
+    assert sum(shares) > 0.9 * 1000
     assert min(shares) > max(shares) / 2
-    assert sum(client.in_flight(30, 60) for client in clients) < 2.5 * 100
+    assert sum(client.in_flight(30, 60) for client in clients) < 2.5 * 50
 
 
 @pytest.mark.parametrize("swap", [False, True], ids=["mixed", "in turn"])
@@ -191,27 +165,24 @@ def test_requests_of_1_and_of_1000_users_do_not_confuse_it(swap):
     def users(draw: random.Random) -> int:
         return 1000 if (int(simulation.now) % 6 >= 3 if swap else draw.random() < 0.5) else 1
 
-    client = BusyClient(simulation, Pool(simulation, 32, about(0.01, per_user=0.0001)), users=users)
-    simulation.run(48)
-    mean = (0.0101 + 0.11) / 2
-    busy = 2 / (1 / (32 / 0.0101) + 1 / (32 / 0.11)) if not swap else (32 / 0.0101 + 32 / 0.11) / 2
-    assert client.rate(12, 48) > 0.85 * (busy if swap else 32 / mean)
-    assert client.in_flight(12, 48) < 2.5 * 32
+    client = BusyClient(simulation, Pool(simulation, 16, about(0.01, per_user=0.0001)), users=users)
+    simulation.run(36)
+    small, large = 0.0101, 0.11
+    best = (16 / small + 16 / large) / 2 if swap else 16 / ((small + large) / 2)
+    assert client.rate(12, 36) > 0.85 * best
+    assert client.in_flight(12, 36) < 2.5 * 16
 
 
 def test_sparse_requests_leave_the_limit_as_it_is():
     limit = AdaptiveLimit(0.0, cap=100)
-    for number in range(2000):
-        limit.started(number)
-        limit.ended(number + 0.05, 0.05)
-    for number in range(2000, 2040):  # demand begins: the limit climbs from where it was
+    for number in range(2040):  # demand begins at last: the limit climbs from where it was
         limit.started(number)
         limit.ended(number + 0.05, 0.05, starved=number > 2030)
     assert limit.limit == 8
 
 
 # Drawn once; nothing was tuned for them.
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_service_drawn_at_random_is_used_by_a_client_that_nobody_tuned(seed):
     draw = random.Random(seed)
     workers, latency = round(10 ** draw.uniform(0, 2)), 10 ** draw.uniform(-2.5, -0.7)
@@ -230,32 +201,26 @@ def test_the_cap_is_never_exceeded_and_the_limit_never_below_1():
 # -- refusals -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [32, PLENTY], ids=["service", "client"])
-@pytest.mark.parametrize(("stray", "share"), [(0.005, 0.95), (0.04, 0.92)])
-def test_stray_refusals_from_the_first_request_on_cost_little(stray, share, workers):
+@pytest.mark.parametrize(("workers", "stray", "share"), [(32, 0.005, 0.95), (32, 0.04, 0.92), (PLENTY, 0.04, 0.92)])
+def test_stray_refusals_from_the_first_request_on_cost_little(workers, stray, share):
     def accepted(stray: float) -> float:
-        client = run(lambda simulation: Pool(simulation, workers, about(0.05), stray=stray), until=20, cpu=1 / 4000)
+        client = run(lambda simulation: Pool(simulation, workers, about(0.05), stray=stray), until=20, cpu=1 / 2000)
         return client.rate(0, 20)
 
     assert accepted(stray) > share * accepted(0.0)
 
 
 def test_refusals_far_above_the_stray_ones_lower_the_limit_to_what_is_accepted():
-    client = run(lambda simulation: Pool(simulation, 64, about(0.05), most=64), until=2)
+    simulation = Simulation()
+    client = BusyClient(simulation, Pool(simulation, 64, about(0.05), most=64))
+    simulation.run(2)
     assert 48 <= client.limit.limit <= 72
+    simulation.run(30)
+    assert client.rate(10, 30) > 0.9 * 1280
+    assert client.refused(10, 30) < 0.05
 
 
-def test_a_service_that_refuses_beyond_64_at_once_is_used():
-    client = run(lambda simulation: Pool(simulation, 64, about(0.05), most=64), until=40)
-    assert client.rate(10, 40) > 0.9 * 1280
-    assert client.refused(10, 40) < 0.05
-
-
-@pytest.mark.parametrize(
-    "service",
-    [lambda: Bucket(500, 50), lambda: Bucket(500, 50, 1.0), lambda: Window(500, 1, tells=True)],
-    ids=["without Retry-After", "with Retry-After", "per second, with Retry-After"],
-)
+@pytest.mark.parametrize("service", [lambda: Bucket(500, 50), lambda: Window(500, 1, tells=True)])
 def test_a_rate_limit_of_500_is_used(service):
     client = throttled(service(), until=90)
     assert client.rate(30, 90) > 0.8 * 500
@@ -268,49 +233,35 @@ def test_a_rate_limit_with_retry_after_is_found_after_few_pauses():
 
 
 def test_the_wire_is_not_filled_at_once_after_a_pause():
-    client = throttled(Bucket(500, 50, 1.0), until=90, latency=0.2)
-    assert client.rate(30, 90) > 0.6 * 500
-    assert client.refused(30, 90) < 0.01
+    client = throttled(Bucket(500, 50, 1.0), until=60, latency=0.2)
+    assert client.rate(30, 60) > 0.6 * 500
+    assert client.refused(30, 60) < 0.01
 
 
-@pytest.mark.parametrize("latency", [0.02, 0.2])
 @pytest.mark.parametrize(
-    ("limit", "make"),
+    ("limit", "make", "latency"),
     [
-        (100, lambda: Bucket(100, 100, retry_after=1)),
-        (100, lambda: Bucket(100, 10, retry_after=1)),
-        (100, lambda: Bucket(100, 100)),
-        (100, lambda: Bucket(100, 5)),
-        (250, lambda: Bucket(250, 50)),
-        (5, lambda: Bucket(5, 5, retry_after=1)),
-        (5, lambda: Bucket(5, 5)),
-        (100, lambda: Window(100, 1, tells=True)),
-        (100, lambda: Window(100, 1, tells=False)),
-        (100, lambda: Window(100, 10, tells=True)),
-    ],
-    ids=[
-        "bucket, Retry-After",
-        "small bucket, Retry-After",
-        "bucket",
-        "small bucket",
-        "fast",
-        "slow, Retry-After",
-        "slow",
-        "window, Retry-After",
-        "window",
-        "long window, Retry-After",
+        (100, lambda: Bucket(100, 10, retry_after=1), 0.2),
+        (100, lambda: Bucket(100, 100), 0.02),
+        (100, lambda: Bucket(100, 5), 0.2),
+        (5, lambda: Bucket(5, 5, retry_after=1), 0.02),
+        (5, lambda: Bucket(5, 5), 0.2),
+        (100, lambda: Window(100, 1, tells=False), 0.2),
+        (100, lambda: Window(100, 10, tells=True), 0.02),
     ],
 )
 def test_a_rate_far_below_one_slot_is_found_by_pacing(limit, make, latency):
-    client = throttled(make(), until=240, latency=latency)
+    client = throttled(make(), until=160, latency=latency)
     # A Retry-After in whole seconds costs up to a second per refusal, in which a small bucket overflows.
-    assert 0.65 * limit < client.rate(40, 240) < 1.05 * limit
+    assert 0.65 * limit < client.rate(40, 160) < 1.05 * limit
     # Twelve refusals prove a limit, however low it is.
-    assert client.refused(40, 240) < (0.15 if limit == 5 else 0.08)
+    assert client.refused(40, 160) < (0.15 if limit == 5 else 0.08)
 
 
-@pytest.mark.parametrize("retry_after", [None, 1.0])
-@pytest.mark.parametrize("latency", [0.02, 0.2])
+QUICK_OR_SLOW = pytest.mark.parametrize(("retry_after", "latency"), [(None, 0.2), (1.0, 0.02)])
+
+
+@QUICK_OR_SLOW
 def test_a_quota_that_drops_to_a_tenth_is_found_within_30_s(retry_after, latency):
     client = throttled(Bucket(lambda now: 200 if now < 120 else 20, 40, retry_after), until=300, latency=latency)
     assert client.rate(30, 120) > 0.85 * 200
@@ -318,38 +269,34 @@ def test_a_quota_that_drops_to_a_tenth_is_found_within_30_s(retry_after, latency
     assert 0.85 * 20 < client.rate(150, 300) < 1.05 * 20
 
 
-@pytest.mark.parametrize("latency", [0.02, 0.2])
-def test_a_used_up_quota_that_names_no_end_is_used(latency):
-    client = throttled(Window(100, 10, tells=False), until=240, latency=latency)
-    assert client.rate(40, 240) > 0.7 * 100
-    assert client.refused(40, 240) < 0.1
+def test_a_used_up_quota_that_names_no_end_is_used():
+    client = throttled(Window(100, 10, tells=False), until=160, latency=0.2)
+    assert client.rate(40, 160) > 0.7 * 100
+    assert client.refused(40, 160) < 0.1
 
 
-@pytest.mark.parametrize("latency", [0.02, 0.2])
-def test_a_short_outage_costs_less_than_half_of_the_minute_after_it(latency):
-    client = throttled(Outage(Bucket(200, 40), 60, 63), until=120, latency=latency)
+def test_a_short_outage_costs_less_than_half_of_the_minute_after_it():
+    client = throttled(Outage(Bucket(200, 40), 60, 63), until=120, latency=0.2)
     assert client.rate(63, 120) > 0.9 * 200
 
 
-@pytest.mark.parametrize("retry_after", [None, 1.0])
-@pytest.mark.parametrize("latency", [0.02, 0.2])
+@QUICK_OR_SLOW
 def test_a_rate_that_is_raised_tenfold_is_used_after_a_minute(retry_after, latency):
-    client = throttled(Bucket(lambda now: 20 if now < 60 else 200, 40, retry_after), until=240, latency=latency)
-    assert client.rate(130, 240) > 0.6 * 200
-    assert client.refused(60, 240) < 0.06
+    client = throttled(Bucket(lambda now: 20 if now < 60 else 200, 40, retry_after), until=200, latency=latency)
+    assert client.rate(130, 200) > 0.6 * 200
+    assert client.refused(60, 200) < 0.06
 
 
-@pytest.mark.parametrize("retry_after", [None, 1.0])
-@pytest.mark.parametrize("latency", [0.02, 0.2])
+@QUICK_OR_SLOW
 def test_in_an_outage_about_one_request_a_second_is_tried_and_30_s_after_it_all_is_as_before(retry_after, latency):
-    service = Outage(Bucket(200, 200, retry_after), 60, 660, retry_after)
-    client = throttled(service, until=760, latency=latency)
-    tried = [when for when, _ in client.answers if 120 <= when < 660]
+    service = Outage(Bucket(200, 200, retry_after), 60, 360, retry_after)
+    client = throttled(service, until=430, latency=latency)
+    tried = [when for when, _ in client.answers if 120 <= when < 360]
     assert client.rate(30, 60) > 0.85 * 200
-    assert 0.4 <= len(tried) / 540 <= 1.5
+    assert 0.4 <= len(tried) / 240 <= 1.5
     longest = max(after - before for (before, _), (after, _) in pairwise(client.answers))
     assert longest <= 1.0 + (retry_after or 0.0) + latency + 0.01
-    assert client.rate(690, 760) > 0.85 * 200
+    assert client.rate(390, 430) > 0.85 * 200
 
 
 gaps = st.floats(0, 40)

@@ -66,7 +66,7 @@ class Pool:
         stray: float = 0.0,
         pauses: tuple[float, float] | None = None,
     ) -> None:
-        self._simulation, self.workers, self._seconds = simulation, workers, seconds
+        self._simulation, self.workers, self.seconds = simulation, workers, seconds
         self._most, self._stray, self._busy, self._paused_until = most, stray, 0, 0.0
         self._queue: deque[tuple[int, Answer]] = deque()
         if pauses is not None:
@@ -85,7 +85,7 @@ class Pool:
         while self._queue and self._busy < self.workers:
             users, answer = self._queue.popleft()
             self._busy += 1
-            simulation.at(simulation.now + self._seconds(simulation.random, users), self._finish, answer)
+            simulation.at(simulation.now + self.seconds(simulation.random, users), self._finish, answer)
 
     def _finish(self, answer: Answer) -> None:
         if self._simulation.now < self._paused_until:
