@@ -1,7 +1,6 @@
 """The exception for a verdict: class, text and data, without user ids or texts of the service."""
 
 import copy
-import inspect
 import pickle
 
 import pytest
@@ -10,9 +9,8 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 import pushsdk
-from pushsdk._core import errors
 from pushsdk._core.error_mapping import error_for, partial_error, recorded_error
-from pushsdk._core.error_texts import FIXES, Facts, Parts
+from pushsdk._core.error_texts import FIXES
 from pushsdk._core.errors import (
     LIBRARY,
     AuthenticationError,
@@ -52,9 +50,6 @@ def refused(status: int, **options) -> Verdict:
     return Verdict(outcome=REJECTED, attempts=(attempt,), status=status, **options)
 
 
-# -- the tree ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("kind", "parents", "outcome"),
     [
@@ -75,51 +70,34 @@ def refused(status: int, **options) -> Verdict:
     ],
 )
 def test_each_error_has_its_place_in_the_tree_and_its_outcome(kind, parents, outcome):
-    assert kind.__bases__ == parents
     error = kind("why")
+    assert kind.__bases__ == parents
     assert (str(error), error.outcome, error.attempts, error.user_ids) == ("why", outcome, (), ())
-
-
-def test_every_error_of_the_module_is_public():
-    defined = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
-    # The last has the type of its report, so it is defined beside that.
-    assert defined == {kind.__name__ for kind in KINDS} - {"BroadcastError"} | {"MessageWarning"}
 
 
 # -- rejected ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"),
+    ("status", "retry_after", "kind"),
     [
-        (400, RejectedError),
-        (401, AuthenticationError),
-        (403, AuthenticationError),
-        (404, RejectedError),
-        (408, RejectedError),
-        (413, PayloadTooLargeError),
-        (422, RejectedError),
-        (429, RateLimitedError),
-        (501, RejectedError),
-        (302, RejectedError),
+        (302, None, RejectedError),
+        (400, None, RejectedError),
+        (401, None, AuthenticationError),
+        (403, None, AuthenticationError),
+        (413, None, PayloadTooLargeError),
+        (429, None, RateLimitedError),
+        (503, None, RejectedError),
+        (503, 90.0, RateLimitedError),
     ],
 )
-def test_a_rejection_names_its_status(status, kind):
+def test_a_rejection_names_its_status(status, retry_after, kind):
     headers = {"X-Trace": "1"}
-    error = error_for(refused(status, headers=headers, body=b"no"), user_ids=("a", "b"))
-    assert type(error) is kind
-    assert (error.outcome, error.status, error.headers, error.body) == (REJECTED, status, headers, b"no")
+    error = error_for(refused(status, retry_after=retry_after, headers=headers, body=b"no"), user_ids=("a", "b"))
+    assert (type(error), error.outcome, error.retry_after) == (kind, REJECTED, retry_after)
+    assert (error.status, error.headers, error.body) == (status, headers, b"no")
     assert (error.user_ids, len(error.attempts)) == (("a", "b"), 1)
     assert str(error).startswith(f"rejected: HTTP {status}")
-
-
-@pytest.mark.parametrize(
-    ("status", "retry_after", "kind"),
-    [(503, 90.0, RateLimitedError), (503, None, RejectedError), (429, None, RateLimitedError)],
-)
-def test_a_rate_limit_has_the_time_that_the_service_named(status, retry_after, kind):
-    error = error_for(refused(status, retry_after=retry_after))
-    assert (type(error), error.retry_after) == (kind, retry_after)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +123,7 @@ def test_the_headers_are_found_in_any_case_and_pickled_without_the_http_library(
     for headers in (error.headers, pickle.loads(data).headers):
         assert (headers["x-trace"], headers.get("X-TRACE"), headers["SET-COOKIE"]) == ("1", "1", "a")
         assert ("x-TRACE" in headers, "x" in headers, headers.get("x")) == (True, False, None)
-        assert headers == dict(headers) == {"X-Trace": "1", "Set-Cookie": "a"}
-        assert len(headers) == 2
+        assert headers == {"X-Trace": "1", "Set-Cookie": "a"}
         assert repr(headers) == "{'X-Trace': '1', 'Set-Cookie': 'a'}"
     assert b"multidict" not in data
 
@@ -164,20 +141,22 @@ def test_an_error_has_the_answer_of_the_attempt_that_decided(outcome):
     assert error.answer == '{"error": "no such [2J field"}'
 
 
-@pytest.mark.parametrize("name", ["X-Request-Id", "x-amzn-requestid", "X-Correlation-ID"])
-def test_a_text_has_the_id_that_the_service_gave_to_the_request(name):
-    verdict = refused(400, headers=Headers({name: "Root=1-67;r:4/7+a_b"}))
-    assert str(error_for(verdict, target=TARGET)) == (
-        "rejected: HTTP 400 Bad Request (POST https://push.example/api/v1/push, request id Root=1-67;r:4/7+a_b). Check "
-        "the message: pushsdk message lint, or lint(message)"
-    )
-
-
-@pytest.mark.parametrize("text", ["", "a b", "a\x1b[2J", "user@example.org", "ü", "x" * 101, "a\n"])
-def test_a_request_id_that_may_be_anything_else_is_in_no_text(text):
-    error = error_for(refused(400, headers=Headers({"X-Request-Id": text})), target=TARGET)
-    assert error.request_id == text
-    assert "request id" not in str(error)
+@pytest.mark.parametrize(
+    ("name", "request_id", "is_shown"),
+    [
+        ("X-Request-Id", "Root=1-67;r:4/7+a_b", True),
+        ("x-amzn-requestid", "r-1", True),
+        ("X-Correlation-ID", "r-1", True),
+        ("X-Request-Id", "a\x1b[2J", False),
+        ("X-Request-Id", "user@example.org", False),
+        ("X-Request-Id", "ü", False),
+        ("X-Request-Id", "x" * 101, False),
+    ],
+)
+def test_a_text_has_the_plain_id_that_the_service_gave_to_the_request(name, request_id, is_shown):
+    error = error_for(refused(400, headers=Headers({name: request_id})), target=TARGET)
+    assert error.request_id == request_id
+    assert (f", request id {request_id})" in str(error)) is ("request id" in str(error)) is is_shown
 
 
 @pytest.mark.parametrize(
@@ -187,6 +166,7 @@ def test_a_request_id_that_may_be_anything_else_is_in_no_text(text):
         ("http://h:8443", {"failure": Failure.DISCONNECTED, "is_first": True}, True),
         ("http://h:8443", {"failure": Failure.RESET}, False),  # the connection had carried an answer
         ("http://h:8443", {"failure": Failure.ATTEMPT_TIMEOUT, "is_first": True}, False),
+        ("http://127.0.0.1:8443", {"failure": Failure.RESET, "is_first": True}, False),
         ("https://h:8443", {"failure": Failure.RESET, "is_first": True}, False),
     ],
 )
@@ -201,7 +181,6 @@ def test_a_connection_over_http_that_breaks_at_once_asks_for_https(base_url, ver
     [
         (400, b"<center>The plain HTTP request was sent to HTTPS port</center>", True),
         (400, b"Client sent an HTTP request to an HTTPS server.", True),
-        (400, b"You're speaking plain HTTP to an SSL-enabled server port.", True),
         (400, b"the title is not plain", False),
         (422, b"plain HTTP", False),
     ],
@@ -216,26 +195,15 @@ def test_an_error_without_an_answer_has_none():
     assert (error.status, error.headers, error.body, error.answer, error.request_id) == (None, {}, b"", "", None)
 
 
-def test_a_partial_error_of_recorded_outcomes_has_no_answer():
-    recorded = ("a",), Verdict(outcome=REJECTED, status=400, recorded=True)
-    assert partial_error("ab", [part(ACCEPTED, "b"), recorded]).status is None
-
-
-# -- redirects --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
 @pytest.mark.parametrize(
-    ("location", "host"),
+    ("status", "location", "host"),
     [
-        ("https://elsewhere.example/private/path?token=abc#x", " to elsewhere.example:"),
-        ("https://user:word@elsewhere.example:8443/", " to elsewhere.example:"),
-        ("//elsewhere.example/x", " to elsewhere.example:"),
-        ("/private/path", ", a redirect:"),
-        ("", ", a redirect:"),
-        ("https://[broken/private/path", ", a redirect:"),
-        ("https://\x1b[31mred/", ", a redirect:"),
-        ("https://\u202eevil.example/", ", a redirect:"),
+        (300, "https://user:word@elsewhere.example:8443/private/path?token=abc#x", " to elsewhere.example:"),
+        (308, "//elsewhere.example/x", " to elsewhere.example:"),
+        (302, "/private/path", ", a redirect:"),
+        (302, "https://[broken/private/path", ", a redirect:"),
+        (302, "https://\x1b[31mred/", ", a redirect:"),
+        (302, "https://\u202eevil.example/", ", a redirect:"),
     ],
 )
 def test_a_redirect_names_only_the_other_host(status, location, host):
@@ -257,10 +225,8 @@ def test_an_unknown_campaign_advises_a_look_up_without_showing_the_id():
     verdict = Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 502),), status=502)
     error = error_for(verdict, target=Target(CREATE_CAMPAIGN, "https://push.example"), external_id="spring-1")
     assert (error.status, error.external_id) == (502, "spring-1")
-    assert str(error) == (
-        "outcome unknown: HTTP 502 Bad Gateway (POST https://push.example/v1/campaigns); it may have been created: "
-        "look it up, by its externalId if it has one, before you create it again; see: pushsdk docs outcomes"
-    )
+    assert "(POST https://push.example/v1/campaigns); it may have been created: look it up" in str(error)
+    assert "spring" not in str(error)
 
 
 def test_of_several_attempts_the_last_unknown_attempt_is_named():
@@ -283,10 +249,6 @@ def test_a_deadline_while_others_wait_on_is_unknown_without_an_attempt():
         (Failure.CLOSED, ClientClosedError),
         (Failure.QUEUE_FULL, QueueFullError),
         (Failure.DEADLINE, NotSentError),
-        (Failure.PAUSED, NotSentError),
-        (Failure.TLS, NotSentError),
-        (Failure.REFUSED, NotSentError),
-        (Failure.CANCELLED, NotSentError),
         (None, NotSentError),
     ],
 )
@@ -323,8 +285,7 @@ def test_every_verdict_has_an_error_of_its_outcome_that_quotes_nothing_of_the_an
     attempts = tuple(tried(end, status, **answer) for end, status in [*several, (outcome, 400)])
     verdict = Verdict(outcome=outcome, attempts=attempts, status=attempts[-1].status, failure=failure)
     error = error_for(verdict, target=TARGET, user_ids=("user-4711",), external_id="user-4711")
-    assert error.outcome is outcome
-    assert error.attempts == attempts
+    assert (error.outcome, error.attempts) == (outcome, attempts)
     text = f"{error} {error!r} {error.args}"
     assert not any(secret in text for secret in SECRETS)
     assert error_for(verdict) is not error_for(verdict)
@@ -333,8 +294,8 @@ def test_every_verdict_has_an_error_of_its_outcome_that_quotes_nothing_of_the_an
 # -- partial ----------------------------------------------------------------------------------------------------
 
 
-def part(outcome: Outcome, *users: str, started: float = 0.0) -> tuple[tuple[str, ...], Verdict]:
-    return users, Verdict(outcome=outcome, attempts=(tried(outcome, 400, started=started),))
+def part(outcome: Outcome, *users: str, status: int = 400, started: float = 0.0) -> tuple[tuple[str, ...], Verdict]:
+    return users, Verdict(outcome=outcome, attempts=(tried(outcome, status, started=started),))
 
 
 def test_users_with_different_outcomes_are_listed_in_the_order_of_the_call():
@@ -344,17 +305,21 @@ def test_users_with_different_outcomes_are_listed_in_the_order_of_the_call():
     assert (error.users(ACCEPTED), error.users(REJECTED), error.users(UNKNOWN)) == (("a", "c"), ("b", "d"), ())
     assert error.user_ids == ("a", "b", "c", "d")
     assert [attempt.started for attempt in error.attempts] == [0.0, 2.0]
+
+
+def test_the_text_has_the_cause_of_most_users_and_their_number():
+    parts = [part(REJECTED, "a", status=404), part(REJECTED, "b"), part(REJECTED, "c"), part(ACCEPTED, "d")]
+    error = partial_error([*"abcd"], parts)
+    assert error.status == 400
     assert str(error) == (
-        "users have different outcomes: 2 ACCEPTED, 2 REJECTED; see .outcomes. "
+        "users have different outcomes: 1 ACCEPTED, 3 REJECTED; see .outcomes. "
         "Most often (2 users): rejected: HTTP 400 Bad Request"
     )
 
 
-def test_the_text_has_the_cause_of_most_users_and_their_number():
-    rare = ("a",), Verdict(outcome=REJECTED, attempts=(tried(REJECTED, 404),))
-    error = partial_error([*"abcd"], [rare, part(REJECTED, "b"), part(REJECTED, "c"), part(ACCEPTED, "d")])
-    assert str(error).endswith("see .outcomes. Most often (2 users): rejected: HTTP 400 Bad Request")
-    assert error.status == 400
+def test_a_partial_error_of_recorded_outcomes_has_no_answer():
+    recorded = ("a",), Verdict(outcome=REJECTED, status=400, recorded=True)
+    assert partial_error("ab", [part(ACCEPTED, "b"), recorded]).status is None
 
 
 @pytest.mark.parametrize(
@@ -363,7 +328,6 @@ def test_the_text_has_the_cause_of_most_users_and_their_number():
         ((ACCEPTED, REJECTED), REJECTED),
         ((ACCEPTED, NOT_SENT, REJECTED), NOT_SENT),
         ((NOT_SENT, REJECTED, UNKNOWN), UNKNOWN),
-        ((ACCEPTED, UNKNOWN), UNKNOWN),
     ],
 )
 def test_a_partial_errors_outcome_is_the_worst(end, worst):
@@ -379,6 +343,7 @@ UNSENT = tried(NOT_SENT, reason=str(Failure.REFUSED), retryable=True)
 THROTTLED = tried(REJECTED, 429, retryable=True, retry_after=70.0)
 TOO_EARLY = tried(REJECTED, 425, retryable=True)
 BAD, TOO_LARGE, LOST = tried(REJECTED, 400), tried(REJECTED, 413), tried(UNKNOWN)
+ACCEPTED_ONE = tried(ACCEPTED, 204)
 
 
 def verdict(*attempts: Attempt, failure: Failure | None = None) -> Verdict:
@@ -392,10 +357,9 @@ def verdict(*attempts: Attempt, failure: Failure | None = None) -> Verdict:
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_not_sent_and_throttled_calls_are_retryable(kind):
-    assert kind().retryable is (issubclass(kind, NotSentError) or kind is RateLimitedError)
-    assert kind().retry_after is None
+def test_only_not_sent_and_throttled_calls_are_retryable():
+    retryable = {kind for kind in KINDS if kind().retryable}
+    assert retryable == {kind for kind in KINDS if issubclass(kind, NotSentError)} | {RateLimitedError}
 
 
 @pytest.mark.parametrize(
@@ -404,76 +368,53 @@ def test_only_not_sent_and_throttled_calls_are_retryable(kind):
         ([UNSENT], None, True),
         ([tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], Failure.CERTIFICATE, False),
         ([TOO_EARLY, tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], None, False),
-        ([tried(NOT_SENT, reason=f"{Failure.CREDENTIALS}: OSError", retryable=True)], Failure.BUDGET, True),
-        ([tried(NOT_SENT, reason=str(Failure.NO_KEY))], Failure.NO_KEY, False),
         ([tried(NOT_SENT, reason=str(Failure.CLOSED), retryable=True)], Failure.CLOSED, True),
         ([THROTTLED], Failure.PAUSED, True),
-        ([TOO_EARLY], None, True),
         ([TOO_EARLY, UNSENT], None, True),
         ([TOO_LARGE], Failure.DEADLINE, True),
-        ([UNSENT, BAD], None, False),
         ([TOO_EARLY, BAD], None, False),
         ([TOO_LARGE], None, False),
-        ([tried(REJECTED, 401)], None, False),
         ([tried(REJECTED, 429)], None, False),
-        ([LOST], None, False),
         ([LOST, UNSENT], None, False),
-        ([LOST, THROTTLED], None, False),
     ],
 )
 def test_an_error_says_if_the_same_call_is_retryable(attempts, failure, expected):
     error = error_for(verdict(*attempts, failure=failure), user_ids=("a",))
-    assert error.retryable is expected
-    assert pickle.loads(pickle.dumps(error)).retryable is expected
+    assert error.retryable is pickle.loads(pickle.dumps(error)).retryable is expected
 
 
-def test_a_recorded_rejection_is_not_retryable():
-    assert not recorded_error(Verdict(outcome=REJECTED, status=429), user_ids=("a",)).retryable
-    assert not recorded_error(Verdict(outcome=UNKNOWN), user_ids=("a",)).retryable
-
-
-ACCEPTED_ONE = tried(ACCEPTED, 204)
+@pytest.mark.parametrize(("outcome", "status"), [(REJECTED, 429), (UNKNOWN, None)])
+def test_a_recorded_outcome_is_not_retryable(outcome, status):
+    error = recorded_error(Verdict(outcome=outcome, status=status), user_ids=("a",))
+    assert (error.outcome, error.retryable) == (outcome, False)
 
 
 @pytest.mark.parametrize(
-    ("attempts", "plain", "with_a_key"),
+    ("attempts", "expected"),
     [
-        ([UNSENT, BAD], True, True),
-        ([TOO_EARLY, UNSENT], True, True),
-        ([ACCEPTED_ONE, UNSENT], False, True),
-        ([ACCEPTED_ONE, TOO_EARLY], False, True),
-        ([LOST, UNSENT], False, True),
-        ([ACCEPTED_ONE, BAD], False, False),
-        ([LOST, BAD], False, False),
+        ([UNSENT, BAD], True),
+        ([TOO_EARLY, UNSENT], True),
+        ([ACCEPTED_ONE, UNSENT], False),
+        ([LOST, TOO_EARLY], False),
+        ([ACCEPTED_ONE, BAD], False),
     ],
 )
-def test_a_partial_call_is_retryable_if_that_pushes_no_user_twice(attempts, plain, with_a_key):
-    users = "abc"[: len(attempts)]
-    error = partial_error(users, [((user,), verdict(user_id)) for user, user_id in zip(users, attempts, strict=True)])
-    copy = pickle.loads(pickle.dumps(error))
-    assert (error.retryable, error._open) == (copy.retryable, copy._open) == (plain, with_a_key)
+def test_a_partial_call_without_a_key_is_retryable_if_that_pushes_no_user_twice(attempts, expected):
+    error = partial_error("ab", [((user,), verdict(attempt)) for user, attempt in zip("ab", attempts, strict=True)])
+    assert error.retryable is pickle.loads(pickle.dumps(error)).retryable is expected
 
 
 def test_a_partial_call_has_the_longest_retry_after_of_its_retryable_parts():
     refused_for_good = verdict(tried(REJECTED, 400, retry_after=900.0))
-    parts = [verdict(THROTTLED), verdict(tried(REJECTED, 429, retryable=True, retry_after=7.0)), refused_for_good]
-    verdicts = [*parts, verdict(UNSENT), verdict(ACCEPTED_ONE)]
+    sooner = verdict(tried(REJECTED, 429, retryable=True, retry_after=7.0))
+    verdicts = [verdict(THROTTLED), sooner, refused_for_good, verdict(UNSENT), verdict(ACCEPTED_ONE)]
     assert partial_error("abcde", list(zip(zip("abcde", strict=True), verdicts, strict=True))).retry_after == 70.0
     assert partial_error("ab", [(("a",), refused_for_good), (("b",), verdict(UNSENT))]).retry_after is None
 
 
-# -- jobs -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("retry_after", "options", "seconds"),
-    [
-        (None, {}, 10.0),
-        (None, {"default": 2.0}, 2.0),
-        (30.0, {}, 30.0),
-        (86400.0, {}, 600.0),
-        (30.0, {"max_delay": 20.0}, 20.0),
-    ],
+    [(None, {}, 10.0), (None, {"default": 2.0}, 2.0), (86400.0, {}, 600.0), (30.0, {"max_delay": 20.0}, 20.0)],
 )
 def test_the_delay_of_a_job_is_what_the_service_asked_for_or_the_default(retry_after, options, seconds):
     error = NotSentError()
@@ -492,10 +433,10 @@ def test_the_delay_of_a_job_that_no_retry_helps_is_the_error_itself():
 
 
 @pytest.mark.parametrize("names", [LIBRARY, SHELL], ids=["library", "shell"])
-@pytest.mark.parametrize("fix", dict.fromkeys(fix for _, fix in FIXES))
-def test_each_fix_has_a_name_for_its_options(names, fix):
-    assert "{" not in fix.format_map({**names, "pause": "9 s", "request_id": "r-1"})
+def test_each_fix_has_a_name_for_its_options(names):
     assert names.keys() == LIBRARY.keys()
+    for _, fix in FIXES:
+        assert "{" not in fix.format_map({**names, "pause": "9 s", "request_id": "r-1"})
 
 
 def test_an_error_is_worded_when_it_is_read_and_survives_a_pickle_and_a_copy():
@@ -504,13 +445,6 @@ def test_an_error_is_worded_when_it_is_read_and_survives_a_pickle_and_a_copy():
         assert copied.args == error.args
         assert str(copied) == str(error) == str(copied.args[0])
         assert repr(copied) == f"RejectedError({error})"
-
-
-def test_an_error_that_nobody_reads_costs_no_text(monkeypatch):
-    monkeypatch.setattr(Facts, "render", None)
-    monkeypatch.setattr(Parts, "render", None)
-    error_for(refused(429, retry_after=90.0), target=TARGET, user_ids=("a",))
-    partial_error("ab", [part(REJECTED, "a"), part(UNKNOWN, "b")], TARGET)
 
 
 def test_what_a_callable_raised_is_the_cause_and_never_pickled():
