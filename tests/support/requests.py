@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
+
+import aiohttp
 
 from pushsdk import RetryPolicy, Timeout
 from pushsdk._core.operations import PUSH, Operation
 from pushsdk._core.outcome import Evidence
 from pushsdk._core.policy import Options
+from pushsdk._core.secret import Secret
 from pushsdk._io.request import Claim, ClaimedRequest, Flight, WholePart
+from pushsdk._io.transport import AiohttpTransport, TransportSettings
 
-__all__ = ["request_of"]
+__all__ = ["BODY", "KEY", "post", "request_of", "transport_to"]
+
+KEY = Secret.of("s3cr3t")
+BODY = b'{"userIds":["u"],"message":{}}'
 
 
 def request_of(
@@ -40,3 +49,24 @@ def request_of(
     )
     request.flight = Flight(None, math.inf, span=span)
     return request
+
+
+@asynccontextmanager
+async def transport_to(
+    base_url: str, *, injected: bool = False, limit: int = 4, **settings: Any
+) -> AsyncIterator[AiohttpTransport]:
+    """A transport on its own session or on an injected one, which stays open."""
+    async with AsyncExitStack() as stack:
+        if injected:
+            settings["session"] = await stack.enter_async_context(aiohttp.ClientSession())
+        transport = AiohttpTransport(TransportSettings(base_url=base_url, **settings), limit=limit)
+        yield transport
+        await transport.close()
+        assert not (injected and settings["session"].closed)
+
+
+async def post(transport: AiohttpTransport, body: bytes = BODY, *, key: Secret = KEY, **options: Any) -> Evidence:
+    """Send a request by this transport, and return what it left as evidence. ``options`` are those of the request."""
+    evidence = Evidence()
+    await transport.post(request_of(body, evidence, **options), key)
+    return evidence
