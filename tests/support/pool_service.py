@@ -84,4 +84,6 @@ async def send_at_random(
         sends.append(asyncio.create_task(send(len(sends), start)))
         await asyncio.sleep(random.expovariate(rate))
     await asyncio.gather(*sends)
+    # The workers end what they have begun.
+    await asyncio.sleep(60)
     return ended
