@@ -1,7 +1,6 @@
 """tenacity's own strategies, campaigns, and the key: what the sender does beside the plain push."""
 
 import asyncio
-import itertools
 import logging
 import math
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 import tenacity
 from support.fake_service import (
     MESSAGE,
+    Behavior,
     FakeService,
     Request,
     answer,
@@ -19,13 +19,11 @@ from support.fake_service import (
     outcome_of,
     refused,
     reset_after,
-    reset_before,
     start,
 )
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
-    AuthenticationError,
     CampaignRequest,
     ClientClosedError,
     Limits,
@@ -33,44 +31,64 @@ from pushsdk import (
     Outcome,
     OutcomeUnknownError,
     PushError,
-    Receipt,
     RetryPolicy,
 )
+from pushsdk._io.pending import PendingCalls
 
 CAMPAIGN = CampaignRequest(external_id="spring")
 UUID = "11111111-2222-3333-4444-555555555555"
 CREATED = answer(200, body=b'{"uuid": "%s"}' % UUID.encode())
 
 
-async def attempts_of(policy: RetryPolicy, service: FakeService) -> int:
+async def started(policy: RetryPolicy, service: FakeService) -> list[float]:
+    """Return when each attempt of a send began, from the first on."""
     async with client_of(service, retry=policy) as client:
         await outcome_of(start(client.send("a", MESSAGE)))
         assert idle(client)
-    return len(service.requests)
+    return [request.started - service.requests[0].started for request in service.requests]
 
 
+async def is_unknown(state: tenacity.RetryCallState) -> bool:
+    await asyncio.sleep(0.01)
+    return isinstance(state.outcome.exception(), OutcomeUnknownError)  # type: ignore[union-attr]
+
+
+TENACITY = RetryPolicy.from_tenacity
+
+
+@pytest.mark.parametrize(
+    ("policy", "behavior", "times"),
+    [
+        (TENACITY(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_fixed(0.5)), refused(), [0.0, 0.5, 1.0]),
+        (TENACITY(retry=tenacity.retry_if_exception_type(NotSentError)), answer(429), [0.0]),
+        (TENACITY(retry=is_unknown, wait=tenacity.wait_none()), answer(500, after=0.0), [0.0, 0.01, 0.02, 0.03]),
+        (TENACITY(retry=is_unknown), refused(), [0.0]),
+        (TENACITY(wait=lambda state: math.nan), refused(), [0.0] * 4),
+        (TENACITY(wait=lambda state: math.inf), refused(), [0.0] * 4),
+        (TENACITY(wait=lambda state: -1.0), refused(), [0.0] * 4),
+        (TENACITY(wait=tenacity.wait_none()), answer(429, {"Retry-After": "3"}, after=0.0), [0.0, 3.0, 6.0, 9.0]),
+    ],
+)
 @virtual
-async def test_tenacitys_stop_wait_and_retry_are_obeyed() -> None:
-    policy = RetryPolicy.from_tenacity(
-        stop=tenacity.stop_after_attempt(6),
-        wait=tenacity.wait_fixed(0.5),
-        retry=tenacity.retry_if_exception_type(NotSentError),
-    )
-    service = FakeService(then=refused())
-    before = now()
-    assert await attempts_of(policy, service) == 6
-    assert [request.started for request in service.requests] == pytest.approx([before + 0.5 * n for n in range(6)])
-    assert await attempts_of(policy, FakeService(then=answer(429))) == 1
+async def test_tenacitys_stop_wait_and_retry_are_obeyed(
+    policy: RetryPolicy, behavior: Behavior, times: list[float]
+) -> None:
+    assert await started(policy, FakeService(then=behavior)) == pytest.approx(times)
 
 
+@pytest.mark.parametrize(
+    ("policy", "requests"), [(RetryPolicy.collapsible(), 1), (RetryPolicy.at_least_once(max_attempts=2), 2)]
+)
 @virtual
-async def test_a_predicate_of_tenacity_may_be_async() -> None:
-    async def retry(state: tenacity.RetryCallState) -> bool:
-        await asyncio.sleep(0.01)
-        return isinstance(state.outcome.exception(), OutcomeUnknownError)  # type: ignore[union-attr]
-
-    assert await attempts_of(RetryPolicy.from_tenacity(retry=retry), FakeService(then=answer(500))) == 4
-    assert await attempts_of(RetryPolicy.from_tenacity(retry=retry), FakeService(then=refused())) == 1
+async def test_an_unknown_campaign_is_repeated_by_at_least_once_only_and_carries_its_external_id(
+    policy: RetryPolicy, requests: int
+) -> None:
+    service = FakeService(then=reset_after())
+    async with client_of(service, retry=policy) as client:
+        with pytest.raises(OutcomeUnknownError) as excinfo:
+            await client.create_campaign(CAMPAIGN)
+    assert excinfo.value.external_id == "spring"
+    assert service.campaigns == requests
 
 
 @pytest.mark.parametrize("strategy", ["stop", "wait", "retry"])
@@ -89,36 +107,6 @@ async def test_a_strategy_that_raises_ends_the_retries_and_not_the_outcome(
     assert len(service.requests) == 1
     assert "KeyError" in caplog.text
     assert "secret" not in caplog.text
-
-
-@pytest.mark.parametrize("wait", [math.nan, math.inf, -1.0])
-@virtual
-async def test_a_wait_that_is_no_number_of_seconds_is_none(wait: float) -> None:
-    service = FakeService(refused())
-    before = now()
-    assert await attempts_of(RetryPolicy.from_tenacity(wait=lambda state: wait), service) == 2
-    assert service.requests[1].started == before
-
-
-@virtual
-async def test_a_retry_after_holds_under_tenacitys_wait_too() -> None:
-    service = FakeService(answer(429, {"Retry-After": "3"}, after=0.0))
-    before = now()
-    await attempts_of(RetryPolicy.from_tenacity(wait=tenacity.wait_none()), service)
-    assert service.requests[1].started == pytest.approx(before + 3.0)
-
-
-@virtual
-async def test_a_predicate_is_asked_of_our_errors_only_and_a_cancellation_goes_through() -> None:
-    service = FakeService(refused(), then=hang())
-    policy = RetryPolicy.from_tenacity(retry=lambda state: True, wait=tenacity.wait_none())
-    async with client_of(service, retry=policy) as client:
-        task = start(client.send("a", MESSAGE))
-        await turns(20)
-        task.cancel()
-        assert isinstance(await outcome_of(task), asyncio.CancelledError)
-        assert idle(client)
-    assert len(service.requests) == 2
 
 
 @virtual
@@ -141,26 +129,6 @@ async def test_an_unknown_campaign_is_not_repeated_by_collapsible_and_carries_it
 
 
 @virtual
-async def test_an_unknown_campaign_is_repeated_by_at_least_once() -> None:
-    service = FakeService(reset_before(), CREATED)
-    async with client_of(service) as client:
-        await client.create_campaign(CAMPAIGN, retry=RetryPolicy.at_least_once())
-    assert len(service.requests) == 2
-
-
-@virtual
-async def test_a_campaign_keeps_its_deadline_with_and_without_a_total() -> None:
-    service = FakeService(answer(after=100.0), CREATED)
-    async with client_of(service) as client:
-        before = now()
-        with pytest.raises(OutcomeUnknownError):
-            await client.create_campaign(CAMPAIGN, timeout=2.0)
-        assert now() <= before + 2.01
-        view = client.with_options(timeout=None)
-        await view.create_campaign(CAMPAIGN)
-
-
-@virtual
 async def test_a_campaign_on_its_way_is_drained_and_one_that_hangs_is_ended_by_the_close() -> None:
     service = FakeService(CREATED, hang(accepted=True))
     client = client_of(service)
@@ -173,20 +141,6 @@ async def test_a_campaign_on_its_way_is_drained_and_one_that_hangs_is_ended_by_t
     assert isinstance(await outcome_of(hangs), OutcomeUnknownError)
     with pytest.raises(ClientClosedError):
         await client.create_campaign(CAMPAIGN)
-
-
-@virtual
-async def test_a_campaign_that_waits_for_its_place_is_ended_by_the_close_as_never_sent() -> None:
-    service = FakeService(then=hang())
-    client = client_of(service, limits=Limits(in_flight=1))
-    busy = start(client.send("a", MESSAGE))
-    await turns()
-    waits = start(client.create_campaign(CAMPAIGN))
-    await turns()
-    await client.aclose(drain=0.0)
-    assert isinstance(await outcome_of(waits), ClientClosedError)
-    await outcome_of(busy)
-    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize("callers", [1, 3])
@@ -214,20 +168,6 @@ async def test_a_campaign_on_a_transport_that_raises_gives_its_place_back() -> N
         with pytest.raises(RuntimeError):
             await client.create_campaign(CAMPAIGN)
         assert idle(client)
-
-
-@virtual
-async def test_a_rotated_key_is_used_once_after_a_401() -> None:
-    keys = (f"key-{number}" for number in itertools.count())
-    service = FakeService(then=answer(401))
-    async with client_of(service, api_key=lambda: next(keys)) as client:
-        with pytest.raises(AuthenticationError):
-            await client.send("a", MESSAGE)
-    assert len(service.requests) == 2
-    service = FakeService(answer(401))
-    async with client_of(service, api_key=lambda: next(keys), retry=RetryPolicy.none()) as client:
-        assert isinstance(await client.send("a", MESSAGE), Receipt)
-    assert service.requests[0].key != service.requests[1].key
 
 
 @virtual
@@ -268,25 +208,14 @@ async def test_a_predicate_cannot_repeat_beyond_the_deadline() -> None:
 
 
 @virtual
-async def test_a_bug_before_a_call_is_in_any_batch_raises_in_that_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with client_of(FakeService()) as client:
-        monkeypatch.setattr(client._lifetime.engine.queue, "_backlog", None)
-        with pytest.raises(OutcomeUnknownError):
-            await client.send("a", MESSAGE)
-        assert idle(client)
-
-
-@virtual
 async def test_a_bug_after_the_verdict_changes_nothing_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    service = FakeService()
-    async with client_of(service) as client:
-        pending = client._lifetime.engine.pending
-        settle = pending.settle_part
+    settle = PendingCalls.settle_part
 
-        def settle_and_fail(part: Any, verdict: Any) -> None:
-            settle(part, verdict)
-            raise RuntimeError("a bug")
+    def settle_and_fail(*args: Any) -> None:
+        settle(*args)
+        raise RuntimeError("a bug")
 
-        monkeypatch.setattr(pending, "settle_part", settle_and_fail)
+    monkeypatch.setattr(PendingCalls, "settle_part", settle_and_fail)
+    async with client_of(FakeService()) as client:
         assert (await client.send("a", MESSAGE)).users == 1
         assert idle(client)
