@@ -2164,7 +2164,7 @@ EMULATOR_BOUNDS = [
         EMULATOR + "campaigns/lifecycle.py",
         "None if trusted else _UNTRUSTED",
         "None",
-        T_EMULATOR + "bounds.py",
+        T_EMULATOR + "lifetime.py::test_a_segment_runs_only_with_the_token",
     ),
     Mutant(
         "a large request is linted",
@@ -2195,14 +2195,14 @@ EMULATOR_STORE = [
         EMULATOR + "store/queries.sql",
         "GROUP BY user, digest ORDER BY user, digest;",
         "GROUP BY user ORDER BY user;",
-        T_EMULATOR + "oracle.py",
+        T_EMULATOR + "endpoints.py::test_a_duplicate_is_the_same_content_to_the_same_user",
     ),
     Mutant(
         "pushes with different custom fields are duplicates",
         EMULATOR + "shapes.py",
         "replace(self, user_ids=())",
         "replace(self, user_ids=(), custom_fields=UNSET)",
-        T_EMULATOR + "oracle.py",
+        T_EMULATOR + "endpoints.py::test_a_duplicate_is_the_same_content_to_the_same_user",
     ),
     Mutant(
         "a reset keeps the counts of the inbox",

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.control_api import Api, until
 
 from pushsdk.emulator import Emulator
 
@@ -72,12 +73,6 @@ class EmulatorClient:
             sock.sendall(request)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - what happens on the far side of a socket sets no event
-            await asyncio.sleep(0)
-
-
 @pytest.fixture
 async def emulator() -> AsyncIterator[Emulator]:
     async with Emulator() as running:
@@ -87,6 +82,11 @@ async def emulator() -> AsyncIterator[Emulator]:
 @pytest.fixture
 def wire(emulator: Emulator) -> EmulatorClient:
     return EmulatorClient(emulator)
+
+
+@pytest.fixture
+def api(emulator: Emulator) -> Api:
+    return Api(emulator)
 
 
 @pytest.fixture

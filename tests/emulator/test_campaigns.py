@@ -1,150 +1,131 @@
 """Campaigns from acceptance to the end, with tables controlled by the test, and some with real ones."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
-from typing import Any
+from contextlib import contextmanager
+from uuid import uuid4
 
 import pytest
-from support.control_api import Api
+from support.control_api import Api, until
 
 from pushsdk.emulator.campaigns.lifecycle import Campaigns
 from pushsdk.emulator.campaigns.segment import SegmentError, SegmentResult
 from pushsdk.emulator.shapes import read_campaign
 from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import Store
-from pushsdk.emulator.store.records import Campaign, RequestContent, RequestRecord
+from pushsdk.emulator.store.records import RequestContent, RequestRecord
 
 NOW = 1_800_000_000.0
 SEGMENT = {"query": "SELECT * FROM users", "primaryKey": "user_id"}
 
 
-class SegmentRun:
-    """One run of a segment, which pauses until the gate opens or it is stopped."""
+class HeldTables:
+    """A fake `Tables`: each run finds ann, waits for ``gate`` or its stop, then fails with ``error`` or finds bob."""
 
-    def __init__(self, tables: HeldTables, stopping: Callable[[], bool]) -> None:
-        self._tables = tables
-        self._stopping = stopping
+    def __init__(self):
+        self.gate = threading.Event()
+        self.gate.set()
+        self.error = None
+        self.found = {}
+        self.entered = self.inside = self.most = 0
+        self.asked = []
 
-    def __enter__(self) -> tuple[SegmentResult, Iterator[list[tuple[str, dict[str, object]]]]]:
-        self._tables.entered += 1
-        self._tables.inside += 1
-        self._tables.most = max(self._tables.most, self._tables.inside)
-        counts = {"users": 2, "rows": 2, "duplicates": 0, "refused": 0, "first_refused": None, **self._tables.found}
-        return SegmentResult(**counts), iter(self)
+    @contextmanager
+    def run(self, query, primary_key, *, stopping):
+        self.asked.append((query, primary_key))
+        self.entered += 1
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        counts = {"users": 2, "rows": 2, "duplicates": 0, "refused": 0, "first_refused": None, **self.found}
+        try:
+            yield SegmentResult(**counts), self._batches(stopping)
+        finally:
+            self.inside -= 1
 
-    def __exit__(self, *_: object) -> None:
-        self._tables.inside -= 1
-
-    def __iter__(self) -> Iterator[list[tuple[str, dict[str, object]]]]:
+    def _batches(self, stopping):
         yield [("ann", {"city": "Berlin"})]
-        while not self._tables.gate.wait(0.01):
-            if self._stopping():
+        while not self.gate.wait(0.01):
+            if stopping():
                 raise SegmentError("the query was stopped")
-        if self._tables.error is not None:
-            raise SegmentError(self._tables.error)
+        if self.error is not None:
+            raise SegmentError(self.error)
         yield [("bob", {})]
 
 
-class HeldTables:
-    """A fake `Tables`: each run finds ann, waits for ``gate``, then fails with ``error`` or finds bob."""
-
-    def __init__(self) -> None:
-        self.gate = threading.Event()
-        self.gate.set()
-        self.error: str | None = None
-        self.found: dict[str, Any] = {}
-        self.entered = 0
-        self.inside = 0
-        self.most = 0
-        self.asked: list[tuple[str, str]] = []
-
-    def run(self, query: str, primary_key: str, *, stopping: Callable[[], bool]) -> SegmentRun:
-        self.asked.append((query, primary_key))
-        return SegmentRun(self, stopping)
-
-
 class CampaignRig:
-    """Campaigns over a store, with a fake clock."""
+    """Campaigns over a store, with a fake clock. ``changed`` has their uuids, ``reached`` the numbers of users."""
 
-    def __init__(self, path: Path, tables: HeldTables | None, **bounds: Any) -> None:
+    def __init__(self, path, tables, **bounds):
         self.store = Store(path, **bounds)
         self.box = self.store.inbox("key")
-        self.tables = tables
         self.ahead = 0.0
-        self.changed: list[str] = []
-        self.reached: list[tuple[int, int]] = []
-        self.campaigns = Campaigns(
-            self.store,
-            tables,  # type: ignore[arg-type]
-            now=lambda: NOW + self.ahead,
-            changed=self._change,
-        )
-        self._count = 0
+        self.clock = lambda: NOW + self.ahead
+        self.changed = []
+        self.reached = []
+        self.campaigns = Campaigns(self.store, tables, now=lambda: self.clock(), changed=self._change)
 
-    def _change(self, inbox: int, uuid: str, users: int) -> None:
+    def _change(self, inbox, uuid, users):
         self.changed.append(uuid)
         if users:
             self.reached.append((inbox, users))
 
-    def accept(self, **body: Any) -> Campaign:
-        """Accept a campaign as the service does: read, store, add."""
-        self._count += 1
+    def accept(self, **body):
+        """Accept a campaign as the service does: read, store, start."""
         sent = json.dumps({"segment": SEGMENT, **body}).encode()
-        campaign = self.campaigns.accept(f"uuid-{time.monotonic_ns()}-{self._count}", sent, read_campaign(sent))
+        campaign = self.campaigns.accept(str(uuid4()), sent, read_campaign(sent))
         content = RequestContent(campaign=campaign)
-        entry = RequestRecord(
+        record = RequestRecord(
             inbox=self.box.id, time=NOW, body=sent, content=content, endpoint="campaigns", accepted=True
         )
-        self.store.write([entry])
+        self.store.write([record])
         stored = self[campaign]
         self.campaigns.start_due()
         return stored
 
-    def __getitem__(self, campaign: Campaign) -> Campaign:
-        entry = self.store.campaign(self.box, campaign.uuid)
-        assert entry is not None
-        return entry
+    def __getitem__(self, campaign):
+        return self.store.campaign(self.box, campaign.uuid)
 
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds):
         self.ahead += seconds
         self.campaigns.start_due()
 
-    def recipients(self, campaign: Campaign) -> dict[str, Any]:
+    def recipients(self, campaign):
         return {recipient.user_id: recipient.fields for recipient in self.store.recipients(campaign)}
 
-    async def ended(self) -> None:
-        """Wait until no campaign runs."""
-        async with asyncio.timeout(60):
-            while self.campaigns._running:
-                await asyncio.wait(self.campaigns._running.values())
-                await asyncio.sleep(0)
-
-    async def done(self, campaign: Campaign) -> Campaign:
-        await self.ended()
+    async def done(self, campaign):
+        """Wait until the campaign has ended."""
+        await until(lambda: self[campaign].state in {"done", "failed"})
         return self[campaign]
 
-    async def close(self) -> None:
+    async def close(self):
         async with asyncio.timeout(60):
             await self.campaigns.aclose()
         self.store.close()
 
 
 @pytest.fixture
-def tables() -> HeldTables:
+def tables():
     return HeldTables()
 
 
 @pytest.fixture
-async def rig(tmp_path: Path, tables: HeldTables) -> AsyncIterator[CampaignRig]:
-    campaign_rig = CampaignRig(tmp_path / "store", tables)
-    yield campaign_rig
-    await campaign_rig.close()
+async def make(tmp_path):
+    """``make(tables)`` is the next process on the same store. The test closes each one but the last."""
+    rigs = []
+
+    def begin(tables, **bounds):
+        rigs.append(CampaignRig(tmp_path / "store", tables, **bounds))
+        return rigs[-1]
+
+    yield begin
+    await rigs[-1].close()
+
+
+@pytest.fixture
+async def rig(make, tables):
+    return make(tables)
 
 
 # Starts
@@ -162,135 +143,113 @@ async def test_a_campaign_that_starts_now_or_has_no_schedule_runs_at_once(rig, t
     assert rig.reached == [(rig.box.id, 2)]
 
 
-@pytest.mark.parametrize("unit", [1, 1000])
-async def test_a_later_campaign_waits_for_the_clock(rig, tables, unit):
-    campaign = rig.accept(schedule={"type": "START_NOW", "startTs": int(NOW + 3600) * unit})
-    assert rig[campaign].start == NOW + 3600
-    rig.advance(3599)
-    await rig.ended()
-    assert (rig[campaign].state, tables.entered) == ("waiting", 0)
+async def test_later_campaigns_start_in_the_order_of_their_times(rig, tables):
+    by_hand = rig.accept(schedule={"type": "LATER"})
+    last, first, second = (rig.accept(schedule={"startTs": int(NOW) + after}) for after in (3600, 60, 120))
+    rig.advance(59)
+    assert rig.changed == []
     rig.advance(1)
-    end = await rig.done(campaign)
-    assert (end.state, end.started) == ("done", NOW + 3600)
+    assert (await rig.done(first)).started == NOW + 60
+    assert rig.changed == [first.uuid] * 2
+    rig.advance(3540)
+    assert ((await rig.done(second)).state, (await rig.done(last)).state) == ("done", "done")
+    assert rig.changed[2] == second.uuid
+    assert (rig[by_hand].state, rig[by_hand].start, tables.entered) == ("waiting", None, 3)
+    assert rig.campaigns.start(rig.box.id, rig[by_hand]).state == "running"
+    assert (await rig.done(by_hand)).state == "done"
 
 
 async def test_a_later_campaign_starts_by_itself_when_due(rig):
     loop = asyncio.get_running_loop()
-    start = loop.time()
-    rig.campaigns._now = lambda: NOW + loop.time() - start
+    start = loop.time() - 0.95  # almost a second has passed
     campaign = rig.accept(schedule={"startTs": int((NOW + 1) * 1000)})
-    rig.campaigns._now = lambda: NOW + 0.95 + loop.time() - start  # almost a second has passed
+    rig.clock = lambda: NOW + loop.time() - start
     rig.campaigns.start_due()
-    async with asyncio.timeout(60):
-        while rig[campaign].state != "done":
-            await rig.ended()
-            await asyncio.sleep(0)
-
-
-async def test_a_start_far_ahead_is_checked_once_a_day(rig):
-    rig.accept(schedule={"startTs": int(NOW) + 400 * 86_400})
-    timer = rig.campaigns._timer
-    assert timer is not None
-    assert timer.when() - asyncio.get_running_loop().time() < 86_401  # a float more or less
-
-
-async def test_waiting_campaigns_start_in_order_with_one_timer(rig, tables, monkeypatch):
-    starts = [(number * 7919) % 300 for number in range(300)]
-    for start in starts:
-        rig.accept(schedule={"startTs": int(NOW) + 10 + start})
-    calls = {}
-    monkeypatch.setattr(rig.campaigns, "_begin", lambda inbox, uuid: calls.setdefault(uuid))
-    assert len([timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]) == 1
-    rig.advance(10 + 149)
-    assert len(calls) == 150
-    rig.advance(150)
-    assert len(calls) == 300
-    times = {campaign.uuid: campaign.start for campaign in rig.store.campaigns(rig.box)}
-    assert [times[uuid] for uuid in calls] == sorted(times.values())
-
-
-async def test_a_waiting_campaign_is_started_by_hand(rig):
-    campaign = rig.accept(schedule={"type": "LATER"})
-    rig.advance(1e6)
-    await rig.ended()
-    assert (rig[campaign].state, rig[campaign].start) == ("waiting", None)
-    assert rig.campaigns.start(rig.box.id, rig[campaign]).state == "running"
+    assert rig.changed == []
     assert (await rig.done(campaign)).state == "done"
 
 
-async def test_a_campaign_started_by_hand_does_not_start_again_when_due(rig, tables):
+@pytest.mark.parametrize("is_open", [True, False], ids=["after its run", "while it runs"])
+async def test_a_campaign_started_by_hand_does_not_start_again_when_due(rig, tables, is_open):
     campaign = rig.accept(schedule={"startTs": int(NOW) + 60})
+    if not is_open:
+        tables.gate.clear()
     rig.campaigns.start(rig.box.id, campaign)
-    await rig.ended()
-    rig.advance(60)
-    assert (await rig.done(campaign)).state == "done"
-    assert tables.entered == 1
-
-
-async def test_a_campaign_due_while_running_by_hand_runs_once(rig, tables, until):
-    tables.gate.clear()
-    campaign = rig.accept(schedule={"startTs": int(NOW) + 60})
-    rig.campaigns.start(rig.box.id, campaign)
-    await until(lambda: tables.inside == 1)
+    await until(lambda: tables.entered == 1 and tables.inside != is_open)
     rig.advance(60)
     tables.gate.set()
     assert (await rig.done(campaign)).state == "done"
+    rig.campaigns.start_due()
+    await rig.campaigns.aclose()
     assert tables.entered == 1
 
 
-async def test_two_campaigns_run_at_a_time(rig, tables, until):
+async def test_two_campaigns_run_at_a_time(rig, tables):
     tables.gate.clear()
     started = [rig.accept() for _ in range(4)]
     await until(lambda: tables.inside == 2)
     assert [rig[start].state for start in started] == ["running", "running", "waiting", "waiting"]
     tables.gate.set()
-    await rig.ended()
-    assert [rig[start].state for start in started] == ["done"] * 4
+    assert [(await rig.done(start)).state for start in started] == ["done"] * 4
     assert (tables.entered, tables.most) == (4, 2)
 
 
 # Campaigns that do not run
 
 
-@pytest.mark.parametrize(
-    "segment", [{}, {"query": ""}, {"primaryKey": "user_id"}], ids=["empty", "empty query", "no query"]
-)
-async def test_a_campaign_without_a_query_does_not_run_and_says_why(rig, tables, segment):
-    campaign = await rig.done(rig.accept(segment=segment))
-    assert campaign.state == "not run"
-    assert "segment" in (campaign.error or "")
-    with pytest.raises(ValueError, match="segment"):
-        rig.campaigns.start(rig.box.id, campaign)
-    assert tables.entered == 0
-
-
-async def test_without_tables_no_campaign_runs(tmp_path, tables):
-    rig = CampaignRig(tmp_path / "store", None)
-    campaign = await rig.done(rig.accept())
-    assert campaign.state == "not run"
-    assert "folder of audience tables" in (campaign.error or "")
-    with pytest.raises(ValueError, match="folder of audience tables"):
-        rig.campaigns.start(rig.box.id, campaign)
+async def test_a_campaign_without_a_query_or_tables_does_not_run_and_says_why(make, tables):
+    rig = make(None)
+    without_tables = rig.accept()
+    cases = [({}, "no segment"), ({"primaryKey": "user_id"}, "no segment"), (SEGMENT, "folder of audience tables")]
+    for segment, reason in cases:
+        campaign = rig.accept(segment=segment)
+        assert (campaign.state, reason in str(campaign.error)) == ("not run", True)
+        with pytest.raises(ValueError, match=reason):
+            rig.campaigns.start(rig.box.id, campaign)
     await rig.close()
-    rig = CampaignRig(tmp_path / "store", tables)
+    rig = make(tables)
     rig.campaigns.start_due()
-    await rig.ended()
-    assert (rig[campaign].state, tables.entered) == ("not run", 0)
-    rig.campaigns.start(rig.box.id, rig[campaign])
-    end = await rig.done(campaign)
-    assert (end.state, end.error) == ("done", None)
-    await rig.close()
+    assert rig[without_tables].state == "not run"
+    rig.campaigns.start(rig.box.id, rig[without_tables])
+    end = await rig.done(without_tables)
+    assert (end.state, end.error, tables.entered) == ("done", None, 1)
 
 
-async def test_a_failed_campaign_says_why_and_has_no_recipients(rig, tables):
-    tables.error = "no such table: users"
+@pytest.mark.parametrize("cause", ["the query", "the store"])
+async def test_a_failed_campaign_says_why_and_has_no_recipients(rig, tables, cause, monkeypatch):
+    def full(*_):
+        raise StoreError("it is the disk")
+
+    tables.error = "it is the query"
+    if cause == "the store":
+        monkeypatch.setattr(rig.store, "deliver", full)
     end = await rig.done(rig.accept())
-    assert (end.state, end.error, end.users, end.finished) == ("failed", "no such table: users", None, NOW)
-    assert rig.recipients(end) == {}
-    assert rig.reached == []
+    reason = "it is the disk" if cause == "the store" else "it is the query"
+    assert (end.state, end.error, end.users, end.finished) == ("failed", reason, None, NOW)
+    assert (rig.recipients(end), rig.reached) == ({}, [])
 
 
-async def test_a_running_or_finished_campaign_is_not_started_again(rig, tables, until):
+async def test_a_disk_that_stays_full_leaves_the_campaign_to_the_next_process(rig, monkeypatch):
+    def full(*_):
+        raise StoreError("the disk is full")
+
+    update, updates = rig.store.update, []
+
+    def once(campaign):
+        updates.append(campaign.state)
+        if len(updates) > 1:
+            full()
+        update(campaign)
+
+    monkeypatch.setattr(rig.store, "withdraw", full)
+    monkeypatch.setattr(rig.store, "update", once)
+    campaign = rig.accept()
+    await until(lambda: len(updates) == 2)
+    await rig.campaigns.aclose()
+    assert (updates, rig[campaign].state) == (["running", "failed"], "running")
+
+
+async def test_a_running_or_finished_campaign_is_not_started_again(rig, tables):
     tables.gate.clear()
     campaign = rig.accept()
     with pytest.raises(ValueError, match="running"):
@@ -315,143 +274,67 @@ async def test_skipped_rows_are_reported(rig, tables):
 # Deleted campaigns
 
 
-async def test_a_campaign_deleted_while_waiting_never_runs(rig, tables):
-    campaign = rig.accept(schedule={"startTs": int(NOW) + 60})
-    rig.store.delete(rig.box, only=campaign.id)
+async def test_a_campaign_deleted_or_evicted_while_waiting_never_runs(make, tables):
+    rig = make(tables, keep=2)
+    evicted, deleted, last = (rig.accept(schedule={"startTs": int(NOW) + 60}) for _ in range(3))
+    rig.store.delete(rig.box, only=deleted.id)
     rig.advance(60)
-    await rig.ended()
-    assert (tables.entered, rig.changed) == (0, [])
+    assert (await rig.done(last)).state == "done"
+    await rig.campaigns.aclose()
+    assert rig.store.campaign(rig.box, evicted.uuid) is None
+    assert (tables.entered, set(rig.changed)) == (1, {last.uuid})
 
 
-async def test_a_campaign_evicted_while_waiting_never_runs(tmp_path, tables):
-    rig = CampaignRig(tmp_path / "store", tables, keep=1)
-    first, second = (rig.accept(schedule={"startTs": int(NOW) + 60}) for _ in range(2))
-    rig.advance(60)
-    assert (await rig.done(second)).state == "done"
-    assert rig.store.campaign(rig.box, first.uuid) is None
-    assert tables.entered == 1
-    await rig.close()
+async def test_campaigns_deleted_by_a_reset_stop_and_leave_no_recipients(rig, tables):
+    tables.gate.clear()
+    first, second, waiting = (rig.accept() for _ in range(3))
+    await until(lambda: bool(rig.recipients(first) and rig.recipients(second)))
+    rig.store.reset(rig.box)
+    await until(lambda: tables.inside == 0)  # without the gate
+    await rig.campaigns.aclose()
+    assert (rig.recipients(first), rig.reached, tables.entered) == ({}, [], 2)
+    assert waiting.uuid not in rig.changed
 
 
-@pytest.mark.parametrize("forget", [False, True], ids=["deleted", "reset"])
-async def test_a_campaign_deleted_while_running_is_stopped_without_recipients(rig, tables, until, forget):
+async def test_a_campaign_deleted_between_two_batches_stores_no_more(rig, tables, monkeypatch):
     tables.gate.clear()
     campaign = rig.accept()
-    await until(lambda: tables.inside == 1 and bool(rig.recipients(campaign)))
-    if forget:
-        rig.store.reset(rig.box)
-    else:
-        rig.store.delete(rig.box, only=campaign.id)
-    await rig.ended()  # without the gate
-    assert rig.recipients(campaign) == {}
-    assert (rig.changed, rig.reached) == ([campaign.uuid], [])
-
-
-async def test_a_campaign_deleted_between_two_batches_stores_no_more(rig, tables, until, monkeypatch):
-    tables.gate.clear()
-    campaign = rig.accept()
-    await until(lambda: tables.inside == 1 and bool(rig.recipients(campaign)))
+    await until(lambda: bool(rig.recipients(campaign)))
     # The run continues before it is stopped.
     monkeypatch.setattr(tables.gate, "wait", lambda _: bool(rig.store.delete(rig.box, only=campaign.id)) or True)
-    await rig.ended()
-    assert rig.recipients(campaign) == {}
-    assert rig.reached == []
-
-
-async def test_a_campaign_deleted_while_it_waits_for_a_slot_never_runs(rig, tables, until):
-    tables.gate.clear()
-    *_, last = (rig.accept() for _ in range(3))
-    await until(lambda: tables.inside == 2)
-    rig.store.reset(rig.box)
-    await rig.ended()
-    assert tables.entered == 2
-    assert last.uuid not in rig.changed
+    await until(lambda: tables.inside == 0)
+    assert (rig.recipients(campaign), rig.reached) == ({}, [])
 
 
 # The end, and the next process
 
 
-async def test_closing_stops_segments_and_the_next_process_restarts_them(tmp_path, tables, until):
-    rig = CampaignRig(tmp_path / "store", tables)
+async def test_closing_stops_segments_and_the_next_process_restarts_them(make, tables):
+    rig = make(tables)
     tables.gate.clear()
     started = [rig.accept() for _ in range(4)]
     later = rig.accept(schedule={"startTs": int(NOW) + 60})
     await until(lambda: tables.inside == 2)
+    await rig.campaigns.aclose()
+    rig.advance(60)  # nothing starts any more
     await rig.close()
-    assert tables.inside == 0
-    assert rig.campaigns._running == {}
+    assert (tables.inside, tables.entered, rig[later].state) == (0, 2, "waiting")
     tables.gate.set()
-    rig = CampaignRig(tmp_path / "store", tables)
+    rig = make(tables)
     assert sorted(rig[start].state for start in started) == ["running", "running", "waiting", "waiting"]
     rig.campaigns.start_due()
-    await rig.ended()
-    assert [rig[start].state for start in started] == ["done"] * 4
+    assert [(await rig.done(start)).state for start in started] == ["done"] * 4
     assert all(sorted(rig.recipients(start)) == ["ann", "bob"] for start in started)
     assert rig[later].state == "waiting"
     rig.advance(60)
     assert (await rig.done(later)).state == "done"
-    await rig.close()
-
-
-async def test_a_restarted_campaign_fails_without_tables(tmp_path, tables, until):
-    rig = CampaignRig(tmp_path / "store", tables)
-    tables.gate.clear()
-    campaign = rig.accept()
-    await until(lambda: tables.inside == 1)
-    await rig.close()
-    rig = CampaignRig(tmp_path / "store", None)
-    rig.campaigns.start_due()
-    end = await rig.done(campaign)
-    assert end.state == "failed"
-    assert "folder of audience tables" in (end.error or "")
-    assert rig.recipients(end) == {}
-    await rig.close()
-
-
-async def test_nothing_starts_after_closing(rig, tables):
-    campaign = rig.accept(schedule={"startTs": int(NOW) + 60})
-    await rig.campaigns.aclose()
-    rig.advance(60)
-    await rig.campaigns.aclose()
-    assert (rig[campaign].state, tables.entered) == ("waiting", 0)
-
-
-# A full disk
-
-
-async def test_a_disk_full_of_recipients_is_a_failure(rig, monkeypatch):
-    def full(*_: object) -> bool:
-        raise StoreError("the disk is full")
-
-    monkeypatch.setattr(rig.store, "deliver", full)
-    end = await rig.done(rig.accept())
-    assert (end.state, end.error) == ("failed", "the disk is full")
-
-
-async def test_a_disk_that_stays_full_leaves_the_campaign_to_the_next_process(rig, monkeypatch):
-    def full(*_: object) -> None:
-        raise StoreError("the disk is full")
-
-    update, updates = rig.store.update, []
-
-    def once(campaign: Campaign) -> None:
-        updates.append(campaign.state)
-        if len(updates) > 1:
-            full()
-        update(campaign)
-
-    monkeypatch.setattr(rig.store, "withdraw", full)
-    monkeypatch.setattr(rig.store, "update", once)
-    campaign = rig.accept()
-    assert (await rig.done(campaign)).state == "running"
-    assert updates == ["running", "failed"]
 
 
 # On the wire, with real tables
 
 
 @pytest.fixture
-def audience(tmp_path: Path) -> Path:
+def audience(tmp_path):
     folder = tmp_path / "audience"
     folder.mkdir()
     (folder / "users.csv").write_text("user_id,first_name,city\nann,Ann,Berlin\nbob,,Paris\neve,Eve,Berlin\n")
@@ -462,14 +345,14 @@ MESSAGE = {"title": {"en": "Hi {{ first_name | 'there' }}"}}
 IN_BERLIN = {"query": "SELECT user_id, first_name FROM users WHERE city = 'Berlin'", "primaryKey": "user_id"}
 
 
-async def created(api: Api, segment: dict[str, str], **body: Any) -> str:
+async def created(api, segment, **body):
     sent = {"name": "Spring", "segment": segment, "message": {**MESSAGE, "iosEnabled": True}, **body}
     answer = await api.raw("POST", "/external/api/v1/campaigns", sent)
     assert answer.status == 200
-    return str(answer.json["uuid"])
+    return answer.json["uuid"]
 
 
-async def at_its_end(api: Api, uuid: str, *states: str) -> Any:
+async def at_its_end(api, uuid, *states):
     async with api.events() as events:
         await events.until("hello")
         while (campaign := await api.get(f"/campaigns/{uuid}"))["state"] not in states:
@@ -519,32 +402,21 @@ async def test_an_invalid_query_says_why_and_can_be_started_again(running, audie
         assert "done" in error
 
 
-async def test_a_later_campaign_starts_when_the_clock_is_advanced_even_after_a_restart(running, audience, tmp_path):
+async def test_a_query_ends_with_its_emulator_and_a_later_campaign_waits_for_the_next(running, audience, tmp_path):
     options = {"audience": audience, "store": tmp_path / "store", "api_key": "key"}
-    async with running(**options) as wire:
-        api = Api(wire.emulator)
-        soon = int(time.time()) + 1800
-        first = await created(api, IN_BERLIN, schedule={"type": "START_NOW", "startTs": soon})
-        second = await created(api, IN_BERLIN, schedule={"startTs": (soon + 3600) * 1000})
-        assert {(await api.get(f"/campaigns/{uuid}"))["state"] for uuid in (first, second)} == {"waiting"}
-        await api.done("POST", "/clock", {"advance": 3600})
-        assert (await at_its_end(api, first, "done"))["users"] == 2
-    async with running(**options) as wire:
-        api = Api(wire.emulator)
-        assert (await api.get(f"/campaigns/{second}"))["state"] == "waiting"
-        await api.done("POST", "/clock", {"advance": 7200})
-        assert (await at_its_end(api, second, "done"))["users"] == 2
-        assert len((await api.get(f"/campaigns/{first}"))["recipients"]) == 2
-        assert (await api.user("ann"))["campaigns"] == 2
-
-
-async def test_closing_stops_a_long_query(running, audience, tmp_path):
     endless = {"query": "SELECT count(*)::VARCHAR AS user_id FROM range(100000000000) a", "primaryKey": "user_id"}
     async with asyncio.timeout(60):
-        async with running(audience=audience, store=tmp_path / "store", api_key="key") as wire:
+        async with running(**options) as wire:
             api = Api(wire.emulator)
-            uuid = await created(api, endless)
-            assert (await at_its_end(api, uuid, "running"))["finished"] is None
-    async with running(store=tmp_path / "store", api_key="key") as wire:
-        campaign = await at_its_end(Api(wire.emulator), uuid, "failed")
-        assert "audience" in campaign["error"]
+            stopped = await created(api, endless)
+            later = await created(api, IN_BERLIN, schedule={"startTs": (int(time.time()) + 1800) * 1000})
+            assert (await at_its_end(api, stopped, "running"))["finished"] is None
+            assert (await api.get(f"/campaigns/{later}"))["state"] == "waiting"
+        async with running(**options) as wire:
+            api = Api(wire.emulator)
+            assert (await at_its_end(api, stopped, "running"))["finished"] is None
+            await api.done("POST", "/clock", {"advance": 3600})
+            assert (await at_its_end(api, later, "done"))["users"] == 2
+            assert (await api.user("ann"))["campaigns"] == 1
+    async with running(store=tmp_path / "store", api_key="key") as wire:  # without tables
+        assert "audience" in (await at_its_end(Api(wire.emulator), stopped, "failed"))["error"]

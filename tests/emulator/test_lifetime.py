@@ -1,64 +1,36 @@
-"""The lifetime of an emulator: on loopback only, entered once, closed without waiting for clients."""
+"""The lifetime of an emulator: its options, its address, its bounds, and its end, which waits for nobody."""
 
 import asyncio
 import socket
+import threading
 from contextlib import suppress
 
 import pytest
+from support.control_api import Api, until
 
-from pushsdk.emulator import Emulator, Fault, ServiceLimits
+from pushsdk.emulator import Emulator, Fault, ServiceLimits, http_io, server
+from pushsdk.emulator.control import handlers
+from pushsdk.emulator.store.queries import Store
 
-
-async def test_it_listens_on_127_0_0_1_and_nowhere_else(emulator):
-    port = int(emulator.url.rpartition(":")[2])
-    socket.create_connection(("127.0.0.1", port)).close()
-    with pytest.raises(OSError, match="refused"):
-        socket.create_connection(("127.0.0.2", port))
+PUSH = b'{"userIds":["ann"],"message":{}}'
 
 
-async def test_its_address_keeps_the_services_path_prefix(wire, emulator):
-    assert emulator.base_url == f"http://127.0.0.1:{wire.port}/external/api"
-
-
-def test_it_has_no_address_before_it_runs():
-    emulator = Emulator()
-    with pytest.raises(RuntimeError, match="async with"):
-        _ = emulator.base_url
-    assert (emulator.requests, emulator.users()) == (0, {})
-
-
-async def test_it_runs_once(emulator):
-    with pytest.raises(RuntimeError, match="once"):
-        await emulator.__aenter__()
-
-
-async def test_ending_twice_is_no_error(running):
-    async with running() as wire:
-        await wire.emulator.__aexit__(None, None, None)
-
-
-def test_each_emulator_has_its_own_or_the_given_key():
-    assert Emulator().api_key != Emulator().api_key
-    assert Emulator(api_key="mine").api_key == "mine"
-    for key in ("", "a b", "né"):
-        with pytest.raises(ValueError, match=r"^api_key must be 1 to 4096 visible ASCII characters, or left out; got"):
-            Emulator(api_key=key)
+# Options
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"port": "x"}, "port must be a port from 0 to 65535, 0 for any free one; got 'x'"),
         ({"port": 70_000}, "port must be a port from 0 to 65535, .*; got 70000"),
         ({"faults": Fault.hang()}, "faults must be a list; got Fault"),
-        ({"faults": "flaky"}, "faults must be a list; got 'flaky'"),
         ({"faults": ["flaky"]}, r"faults\[0\] must be a Fault, for example Fault.status\(429\); got 'flaky'"),
         ({"limits": {}}, r"limits must be a ServiceLimits, for example ServiceLimits\(max_users=100\); got dict"),
         ({"keep": -1}, "keep must be a whole number, 0 or more; got -1"),
         ({"max_age": -0.1}, "max_age must be a number of seconds, 0 or more; got -0.1"),
         ({"store": 5}, "store must be a str, or a pathlib.Path; got 5"),
         ({"hosts": "push.test"}, "hosts must be a list; got 'push.test'"),
-        ({"log": True}, "log must be a function of 1 argument, not async; got True"),
+        ({"hosts": ["http://push.test"]}, r"hosts\[0\] must be a name .*, for example push\.test:8080; got .*"),
+        ({"api_key": "a b"}, "api_key must be 1 to 4096 visible ASCII characters, or left out; got .*"),
         ({"log": lambda: None}, "log must be .*; got the function .*<lambda>"),
     ],
 )
@@ -67,9 +39,28 @@ def test_a_wrong_option_is_an_error_with_the_rule(options, text):
         Emulator(**options)
 
 
-@pytest.mark.parametrize("log", [print, max, [].append])
-def test_a_log_may_be_any_function_of_one_argument(log):
-    Emulator(log=log)
+async def test_before_it_runs_it_has_no_address_and_no_clock_and_may_be_reset():
+    emulator = Emulator(faults=[Fault.hang()], limits=ServiceLimits(max_users=5), log=print)
+    for use in (lambda: emulator.base_url, lambda: emulator.advance(1)):
+        with pytest.raises(RuntimeError, match="async with"):
+            use()
+    emulator.reset()
+    assert (emulator.requests, emulator.users(), emulator.hits()) == (0, {}, {"1: hang": 0})
+    assert (emulator.limits.max_users, emulator.api_key != Emulator().api_key) == (5, True)
+    for view, name in ((emulator, "limits"), (emulator, "limts"), (emulator.inbox(), "limts")):
+        with pytest.raises(AttributeError, match=name):
+            setattr(view, name, None)
+
+
+# Address
+
+
+async def test_it_listens_on_127_0_0_1_and_nowhere_else_and_runs_once(wire, emulator):
+    assert emulator.base_url == f"http://127.0.0.1:{wire.port}/external/api"
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.2", wire.port))
+    with pytest.raises(RuntimeError, match="once"):
+        await emulator.__aenter__()
 
 
 async def test_a_port_in_use_is_an_error_that_names_the_port(wire):
@@ -78,33 +69,84 @@ async def test_a_port_in_use_is_an_error_that_names_the_port(wire):
         await Emulator(port=wire.port).__aenter__()
 
 
-def test_the_limits_of_all_inboxes_are_read_only():
-    emulator = Emulator(limits=ServiceLimits(max_users=5))
-    assert emulator.limits.max_users == 5
-    with pytest.raises(AttributeError, match="limits"):
-        emulator.limits = ServiceLimits()
+@pytest.mark.parametrize(("host", "shown"), [("localhost", "127.0.0.1"), ("::1", "[::1]"), ("0.0.0.0", "127.0.0.1")])
+async def test_the_address_reaches_the_emulator(host, shown):
+    async with Emulator(host=host, token="secret") as emulator:
+        address, _, port = emulator.url.removeprefix("http://").rpartition(":")
+        assert address == shown
+        socket.create_connection((shown.strip("[]"), int(port))).close()
 
 
-async def test_a_named_store_is_kept(running, tmp_path):
-    async with running(store=tmp_path / "kept", api_key="key") as wire:
+# Bounds
+
+
+async def test_a_slow_head_or_body_ends_the_connection(running, monkeypatch):
+    monkeypatch.setattr(http_io, "_BODY_SECONDS", 0.02)
+    monkeypatch.setattr(server, "_IDLE_SECONDS", 0.02)
+    async with running() as wire, asyncio.timeout(60):
+        assert (await wire.bytes(wire.head(100) + PUSH)).startswith(b"HTTP/1.1 408 ")
+        for head in (b"", b"POST /ext", b"GET /_emulator/v1/health HTTP/1.1\r\nHost: "):
+            assert await wire.bytes(head) == b""
+        assert wire.emulator.pushes == ()
+
+
+async def test_a_push_to_too_many_users_is_refused(wire, emulator):
+    ids = [str(number) for number in range(100_001)]
+    answer = await wire.push(*ids)
+    assert (answer.status, emulator.users()) == (413, {})
+    assert answer.json["error"].startswith("the request has 100001 users, at most 100000")
+    assert (await wire.push(*ids[1:])).status == 204
+    assert (len(emulator.users()), emulator.duplicates()) == (100_000, {})
+
+
+async def test_the_bodies_that_a_response_shows_are_bounded(api, emulator, wire, monkeypatch):
+    for _ in range(4):
         await wire.push("ann")
-    async with running(store=str(tmp_path / "kept"), api_key="key") as wire:
-        await wire.push("ann")
-        assert wire.emulator.accepted("ann") == 2
+    queries = ["SELECT 1", "SELECT 2", "x" * 70_000]
+    for query in queries:
+        await wire.send({"segment": {"query": query}}, path="/v1/campaigns")
+    monkeypatch.setattr(handlers, "_MAX_BODIES", 2 * len(emulator.pushes[0].body))
+    monkeypatch.setattr(handlers, "_MAX_CAMPAIGNS", 2)
+    pushes = (await api.get("/users/ann"))["pushes"]
+    assert [push["message"] is not None for push in pushes] == [False, False, True, True]
+    assert [bool(push.body) for push in emulator.inbox().delivered("ann")] == [True] * 4
+    assert [campaign["segment"] for campaign in await api.get("/campaigns")] == [None, {"query": "SELECT 2"}]
+    assert [campaign.request["segment"]["query"] for campaign in emulator.campaigns] == queries
 
 
-async def test_resets_before_it_runs_are_fine():
-    emulator = Emulator(faults=[Fault.hang()])
-    emulator.reset()
-    assert emulator.hits() == {"1: hang": 0}
+async def test_a_segment_runs_only_with_the_token(running, tmp_path):
+    (tmp_path / "users.csv").write_text("user_id\nann\n")
+    sent = {"segment": {"query": "SELECT user_id FROM users", "primaryKey": "user_id"}}
+    token = {"Authorization": "Bearer secret"}
+    async with running(audience=tmp_path, token="secret") as wire:
+
+        def states():
+            return [campaign.state for campaign in wire.emulator.campaigns]
+
+        stranger = await wire.send(sent, path="/v1/campaigns")
+        assert (stranger.status, states(), "token" in wire.emulator.campaigns[0].error) == (200, ["not run"], True)
+        await wire.send(sent, path="/v1/campaigns", **token)
+        await until(lambda: states() == ["not run", "done"])
+        await Api(wire.emulator, **token).done("POST", f"/campaigns/{stranger.json['uuid']}/start", {})
+        await until(lambda: states() == ["done", "done"])
+
+
+# The end
+
+
+async def test_a_named_store_is_kept_and_can_be_read_after_the_end(running, tmp_path):
+    for store in (tmp_path / "kept", str(tmp_path / "kept")):
+        async with running(store=store, api_key="key") as wire:
+            await wire.push("ann")
+        await wire.emulator.__aexit__(None, None, None)  # a second end is no error
+    assert (wire.emulator.url, wire.emulator.accepted("ann")) == (f"http://127.0.0.1:{wire.port}", 2)
 
 
 @pytest.mark.parametrize("fault", [Fault.hang(), Fault.hang(accepted=True), Fault.delay(60)])
-async def test_closing_does_not_wait_for_faults(running, until, fault, caplog):
+async def test_closing_does_not_wait_for_faults(running, fault, caplog):
     async with asyncio.timeout(30):
         async with running(faults=[fault]) as wire:
-            body = b'{"userIds":["ann"],"message":{}}'
-            stuck = [asyncio.ensure_future(wire.bytes(wire.head(len(body)) + body)) for _ in range(20)]
+            stuck = [asyncio.ensure_future(wire.bytes(wire.head(len(PUSH)) + PUSH)) for _ in range(20)]
             await until(lambda: sum(wire.emulator.hits().values()) == 20)
         answers = await asyncio.gather(*stuck, return_exceptions=True)
     assert all(answer == b"" or isinstance(answer, ConnectionError) for answer in answers)
@@ -112,19 +154,15 @@ async def test_closing_does_not_wait_for_faults(running, until, fault, caplog):
     assert caplog.records == []
 
 
-async def test_closing_does_not_wait_for_clients(running, until):
+async def test_closing_does_not_wait_for_clients(running):
     """Clients that are idle, within a head, within a body, or do not read a long response."""
     async with asyncio.timeout(30):
         async with running(faults=[Fault.status(400, body="x" * 8_000_000)]) as wire:
-            stuffed = b'{"userIds":["ann"],"message":{}}'
-            sent = [b"", b"POST /ext", wire.head(10) + b"{", wire.head(len(stuffed)) + stuffed]
+            sent = [b"", b"POST /ext", wire.head(10) + b"{", wire.head(len(PUSH)) + PUSH]
             socks = [socket.create_connection(("127.0.0.1", wire.port)) for _ in sent]
             for sock, part in zip(socks, sent, strict=True):
                 sock.sendall(part)
-            handlers = wire.emulator._service.lost
-            await until(
-                lambda: len(handlers) == 4 and any(handler.transport.get_write_buffer_size() for handler in handlers)
-            )
+            await until(lambda: wire.emulator.requests == 2 and wire.emulator.hits() == {"1: status": 1})
     for sock in socks:
         with suppress(ConnectionResetError):
             while sock.recv(1 << 20):
@@ -133,14 +171,23 @@ async def test_closing_does_not_wait_for_clients(running, until):
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_22_000_users_are_fast(wire, emulator):
-    batches = [[f"user-{number}" for number in range(start, start + 1000)] for start in range(0, 22_000, 1000)]
-    async with asyncio.timeout(60):
-        await asyncio.gather(*(wire.push(*batch) for batch in batches))
-    assert (len(emulator.users()), emulator.duplicates()) == (22_000, {})
+async def test_closing_does_not_wait_for_readers_of_the_store(running, monkeypatch):
+    go_on, arrivals, waited = threading.Event(), [], []
 
+    def held(*_, **__):
+        arrivals.append(1)
+        if not go_on.wait(15):
+            waited.append(1)
+        raise RuntimeError("it is too late to tell this")
 
-@pytest.mark.parametrize("view", [lambda emulator: emulator, lambda emulator: emulator.inbox()])
-def test_a_misspelled_attribute_can_not_be_set(view):
-    with pytest.raises(AttributeError, match="limts"):
-        view(Emulator()).limts = None
+    monkeypatch.setattr(Store, "received", held)
+    async with asyncio.timeout(30):
+        async with running() as wire:
+            api = Api(wire.emulator)
+            waiting = [asyncio.ensure_future(wire.bytes(api.head("GET", "/_emulator/v1/users"))) for _ in range(20)]
+            await until(lambda: bool(arrivals))
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(answer == b"" or isinstance(answer, ConnectionError) for answer in answers)
+    assert waited == []
+    go_on.set()
+    assert asyncio.all_tasks() == {asyncio.current_task()}

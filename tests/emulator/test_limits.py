@@ -1,4 +1,4 @@
-"""Limits: validation, the limit that refuses a request, the counts of rate and quota."""
+"""Limits: the limit that refuses a request, the counts of rate and quota, and the check of their values."""
 
 import json
 
@@ -20,98 +20,67 @@ def judge(limiter, *, endpoint="push", user_ids=("ann",), size=100, now=0.0):
     return None
 
 
-def statuses(limiter, times):
-    """Return for each time the status of the refusal, or None."""
-    refusals = [judge(limiter, now=now) for now in times]
-    return [refusal and refusal.status for refusal in refusals]
-
-
 @pytest.mark.parametrize(
-    ("limits", "limit", "request_", "status"),
+    ("limits", "within", "beyond", "limit", "status", "text"),
     [
-        ({"max_users": 2}, "users", {"user_ids": ("ann", "bob", "cat")}, 413),
-        ({"max_body_bytes": 99}, "body", {"size": 100}, 413),
-        ({"rate": 1 / 86_400}, "rate", {}, 429),
-        ({"quota": 0}, "quota", {}, 429),
-        ({"invalid_user_ids": ["cat"]}, "invalid", {"user_ids": ("ann", "cat")}, 400),
+        ({"max_users": 1}, {}, {"user_ids": ("ann", "bob")}, "users", 413, "2 users, at most 1 are allowed - at `$.us"),
+        ({"max_body_bytes": 100}, {}, {"size": 101}, "body", 413, "the body is 101 bytes, at most 100"),
+        ({"rate": 1 / 86_400}, {}, {}, "rate", 429, "try again in 86400 s"),
+        ({"quota": 1}, {}, {"user_ids": ("ann", "bob")}, "quota", 429, "quota is 1 users, 0 are used: 2 more"),
+        (
+            {"invalid_user_ids": ["bob"]},
+            {"user_ids": ("ann", "Bob", "bobb")},
+            {"user_ids": ("ann", "bob", "bob")},
+            *("invalid", 400, "2 of 3 user ids are invalid - at `$.userIds[1]`"),
+        ),
     ],
 )
-def test_each_limit_refuses_with_its_status(limits, limit, request_, status):
+def test_each_limit_refuses_with_its_status_and_names_no_user(limits, within, beyond, limit, status, text):
     for options, expected in ((limits, status), (limits | {"statuses": LimitStatuses(**{limit: 422})}, 422)):
         limiter = Limiter(ServiceLimits(**options))
-        if limit == "rate":
-            assert judge(limiter) is None
-        assert judge(limiter, **request_).status == expected
+        assert judge(limiter, **within) is None
+        refusal = judge(limiter, **beyond)
+        assert (refusal.status, text in refusal.error) == (expected, True)
+        assert "bob" not in refusal.error
 
 
-@pytest.mark.parametrize(
-    ("limits", "request_"),
-    [
-        ({"max_users": 2}, {"user_ids": ("ann", "bob")}),
-        ({"max_body_bytes": 100}, {"size": 100}),
-        ({"quota": 1}, {}),
-        ({"quota": 1}, {"endpoint": "campaigns", "user_ids": ()}),
-        ({"invalid_user_ids": ["cat"]}, {"user_ids": ("ann", "Cat", "ca", "catt")}),
-    ],
-)
-def test_a_request_within_the_limits_passes(limits, request_):
-    assert judge(Limiter(ServiceLimits(**limits)), **request_) is None
-
-
-def test_the_limits_are_tried_in_the_order_of_their_statuses():
+def test_the_limits_are_tried_in_the_order_of_their_statuses_and_each_request_takes_a_token():
     limiter = Limiter(ServiceLimits(rate=1, max_body_bytes=1, max_users=1, invalid_user_ids=["ann"], quota=0))
-    verdicts = [
+    refusals = [
         judge(limiter, user_ids=("ann", "bob")),
         judge(limiter, now=0.5),
         judge(limiter, user_ids=("ann", "bob"), size=1, now=1),
         judge(limiter, size=1, now=2),
         judge(limiter, user_ids=("bob",), size=1, now=3),
     ]
-    assert [refusal.error.split()[0] for refusal in verdicts] == ["the", "over", "the", "1", "the"]
+    assert [refusal.status for refusal in refusals] == [413, 429, 413, 400, 429]
+    assert [bool(refusal.headers) for refusal in refusals] == [False, True, False, False, False]
 
 
-@pytest.mark.parametrize(
-    ("limits", "request_", "text"),
-    [
-        ({"max_users": 1}, {"user_ids": ("ann", "bob")}, "2 users, at most 1 are allowed - at `$.userIds`"),
-        ({"max_body_bytes": 9}, {}, "100 bytes, at most 9"),
-        ({"invalid_user_ids": ["bob"]}, {"user_ids": ("ann", "bob", "bob")}, "2 of 3 .* at `$.userIds[1]`"),
-        ({"quota": 1}, {"user_ids": ("ann", "bob")}, "quota is 1 users, 0 are used: 2 more"),
-    ],
-)
-def test_an_error_names_positions_and_numbers_and_no_user(limits, request_, text):
-    error = judge(Limiter(ServiceLimits(**limits)), **request_).error
-    assert all(part in error for part in text.split(" .* "))
-    assert not any(user_id in error for user_id in ("ann", "bob"))
+# Rate
 
 
 @pytest.mark.parametrize(
     ("limits", "times", "refused"),
     [
-        ({"rate": 3}, [0] * 5, [3, 4]),
         ({"rate": 2.5}, [0] * 4, [3]),
         ({"rate": 10, "burst": 1}, [0, 0, 0.05, 0.1, 0.1], [1, 2, 4]),
-        ({"rate": 1, "burst": 3}, [0] * 4, [3]),
         ({"rate": 2}, [0, 1000, 1000, 1000], [3]),
         ({"rate": 1}, [10, 5, 10, 11], [1, 2]),
     ],
-    ids=["one second", "rounded up", "a burst of 1", "a burst of 3", "after a pause", "a clock that steps back"],
+    ids=["one second, rounded up", "a burst of 1", "after a pause", "a clock that steps back"],
 )
 def test_a_burst_is_one_second_of_the_rate_or_as_configured(limits, times, refused):
     limiter = Limiter(ServiceLimits(**limits))
-    statuses = [refusal and refusal.status for refusal in (judge(limiter, now=now) for now in times)]
-    assert statuses == [429 if number in refused else None for number in range(len(times))]
+    refusals = [judge(limiter, now=now) for now in times]
+    assert [number for number, refusal in enumerate(refusals) if refusal is not None] == refused
 
 
 @pytest.mark.parametrize(
     ("limits", "now", "delay"),
     [
         ({"rate": 1}, 0.0, "1"),
-        ({"rate": 1}, 0.5, "1"),
-        ({"rate": 0.1}, 0.0, "10"),
         ({"rate": 0.1}, 8.5, "2"),
-        ({"rate": 1000, "burst": 1}, 0.0, "1"),
-        ({"rate": 1, "retry_after": 30}, 0.0, "30"),
         ({"rate": 1, "retry_after": 1.2}, 0.0, "2"),
         ({"rate": 1, "retry_after": 0}, 0.0, "0"),
     ],
@@ -120,12 +89,7 @@ def test_retry_after_is_whole_seconds_until_a_token_or_as_configured(limits, now
     limiter = Limiter(ServiceLimits(**limits))
     judge(limiter)
     refusal = judge(limiter, now=now)
-    assert refusal.headers == {"Retry-After": delay}
-    assert f"in {delay} s" in refusal.error
-
-
-def test_only_rate_refusals_have_retry_after():
-    assert judge(Limiter(ServiceLimits(quota=0, retry_after=5))).headers == {}
+    assert (refusal.headers, f"in {delay} s" in refusal.error) == ({"Retry-After": delay}, True)
 
 
 @given(start=st.floats(0, 2e9), rate=st.floats(0.01, 1000))
@@ -136,11 +100,7 @@ def test_a_client_that_waits_for_retry_after_is_accepted(start, rate):
     assert judge(limiter, now=start + wait) is None
 
 
-@given(
-    rate=st.floats(0.1, 100),
-    burst=st.integers(1, 20),
-    pauses=st.lists(st.floats(0, 1), max_size=200),
-)
+@given(rate=st.floats(0.1, 100), burst=st.integers(1, 20), pauses=st.lists(st.floats(0, 1), max_size=200))
 def test_no_interval_exceeds_burst_plus_rate(rate, burst, pauses):
     limiter, now, times = Limiter(ServiceLimits(rate=rate, burst=burst)), 1000.0, []
     for pause in pauses:
@@ -152,100 +112,56 @@ def test_no_interval_exceeds_burst_plus_rate(rate, burst, pauses):
             assert last - first + 1 <= burst + (times[last] - times[first]) * rate + 1e-3
 
 
-def test_a_request_refused_for_another_reason_has_taken_its_token():
-    limiter = Limiter(ServiceLimits(rate=1, max_body_bytes=1))
-    assert [judge(limiter).status for _ in range(2)] == [413, 429]
+# Quota
 
 
-def test_the_quota_counts_only_what_was_accepted():
+def test_the_quota_counts_accepted_users_and_ends_campaigns_when_used_up():
     limiter = Limiter(ServiceLimits(quota=3))
     assert judge(limiter, user_ids=("ann", "bob", "cat")) is None
-    assert judge(limiter, user_ids=("ann", "bob")) is None
-    limiter.used += 2
+    limiter.used += 2  # other users were accepted
     assert judge(limiter, user_ids=("ann", "bob")).status == 429
     assert judge(limiter) is None
-    limiter.used += 1
-    assert limiter.used == 3
-    assert judge(limiter).status == 429
-
-
-def test_a_campaign_is_refused_once_the_quota_is_used_up():
-    limiter = Limiter(ServiceLimits(quota=5))
-    limiter.used += 4
     assert judge(limiter, endpoint="campaigns", user_ids=()) is None
     limiter.used += 7
+    assert judge(limiter).status == 429
     assert judge(limiter, endpoint="campaigns", user_ids=()).status == 429
 
 
-BAD = [
-    ("max_users", [0, -1, 1.5, "1", True]),
-    ("max_body_bytes", [0, -1, 1e3, "1", False]),
-    ("rate", [0, -1, 1e-9, "1", True]),
-    ("retry_after", [-0.1, 86_401, "1", True]),
-    ("quota", [-1, 1.5, "1", True]),
-    ("invalid_user_ids", ["ann", [1], None]),
-    ("strict", [1, "yes", None]),
-    ("statuses", [{"rate": 399}, {"body": 600}, {"users": 204}, {"invalid": "400"}, {"quota": True}, {"rat": 429}, 3]),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD for value in values])
-def test_an_invalid_limit_is_refused_in_python_and_in_json(name, value):
-    with pytest.raises(ValueError, match=name.partition("_")[0]):
-        msgspec.json.decode(json.dumps({name: value}), type=ServiceLimits)
-    if not isinstance(value, dict):
-        with pytest.raises(ValueError, match=name):
-            ServiceLimits(**{name: value})
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_limit_that_is_not_a_number_is_refused(value):
-    for name in ("rate", "retry_after"):
-        with pytest.raises(ValueError, match=name):
-            ServiceLimits(**{name: value})
+# Values
 
 
 @pytest.mark.parametrize(
-    ("make", "text"),
+    ("values", "text"),
     [
-        (lambda: ServiceLimits(max_users=0), "ServiceLimits.max_users must be a whole number, 1 or more; got 0"),
-        (lambda: ServiceLimits(retry_after=-1), "retry_after must be a number of seconds from 0 to 86400; got -1"),
-        (lambda: ServiceLimits(burst=0, rate=1), "burst must be a whole number, 1 or more; got 0"),
-        (lambda: ServiceLimits(burst=3), "burst needs a rate"),
-        (lambda: LimitStatuses(rate=200), "^LimitStatuses.rate must be a status from 400 to 599; got 200"),
-        (lambda: msgspec.json.decode(b'{"max_user": 1}', type=ServiceLimits), "unknown field `max_user`"),
+        ({"max_users": 0}, "max_users must be a whole number, 1 or more; got 0"),
+        ({"max_body_bytes": True}, "max_body_bytes"),
+        ({"rate": 1e-9}, "rate must be a number from 0.00001 to 1e9"),
+        ({"burst": 3}, "burst needs a rate"),
+        ({"retry_after": 86_401}, "retry_after must be a number of seconds from 0 to 86400; got 86401"),
+        ({"quota": -1}, "quota"),
+        ({"invalid_user_ids": "ann"}, "invalid_user_ids"),
+        ({"strict": 1}, "strict"),
+        ({"max_user": 1}, "max_user"),
     ],
 )
-def test_an_error_says_what_to_do(make, text):
-    with pytest.raises(ValueError, match=text):
-        make()
+def test_an_invalid_limit_is_refused_in_python_and_in_json(values, text):
+    with pytest.raises((ValueError, TypeError), match=text):
+        ServiceLimits(**values)
+    with pytest.raises(ValueError, match=next(iter(values))):
+        msgspec.json.decode(json.dumps(values), type=ServiceLimits)
 
 
-def test_limits_survive_json():
-    limits = ServiceLimits(
-        max_users=1,
-        max_body_bytes=2,
-        rate=0.5,
-        burst=3,
-        retry_after=1.5,
-        quota=0,
-        invalid_user_ids=["ann"],
-        strict=True,
-        statuses=LimitStatuses(quota=403),
-    )
-    assert msgspec.json.decode(msgspec.json.encode(limits), type=ServiceLimits) == limits
-    assert msgspec.json.decode(b"{}", type=ServiceLimits) == ServiceLimits()
+@pytest.mark.parametrize("status", [399, 600])
+def test_a_status_that_refuses_nothing_is_not_a_limits_status(status):
+    with pytest.raises(ValueError, match=f"^LimitStatuses.rate must be a status from 400 to 599; got {status}$"):
+        LimitStatuses(rate=status)
 
 
-def test_limits_copy_the_callers_list():
+def test_limits_are_read_from_json_and_show_no_user_id():
     ids = ["ann"]
-    limits = ServiceLimits(invalid_user_ids=ids)
+    limits = ServiceLimits(rate=0.5, invalid_user_ids=ids, statuses=LimitStatuses(quota=403))
+    assert msgspec.json.decode(msgspec.json.encode(limits), type=ServiceLimits) == limits
     ids.append("bob")
     assert limits.invalid_user_ids == ("ann",)
-
-
-def test_no_user_id_is_in_the_repr_of_limits():
-    assert (
-        repr(ServiceLimits(max_users=3, invalid_user_ids=["ann"])) == "ServiceLimits(max_users=3, invalid_user_ids=<1>)"
-    )
-    assert repr(ServiceLimits()) == "ServiceLimits()"
+    shown = repr(ServiceLimits(max_users=3, invalid_user_ids=ids))
+    assert shown == "ServiceLimits(max_users=3, invalid_user_ids=<2>)"

@@ -1,8 +1,10 @@
-"""The store against a dictionary as a model: writes, deletes, resets, reopened files."""
+"""The store against a dictionary as a model: writes, groups, deletes, resets, reopened files."""
 
 import shutil
 import tempfile
 from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from hypothesis import settings
@@ -10,14 +12,27 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.store_entries import campaign, duplicates, push, refused, users
 
-from pushsdk.emulator.store.queries import Store
+from pushsdk.emulator.store.queries import ALL_INBOXES, Store
 from pushsdk.emulator.store.records import Recipient
 from pushsdk.emulator.store.search import parse
 
 KEYS = st.sampled_from("abc")
-USERS = st.lists(st.sampled_from(["ann", "bob", "eve", "Ann", "a\0", "é"]), min_size=1, max_size=6)
-KINDS = st.sampled_from(["push", "other", "refused", "campaign"])
+USER_IDS = ["ann", "bob", "eve", "Ann", "a\0", "é"]
+USERS = st.lists(st.sampled_from(USER_IDS), min_size=1, max_size=6)
+KINDS = st.sampled_from(["push", "other", "without text", "unanswered", "refused", "campaign"])
+TEXTS = {"other": "another", "without text": "", "campaign": ""}  # else hello
 KEEP = 4
+
+
+@dataclass
+class Row:
+    """A stored request: the accepted users, the texts by which pushes are a group."""
+
+    id: int
+    users: tuple[str, ...]
+    text: str
+    failed: bool
+    group: int
 
 
 class Inboxes(RuleBasedStateMachine):
@@ -28,7 +43,7 @@ class Inboxes(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
         self.contents: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-        self.listed: dict[str, list[tuple[int, tuple[str, ...]]]] = defaultdict(list)  # ids, and users if accepted
+        self.listed: dict[str, list[Row]] = defaultdict(list)
         self.former = []  # inboxes from before a reset
         self.last = 0
         self.open()
@@ -46,16 +61,21 @@ class Inboxes(RuleBasedStateMachine):
         for key, user_ids, kind in groups:
             box = self.store.inbox(key)
             self.last += 1
-            is_push = kind in {"push", "other"}
-            if is_push:
-                entries.append(push(box, *user_ids, digest=kind == "push"))
-                self.counts[key].update(user_ids)
-                self.contents[key].update((user, kind) for user in user_ids)
+            text = TEXTS.get(kind, "hello")
+            if kind == "campaign":
+                entries.append(campaign(box, f"c{self.last}"))
             elif kind == "refused":
                 entries.append(refused(box))
             else:
-                entries.append(campaign(box, f"c{self.last}"))
-            self.listed[key].append((self.last, tuple(user_ids) if is_push else ()))
+                status = None if kind == "unanswered" else 204
+                entries.append(push(box, *user_ids, title=text, digest=len(text), status=status))
+            reached = () if kind in {"campaign", "refused"} else tuple(user_ids)
+            self.counts[key].update(reached)
+            self.contents[key].update((user, text) for user in reached)
+            before = self.listed[key][-1:]
+            is_grouped = bool(text and before and before[0].text == text)
+            group = before[0].group if is_grouped else self.last
+            self.listed[key].append(Row(self.last, reached, text, kind in {"refused", "unanswered"}, group))
             self.listed[key] = self.listed[key][-KEEP:]
         first = self.last - len(entries) + 1
         self.store.write(entries)
@@ -78,14 +98,14 @@ class Inboxes(RuleBasedStateMachine):
 
     @rule(key=KEYS, at=st.integers(0, KEEP))
     def delete_one(self, key, at):
-        number = self.listed[key][at][0] if at < len(self.listed[key]) else self.last + 1
-        rows = [row for row in self.listed[key] if row[0] != number]
+        number = self.listed[key][at].id if at < len(self.listed[key]) else self.last + 1
+        rows = [row for row in self.listed[key] if row.id != number]
         assert self.store.delete(self.store.find(key), only=number) == len(self.listed[key]) - len(rows)
         self.listed[key] = rows
 
     @rule(key=KEYS, user=st.sampled_from(["ann", "é"]))
     def delete_found(self, key, user):
-        rows = [row for row in self.listed[key] if user not in row[1]]
+        rows = [row for row in self.listed[key] if user not in row.users]
         deleted = self.store.delete(self.store.find(key), parse(f"user:{user}"))
         assert deleted == len(self.listed[key]) - len(rows)
         self.listed[key] = rows
@@ -109,18 +129,33 @@ class Inboxes(RuleBasedStateMachine):
         for key in "abc":
             box = self.store.find(key)
             assert users(self.store, box) == self.counts[key]
-            contents = self.contents[key]
-            same = {user: max(contents[user, "push"], contents[user, "other"]) for user in self.counts[key]}
-            assert duplicates(self.store, box) == {user: times for user, times in same.items() if times > 1}
-            assert [request.id for request in self.store.requests(box, forward=True)] == [
-                row[0] for row in self.listed[key]
-            ]
+            most = {user: max(self.contents[key][user, text] for text in ("", "hello", "another")) for user in USER_IDS}
+            assert duplicates(self.store, box) == {user: times for user, times in most.items() if times > 1}
+            listed = self.listed[key]
+            assert [request.id for request in self.store.requests(box, forward=True)] == [row.id for row in listed]
+            assert grouped(self.store, box) == groups(listed)
             accepted, pushes = self.store.delivered(box, "ann")
             assert accepted == self.counts[key]["ann"]
-            expected = [(number, users.count("ann")) for number, users in self.listed[key] if "ann" in users]
+            expected = [(row.id, row.users.count("ann")) for row in listed if "ann" in row.users]
             assert [(push.id, push.times) for push in pushes] == expected
+        assert grouped(self.store, ALL_INBOXES) == groups([row for rows in self.listed.values() for row in rows])
         assert self.store.totals()["users"] == sum(len(counts) for counts in self.counts.values())
 
 
+def grouped(store, box):
+    """Each group as (newest id, oldest id, requests, users reached, failed), newest first."""
+    rows = store.requests(box, grouped=True)
+    return [(row.id, row.group, row.requests, row.reached, row.failed) for row in rows]
+
+
+def groups(rows):
+    found = []
+    for group, members in groupby(sorted(rows, key=lambda row: (-row.group, row.id)), lambda row: row.group):
+        members = list(members)
+        reached, failed = (sum(len(row.users) for row in members), sum(row.failed for row in members))
+        found.append((members[-1].id, group, len(members), reached, failed))
+    return found
+
+
 TestInboxes = Inboxes.TestCase
-TestInboxes.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestInboxes.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,14 @@ import msgspec
 from pushsdk.emulator import Emulator
 from pushsdk.emulator.control.routes import ROOT, find
 
-__all__ = ["Api", "Events"]
+__all__ = ["Api", "Events", "until"]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what happens on the far side of a socket, or in a thread, and sets no event."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
 
 class Events:

@@ -4,37 +4,30 @@ import json
 from typing import Any
 
 from pushsdk.emulator.store.queries import InboxRef, Store
-from pushsdk.emulator.store.records import Campaign, Preview, RequestContent, RequestRecord
+from pushsdk.emulator.store.records import Campaign, RequestContent, RequestRecord
 
 __all__ = ["campaign", "duplicates", "push", "put", "refused", "users"]
 
-MESSAGE = {"title": {"en": "Hello"}}
 
-
-def push(box: InboxRef, *users: str, **fields: Any) -> RequestRecord:
+def push(box: InboxRef, *users: str, title: str = "hello", digest: int = 0, **fields: Any) -> RequestRecord:
     """An accepted push to these users."""
-    body = json.dumps({"userIds": users, "message": MESSAGE}).encode()
+    body = json.dumps({"userIds": users}).encode()
+    content = RequestContent(users=len(users), user_ids=users, title=title, digest=digest)
     values = {"body": body, "time": 1.0, "status": 204, "accepted": True} | fields
-    shown = {"users": len(users), "user_ids": users, "preview": Preview(languages=("en",)), "title": "hello"}
-    shown |= {name: values.pop(name) for name in RequestContent.__struct_fields__ if name in values}
-    return RequestRecord(inbox=box.id, endpoint="push", content=RequestContent(**shown), **values)
+    return RequestRecord(inbox=box.id, endpoint="push", content=content, **values)
 
 
-def refused(box: InboxRef, **fields: Any) -> RequestRecord:
+def refused(box: InboxRef) -> RequestRecord:
     """A push that was not accepted."""
-    return push(box, status=400, accepted=False, error="no", **fields)
+    return push(box, status=400, accepted=False, error="no")
 
 
-def campaign(
-    box: InboxRef, uuid: str, *, state: str = "waiting", start: float | None = None, **fields: Any
-) -> RequestRecord:
+def campaign(box: InboxRef, uuid: str) -> RequestRecord:
     """An accepted campaign."""
-    values = {"body": b'{"name": "Spring"}', "time": 1.0} | fields
-    entry = Campaign(
-        uuid=uuid, body=values["body"], time=values["time"], name="Spring", state=state, start=start, reading="now"
+    content = RequestContent(campaign=Campaign(uuid=uuid, body=b"{}", time=1.0))
+    return RequestRecord(
+        inbox=box.id, endpoint="campaigns", status=200, accepted=True, content=content, body=b"{}", time=1.0
     )
-    content = RequestContent(campaign=entry)
-    return RequestRecord(inbox=box.id, endpoint="campaigns", status=200, accepted=True, content=content, **values)
 
 
 def put(store: Store, *entries: RequestRecord) -> list[int]:
