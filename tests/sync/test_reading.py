@@ -1,7 +1,7 @@
 """A caller's iterable is read in the caller's thread, without blocking the loop."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,37 +16,51 @@ from pushsdk.sync import client as sync_client
 HELLO = MobilePush(body={"en": "hi"})
 
 
-@pytest.mark.parametrize("count", [0, 1, 999, 1000, 1001, 2000, 10_050])
+@pytest.mark.parametrize("count", [0, 1000, 1001])
 def test_every_user_of_a_generator_is_planned_once(client: PushClient, service: ThreadService, count: int) -> None:
     report = client.broadcast((f"u{number}" for number in range(count)), HELLO)
     assert (report.planned, report.accepted) == (count, count)
     assert len(service.users()) == count
 
 
-@pytest.mark.parametrize(
-    "users",
-    [["a", "b"], ("a", "b"), {"a", "b"}, frozenset("ab"), {"a": 1, "b": 2}.keys(), iter("ab"), map(str, "ab")],
-    ids=lambda users: type(users).__name__,
-)
-def test_any_iterable_is_accepted(client: PushClient, service: ThreadService, users: Iterable[str]) -> None:
-    assert client.broadcast(users, HELLO).accepted == 2
+@pytest.mark.parametrize("users", [["a", "b"], {"a": 1, "b": 2}.keys(), iter("ab")], ids=lambda users: str(type(users)))
+def test_any_iterable_is_accepted(client: PushClient, service: ThreadService, users: Any) -> None:
+    assert client.broadcast(users, HELLO, stop=threading.Event()).accepted == 2
 
 
-def test_a_slow_iterable_holds_up_no_other_thread(client: PushClient, service: ThreadService) -> None:
-    reached, go_on = threading.Event(), threading.Event()
+class Slow:
+    """Two ids; the second comes when the test says so."""
 
-    def users() -> Iterator[str]:
+    def __init__(self) -> None:
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def __iter__(self) -> Iterator[str]:
         yield "first"
-        reached.set()
-        assert go_on.wait(HANGS)
+        self.reached.set()
+        assert self.go_on.wait(HANGS)
         yield "last"
 
+
+def test_a_slow_iterable_holds_up_no_other_call(client: PushClient, service: ThreadService) -> None:
+    users = Slow()
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(client.broadcast, users(), HELLO)
-        assert reached.wait(HANGS)
+        running = pool.submit(client.broadcast, users, HELLO)
+        assert users.reached.wait(HANGS)
         assert client.send("meanwhile", HELLO).users == 1
-        go_on.set()
+        users.go_on.set()
         assert running.result(HANGS).accepted == 2
+
+
+def test_closing_over_a_plan_that_is_being_read_ends_it_and_nothing_is_sent(service: ThreadService) -> None:
+    client, users = PushClient(), Slow()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(client.broadcast, users, HELLO)
+        assert users.reached.wait(HANGS)
+        client.close()
+        users.go_on.set()
+        with pytest.raises(ClientClosedError, match="before the plan was finished"):
+            running.result(HANGS)
+    assert service.requests == 0
 
 
 def test_an_iterable_may_call_the_client(client: PushClient, service: ThreadService) -> None:
@@ -68,20 +82,6 @@ def test_an_exception_of_the_iterable_is_raised_unchanged_and_nothing_is_sent(
     with pytest.raises(LookupError, match="the database is gone"):
         client.broadcast(users(), HELLO)
     assert service.requests == 0
-    assert client.send("after", HELLO).users == 1
-
-
-def test_a_set_event_stops_a_broadcast_during_its_plan(client: PushClient, service: ThreadService) -> None:
-    stop = threading.Event()
-
-    def users() -> Iterator[str]:
-        for number in range(1_000_000):
-            if number == 20_000:
-                stop.set()
-            yield f"u{number}"
-
-    report = client.broadcast(users(), HELLO, stop=stop)
-    assert (report.stopped_by, service.requests) == ("asked", 0)
 
 
 def test_a_set_event_stops_a_broadcast_over_a_slow_iterable_within_a_few_users(
@@ -104,41 +104,15 @@ def test_a_set_event_stops_a_broadcast_over_a_slow_iterable_within_a_few_users(
     assert 200 <= len(read) < 300
 
 
-def test_a_broadcast_that_is_not_stopped_completes(client: PushClient, service: ThreadService) -> None:
-    assert client.broadcast(iter(["u"]), HELLO, stop=threading.Event()).accepted == 1
-
-
-def test_a_stop_from_another_thread_ends_a_broadcast_that_is_being_sent(
+def test_a_stop_from_another_thread_ends_a_run_that_is_being_sent(
     client: PushClient, service: ThreadService, tmp_path: Path
 ) -> None:
     stop, one = threading.Event(), {"userIds": ["u"], "message": {}}
-    stages = []
 
     def progress(values: Any) -> None:
-        stages.append(values.stage)
         if values.stage == "sending" and values.accepted:
             threading.Thread(target=stop.set).start()
 
-    report = client.send_each([one] * 60_000, run=tmp_path / "run", stop=stop, on_progress=progress)
+    report = client.send_each([one] * 20_000, run=tmp_path / "run", stop=stop, on_progress=progress)
     assert report.stopped_by == "asked"
-    assert 0 < report.not_sent < 60_000
-
-
-def test_closing_over_a_plan_that_is_being_read_ends_it_and_nothing_is_sent(service: ThreadService) -> None:
-    client = PushClient()
-    reached, go_on = threading.Event(), threading.Event()
-
-    def users() -> Iterator[str]:
-        yield "first"
-        reached.set()
-        assert go_on.wait(HANGS)
-        yield "last"
-
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(client.broadcast, users(), HELLO)
-        assert reached.wait(HANGS)
-        client.close()
-        go_on.set()
-        with pytest.raises(ClientClosedError, match="before the plan was finished"):
-            running.result(HANGS)
-    assert service.requests == 0
+    assert 0 < report.not_sent < 20_000

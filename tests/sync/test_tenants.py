@@ -105,35 +105,17 @@ def test_a_callable_that_fails_in_its_thread_ends_only_its_call(service: ThreadS
 
 def test_the_debug_mode_of_asyncio_logs_no_key(service: ThreadService, caplog: pytest.LogCaptureFixture) -> None:
     LOCAL.tenant = "acme-s3cr3t"
-    with PushClient(api_key=of_thread) as client:
-        client.send("u", HELLO)
-        loop = client._portal._thread.loop
+
+    def on_event(_: object) -> None:
+        loop = asyncio.get_running_loop()
         loop.slow_callback_duration = 0.0
-        loop.call_soon_threadsafe(loop.set_debug, True)
-        client.send("v", HELLO)
-        loop.call_soon_threadsafe(loop.set_debug, False)
+        loop.set_debug(True)
+
+    with PushClient(api_key=of_thread, on_event=on_event) as client:
+        for user in "uv":
+            client.send(user, HELLO)
     assert "Executing" in caplog.text
     assert "s3cr3t" not in caplog.text
-
-
-def test_runs_and_campaigns_ask_in_the_calling_thread(service: ThreadService) -> None:
-    idents = set[int]()
-
-    def key() -> str:
-        idents.add(threading.get_ident())
-        return service.api_key
-
-    with PushClient(api_key=key) as client:
-        client.broadcast((f"u{number}" for number in range(5)), HELLO)
-        client.create_campaign(
-            {
-                "name": "n",
-                "segment": {"query": "SELECT 1", "primaryKey": "id"},
-                "schedule": {"type": "START_NOW"},
-                "message": {"title": {"en": "Hi"}, "iosEnabled": True},
-            }
-        )
-    assert idents == {threading.get_ident()}
 
 
 def test_a_function_that_returns_an_awaitable_is_called_in_the_thread_and_awaited_in_the_loop(
