@@ -54,7 +54,10 @@ def test_each_field_of_a_setting_is_checked_by_its_kind(kind, name, value, rule)
 
 
 def test_what_may_be_off_is_none():
-    for setting in (Timeout(total=None, attempt=None, connect=None), Rate(requests_per_second=None, users_per_second=None)):
+    for setting in (
+        Timeout(total=None, attempt=None, connect=None),
+        Rate(requests_per_second=None, users_per_second=None),
+    ):
         assert {*msgspec.structs.asdict(setting).values()} == {None}
     assert (Limits(in_flight=None).in_flight, Batching(linger=0).linger) == (None, 0)
 
