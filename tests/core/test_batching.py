@@ -13,18 +13,15 @@ from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.policy import Batching, Options, RetryPolicy, Timeout
 
-ACCEPTED = Verdict(outcome=Outcome.ACCEPTED)
+OPTIONS = [Options(RetryPolicy.safe(), Timeout()) for _ in range(2)]
 
 
 def call(*users: str) -> Call:
     return Call(users, encode_user_ids(users), math.inf, len(users))
 
 
-OPTIONS = [Options(RetryPolicy.safe(), Timeout()) for _ in range(2)]
-
-
-def content(message: bytes = b'{"title":"x"}', custom_fields: bytes | None = None, options: int = 0) -> Content:
-    return Content(message, custom_fields, OPTIONS[options])
+def content(message: bytes = b'{"title":"x"}', options: int = 0) -> Content:
+    return Content(message, None, OPTIONS[options])
 
 
 def batches(sizes: LearnedSizes | None = None, **bounds: int) -> Batches:
@@ -45,9 +42,6 @@ def close(batches: Batches, batch: Batch) -> None:
 def body_of(batch: Batch) -> bytes:
     ids = b",".join(call.ids for call in batch.calls)
     return push_body(ids, batch.content.message, batch.content.custom_fields)
-
-
-# -- joining ----------------------------------------------------------------------------------------------------
 
 
 def test_what_was_learned_bounds_what_is_merged():
@@ -120,23 +114,17 @@ def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, ma
             assert batch.size <= max_bytes
 
 
-# -- one call ---------------------------------------------------------------------------------------------------
-
-
 def test_a_caller_is_woken_only_once():
     one = call("a")
     one.wake()
     one.future = Future()
     one.wake()
     one.wake()
-    assert one.settle(("a",), ACCEPTED)
+    assert one.settle(("a",), Verdict(outcome=Outcome.ACCEPTED))
     assert one.future.result() is None
 
 
-# -- the states of a batch --------------------------------------------------------------------------------------
-
-
-def test_every_transition_that_the_table_lacks_raises():
+def test_only_transitions_of_the_table_are_made_and_calls_join_until_a_batch_is_in_flight():
     for before in BatchState:
         for after in BatchState:
             open_batches = batches()
@@ -145,19 +133,11 @@ def test_every_transition_that_the_table_lacks_raises():
             if after in TRANSITIONS[before]:
                 open_batches.advance(batch, after)
                 assert batch.state is after
+                if before is BatchState.OPEN:
+                    assert (open_batches.join(content(), call("b")) is batch) == (after < BatchState.FLYING)
             else:
                 with pytest.raises(RuntimeError, match=f"{before.name} can't become {after.name}"):
                     open_batches.advance(batch, after)
-
-
-@pytest.mark.parametrize("state", BatchState)
-def test_calls_join_until_a_batch_is_in_flight(state):
-    open_batches = batches()
-    batch, _ = join(open_batches, content(), call("a"))
-    if state is not BatchState.OPEN:
-        open_batches.advance(batch, state)
-    is_joined = open_batches.join(content(), call("b")) is batch
-    assert is_joined == (state < BatchState.FLYING)
 
 
 def test_no_user_nor_text_shows_in_a_repr():

@@ -14,18 +14,14 @@ from support.docs import page
 from pushsdk._core.outcome import NOT_SENT, REJECTED, UNKNOWN, Attempt
 from pushsdk._core.rate_limit import CAPACITY, COST, REFUND, THROTTLED_COST, RetryBudget, retry_cost
 
-THROTTLED = Attempt(outcome=REJECTED, status=429, retryable=True)
-
 
 @pytest.mark.parametrize(
     ("attempt", "cost"),
     [
-        (THROTTLED, 5),
+        (Attempt(outcome=REJECTED, status=429, retryable=True), 5),
         (Attempt(outcome=REJECTED, status=503, retryable=True, retry_after=1.0), 5),
         (Attempt(outcome=UNKNOWN, status=503), 14),
         (Attempt(outcome=REJECTED, status=408, retryable=True), 14),
-        (Attempt(outcome=UNKNOWN, status=500), 14),
-        (Attempt(outcome=UNKNOWN), 14),
         (Attempt(outcome=NOT_SENT, retryable=True), 14),
     ],
 )
@@ -111,14 +107,13 @@ def test_the_guide_shows_what_the_budget_does_to_load_and_success(failing: str) 
     assert rows[failing] == [f"{x:.1%}".replace("%", " %") if n % 2 else f"{x:.3f}x" for n, x in enumerate(results)]
 
 
-@pytest.mark.parametrize("burst", [100, 1000, 10_000])
+@pytest.mark.parametrize("burst", [100, 10_000])
 def test_a_burst_into_a_service_that_is_down_pays_for_35_retries(burst: int) -> None:
     load, _ = simulate(Load(lambda _: 1.0, rate=burst, seconds=1.0), COST)
     assert load == 1 + 35 / burst
 
 
-@pytest.mark.parametrize("failing", [0.02, 0.1, 0.2])
-@pytest.mark.parametrize("rate", [10, 100, 1000])
-def test_up_to_a_fifth_of_failing_attempts_costs_no_request(failing: float, rate: int) -> None:
-    _, accepted = simulate(Load(lambda _: failing, rate=rate, seconds=20_000 / rate), COST)
+@pytest.mark.parametrize("rate", [10, 1000])
+def test_up_to_a_fifth_of_failing_attempts_costs_no_request(rate: int) -> None:
+    _, accepted = simulate(Load(lambda _: 0.2, rate=rate, seconds=20_000 / rate), COST)
     assert accepted >= 0.997

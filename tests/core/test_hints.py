@@ -24,9 +24,6 @@ def test_an_unknown_option_is_an_error_with_the_near_one(name: str, hint: str) -
     text = f"Client() got an unexpected keyword argument {name!r}{hint}"
     with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
         check_options("Client", ["timeout", name], KNOWN)
-
-
-def test_a_known_option_is_taken() -> None:
     check_options("Client", ["timeout"], KNOWN)
 
 

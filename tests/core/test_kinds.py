@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 import pytest
 
-from pushsdk import ConfigurationError, Rate, RetryPolicy, Timeout, ValidationError
+from pushsdk import ConfigurationError, Rate, RetryPolicy, Timeout
 from pushsdk._core.kinds import (
     Count,
     CountOrZero,
@@ -29,8 +29,8 @@ from pushsdk._core.kinds import (
 )
 
 THEIR_TIMEOUT = type("Timeout", (), {"__module__": "httpx"})
+# What no kind of number takes.
 NOT_NUMBERS = [True, "1", b"1", [1], None, 1j, math.nan, math.inf, -math.inf]
-
 
 Even = Annotated[int, Rule("an even number", lambda number: number % 2 == 0)]
 
@@ -48,14 +48,14 @@ class CalledLater:
 @pytest.mark.parametrize(
     ("kind", "fitting", "others"),
     [
-        (Duration, [0.001, 30, 1e8], [0, -1, 1e9]),
-        (Delay, [0, 0.5], [-0.001, 1e9]),
-        (PerSecond, [0.1, 100], [0, -1]),
-        (Share, [0.01, 1], [0, 1.01]),
-        (Probability, [0, 1], [-0.1, 1.1]),
-        (Count, [1, 10**12], [0, 1.0]),
-        (CountOrZero, [0, 7], [-1, 0.0]),
-        (Port, [0, 65_535], [-1, 65_536]),
+        (Duration, [0.001, 30, 1e8], [0, -1, 1e9, *NOT_NUMBERS]),
+        (Delay, [0, 0.5], [-0.001, 1e9, *NOT_NUMBERS]),
+        (PerSecond, [0.1, 100], [0, -1, *NOT_NUMBERS]),
+        (Share, [0.01, 1], [0, 1.01, *NOT_NUMBERS]),
+        (Probability, [0, 1], [-0.1, 1.1, *NOT_NUMBERS]),
+        (Count, [1, 10**12], [0, 1.0, *NOT_NUMBERS]),
+        (CountOrZero, [0, 7], [-1, 0.0, *NOT_NUMBERS]),
+        (Port, [0, 65_535], [-1, 65_536, *NOT_NUMBERS]),
         (NonEmpty, ["x"], ["", 1]),
         (float | None, [1, 1.5, None], [True, "1"]),
         (bool, [True, False], [1, None]),
@@ -77,62 +77,38 @@ def test_values_of_a_kind_pass_and_others_do_not(kind: Any, fitting: list[Any], 
             check("value", value, kind)
 
 
-@pytest.mark.parametrize("value", NOT_NUMBERS)
-@pytest.mark.parametrize("kind", [Duration, Delay, PerSecond, Share, Probability, Count, CountOrZero, Port])
-def test_no_kind_of_number_takes_what_is_not_a_finite_number(kind: Any, value: object) -> None:
-    with pytest.raises(ConfigurationError, match="must be a "):
-        check("value", value, kind)
-
-
 @pytest.mark.parametrize(
     ("name", "value", "kind", "text"),
     [
         ("rate", 100, Rate, "rate must be a Rate, for example Rate(users_per_second=100); got 100"),
         ("limit", 0, Count | None, "limit must be a whole number, 1 or more; got 0"),
-        ("when_full", "block", Literal["wait", "raise"], "when_full must be 'wait' or 'raise'; got 'block'"),
         ("into", 1, Literal["a", "b", "c"], "into must be 'a', 'b' or 'c'; got 1"),
         ("durable", "x", bool, "durable must be True or False; got 'x'"),
-        ("hosts", "push.test", Sequence[str], "hosts must be a list; got 'push.test'"),
         ("hosts", ["a", 5], Sequence[str], "hosts[1] must be a str; got 5"),
-        (
-            "rates",
-            [Rate, 5],
-            Sequence[Rate] | None,
-            "rates[0] must be a Rate, for example Rate(users_per_second=100); got the class Rate",
-        ),
         ("names", {1: "a"}, Mapping[str, str], "a key of names must be a str; got 1"),
         ("names", {"a": 1}, Mapping[str, str], "a value of names must be a str; got 1"),
         ("nested", [[1], ["2"]], Sequence[list[int]], "nested[1][0] must be a whole number; got '2'"),
         (
-            "retry",
-            RetryPolicy,
-            RetryPolicy,
-            "retry must be a RetryPolicy, for example RetryPolicy.safe(max_attempts=3); got the class RetryPolicy",
-        ),
-        (
-            "retry",
+            "r",
             RetryPolicy.none,
-            RetryPolicy,
-            (
-                "retry must be a RetryPolicy, for example RetryPolicy.safe(max_attempts=3); "
-                "got the method RetryPolicy.none"
-            ),
+            RetryPolicy | None,
+            "r must be a RetryPolicy, for example RetryPolicy.safe(max_attempts=3); got the method RetryPolicy.none",
         ),
         (
-            "on_event",
+            "f",
             one_later,
-            Callable[[Any], Any] | None,
-            "on_event must be a function of 1 argument, not async; got the function one_later",
+            Callable[[Any], Any],
+            "f must be a function of 1 argument, not async; got the function one_later",
         ),
         ("pairs", 3, Annotated[Even, Rule("a number of pairs")], "pairs must be a number of pairs; got 3"),
         ("data", 5, bytes | str, "data must be bytes, or a str; got 5"),
         ("error", 5, OSError, "error must be an OSError; got 5"),
         ("stop", threading.Event(), asyncio.Event, "stop must be an asyncio.Event; got threading.Event"),
         (
-            "timeout",
+            "t",
             THEIR_TIMEOUT(),
             Timeout,
-            "timeout must be a Timeout, for example Timeout(total=30, connect=5); got httpx.Timeout",
+            "t must be a Timeout, for example Timeout(total=30, connect=5); got httpx.Timeout",
         ),
     ],
 )
@@ -146,26 +122,16 @@ def test_an_error_has_the_rule_the_value_and_a_fix(name: str, value: object, kin
     [
         ("api_key", "secret", "str"),
         ("claims()", "secret", "str"),
-        ("a value of headers", "secret", "str"),
         ("user_ids[3]", ["secret"], "list"),
         ("name", "a secret that is as long as a key", "str"),
         ("name", ["a secret that is as long as a key"], "list"),
         ("name", {"ann": 1}, "dict"),
-        ("name", object(), "object"),
         ("name", THEIR_TIMEOUT(), "Timeout"),
         ("name", None, "None"),
     ],
 )
 def test_a_value_is_shown_only_if_it_is_short_plain_and_not_private(name: str, value: object, shown: str) -> None:
     assert str(must_be(name, "a key", value)) == f"{name} must be a key; got {shown}"
-
-
-def test_the_caller_chooses_the_class_of_the_error() -> None:
-    with pytest.raises(ValueError, match=r"^first must be a whole number, 1 or more; got 0$") as caught:
-        check("first", 0, Count, ValueError)
-    assert not isinstance(caught.value, ConfigurationError)
-    with pytest.raises(ValidationError):
-        check("into", 5, Literal["a"], ValidationError)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -178,8 +144,9 @@ class Settings(msgspec.Struct, frozen=True):
 
 def test_a_struct_checks_each_field_and_so_does_json() -> None:
     assert Settings(total=5, even=4).total == 5
-    with pytest.raises(ValueError, match=r"^Settings\.even must be an even number; got 3$"):
+    with pytest.raises(ValueError, match=r"^Settings\.even must be an even number; got 3$") as caught:
         Settings(even=3)
+    assert type(caught.value) is ValueError
     with pytest.raises(msgspec.ValidationError, match=r"^Settings\.total must be .*; got -1\.0 - at `\$\[0\]`$"):
         msgspec.json.decode(b'[{"total": -1}]', type=list[Settings])
 

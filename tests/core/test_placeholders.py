@@ -15,52 +15,22 @@ from pushsdk._core.placeholders import (
     render,
 )
 
-# Malformed placeholders.
-MALFORMED = [
-    "{{ name }}",
-    "{{ name | there }}",
-    '{{ name | "there" }}',
-    "{{ name | 'it's' }}",
-    "{{ | 'there' }}",
-    "{{   | 'there' }}",
-    "{{ name 'there' }}",
-    "{{ name | 'there' }",
-    "{ name | 'there' }}",
-    "{{ name | 'there'",
-    "{{ na|me | 'there' }}",
-    "{{ na\nme | 'there' }}",
-    "{{ na'me | 'there' }}",
-    "{{ name | 'a{{b' }}",
-    "{{ name | 'a}}b' }}",
-    "{{ name || 'there' }}",
-    "{{",
-    "}}",
-]
-
 
 def test_a_placeholder_is_written_as_the_interface_shows_it():
     assert placeholder("first_name", "there") == "{{ first_name | 'there' }}"
     assert placeholder("first_name", "") == "{{ first_name | '' }}"
 
 
-@pytest.mark.parametrize("part", ["'", "a'b", "{{", "a{{b", "}}", "a}}b"])
-def test_either_part_refuses_a_quote_and_double_braces(part):
-    for name, fallback in ((part, "there"), ("name", part)):
-        with pytest.raises(ValidationError):
-            placeholder(name, fallback)
+@pytest.mark.parametrize("name", ["'", "a{{b", "a}}b", "", " ", "a|b", "a\nb", " a", "a ", "a{b", "a}b", None])
+def test_a_name_that_could_not_be_read_back_is_refused(name):
+    with pytest.raises(ValidationError):
+        placeholder(name, "there")
 
 
-@pytest.mark.parametrize(
-    ("name", "fallback"),
-    [
-        *((name, "there") for name in ("", " ", "a|b", "a\nb", "a\rb", " a", "a ", "a{b", "a}b", None, 1)),
-        ("name", None),
-        ("name", "Jane's"),
-    ],
-)
-def test_a_name_that_could_not_be_read_back_or_a_fallback_that_is_no_text_is_refused(name, fallback):
+@pytest.mark.parametrize("fallback", ["Jane's", "a{{b", "a}}b", None])
+def test_a_fallback_that_could_not_be_read_back_is_refused_without_being_shown(fallback):
     with pytest.raises(ValidationError) as excinfo:
-        placeholder(name, fallback)
+        placeholder("name", fallback)
     assert "Jane" not in str(excinfo.value)
 
 
@@ -87,31 +57,42 @@ def test_only_a_text_has_placeholders_and_only_a_mapping_fields(call):
         call()
 
 
-def test_all_placeholders_are_found_in_order_with_their_places():
-    text = "Hi {{ first | 'you' }}, {{last|'dear {x}'}}{{ a b | '' }}"
-    placeholders = find_placeholders(text)
-    assert [(placeholder.name, placeholder.fallback) for placeholder in placeholders] == [
+def test_all_placeholders_are_found_in_order():
+    found = find_placeholders("Hi {{ first | 'you' }}, {{last|'dear {x}'}}{{ a b | '' }}")
+    assert [(placeholder.name, placeholder.fallback) for placeholder in found] == [
         ("first", "you"),
         ("last", "dear {x}"),
         ("a b", ""),
     ]
-    assert [text[placeholder.start : placeholder.end][:2] for placeholder in placeholders] == ["{{"] * 3
-    assert [text[placeholder.start : placeholder.end][-2:] for placeholder in placeholders] == ["}}"] * 3
 
 
-@pytest.mark.parametrize("text", MALFORMED)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ name }}",
+        "{{ name | there }}",
+        "{{ name | 'it's' }}",
+        "{{   | 'there' }}",
+        "{{ name 'there' }}",
+        "{{ name | 'there' }",
+        "{ name | 'there' }}",
+        "{{ na|me | 'there' }}",
+        "{{ na\nme | 'there' }}",
+        "{{ name | 'a{{b' }}",
+        "{{ name | 'a}}b' }}",
+        "}}",
+    ],
+)
 def test_what_cannot_be_parsed_is_left_untouched_and_called_malformed(text):
     assert find_placeholders(text) == []
     assert render(text, {"name": "Jane"}) == text
     assert malformed_placeholder(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "plain", "{ 1 } or {a, b}", "{{ name | 'there' }}", "{ {{ a | 'b' }} }", "{{{ a | 'b' }}}"]
-)
+@pytest.mark.parametrize("text", ["", "{ 1 } or {a, b}", "{ {{ a | 'b' }} }", "{{{ a | 'b' }}}"])
 def test_a_text_without_leftover_braces_is_well_formed(text):
     assert not malformed_placeholder(text)
-    assert render(text, {}) == text.replace("{{ name | 'there' }}", "there").replace("{{ a | 'b' }}", "b")
+    assert render(text, {}) == text.replace("{{ a | 'b' }}", "b")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +100,6 @@ def test_a_text_without_leftover_braces_is_well_formed(text):
     [
         ({}, "Hi there"),
         ({"name": None}, "Hi there"),
-        ({"name": "Jane"}, "Hi Jane"),
         ({"name": ""}, "Hi "),
         ({"name": 0}, "Hi 0"),
         ({"name": "{{ x | 'y' }}"}, "Hi {{ x | 'y' }}"),
@@ -130,17 +110,11 @@ def test_a_value_is_filled_in_and_a_missing_value_becomes_the_fallback(fields, t
     assert render("Hi {{ name | 'there' }}", fields) == text
 
 
-@pytest.mark.parametrize(
-    "unit",
-    ["{{", "{{ ", "{", "{{a|'", "{{a|' ", "{{ a |", "{{a|'}", "{{a|'b'", "'", "{{a|'b' }", " ", "{{\n", "{{a "],
-)
+@pytest.mark.parametrize("unit", ["{{", "{", "{{a|'", "{{a|' ", "{{ a |", "{{a|'b'", "'", " ", "{{a "])
 def test_hostile_text_is_read_in_linear_time(unit):
-    def seconds(size):
-        text = "{{" + unit * (size // len(unit))
-        started = time.process_time()
-        find_placeholders(text)
-        malformed_placeholder(text)
-        return time.process_time() - started
-
+    text = "{{" + unit * (1_000_000 // len(unit))
+    started = time.process_time()
+    find_placeholders(text)
+    malformed_placeholder(text)
     # Quadratic time would take minutes for a megabyte, linear time some milliseconds.
-    assert seconds(1_000_000) < 2
+    assert time.process_time() - started < 2

@@ -13,60 +13,31 @@ from pushsdk._core.rate_limit import RateLimiter, parse_retry_after
 NOW = 1_700_000_000.0
 
 
-def parse(value: str | None) -> float | None:
-    return parse_retry_after(value, wall_clock=NOW)
-
-
-# -- Retry-After ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [
         ("0", 0.0),
-        ("1", 1.0),
-        ("120", 120.0),
-        (" 7 ", 7.0),
-        ("007", 7.0),
-        ("999999999999999", 999999999999999.0),
+        (" 007 ", 7.0),
         ("9" * 5000, math.inf),
         (formatdate(NOW + 90, usegmt=True), 90.0),
         (formatdate(NOW - 90, usegmt=True), 0.0),
         ("Tue, 14 Nov 2023 22:13:50 -0000", 30.0),
         ("Wed, 15 Nov 2023 00:13:50 +0200", 30.0),
+        (None, None),
+        ("", None),
+        ("-1", None),
+        ("+5", None),
+        ("1.5", None),
+        ("soon", None),
+        ("٣", None),
+        ("²", None),
+        ("Wed, 99 Foo 2030 00:00:00 GMT", None),
+        ("Wed, 21 Oct 2015 07:28:00 +9999", None),
+        ("Wed, 21 Oct 2015 99:99:99 GMT", None),
     ],
 )
-def test_seconds_and_dates_are_read(value, seconds):
-    assert parse(value) == seconds
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        "",
-        " ",
-        "-1",
-        "-0",
-        "+5",
-        "1.5",
-        "1e3",
-        "0x10",
-        "1,2",
-        "soon",
-        "nan",
-        "inf",
-        "٣",
-        "²",
-        "2030-01-01T00:00:00Z",
-        "Wed, 99 Foo 2030 00:00:00 GMT",
-        "Wed, 21 Oct 2015 07:28:00 +9999",
-        "Wed, 21 Oct 2015 99:99:99 GMT",
-        "\x00",
-    ],
-)
-def test_what_is_negative_or_no_retry_after_counts_as_absent(value):
-    assert parse(value) is None
+def test_a_retry_after_in_seconds_or_as_a_date_is_read_and_anything_else_counts_as_absent(value, seconds):
+    assert parse_retry_after(value, wall_clock=NOW) == seconds
 
 
 dates = st.builds(
@@ -98,36 +69,18 @@ def delay(gate: RateLimiter, now: float) -> float:
     return gate.not_before - now
 
 
-def may_start(gate: RateLimiter, now: float) -> bool:
-    return delay(gate, now) <= 0
-
-
-def test_a_pause_holds_until_its_end_and_not_longer():
+def test_a_pause_holds_until_its_end_and_a_shorter_one_never_shortens_it():
     gate = RateLimiter(Rate())
-    gate.pause(12.0)
-    assert delay(gate, 10.0) == 2.0
-    assert not may_start(gate, 11.999)
-    assert may_start(gate, 12.0)
-    assert gate.paused_until == 12.0
+    for end, expected in ((12.0, 2.0), (11.0, 2.0), (15.0, 5.0)):
+        gate.pause(end)
+        assert (delay(gate, 10.0), gate.paused_until) == (expected, 10.0 + expected)
 
 
-def test_a_shorter_pause_never_shortens_a_longer_one():
-    gate = RateLimiter(Rate())
-    gate.pause(12.0)
-    gate.pause(11.0)
-    assert gate.paused_until == 12.0
-    assert delay(gate, 10.0) == 2.0
-    gate.pause(15.0)
-    assert delay(gate, 10.0) == 5.0
-
-
-def test_of_two_rates_the_slower_holds():
+@pytest.mark.parametrize(("users", "seconds"), [(1, 0.1), (50, 0.5)])
+def test_of_two_rates_the_slower_holds(users, seconds):
     gate = RateLimiter(Rate(requests_per_second=10, users_per_second=100))
-    gate.charge(0.0, 1)
-    assert delay(gate, 0.0) == pytest.approx(0.1)
-    gate = RateLimiter(Rate(requests_per_second=10, users_per_second=100))
-    gate.charge(0.0, 50)
-    assert delay(gate, 0.0) == pytest.approx(0.5)
+    gate.charge(0.0, users)
+    assert delay(gate, 0.0) == pytest.approx(seconds)
 
 
 def test_time_that_passed_unused_is_not_saved_up():
@@ -159,20 +112,17 @@ def test_over_any_stretch_no_more_starts_than_the_rates_allow(per_request, per_u
         assert sum(users for _, users in paid) <= stretch * per_user * (1 + 1e-9) + 1e-3
 
 
-# -- refunds ----------------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(1, 100), min_size=1, max_size=10), st.data())
-def test_a_start_that_came_to_nothing_is_as_if_it_had_not_been_charged(users, data):
-    gates = RateLimiter(Rate(users_per_second=10)), RateLimiter(Rate(users_per_second=10))
-    back = data.draw(st.lists(st.sampled_from(range(len(users))), unique=True))
-    for number, count in enumerate(users):
-        gates[0].charge(0.0, count)
-        if number not in back:
-            gates[1].charge(0.0, count)
-    for number in back:
-        gates[0].refund(users[number])
-    assert max(0.0, delay(gates[0], 0.0)) == pytest.approx(max(0.0, delay(gates[1], 0.0)))
+@given(st.lists(st.tuples(st.integers(1, 100), st.booleans()), min_size=1, max_size=10))
+def test_a_start_that_came_to_nothing_is_as_if_it_had_not_been_charged(starts):
+    refunded, never = (RateLimiter(Rate(users_per_second=10)) for _ in range(2))
+    for users, is_real in starts:
+        refunded.charge(0.0, users)
+        if is_real:
+            never.charge(0.0, users)
+    for users, is_real in starts:
+        if not is_real:
+            refunded.refund(users)
+    assert max(0.0, delay(refunded, 0.0)) == pytest.approx(max(0.0, delay(never, 0.0)))
 
 
 def test_a_pause_is_not_refunded():

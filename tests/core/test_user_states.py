@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby
 
 import hypothesis.strategies as st
@@ -48,10 +49,13 @@ class UserStatesMachine(RuleBasedStateMachine):
     def set(self, data: st.DataObject, status: UserStatus) -> None:
         if self.users:
             start = data.draw(st.integers(0, len(self.users) - 1))
-            stop = data.draw(st.integers(start + 1, len(self.users)))
-            self.states.set(start, stop, status)
-            for number in range(start, stop):
-                self.users[number] = status._replace(resent=status.resent or self.users[number].resent)
+            self.set_all(start, data.draw(st.integers(start + 1, len(self.users))), status)
+
+    def set_all(self, start: int, stop: int, status: UserStatus) -> None:
+        """Set the users in both. A user who was resent once stays so."""
+        self.states.set(start, stop, status)
+        for number in range(start, stop):
+            self.users[number] = status._replace(resent=status.resent or self.users[number].resent)
 
     @rule()
     def go_on_with_a_copy(self) -> None:
@@ -78,10 +82,9 @@ class UserStatesMachine(RuleBasedStateMachine):
     def change_while_looking(self, states: set[UserState], status: UserStatus) -> None:
         start = 0
         while (run := self.states.next(states, start)) is not None:
-            _, start, old = run
+            first, start, old = run
             assert old.state in states
-            self.states.set(run[0], run[1], status)
-            self.users[run[0] : run[1]] = [status._replace(resent=status.resent or old.resent)] * (run[1] - run[0])
+            self.set_all(first, start, status)
 
     @invariant()
     def the_same(self) -> None:
@@ -96,14 +99,6 @@ class UserStatesMachine(RuleBasedStateMachine):
 TestUserStates = UserStatesMachine.TestCase
 
 
-def test_a_user_once_resent_stays_so() -> None:
-    states = UserStates(3)
-    states.set(1, 2, UserStatus(UserState.CLAIMED, resent=True))
-    states.set(0, 3, UserStatus(UserState.ACCEPTED, 204))
-    assert states.resent == 1
-    assert states.at(1) == UserStatus(UserState.ACCEPTED, 204, "", True)
-
-
 def test_json_leaves_defaults_out() -> None:
     states = UserStates(10)
     states.set(0, 4, UserStatus(UserState.ACCEPTED, 204))
@@ -114,18 +109,8 @@ def test_json_leaves_defaults_out() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"{}",
-        b"[[]]",
-        b'[["PENDING"]]',
-        b'[["PENDING",0]]',
-        b'[["PENDING",-1]]',
-        b'[["PENDING",true]]',
-        b'[["GONE",1]]',
-        b'[["PENDING",1,"204"]]',
-        b'[["PENDING",1,null,"",false,1]]',
-        b"\xff",
-        b"[" * 100_000,
+        *(b"", b"{}", b"[[]]", b'[["PENDING"]]', b'[["PENDING",0]]', b'[["PENDING",true]]', b'[["GONE",1]]'),
+        *(b'[["PENDING",1,"204"]]', b'[["PENDING",1,null,"",false,1]]', b"\xff", b"[" * 100_000),
     ],
     ids=repr,
 )
@@ -145,15 +130,10 @@ def test_a_range_has_users(start: int, stop: int) -> None:
             list(states.runs(start, stop))
 
 
-@pytest.mark.parametrize("position", [-1, 3])
-def test_a_position_has_a_user(position: int) -> None:
-    with pytest.raises(IndexError):
-        UserStates(3).at(position)
-
-
-def test_a_negative_number_of_users_is_refused() -> None:
-    with pytest.raises(ValueError):
-        UserStates(-1)
+@pytest.mark.parametrize("wrong", [lambda: UserStates(3).at(-1), lambda: UserStates(3).at(3), lambda: UserStates(-1)])
+def test_a_position_has_a_user_and_a_number_of_users_is_not_negative(wrong: Callable[[], object]) -> None:
+    with pytest.raises((IndexError, ValueError)):
+        wrong()
 
 
 def test_states_equal_only_states_and_say_how_many() -> None:
