@@ -22,13 +22,10 @@ class Tape:
         self.groups: list[int] = []
         self.committed: list[int] = []
         self.broken = False
-        self.locked = False
 
     def commit(self, events: Sequence[Event], notes: Notes | None, *, at_once: bool = False) -> bool:
         if self.broken:
             raise OSError("the disk is full")
-        if at_once and self.locked:
-            return False
         self.groups.append(len(events))
         return True
 
@@ -48,8 +45,20 @@ class Thread:
         return work()
 
 
+async def at_once(work: Callable[[], Any]) -> Any:
+    return work()
+
+
 class Log(RunFileLog):
-    """A ``RunFileLog`` on a ``Tape``; users are numbers."""
+    """A ``RunFileLog`` on a ``Tape``; users are numbers. With an ``offload`` it is durable."""
+
+    def __init__(self, tape: Tape, offload: Any = None) -> None:
+        super().__init__(
+            tape,  # type: ignore[arg-type]
+            loop=asyncio.get_running_loop(),
+            offload=offload or in_thread,
+            durable=offload is not None,
+        )
 
     def write(self, user: int) -> None:
         self.settle(UserRange(0, user, user + 1), UserStatus(UserState.ACCEPTED, 204))
@@ -59,93 +68,47 @@ class Log(RunFileLog):
         return users == 1
 
 
-def commits_of(tape: Tape, offload: Any = None) -> Log:
-    return Log(
-        tape,  # type: ignore[arg-type]
-        loop=asyncio.get_running_loop(),
-        offload=offload or in_thread,
-        durable=offload is not None,
-    )
-
-
 @virtual
 async def test_events_of_one_turn_share_a_commit() -> None:
-    tape = Tape()
-    commits = commits_of(tape)
+    log = Log(tape := Tape())
 
     async def settle() -> None:
-        commits.write(9)
+        log.write(9)
 
-    await asyncio.gather(settle(), *(commits.add(number) for number in range(5)))
+    await asyncio.gather(settle(), *(log.add(number) for number in range(5)))
     assert (tape.groups, sorted(tape.committed)) == ([6], [0, 1, 2, 3, 4, 9])
-    await commits.add(0)
+    await log.add(0)
     assert tape.groups == [6, 1]
 
 
 @virtual
-async def test_an_event_is_reported_only_after_its_commit() -> None:
-    tape, thread = Tape(), Thread()
-    commits = commits_of(tape, thread)
-    added = asyncio.ensure_future(commits.add(0))
-    await turns(5)
-    assert not added.done()
-    thread.waiting[0].set()
-    await added
-    assert tape.groups == [1]
+async def test_events_during_a_commit_share_the_next_and_are_reported_after_it() -> None:
+    log = Log(tape := Tape(), thread := Thread())
+    calls = [asyncio.ensure_future(log.add(0))]
+    await turns(3)
+    calls += [asyncio.ensure_future(log.add(1)), asyncio.ensure_future(log.flush())]
+    await turns(3)
+    log.write(2)
+    for number in range(2):
+        assert (len(thread.waiting), [call.done() for call in calls]) == (number + 1, [number == 1, False, False])
+        thread.waiting[number].set()
+        await turns(6)
+    await asyncio.gather(*calls)
+    assert tape.groups == [1, 2]
+    await log.flush()
 
 
+@pytest.mark.parametrize("offload", [None, at_once])
 @virtual
-async def test_events_during_a_commit_share_the_next_commit() -> None:
-    tape, thread = Tape(), Thread()
-    commits = commits_of(tape, thread)
-    first = asyncio.ensure_future(commits.add(0))
-    await turns(3)
-    others = [asyncio.ensure_future(commits.add(number)) for number in range(1, 4)]
-    commits.write(4)
-    await turns(3)
-    assert len(thread.waiting) == 1
-    thread.waiting[0].set()
-    await first
-    await turns(3)
-    assert not any(event.done() for event in others)
-    thread.waiting[1].set()
-    await asyncio.gather(*others)
-    assert tape.groups == [1, 4]
-
-
-@virtual
-async def test_a_flush_waits_for_all_events() -> None:
-    tape, thread = Tape(), Thread()
-    commits = commits_of(tape, thread)
-    commits.write(0)
-    flushed = asyncio.ensure_future(commits.flush())
-    await turns(3)
-    commits.write(1)
-    for _ in range(2):
-        assert not flushed.done()
-        await turns(3)
-        thread.waiting[-1].set()
-        await turns(3)
-    await flushed
-    assert tape.groups == [1, 1]
-    await commits.flush()
-
-
-@pytest.mark.parametrize("threaded", [False, True])
-@virtual
-async def test_after_a_failed_commit_nothing_more_is_committed(threaded: bool) -> None:
-    async def at_once(work: Callable[[], Any]) -> Any:
-        return work()
-
-    tape = Tape()
-    commits = commits_of(tape, at_once if threaded else None)
+async def test_after_a_failed_commit_nothing_more_is_committed(offload: Any) -> None:
+    log = Log(tape := Tape(), offload)
     tape.broken = True
-    assert not await commits.add(0)
+    assert not await log.add(0)
     tape.broken = False
-    commits.write(1)
-    assert not await commits.add(2)
-    await commits.flush()
-    assert isinstance(commits.failed, OSError)
+    log.write(1)
+    assert not await log.add(2)
+    await log.flush()
+    assert isinstance(log.failed, OSError)
     assert tape.groups == tape.committed == []
 
 
@@ -154,17 +117,15 @@ async def test_a_thread_that_can_not_be_started_is_a_failed_commit() -> None:
     async def none(work: Callable[[], Any]) -> Any:
         raise RuntimeError("can't start new thread")
 
-    tape = Tape()
-    commits = commits_of(tape, none)
-    assert not await commits.add(0)
-    assert isinstance(commits.failed, RuntimeError)
+    log = Log(tape := Tape(), none)
+    assert not await log.add(0)
+    assert isinstance(log.failed, RuntimeError)
     assert tape.groups == []
 
 
 @pytest.mark.parametrize("has_started", [False, True])
 @virtual
 async def test_a_commit_whose_task_is_cancelled_is_made_once(has_started: bool) -> None:
-    tape = Tape()
     tasks: set[asyncio.Task[Any]] = set()
 
     async def stubborn(work: Callable[[], Any]) -> Any:
@@ -174,18 +135,16 @@ async def test_a_commit_whose_task_is_cancelled_is_made_once(has_started: bool) 
             work()
         await asyncio.get_running_loop().create_future()
 
-    commits = commits_of(tape, stubborn)
+    log = Log(tape := Tape(), stubborn)
     for number in range(2):
-        commits.write(number)
+        log.write(number)
         await turns(5)
-    tasks.pop().cancel()
-    await turns(5)
-    assert tape.groups[0] == 1
-    tasks.pop().cancel()
-    await commits.flush()
-    assert commits.failed is None
-    assert tape.groups == [1, 1]
-    assert tape.committed == [0, 1]
+    for _ in range(2):
+        tasks.pop().cancel()
+        await turns(5)
+    await log.flush()
+    assert log.failed is None
+    assert (tape.groups, tape.committed) == ([1, 1], [0, 1])
 
 
 async def test_blocking_work_runs_in_a_thread_and_is_awaited_even_if_cancelled() -> None:
