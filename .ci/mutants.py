@@ -1733,7 +1733,7 @@ RUNNING = [
         RUNS + "sender.py",
         "policy.backoff(tries, ",
         "policy.backoff(1, ",
-        "tests/runs/test_run_throttled.py",
+        "tests/runs/test_runs.py::test_failures_that_pushed_nobody_are_retried_until_accepted",
     ),
 ]
 
@@ -3040,7 +3040,7 @@ BY_SPARK = [
         CORE + "decisions.py",
         "UserState.CLAIMED: Outcome.UNKNOWN,",
         "UserState.CLAIMED: Outcome.NOT_SENT,",
-        "tests/arrow/test_outcomes.py",
+        "tests/runs/test_run_edges.py::test_a_reader_learns_what_another_process_does_with_the_run",
     ),
     Mutant(
         "a previous attempt's report counts for a failed attempt",

@@ -19,10 +19,8 @@ from support.programs import run_program
 
 from pushsdk import (
     ClaimStoreError,
-    ClientClosedError,
     ConfigurationError,
     Limits,
-    StopPolicy,
     Timeout,
     ValidationError,
 )
@@ -31,11 +29,9 @@ from pushsdk.arrow import _push, push_batches
 from pushsdk.arrow._dispatcher import AHEAD
 from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put
 from pushsdk.emulator import Fault
-from pushsdk.sync import loop_thread
 from pushsdk.testing import PushInbox
 
 Make = Callable[[], ClaimStore]
-NO_STOP_POLICY = StopPolicy.off()
 
 
 def threads() -> list[str]:
@@ -76,18 +72,11 @@ def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env: PushI
     [
         ({"claims": None}, "claims must be a callable"),
         ({"run": ""}, "run must be a str that is not empty"),
-        ({"run": 7}, "run must be a str that is not empty"),
         ({"run": "a" * 400}, "run must have at most 256 bytes"),
-        ({"run": "a\0b"}, "run must not contain NUL"),
-        ({"run": "\ud800"}, "NUL or lone surrogates"),
         ({"personal": "text"}, "personal must be"),
         ({"stop_policy": 0.5}, "stop_policy must be a StopPolicy"),
         ({"message": "Hello"}, "message"),
-        ({"custom_fields": [1]}, "custom_fields"),
         ({"base_url": "push.example"}, "base_url"),
-        ({"api_key": ""}, "api_key"),
-        ({"timeout": -1.0}, "Timeout"),
-        ({"rate": 7}, "rate"),
     ],
     ids=str,
 )
@@ -97,10 +86,9 @@ def test_a_wrong_argument_is_found_at_once(push_env: PushInbox, wrong: dict[str,
         push_batches([], **options)
 
 
-@pytest.mark.parametrize(("wrong", "near"), [("retrys", "retry"), ("maxRetries", "retry")])
-def test_an_unknown_keyword_suggests_the_nearest(wrong: str, near: str) -> None:
-    with pytest.raises(TypeError, match=rf"^push_batches\(\) got an .*'{wrong}': did you mean '{near}'\?$"):
-        push_batches([], MESSAGE, run="spring", claims=MemoryClaims, **{wrong: None})  # type: ignore[arg-type]
+def test_an_unknown_keyword_suggests_the_nearest() -> None:
+    with pytest.raises(TypeError, match=r"^push_batches\(\) got an .*'retrys': did you mean 'retry'\?$"):
+        push_batches([], MESSAGE, run="spring", claims=MemoryClaims, retrys=None)  # type: ignore[call-arg]
 
 
 def test_a_factory_that_makes_no_store_is_an_error(push_env: PushInbox) -> None:
@@ -133,31 +121,26 @@ def _closed(outcomes: Any) -> None:
     outcomes.close()
 
 
-def _thrown(outcomes: Any) -> None:
-    with pytest.raises(KeyError):
-        outcomes.throw(KeyError)
-
-
 def _dropped(outcomes: Any) -> None:
     del outcomes
     gc.collect()
 
 
-@pytest.mark.parametrize("leave", [_closed, _thrown, _dropped])
+@pytest.mark.parametrize("leave", [_closed, _dropped])
 def test_closing_in_the_middle_settles_requests_in_flight_and_sends_no_more(
     push_env: PushInbox, claims: Make, leave: Callable[[Any], None]
 ) -> None:
-    batches = CountedPlan(plan(4000))
+    batches = CountedPlan(plan(1500))
     with push_env.fault(Fault.delay(0.05)):
         generators = [push_batches(batches, MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4))]
         next(generators[0])
         leave(generators.pop())
         assert threads() == []
         count = len(push_env.users())
-        assert 10 <= count < 2000
-    assert batches.asked < 400 / 3
+        assert 10 <= count < 1000
+    assert batches.asked < 50
     assert len(push_env.users()) == count
-    assert resumed(claims, 4000) == {"ACCEPTED": 4000}
+    assert resumed(claims, 1500) == {"ACCEPTED": 1500}
     push_env.assert_no_duplicates()
 
 
@@ -246,7 +229,7 @@ FORKED = """
     from pushsdk.arrow import push_batches
     from pushsdk.claims import MemoryClaims
 
-    outcomes = push_batches(plan(1000), MESSAGE, run="spring", claims=MemoryClaims, limits=Limits(in_flight=2))
+    outcomes = push_batches(plan(300), MESSAGE, run="spring", claims=MemoryClaims, limits=Limits(in_flight=2))
     count = next(outcomes).num_rows
     # More have come meanwhile.
     while outcomes.gi_frame.f_locals["call"].callbacks.empty():
@@ -263,19 +246,7 @@ FORKED = """
 
 
 def test_a_generator_copied_by_a_fork_yields_nothing_again(push_env: PushInbox) -> None:
-    assert run_program(FORKED, str(Path(__file__).parents[1])) == (0, "42 1000\n", "")
-    push_env.assert_no_duplicates()
-
-
-def test_closed_by_the_end_of_the_interpreter_it_does_not_seem_complete(push_env: PushInbox, claims: Make) -> None:
-    outcomes = push_batches(plan(2000), MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=2))
-    batches = [next(outcomes)]
-    next(iter(loop_thread._open)).close(30.0)
-    with pytest.raises(ClientClosedError, match="closed before the end of the plan: call again"):
-        batches.extend(outcomes)
-    accepted = {user for user, one in reported(batches).items() if one.outcome == "ACCEPTED"}
-    assert accepted == set(push_env.users())
-    assert resumed(claims, 2000) == {"ACCEPTED": 2000}
+    assert run_program(FORKED, str(Path(__file__).parents[1])) == (0, "42 300\n", "")
     push_env.assert_no_duplicates()
 
 
@@ -300,17 +271,17 @@ class FailingClaims(MemoryClaims):
 
     def __init__(self, at: int) -> None:
         super().__init__()
-        self._left = at
+        self.left = at
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        self._left -= not puts[0].expected
-        if -20 <= self._left < 0 and not puts[0].expected:
+        self.left -= not puts[0].expected
+        if -20 <= self.left < 0 and not puts[0].expected:
             raise OSError("down")
         return await super().put(puts, ttl)
 
 
 def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_env: PushInbox) -> None:
-    store, batches = FailingClaims(8), []
+    store, batches = FailingClaims(8), list[pa.RecordBatch]()
     with push_env.fault(Fault.delay(0.05)), pytest.raises(ClaimStoreError, match=r"the claim store failed \(OSError\)"):
         batches.extend(
             push_batches(plan(1000), MESSAGE, run="spring", claims=lambda: store, limits=Limits(in_flight=4))
@@ -318,8 +289,10 @@ def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_
     accepted = {user for user, one in reported(batches).items() if one.outcome == "ACCEPTED"}
     assert accepted == set(push_env.users())
     assert 80 <= len(accepted) < 1000
-    assert sum(b"ACCEPTED" in claim.record for claim, _ in store._claims.values()) == len(accepted) / 10
     assert threads() == []
+    store.left = 1000
+    assert resumed(lambda: store, 1000) == {"ACCEPTED": 1000}
+    push_env.assert_no_duplicates()
 
 
 # -- the two threads --------------------------------------------------------------------------------------------------
@@ -335,7 +308,7 @@ def test_a_slow_consumer_does_not_delay_an_attempt(push_env: PushInbox, claims: 
 
 
 def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, claims: Make) -> None:
-    batches = CountedPlan(plan(5000, rows=1))
+    batches = CountedPlan(plan(1500, rows=1))
     outcomes = push_batches(batches, MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4))
     tables = [next(outcomes)]
     deadline = time.monotonic() + 10.0
@@ -346,8 +319,8 @@ def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, cl
     assert 4 + AHEAD <= len(push_env.pushes) <= 4 + AHEAD + 2
     assert batches.asked <= most
     tables += outcomes
-    assert counts(tables) == {"ACCEPTED": 5000}
-    assert batches.asked == 500
+    assert counts(tables) == {"ACCEPTED": 1500}
+    assert batches.asked == 150
 
 
 def test_the_chunks_of_slow_batches_are_sent_before_the_next_batch_is_there(

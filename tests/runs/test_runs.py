@@ -387,12 +387,13 @@ async def test_a_lost_answer_leaves_users_unknown_until_a_resend_is_accepted(
 @virtual
 async def test_failures_that_pushed_nobody_are_retried_until_accepted() -> None:
     troubles = [answer(429), answer(503, {"Retry-After": "1"}), answer(408), refused(), fails(Failure.DNS)]
-    service = FakeService(*troubles * 9)
+    service, began = FakeService(*troubles * 9), now()
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(users(12), MESSAGE)
         assert client.stats().retry_tokens >= 500, "the waits of a run are not charged to the retry budget"
     judge(report, service, users(12))
     assert report.accepted == 12
+    assert 20.0 < now() - began < 60.0, "the delays grow"
 
 
 @virtual
