@@ -35,7 +35,7 @@ T_MODEL = "tests/model"
 T_TENANTS = "tests/io/test_tenants.py"
 T_CALLS = "tests/io/test_coalescing.py tests/io tests/model"
 T_REQUESTS = "tests/io/test_retrying.py tests/io tests/model"
-T_KILL = "tests/runs/test_kill.py::test_a_small_run_survives_its_kills"
+T_KILL = "tests/kills/test_campaigns.py::test_a_run_survives_its_kills"
 T_EDGES = "tests/runs/test_run_edges.py"
 T_AUDIENCE = "tests/audience/test_audience.py"
 T_DISTINCT = "tests/audience/test_distinct.py"
@@ -1611,7 +1611,7 @@ KILLS = [
         """            await claim.claim()
             verdict = await self._engine.sender.run(job, has_slot=True)
 """,
-        "tests/runs/test_kill_unsent.py",
+        "tests/kills/test_moments.py",
     ),
     Mutant(
         "a resume sends users that were claimed and never settled",
@@ -1653,7 +1653,7 @@ KILLS = [
         RUNS + "run_file/file.py",
         "PRAGMA journal_mode = PERSIST",
         "PRAGMA journal_mode = MEMORY",
-        "tests/runs/test_kill.py::test_a_run_survives_kills_in_the_middle_of_a_commit",
+        "tests/kills/test_commits.py::test_a_run_survives_kills_in_the_middle_of_a_commit",
     ),
 ]
 

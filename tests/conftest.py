@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from support.patient_loop import PatientLoop
+from support.servers import postgres_server, redis_server
 
 # Without bytecode each of the hundreds of processes that the tests start compiles the package: twice the time of a run.
 sys.dont_write_bytecode = False
@@ -76,3 +77,15 @@ def quiet() -> Iterator[None]:
     logger.disabled = True
     yield
     logger.disabled = False
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    with redis_server() as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    with postgres_server() as server:
+        yield server.url

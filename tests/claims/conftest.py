@@ -6,23 +6,11 @@ from contextlib import AsyncExitStack
 import asyncpg
 import pytest
 from redis.asyncio import Redis
-from support.claim_jobs import arguments_of
+from support.claim_stores import place_of
 from support.servers import Server, postgres_server, redis_server
 
 from pushsdk.claims import ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
 from pushsdk.spark import DirectoryClaims
-
-
-@pytest.fixture(scope="session")
-def redis_url() -> Iterator[str]:
-    with redis_server() as server:
-        yield server.url
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    with postgres_server() as server:
-        yield server.url
 
 
 @pytest.fixture
@@ -59,23 +47,23 @@ async def another(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], 
             memory = MemoryClaims()
             make: Callable[[], ClaimStore] = lambda: memory  # noqa: E731
         elif kind.startswith("sqlite"):
-            place = arguments_of("sqlite", request)
+            place = place_of("sqlite", request)
             make = lambda: SqliteClaims(**place, durable=kind.endswith("durable"))  # noqa: E731
         elif kind == "directory":
-            place = arguments_of("directory", request)
+            place = place_of("directory", request)
             make = lambda: DirectoryClaims(**place, durable=False)  # noqa: E731
         elif kind == "redis":
-            place = arguments_of("redis", request)
+            place = place_of("redis", request)
             make = lambda: RedisClaims(**place)  # noqa: E731
         elif kind == "redis client":
-            place = arguments_of("redis", request)
+            place = place_of("redis", request)
             mine = await stack.enter_async_context(Redis.from_url(place["server"], decode_responses=True))
             make = lambda: RedisClaims(mine, prefix=place["prefix"])  # noqa: E731
         elif kind == "postgres":
-            place = arguments_of("postgres", request)
+            place = place_of("postgres", request)
             make = lambda: PostgresClaims(**place)  # noqa: E731
         else:
-            place = arguments_of("postgres", request)
+            place = place_of("postgres", request)
             pool = await stack.enter_async_context(asyncpg.create_pool(place["server"], min_size=0))
             make = lambda: PostgresClaims(pool, table=place["table"])  # noqa: E731
 

@@ -4,7 +4,7 @@ import json
 import textwrap
 
 import pytest
-from support.claim_jobs import arguments_of
+from support.claim_stores import place_of
 from support.programs import run_program
 from support.service_thread import served
 
@@ -56,7 +56,7 @@ STORES = {
 def test_a_used_store_is_refused_after_a_fork_and_an_unused_store_works(
     kind: str, used: str, result: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = json.dumps(arguments_of(kind, request), default=str)
+    place = json.dumps(place_of(kind, request), default=str)
     with served(monkeypatch) as service:
         completed = run_program(textwrap.dedent(PROGRAM), STORES[kind], place, used)
     assert completed == (0, result, "")

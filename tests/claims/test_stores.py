@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.claim_jobs import SHARED, arguments_of, store_of
 from support.claim_puts import KEY, ONE, THREE, TWO, WEEK, get, key_of, put
+from support.claim_stores import SHARED, place_of, store_at_place
 
 from pushsdk.claims import Claim, ClaimStore, Put
 
@@ -189,7 +189,7 @@ async def test_any_sequence_of_puts_matches_a_dictionary(another: Another) -> No
 def _race(kind: str, arguments: dict[str, Any], number: int) -> list[int]:
     async def race() -> list[int]:
         order = random.Random(number).sample(range(200), 200)
-        async with store_of(kind, arguments) as store:
+        async with store_at_place(kind, arguments) as store:
             keys = []
             for first in range(0, 200, 50):
                 share = order[first : first + 50]
@@ -202,7 +202,7 @@ def _race(kind: str, arguments: dict[str, Any], number: int) -> list[int]:
 
 @pytest.mark.parametrize("kind", SHARED)
 def test_concurrent_processes_divide_the_keys(kind: str, request: pytest.FixtureRequest) -> None:
-    arguments = arguments_of(kind, request)
+    arguments = place_of(kind, request)
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         keys = pool.starmap(_race, [(kind, arguments, number) for number in range(2)])
     assert sorted(key for keys in keys for key in keys) == list(range(200))

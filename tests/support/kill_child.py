@@ -1,30 +1,69 @@
-"""Processes to kill: ``python -m support.kill_child`` reads jobs, one JSON line each, and forks a process per job.
-
-A fork takes 20 ms; a new interpreter needs half a second for its imports. Prints,
-as JSON lines: ``{"pid": ...}`` after the fork, the result of the job if the process survives, and
-``{"status": ...}``. An ended process stays a zombie until the next job, so that its pid is not reused.
-"""
+"""What the processes do that tests kill: they send a run, deliver jobs, send an Arrow plan, or write a run file."""
 
 import asyncio
-import json
 import os
 import pkgutil
+import random
 import resource
 import signal
-import sys
-import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from pushsdk import AsyncPushClient, Batching, Limits, PushError, PushRequest, RetryPolicy, StopPolicy, Timeout
+from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io import retrying  # noqa: F401 - so that no child has to import it
-from support.kill_service import name_of
+from pushsdk._runs.plan import Chunk, Event, Header
+from pushsdk._runs.run_file.journal import Journal
+from pushsdk.arrow import push_batches
+from support.arrow_plans import plan
+from support.claim_stores import store_at_place
+from support.kill_service import name_of, number_of
+from support.run_files import record
 
-__all__ = ["KEY", "MESSAGE"]
+__all__ = ["CHUNKS", "HEADER", "KEY", "MESSAGE", "events_of", "ids", "live", "names", "planned"]
 
 KEY = "key-of-the-killed-1f3a"
 MESSAGE = {"title": {"en": "Spring"}, "body": {"en": "It is here"}, "iosEnabled": True}
+NO_BRAKE = StopPolicy.off()
+
+Says = Callable[[Any], None]
+
+
+def live(job: dict[str, Any], says: Connection) -> None:
+    """The whole life of a process."""
+    # Without its parent and its service it would go on for ever: it ends after this many seconds of CPU time.
+    resource.setrlimit(resource.RLIMIT_CPU, (300, 300))
+    if "file_size" in job:
+        # By default Python ignores the signal, and the write fails; as this program does it, it kills.
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL if job.get("deadly") else signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_size"], job["file_size"]))
+    if "dies_at" in job:
+        # The call at which the process kills itself.
+        name, _, method = job["dies_at"].rpartition(".")
+        setattr(pkgutil.resolve_name(name), method, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    DRIVERS[job.get("driver", "run")](job, says.send)
+
+
+def api_key() -> str:
+    """Return the key. A process may die here."""
+    return KEY
+
+
+def options_of(job: dict[str, Any]) -> dict[str, Any]:
+    """The options of the client."""
+    return {
+        "base_url": job["base_url"],
+        "api_key": lambda: api_key(),
+        "batching": Batching(max_users=job["chunk"]),
+        "limits": Limits(in_flight=job["in_flight"]),
+        "retry": RetryPolicy.safe(initial_delay=0.005, max_delay=0.02, throttle_delay=0.005),
+        "timeout": Timeout(total=120.0, attempt=20.0),
+    }
+
+
+# -- a run --------------------------------------------------------------------------------------------------------
 
 
 def requests(users: int, chunk: int) -> Iterator[PushRequest]:
@@ -43,76 +82,102 @@ def names(count: int) -> list[str]:
     return list(ids(count))
 
 
-async def work(job: dict[str, Any]) -> dict[str, Any]:
+async def send_run(job: dict[str, Any]) -> dict[str, Any]:
     """Broadcast or resume, and return the counts of the report."""
-    users, chunk = job["users"], job["chunk"]
     options = {name: job[name] for name in ("run", "on_unknown", "durable", "limit") if name in job}
-    key: Any = KEY
-    if "asks" in job:
-
-        async def key() -> str:
-            Path(job["asks"]).touch()  # noqa: ASYNC240 - the test waits for it
-            await asyncio.Event().wait()
-            return KEY
-
-    client = AsyncPushClient(
-        job["base_url"],
-        key,
-        batching=Batching(max_users=chunk),
-        limits=Limits(in_flight=job["in_flight"]),
-        retry=RetryPolicy.safe(initial_delay=0.005, max_delay=0.02, throttle_delay=0.005),
-        timeout=Timeout(attempt=20.0),
-    )
-    async with client:
+    async with AsyncPushClient(**options_of(job)) as client:
         try:
             if job["do"] == "broadcast":
-                report = await client.broadcast(ids(users), MESSAGE, stop_policy=StopPolicy.off(), **options)
+                report = await client.broadcast(ids(job["users"]), MESSAGE, stop_policy=NO_BRAKE, **options)
             elif job["do"] == "each":
-                report = await client.send_each(requests(users, chunk), stop_policy=StopPolicy.off(), **options)
+                each = requests(job["users"], job["chunk"])
+                report = await client.send_each(each, stop_policy=NO_BRAKE, **options)
             else:
-                report = await client.resume(stop_policy=StopPolicy.off(), **options)
+                report = await client.resume(stop_policy=NO_BRAKE, **options)
         except PushError as error:
             return {"error": type(error).__name__, "told": str(error), "outcome": error.outcome}
     return {"accepted": report.accepted, "planned": report.planned, "stopped": report.stopped}
 
 
-def live(job: dict[str, Any]) -> None:
-    """The whole life of a forked process."""
-    # Without its parent and its service the run would go on for ever: it ends after this many seconds of CPU time.
-    resource.setrlimit(resource.RLIMIT_CPU, (300, 300))
-    if "file_size" in job:
-        # By default Python ignores the signal, and the write fails; as this program does it, it kills.
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL if job.get("deadly") else signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_size"], job["file_size"]))
-    if "dies_at" in job:
-        # The point at which the process kills itself.
-        name, _, method = job["dies_at"].rpartition(".")
-        setattr(pkgutil.resolve_name(name), method, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-    result = asyncio.run(work(job))
-    os.write(1, json.dumps(result).encode() + b"\n")
+# -- jobs with an idempotency key ---------------------------------------------------------------------------------
 
 
-def main() -> None:
-    """Until there are no more jobs."""
-    child = None
-    for line in sys.stdin:
-        if child is not None:
-            os.waitpid(child, 0)
-        child = os.fork()
-        if child == 0:
-            status = 1
+async def deliver(job: dict[str, Any], say: Says) -> None:
+    """Deliver the jobs with these numbers at once, one for each user, and say what each delivery was told."""
+    store = store_at_place(job["kind"], job["place"])
+    async with store, AsyncPushClient(**options_of(job), claims=store) as client:
+
+        async def one(number: int) -> None:
             try:
-                live(json.loads(line))
-                status = 0
-            except BaseException:  # noqa: BLE001 - printed at the end
-                traceback.print_exc()
-            finally:
-                os._exit(status)
-        os.write(1, b'{"pid": %d}\n' % child)
-        end = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-        assert end is not None
-        os.write(1, b'{"status": %d}\n' % (end.si_status if end.si_code == os.CLD_EXITED else -end.si_status))
+                receipt = await client.send(name_of(number), MESSAGE, idempotency_key=f"job-{number}")
+            except PushError as error:
+                say((number, str(error.outcome)))
+            else:
+                say((number, "ALREADY_ACCEPTED" if receipt.already_accepted else "ACCEPTED"))
+
+        await asyncio.gather(*map(one, job["numbers"]))
 
 
-if __name__ == "__main__":
-    main()
+# -- an Arrow plan ------------------------------------------------------------------------------------------------
+
+
+def send_plan(job: dict[str, Any], say: Says) -> None:
+    """Send to the users of a plan, in another order in each life, and say the outcomes of each batch."""
+    batches = plan(job["users"], size=job["chunk"], rows=job["rows"], personal=bool(job["personal"]))
+    outcomes = push_batches(
+        batches[:: job["step"]],
+        MESSAGE,
+        run="spring",
+        claims=lambda: store_at_place("directory", job["place"]),
+        personal=job["personal"],
+        stop_policy=NO_BRAKE,
+        **options_of(job),
+    )
+    for batch in outcomes:
+        say([(number_of(row["user_id"]), row["outcome"]) for row in batch.to_pylist()])
+
+
+# -- a run file ---------------------------------------------------------------------------------------------------
+
+HEADER = Header(kind="broadcast", base_url="https://push.example", message=b"{}", max_users=100, max_bytes=10_000)
+CHUNKS, SIZE = 50, 10
+
+
+def events_of(number: int) -> list[Event]:
+    """Return the events of commit ``number``, counted from 0; all commits differ."""
+    draw = random.Random(number)
+    items = []
+    for _ in range(draw.choice((1, 3, 40))):
+        chunk, start = draw.randrange(CHUNKS), draw.choice((0, 0, 0, 3))
+        state, resent = draw.choice(tuple(UserState)), draw.random() < 0.2
+        status = UserStatus(state, 200 + number % 300, f"commit {number}", resent)
+        items.append((chunk * SIZE + start, (chunk + 1) * SIZE - start, status))
+    return items
+
+
+def planned(path: Path, *, durable: bool = False, say: Says = lambda word: None) -> Journal:
+    """A run of CHUNKS chunks, in several transactions."""
+    journal = Journal.open_or_create(path, HEADER, durable=durable)
+    for number in range(CHUNKS):
+        users = [f'"user-{number}-{place}"' for place in range(SIZE)]
+        journal.add([Chunk(SIZE, ",".join(users).encode())])
+        say("planned")
+    journal.seal(duplicates=0)
+    return journal
+
+
+def write_run(job: dict[str, Any], say: Says) -> None:
+    """Plan, commit numbered groups of events, and say each step."""
+    journal = planned(Path(job["run"]), durable=job["durable"], say=say)
+    for number in range(job["commits"]):
+        record(journal, events_of(number))
+        say("committed")
+    signal.pause()
+
+
+DRIVERS: dict[str, Callable[[dict[str, Any], Says], None]] = {
+    "run": lambda job, say: say(asyncio.run(send_run(job))),
+    "jobs": lambda job, say: asyncio.run(deliver(job, say)),
+    "plan": send_plan,
+    "run file": write_run,
+}

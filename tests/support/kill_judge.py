@@ -1,7 +1,12 @@
-"""A reader of run files without the package, and checks against the counts of the service."""
+"""The verdict on processes that were killed: their reports against the counts of the service.
 
+Run files are read without the package.
+"""
+
+import math
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import accumulate, compress
 from pathlib import Path
@@ -11,7 +16,7 @@ import msgspec
 from pushsdk import BroadcastReport, Outcome
 from support.kill_service import number_of
 
-__all__ = ["History", "Plan", "judge"]
+__all__ = ["History", "Plan", "judge", "verdict"]
 
 # The states of users, as bytes. RESENT is claimed in doubt.
 STATES = ("PENDING", "CLAIMED", "ACCEPTED", "REJECTED", "UNKNOWN")
@@ -82,28 +87,48 @@ class History:
             self.resends[piece] = self.resends[piece].translate(ONE_MORE)
 
 
-def judge(
-    path: Path, plan: Plan, report: BroadcastReport, pushes: Sequence[int], *, hold: bool, every: bool
-) -> History:
-    """Check that no user is lost or doubled unmarked, and that the report is true of every user.
+def verdict(users: Iterable[tuple[str, int, int]], *, doubt: float = math.inf) -> Counter[str]:
+    """Check that nobody is lost, or pushed twice unmarked, and that at most ``doubt`` users are UNKNOWN.
 
-    ``pushes`` is the true number of pushes of each user. ``every`` checks all rows, instead of the unknown and
-    rejected ones.
+    ``users`` are the reported outcome, the true number of pushes and the reported resends of each user. Returns the
+    number of users of each outcome.
+    """
+    totals = Counter[str]()
+    for finding, count in Counter(users).items():
+        outcome, pushed, resends = finding
+        assert pushed <= 1 + resends, ("doubled, and not marked", finding)
+        if outcome == "ACCEPTED":
+            assert pushed >= 1, ("lost", finding)
+        elif outcome != "UNKNOWN":
+            assert pushed == 0 or resends, ("pushed, and told otherwise", finding)
+        totals[outcome] += count
+    assert totals["UNKNOWN"] <= doubt, "more doubt than the kills and faults account for"
+    return totals
+
+
+def judge(
+    path: Path,
+    plan: Plan,
+    report: BroadcastReport,
+    pushes: Sequence[int],
+    *,
+    hold: bool,
+    every: bool,
+    doubt: float = math.inf,
+) -> History:
+    """Give the verdict on a run, and check that the report is true of its file.
+
+    ``pushes`` is the true number of pushes of each user. With ``hold`` nobody is sent to again. ``every`` checks all
+    rows, instead of the unknown and rejected ones.
     """
     history = History(path, plan)
     assert len(pushes) == len(plan.users)
-    # Every state with the pushes, claims and resends that go with it: a few combinations, however many users.
-    for state, pushed, claims, resends in set(
-        zip(history.states, map(pushes.__getitem__, plan.users), history.claims, history.resends, strict=True)
-    ):
-        finding = (NAMES[state].name, pushed, claims, resends)
-        assert pushed <= claims, ("pushed without a claim before", finding)
-        assert pushed <= 1 + resends, ("doubled, and not marked", finding)
-        assert not hold or pushed <= 1, ("doubled", finding)
-        if state == ACCEPTED:
-            assert pushed >= 1, ("lost", finding)
-        elif state in (REJECTED, PENDING):
-            assert pushed == 0 or resends, ("pushed, and told otherwise", finding)
+    states = [NAMES[state].name for state in history.states]
+    pushed = [pushes[user] for user in plan.users]
+    for claims, finding in set(zip(history.claims, pushed, strict=True)):
+        assert finding <= claims, "pushed without a claim before"
+    assert not hold or not any(history.resends), "sent again"
+    verdict(zip(states, pushed, history.resends, strict=True), doubt=doubt)
     assert not history.nonsense, history.nonsense[:3]
     _judge_rows(plan, report, history, every=every)
     counts = dict.fromkeys(Outcome, 0)

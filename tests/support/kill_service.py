@@ -37,6 +37,7 @@ FATES = {
     "reset_after": Fate(True, None, unknown=True),
     "429": Fate(False, 429),
     "429, at once": Fate(False, 429, b"Retry-After: 0\r\n"),
+    "429, in a minute": Fate(False, 429, b"Retry-After: 60\r\n"),
     "503": Fate(False, 503, unknown=True),
     "503, at once": Fate(False, 503, b"Retry-After: 0\r\n"),
     "504 after": Fate(True, 504, unknown=True),
@@ -67,8 +68,8 @@ def name_of(number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """The other way."""
-    return int(name[7:])
+    """The other way, with any word before the number."""
+    return int(name.rpartition("-")[2])
 
 
 class KillService:
@@ -102,7 +103,7 @@ class KillService:
         self.connections: set[_Connection] = set()
         self._culprits = culprits
         self._latency = latency
-        self._names, self._weights = list(faults), list(faults.values())
+        self.behave(faults)
         self._draw = random.Random(seed)
         self._still = asyncio.Event()
 
@@ -122,6 +123,10 @@ class KillService:
         await self.quiet()
         await self._server.wait_closed()
         assert not self.mistakes, self.mistakes
+
+    def behave(self, faults: Mapping[str, float]) -> None:
+        """Draw the fates of requests from these names, with these weights."""
+        self._names, self._weights = list(faults), list(faults.values())
 
     async def quiet(self) -> None:
         """Wait until all senders have disconnected and all received requests are processed."""

@@ -1,0 +1,98 @@
+"""kill -9 at random moments of sending to an unreliable service; judged by the pushes that the service received.
+
+Moments and faults are drawn with a seed; the timing depends on the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.claim_stores import place_of
+from support.kill_child import KEY
+from support.kill_drivers import IN_FLIGHT, ArrowPlan, Driver, Jobs, Run
+from support.kill_nursery import Nursery, ProcessLife
+from support.kill_service import ROUGH, STEADY, KillService
+
+pytestmark = pytest.mark.skipif("not hasattr(__import__('os'), 'fork')", reason="its processes are forked")
+
+
+def killer(life: ProcessLife, last: int, delay: float) -> Callable[[int], None]:
+    """Kill shortly after request number ``last`` has arrived."""
+
+    def look(requests: int) -> None:
+        if requests == last:
+            asyncio.get_running_loop().call_later(delay, life.kill)
+
+    return look
+
+
+async def survive(driver: Driver, nursery: Nursery, service: KillService, *, kills: int) -> dict[str, int]:
+    """Kill and start processes as often as required, then start them until nobody is left; return the last totals."""
+    dice, killed, totals = random.Random(kills), 0, dict[str, int]()
+    for number, jobs in enumerate(driver.lives(kills)):
+        assert number < kills + 20, "it does not come to an end"
+        lives = [await nursery.start({**job, "base_url": service.base_url}) for job in jobs]
+        if killed < kills:
+            last = service.seen + dice.randint(1, driver.requests(kills - killed))
+            service.when_seen = killer(lives[0], last, dice.random() * 0.006)
+        ends = [await life.end() for life in lives]
+        service.when_seen = lambda requests: None
+        await service.quiet()
+        assert [end.status for end in ends if not end.killed] == [0] * (len(ends) - ends[0].killed)
+        killed += ends[0].killed
+        # Processes that send at the same time are in doubt about each other's requests.
+        doubt = killed * IN_FLIGHT * driver.chunk + service.unknown if len(lives) == 1 else driver.users
+        totals = driver.check(lives, service, doubt=doubt)
+    assert killed == kills
+    assert service.keys == {KEY}
+    return totals
+
+
+RUNS: list[tuple[int, dict[str, Any]]] = [
+    (500, {}),
+    (500, {"on_unknown": "resend"}),
+    (1000, {"do": "each"}),
+    (1000, {"durable": True}),
+]
+
+
+@pytest.mark.parametrize("users", [10_000, pytest.param(500_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("chunk", "options"), RUNS, ids=["skip", "resend", "each", "durable"])
+async def test_a_run_survives_its_kills(
+    users: int, chunk: int, options: dict[str, Any], nursery: Nursery, request: pytest.FixtureRequest
+) -> None:
+    faults, kills = (STEADY if "on_unknown" in options else ROUGH), 3 if users == 10_000 else 10
+    driver = Run(request.getfixturevalue("tmp_path") / "run", users, chunk * users // 500_000, **options)
+    culprits = frozenset() if "on_unknown" in options else frozenset({7, users // 2})
+    async with KillService(users, seed=kills, faults=faults, culprits=culprits) as service:
+        totals = await survive(driver, nursery, service, kills=kills)
+        assert service.most_in_hand <= IN_FLIGHT
+    assert "on_unknown" not in options or totals["ACCEPTED"] == users, "sent again until everybody has it"
+
+
+LONG = [pytest.param(kind, marks=pytest.mark.long) for kind in ("directory", "postgres")]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis", *LONG])
+async def test_jobs_of_killed_workers_are_accounted_for(
+    kind: str, nursery: Nursery, request: pytest.FixtureRequest
+) -> None:
+    async with KillService(400, seed=1, faults=ROUGH) as service:
+        driver = Jobs(kind, place_of(kind, request), 400, 3)
+        totals = await survive(driver, nursery, service, kills=3)
+    assert totals["ACCEPTED"] > 200
+
+
+@pytest.mark.parametrize("personal", [None, pytest.param("placeholders", marks=pytest.mark.long)])
+async def test_an_arrow_plan_of_killed_processes_is_accounted_for(
+    personal: str | None, nursery: Nursery, request: pytest.FixtureRequest
+) -> None:
+    users, chunk = (600, 1) if personal else (3_000, 20)
+    async with KillService(users, seed=1, faults=ROUGH) as service:
+        driver = ArrowPlan(place_of("directory", request), users, chunk, personal=personal)
+        totals = await survive(driver, nursery, service, kills=3)
+    assert totals["ACCEPTED"] > users / 2

@@ -1,0 +1,58 @@
+"""kill -9 in the middle of a write to a run file: a plan is made again, a commit is rolled back."""
+
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+from support.kill_drivers import IN_FLIGHT, Run
+from support.kill_nursery import Nursery
+from support.kill_service import CALM, ROUGH, KillService
+
+from pushsdk import RunFileError, read_report
+
+pytestmark = pytest.mark.skipif("not hasattr(__import__('os'), 'fork')", reason="its processes are forked")
+
+# The system kills the process in the write that exceeds a file size.
+KILLED = -signal.SIGXFSZ
+# Sizes at which the planner is killed: the first ones are within the creation of the file, the last within the plan.
+SIZES = [
+    *(0, 4096, 49_152),
+    *(pytest.param(size, marks=pytest.mark.long) for size in (1, 512, 1024, 4097, 8192, 16_384, 20_480, 32_768)),
+]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_killed_planner_sends_nothing_and_plans_again(size: int, nursery: Nursery, tmp_path: Path) -> None:
+    driver = Run(path := tmp_path / "run", 3_000, 50)
+    async with KillService(3_000, seed=1, faults=CALM) as service:
+        job = {**driver.job, "base_url": service.base_url}
+        end = await (await nursery.start({**job, "file_size": size, "deadly": True})).end()
+        assert end == (KILLED, None)
+        with pytest.raises(RunFileError):
+            read_report(path)
+        end = await (await nursery.start({**job, "do": "resume"})).end()
+        assert (end.told["error"], service.seen) == ("RunFileError", 0)
+        life = await nursery.start(job)
+        await life.end()
+        await service.quiet()
+        assert driver.check([life], service, doubt=0)["ACCEPTED"] == 3_000
+    assert os.listdir(tmp_path) == ["run"]
+
+
+async def test_a_run_survives_kills_in_the_middle_of_a_commit(nursery: Nursery, tmp_path: Path) -> None:
+    driver, dice, kills = Run(path := tmp_path / "run", 6_000, 10), random.Random(5), 0
+    async with KillService(6_000, seed=5, faults=ROUGH, latency=0.002) as service:
+        for number, (job,) in enumerate(driver.lives(0)):
+            assert number < 60, "it does not come to an end"
+            # The log exceeds this size in the middle of a commit. The plan is not to be interrupted.
+            size = path.stat().st_size + dice.randint(1, 4 * 4096) if number else 1_000_000
+            limit = {} if number else {"limit": 10}
+            end = {"file_size": size, "deadly": True, **limit}
+            life = await nursery.start({**job, **end, "base_url": service.base_url})
+            kills += (await life.end()).status == KILLED
+            await service.quiet()
+            if number:
+                driver.check([life], service, doubt=kills * IN_FLIGHT * 10 + service.unknown)
+    assert kills >= 3

@@ -1,0 +1,111 @@
+"""kill -9 at a chosen moment: nobody is in doubt before the claim of a request, and nobody but its users after it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.claim_stores import SHARED, place_of
+from support.kill_drivers import ArrowPlan, Driver, Jobs, Run
+from support.kill_nursery import Nursery
+from support.kill_service import CALM, KillService
+
+pytestmark = pytest.mark.skipif("not hasattr(__import__('os'), 'fork')", reason="its processes are forked")
+
+USERS, CHUNK = 60, 10
+
+
+@pytest.fixture
+def driver(request: pytest.FixtureRequest) -> Driver:
+    kind: str = request.param
+    if kind.startswith("run"):
+        return Run(request.getfixturevalue("tmp_path") / "run", USERS, CHUNK, durable=kind == "run, durable")
+    if kind.startswith("plan"):
+        personal = "placeholders" if kind == "plan, personal" else None
+        return ArrowPlan(place_of("directory", request), USERS, CHUNK, personal=personal)
+    return Jobs(kind, place_of(kind, request), USERS, CHUNK)
+
+
+EACH = pytest.mark.parametrize("driver", ["run", "plan", "sqlite"], indirect=True)
+
+
+async def is_completed(driver: Driver, nursery: Nursery, service: KillService, *, doubt: int) -> bool:
+    """Have another process go on, and return whether all but the users in doubt are accepted."""
+    job = {**driver.job, "base_url": service.base_url}
+    life = await nursery.start({**job, "do": "resume"} if "run" in job and await driver.in_doubt() is not None else job)
+    assert (await life.end()).status == 0
+    await service.quiet()
+    totals = driver.check([life], service, doubt=doubt)
+    return (totals["ACCEPTED"], totals["UNKNOWN"]) == (USERS - doubt, doubt)
+
+
+@EACH
+@pytest.mark.parametrize(
+    "place",
+    ["support.kill_child.api_key", "asyncio.selector_events.BaseSelectorEventLoop.sock_connect", "the claim"],
+    ids=["asked for the key", "connecting", "claiming"],
+)
+async def test_users_are_sent_to_after_a_kill_before_their_claim(place: str, driver: Driver, nursery: Nursery) -> None:
+    async with KillService(USERS, seed=1, faults=CALM) as service:
+        dies_at = driver.claims_at if place == "the claim" else place
+        life = await nursery.start({**driver.job, "base_url": service.base_url, "dies_at": dies_at})
+        assert (await life.end()).killed
+        assert service.seen == 0
+        assert await is_completed(driver, nursery, service, doubt=0)
+
+
+async def until_nobody_is_in_doubt(driver: Driver) -> None:
+    async with asyncio.timeout(60):
+        while await driver.in_doubt() != 0:  # noqa: ASYNC110 - another process writes
+            await asyncio.sleep(0.01)
+
+
+@EACH
+async def test_users_are_sent_to_after_a_kill_during_a_pause(driver: Driver, nursery: Nursery) -> None:
+    async with KillService(USERS, seed=1, faults={"429, in a minute": 1}) as service:
+        arrived = asyncio.Event()
+        service.when_seen = lambda requests: arrived.set()
+        life = await nursery.start({**driver.job, "base_url": service.base_url})
+        await arrived.wait()
+        await until_nobody_is_in_doubt(driver)
+        life.kill()
+        assert (await life.end()).killed
+        service.behave(CALM)
+        assert await is_completed(driver, nursery, service, doubt=0)
+
+
+@EACH
+async def test_nobody_is_claimed_during_a_handshake(driver: Driver, nursery: Nursery) -> None:
+    connected = asyncio.Semaphore(0)
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.release()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(connect, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        life = await nursery.start({**driver.job, "base_url": f"https://127.0.0.1:{port}", "in_flight": 2})
+        for _ in range(2):
+            await connected.acquire()
+        life.kill()
+        assert (await life.end()).killed
+    assert not await driver.in_doubt()
+
+
+@pytest.mark.parametrize("driver", ["run", "run, durable", "plan", "plan, personal", *SHARED], indirect=True)
+@pytest.mark.parametrize("pushed", [0, 1], ids=["before the first byte", "before the settlement"])
+async def test_claimed_users_are_in_doubt_and_are_not_sent_to_again(
+    pushed: int, driver: Driver, nursery: Nursery
+) -> None:
+    place = driver.settles_at if pushed else "pushsdk._io.fast_post.HttpConnection.write"
+    async with KillService(USERS, seed=1, faults=CALM) as service:
+        life = await nursery.start({**driver.job, "base_url": service.base_url, "dies_at": place, "in_flight": 1})
+        assert (await life.end()).killed
+        await service.quiet()
+        assert service.seen == pushed
+        claimed = await driver.in_doubt()
+        assert claimed is not None
+        assert 1 <= claimed <= CHUNK
+        assert await is_completed(driver, nursery, service, doubt=claimed)
+        assert service.seen > pushed

@@ -1,0 +1,156 @@
+"""What the kill tests have sent, by processes one after the other or at the same time: a run, jobs, an Arrow plan."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pushsdk import RunFileError, read_report
+from pushsdk._core.idempotency import ClaimRecord
+from pushsdk._core.user_states import UserState
+from support.claim_stores import store_at_place
+from support.kill_judge import Plan, judge, verdict
+from support.kill_nursery import ProcessLife
+from support.kill_service import KillService
+
+__all__ = ["IN_FLIGHT", "ArrowPlan", "Driver", "Jobs", "Run"]
+
+IN_FLIGHT = 8
+# From the least to the most informative about a job.
+STRENGTH = ["NOT_SENT", "REJECTED", "UNKNOWN", "ALREADY_ACCEPTED", "ACCEPTED"]
+# The rows of larger runs are checked only at the end, not after every kill.
+EVERY_ROW = 50_000
+
+
+class Driver:
+    """The jobs of the processes (see ``kill_child``), and what they reported."""
+
+    claims_at: str
+    settles_at: str
+
+    def __init__(self, driver: str, users: int, chunk: int, **options: Any) -> None:
+        self.users, self.chunk = users, chunk
+        self.job = {"driver": driver, "users": users, "chunk": chunk, "in_flight": IN_FLIGHT, **options}
+
+    def lives(self, kills: int) -> Iterator[list[dict[str, Any]]]:
+        """Yield the jobs of processes that live at the same time, until nobody is left to send to."""
+        raise NotImplementedError
+
+    def requests(self, kills: int) -> int:
+        """Return how many requests may be sent before the next kill, so that ``kills`` have something to interrupt."""
+        return max(2, self.users // self.chunk // (kills + 3))
+
+    async def in_doubt(self) -> int | None:
+        """Return how many users have been claimed, None before anything was written."""
+        raise NotImplementedError
+
+    def outcomes(self, lives: Sequence[ProcessLife], service: KillService) -> dict[int, str]:
+        """Return the reported outcome of each user, after a check of the reports."""
+        raise NotImplementedError
+
+    def check(self, lives: Sequence[ProcessLife], service: KillService, *, doubt: float) -> dict[str, int]:
+        """Give the verdict after the end of these lives."""
+        told = self.outcomes(lives, service)
+        return verdict(((outcome, service.pushes[user], 0) for user, outcome in told.items()), doubt=doubt)
+
+
+class Run(Driver):
+    """A run, and its resumes until nobody is left."""
+
+    claims_at, settles_at = "pushsdk._runs.log.RunFileLog.claim", "pushsdk._runs.log.RunFileLog.settle"
+
+    def __init__(self, path: Path, users: int, chunk: int, *, do: str = "broadcast", **options: Any) -> None:
+        super().__init__("run", users, chunk, run=str(path), do=do, **options)
+        self._path = path
+        self._hold = options.get("on_unknown") != "resend"
+        self._plan: Plan | None = None
+        #: The users whom the next process sends to.
+        self._pending = users
+
+    def lives(self, kills: int) -> Iterator[list[dict[str, Any]]]:
+        yield [self.job]
+        while self._pending:
+            yield [{**self.job, "do": "resume"}]
+
+    def requests(self, kills: int) -> int:
+        return max(2, self._pending // self.chunk // (kills + 1))
+
+    async def in_doubt(self) -> int | None:
+        try:
+            return read_report(self._path).unknown
+        except RunFileError:
+            return None
+
+    def check(self, lives: Sequence[ProcessLife], service: KillService, *, doubt: float) -> dict[str, int]:
+        report = read_report(self._path)
+        plan = self._plan = self._plan or Plan(self._path)
+        self._pending = report.not_sent + (0 if self._hold else report.unknown)
+        every = not self._pending or self.users <= EVERY_ROW
+        judge(self._path, plan, report, service.pushes, hold=self._hold, every=every, doubt=doubt)
+        if lives[0].said:
+            assert lives[0].said == [{"accepted": report.accepted, "planned": self.users, "stopped": None}]
+        else:
+            assert self._pending, "killed, but not in the middle"
+        assert service.messages <= {(user, user // self.chunk) for user in range(self.users)}
+        return {"ACCEPTED": report.accepted, "UNKNOWN": report.unknown}
+
+
+class ClaimDriver(Driver):
+    """What is sent under the claims of a store."""
+
+    claims_at, settles_at = "pushsdk._runs.claim_log.ClaimLog.claim", "pushsdk._runs.claim_log.ClaimLog.settle"
+
+    async def in_doubt(self) -> int | None:
+        async with store_at_place(self.job["kind"], self.job["place"]) as store:
+            records = [ClaimRecord.decode(claim.record).states() async for _, claim in store.scan()]
+        claimed = (UserState.CLAIMED, UserState.UNKNOWN)
+        return sum([record.count(state) for record in records for state in claimed]) if records else None
+
+
+class Jobs(ClaimDriver):
+    """Jobs that are delivered again until they are known to be accepted, by two processes at the same time."""
+
+    def __init__(self, kind: str, place: dict[str, Any], users: int, chunk: int) -> None:
+        super().__init__("jobs", users, chunk, kind=kind, place=place, numbers=list(range(users)))
+        self._dice = random.Random(5)
+        #: The most informative outcome of each job.
+        self._told: dict[int, str] = {}
+
+    def lives(self, kills: int) -> Iterator[list[dict[str, Any]]]:
+        for number in range(kills + 2):
+            # Each time with some new jobs.
+            share = range(min(self.users, (number + 1) * self.users // (kills + 1)))
+            left = [job for job in share if "ACCEPTED" not in self._told.get(job, "")]
+            processes = 2 if number <= kills else 1
+            yield [{**self.job, "numbers": self._dice.sample(left, len(left))} for _ in range(processes)]
+
+    def outcomes(self, lives: Sequence[ProcessLife], service: KillService) -> dict[int, str]:
+        for number, outcome in [word for life in lives for word in life.said]:
+            known = self._told.get(number, outcome)
+            assert known != "ACCEPTED" or outcome != "ACCEPTED" or number not in self._told, "accepted twice"
+            self._told[number] = max(outcome, known, key=STRENGTH.index)
+        return {number: self._told.get(number, "UNKNOWN").removeprefix("ALREADY_") for number in self.job["numbers"]}
+
+
+class ArrowPlan(ClaimDriver):
+    """A plan that is sent by killed processes, and then by two at the same time."""
+
+    def __init__(self, place: dict[str, Any], users: int, chunk: int, *, personal: str | None = None) -> None:
+        super().__init__("plan", users, chunk, kind="directory", place=place, personal=personal, rows=3, step=1)
+
+    def lives(self, kills: int) -> Iterator[list[dict[str, Any]]]:
+        yield from [[{**self.job, "rows": number + 1}] for number in range(kills)]
+        yield [self.job, {**self.job, "rows": 5, "step": -1}]
+        yield [self.job]
+
+    def outcomes(self, lives: Sequence[ProcessLife], service: KillService) -> dict[int, str]:
+        told: dict[int, str] = {}
+        for life in lives:
+            rows = [row for words in life.said for row in words]
+            own = dict(rows)
+            assert len(own) == len(rows), "a user is reported twice"
+            # Each process reports as UNKNOWN what the other has on its way.
+            told |= {user: outcome for user, outcome in own.items() if told.get(user) != "ACCEPTED"}
+        return told
