@@ -1,19 +1,27 @@
-"""A claim store that fails by script, and access to its claims."""
+"""A claim store that fails by script, and deliveries of a job."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, TypeVar
 
+from pushsdk import AsyncPushClient, MobilePush, PushError, Receipt
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState
 from pushsdk.claims import Claim, MemoryClaims, Put
+from pushsdk.emulator import Fault
+from pushsdk.testing import FakeRequest, FakeService
 
-__all__ = ["Op", "ShakyClaims", "StoppedClaims", "StoreFault"]
+__all__ = ["HELLO", "JOB", "Op", "ShakyClaims", "StoppedClaims", "StoreFault", "deliver", "long", "singly"]
 
+T = TypeVar("T")
 #: A put that expects nothing, a read, a put that expects a token.
 Op = Literal["add", "get", "swap"]
-#: Fails before anything is done; does it, and loses the answer; never ends, nothing done, or done; takes 1 s.
-StoreFault = Literal["down", "lost", "hangs", "hangs, done", "slow"]
+#: Fails before anything is done; does it, and loses the answer; never ends, nothing done, or done; takes 1 s; does it
+#: twice.
+StoreFault = Literal["down", "lost", "hangs", "hangs, done", "slow", "twice", ""]
+
+HELLO = MobilePush(title={"en": "Hello"})
+JOB = "job-42 of user-1"
 
 
 class StoreDownError(Exception):
@@ -31,21 +39,23 @@ class ShakyClaims(MemoryClaims):
         self.ops: list[str] = []
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        op: Op = "swap" if puts[0].expected else "add"
-        await self._before(op)
-        answers = await super().put(puts, ttl)
-        await self._after(op)
-        return answers
+        return await self._meet("swap" if puts[0].expected else "add", lambda: MemoryClaims.put(self, puts, ttl))
 
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
-        await self._before("get")
-        answers = await super().get(keys)
-        await self._after("get")
-        return answers
+        return await self._meet("get", lambda: MemoryClaims.get(self, keys))
+
+    def stored(self) -> list[tuple[str, Claim]]:
+        """Return the stored keys and claims."""
+        return [(key, claim) for key, (claim, _) in self._claims.items()]
+
+    def rewrite(self, record: ClaimRecord | None = None) -> None:
+        """Write the only record again, or another one, as another process would."""
+        ((key, (claim, expires)),) = self._claims.items()
+        self._claims[key] = Claim("x" * 32, claim.record if record is None else record.encode()), expires
 
     def records(self) -> list[ClaimRecord]:
         """Return the stored records."""
-        return [ClaimRecord.decode(claim.record) for claim, _ in self._claims.values()]
+        return [ClaimRecord.decode(claim.record) for _, claim in self.stored()]
 
     def states(self) -> list[list[UserState]]:
         """The states of the users of every entry that it holds."""
@@ -54,54 +64,77 @@ class ShakyClaims(MemoryClaims):
             for record in self.records()
         ]
 
-    async def _before(self, op: Op) -> None:
+    def next_fault(self, op: Op) -> StoreFault:
+        return self.faults[op].pop(0) if self.faults[op] else ""
+
+    async def _meet(self, op: Op, work: Callable[[], Awaitable[T]]) -> T:
         self.ops.append(op)
+        fault = self.next_fault(op)
         # At least one turn of the loop, as any store takes.
-        await asyncio.sleep(1.0 if self.faults[op][:1] == ["slow"] else 0.0)
-        if self.faults[op][:1] in (["down"], ["hangs"]):
-            await self._fail(op)
-
-    async def _after(self, op: Op) -> None:
-        if self.faults[op]:
-            if self.faults[op][0] == "slow":
-                self.faults[op].pop(0)
-            else:
-                await self._fail(op)
-
-    async def _fail(self, op: Op) -> None:
-        if self.faults[op].pop(0).startswith("hangs"):
+        await asyncio.sleep(1.0 if fault == "slow" else 0.0)
+        if fault == "hangs":
             await asyncio.get_running_loop().create_future()
-        raise StoreDownError("user-1 Hello job-42 fake-key")
+        if fault == "down":
+            raise StoreDownError("user-1 Hello job-42 fake-key")
+        answers = await work()
+        if fault == "twice":
+            answers = await work()
+        if fault == "hangs, done":
+            await asyncio.get_running_loop().create_future()
+        if fault == "lost":
+            raise StoreDownError("user-1 Hello job-42 fake-key")
+        return answers
 
 
 class StoppedClaims(ShakyClaims):
-    """A server that a signal stops: each request that reached it is done when it continues, also an abandoned one."""
+    """A server that a signal stops: each put that reached it is done when it continues, also an abandoned one."""
 
     def __init__(self, *, timeout: float) -> None:
         super().__init__(timeout=timeout)
         self.is_stopped = False
-        self._requests: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._waiting: list[tuple[Sequence[Put], asyncio.Future[Any]]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        answers: list[Claim | None] = await self._serve(lambda: ShakyClaims.put(self, puts, ttl))
-        return answers
+        if not self.is_stopped:
+            return await super().put(puts, ttl)
+        answer: asyncio.Future[list[Claim | None]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((puts, answer))
+        return await answer
 
-    def go_on(self, step: int) -> None:
+    def go_on(self, step: int = 1) -> None:
         """Continue, with the first request first (``step`` 1) or last (-1): connections are read in any order."""
         self.is_stopped = False
-        self._tasks += [asyncio.create_task(serve()) for serve in self._requests[::step]]
-        self._requests.clear()
+        self._tasks += [asyncio.create_task(self._serve(*waiting)) for waiting in self._waiting[::step]]
+        self._waiting.clear()
 
-    async def _serve(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    async def _serve(self, puts: Sequence[Put], answer: asyncio.Future[Any]) -> None:
+        answers = await super().put(puts, self.claim_ttl)
+        if not answer.done():
+            answer.set_result(answers)
 
-        async def serve() -> None:
-            result = await work()
-            if not answer.done():
-                answer.set_result(result)
 
-        if not self.is_stopped:
-            return await work()
-        self._requests.append(serve)
-        return await answer
+async def deliver(client: AsyncPushClient, users: Any = "user-1", message: Any = HELLO, **options: Any) -> Any:
+    """Deliver the job, and return the receipt or the error."""
+    try:
+        receipt: Receipt = await client.send(users, message, **{"idempotency_key": JOB, **options})
+    except PushError as error:
+        return error
+    return receipt
+
+
+def long(*names: str) -> list[str]:
+    """Return ids that make up most of a request, so that a 413 splits the request."""
+    return [name.ljust(200, "-") for name in names]
+
+
+def singly(fates: dict[str, list[Fault]]) -> FakeService:
+    """Return a service that accepts one user per request, with a script for each user."""
+
+    def fate(request: FakeRequest) -> Fault | None:
+        if len(request.user_ids) > 1:
+            return Fault.status(413)
+        script = fates.get(request.user_ids[0].rstrip("-"), [])
+        return script.pop(0) if script else None
+
+    return FakeService(then=fate)
