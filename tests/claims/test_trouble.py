@@ -221,11 +221,8 @@ async def test_a_failing_settlement_is_logged_and_made_later(caplog: pytest.LogC
         await asyncio.sleep(20.0)
         assert claims.states() == [[ACCEPTED]]
     (record,) = caplog.records
-    assert (record.levelno, record.message) == (
-        logging.WARNING,
-        "the claim store failed (StoreDownError): until it answers, other processes can't read the outcomes of new "
-        "calls",
-    )
+    assert record.levelno == logging.WARNING
+    assert record.message.startswith("the claim store failed (StoreDownError): until it answers, other processes can't")
     assert service.users() == {"user-1": 1}
 
 

@@ -30,7 +30,8 @@ def place_of(kind: str, request: pytest.FixtureRequest) -> dict[str, Any]:
     if kind == "postgres":
         return {"server": request.getfixturevalue("postgres_url"), "table": f"test_{next(_numbers)}"}
     folder: Path = request.getfixturevalue("tmp_path")
-    return {"path": str(folder / f"{next(_numbers)}.claims")}
+    options = {"durable": False} if kind == "directory" else {}
+    return {"path": str(folder / f"{next(_numbers)}.claims"), **options}
 
 
 def store_at_place(kind: str, place: dict[str, Any]) -> ClaimStore:
