@@ -1,14 +1,15 @@
 """``instrument``: its arguments, the propagated headers, and that OpenTelemetry can't break a send."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from opentelemetry import baggage, context
 from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.propagators.textmap import TextMapPropagator
-from opentelemetry.sdk.trace import Span
+from opentelemetry.sdk.metrics import Histogram
+from opentelemetry.sdk.trace import Span, SpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import NoOpTracerProvider
 from support.fake_service import MESSAGE, FakeService, answer, outcome_of, start
@@ -44,33 +45,24 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
     assert run_program(code).out == f"{text} None True\n"
 
 
-def test_it_returns_the_client_that_it_was_given() -> None:
-    client = client_of()
-    assert instrument(client) is client
-
-
-@pytest.mark.parametrize("wrong", [None, "client", object()])
-def test_only_a_client_is_taken(wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match="client must be an AsyncPushClient or a PushClient"):
-        instrument(wrong)
-
-
-@pytest.mark.parametrize("wrong", [None, 1, "traceparent"])
-def test_propagate_is_a_switch_or_a_propagator(wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"propagate must be True or False, or an opentelemetry\."):
-        instrument(client_of(), propagate=wrong)
-
-
-@pytest.mark.parametrize("name", ["tracer_provider", "meter_provider"])
-def test_a_provider_of_another_type_is_refused(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"{name} must be an opentelemetry\..+Provider; got object"):
-        instrument(client_of(), **{name: object()})
-
-
 def test_a_client_is_instrumented_once() -> None:
     client = instrument(client_of())
     with pytest.raises(ConfigurationError, match="instrumented already"):
         instrument(client)
+
+
+@pytest.mark.parametrize(
+    ("client", "options", "text"),
+    [
+        ("client", {}, "client must be an AsyncPushClient or a PushClient"),
+        (None, {"propagate": "traceparent"}, r"propagate must be True or False, or an opentelemetry\."),
+        (None, {"tracer_provider": object()}, r"tracer_provider must be an opentelemetry\..+Provider; got object"),
+        (None, {"meter_provider": object()}, r"meter_provider must be an opentelemetry\..+Provider; got object"),
+    ],
+)
+def test_a_wrong_argument_is_an_error(client: Any, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        instrument(client or client_of(), **options)
 
 
 @virtual
@@ -186,25 +178,13 @@ class BrokenPropagator(TextMapPropagator):
     fields = frozenset()  # type: ignore[assignment]
 
 
-def break_processor(telemetry: Telemetry, method: str) -> None:
-    setattr(telemetry._memory, method, raises)
-
-
-BREAKS: dict[str, Callable[[Telemetry, AsyncPushClient], Any]] = {
-    "the start of a span": lambda telemetry, client: break_processor(telemetry, "on_start"),
-    "the end of a span": lambda telemetry, client: break_processor(telemetry, "on_end"),
-    "a histogram of durations": lambda telemetry, client: setattr(
-        client._lifetime.observer._instruments.duration,
-        "record",
-        raises,  # type: ignore[union-attr]
-    ),
-    "a histogram of waits": lambda telemetry, client: setattr(
-        client._lifetime.observer._instruments.queue_wait,
-        "record",
-        raises,  # type: ignore[union-attr]
-    ),
-    "an attribute": lambda telemetry, client: setattr(Span, "set_attribute", raises),
-    "attributes": lambda telemetry, client: setattr(Span, "set_attributes", raises),
+#: The attribute that raises from then on, and of what.
+BREAKS: dict[str, tuple[type, str]] = {
+    "a histogram": (Histogram, "record"),
+    "an attribute": (Span, "set_attribute"),
+    "attributes": (Span, "set_attributes"),
+    "the start of a span": (SpanProcessor, "on_start"),
+    "the end of a span": (SpanProcessor, "on_end"),
 }
 
 
@@ -225,12 +205,11 @@ async def test_what_a_provider_raises_changes_nothing_and_is_logged_by_its_type(
     name: str, share: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     telemetry = Telemetry()
-    for method in ("set_attribute", "set_attributes"):
-        monkeypatch.setattr(Span, method, getattr(Span, method))
+    telemetry.tracers.add_span_processor(SpanProcessor())
     service = FakeService(then=lambda request: answer(404 if len(request.users) > 1 else 200))
     client = client_of(service, api_key=lambda: "secret-key")
     async with telemetry.instrument(client, sample_accepted=share):
-        BREAKS[name](telemetry, client)
+        monkeypatch.setattr(*BREAKS[name], raises)
         with caplog.at_level(logging.ERROR):
             outcomes = await every_kind(client)
     assert outcomes == ["Receipt", "RejectedError", "RejectedError", "UnexpectedResponseError", "BroadcastReport"]
