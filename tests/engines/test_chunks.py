@@ -25,29 +25,23 @@ def chunks(batches: list[pa.RecordBatch], max_users: int = 3) -> list[dict]:
     return [row for chunk in cut(batches, max_users=max_users, prefix="7-") for row in chunk.to_pylist()]
 
 
-@given(st.integers(0, 60), st.sets(st.integers(0, 60)), st.integers(1, 9))
-def test_every_user_is_in_one_chunk_however_the_batches_are_cut(users: int, cuts: set[int], max_users: int) -> None:
+@given(st.integers(0, 60), st.sets(st.integers(0, 60)), st.integers(1, 9), st.booleans())
+def test_every_user_is_in_one_chunk_with_its_fields_however_the_batches_are_cut(
+    users: int, cuts: set[int], max_users: int, personal: bool
+) -> None:
     ids = [f"user-{number}" for number in range(users)]
     bounds = sorted({0, users, *(chunk for chunk in cuts if chunk <= users)})
-    cut_chunks = chunks([batch(ids[start:stop]) for start, stop in pairwise(bounds)], max_users)
+    batches = [
+        batch(ids[start:stop], [2] * (stop - start), ids[start:stop] if personal else None)
+        for start, stop in pairwise(bounds)
+    ]
+    cut_chunks = chunks(batches, max_users)
     assert [user for chunk in cut_chunks for user in chunk["user_ids"]] == ids
     assert all(len(chunk["user_ids"]) == max_users for chunk in cut_chunks[:-1])
     assert all(1 <= len(chunk["user_ids"]) <= max_users for chunk in cut_chunks)
-    assert [chunk["rows"] for chunk in cut_chunks] == [len(chunk["user_ids"]) for chunk in cut_chunks]
+    assert all(chunk.get("fields", chunk["user_ids"]) == chunk["user_ids"] for chunk in cut_chunks)
+    assert [chunk["rows"] for chunk in cut_chunks] == [2 * len(chunk["user_ids"]) for chunk in cut_chunks]
     assert [chunk["chunk_id"] for chunk in cut_chunks] == [f"7-{number:06}" for number in range(len(cut_chunks))]
-
-
-def test_what_each_row_fills_stays_with_its_user() -> None:
-    ids = [f"user-{number}" for number in range(7)]
-    first, last = batch(ids[:4], fields=ids[:4]), batch(ids[4:], fields=ids[4:])
-    cut_chunks = chunks([first, last])
-    assert all(chunk["fields"] == chunk["user_ids"] for chunk in cut_chunks)
-    assert [user for chunk in cut_chunks for user in chunk["user_ids"]] == ids
-
-
-def test_the_rows_of_the_source_are_counted() -> None:
-    cut_chunks = chunks([batch(["a", "b"], [2, 1]), batch(["c", "d"], [5, 1])])
-    assert [chunk["rows"] for chunk in cut_chunks] == [8, 1]
 
 
 def test_rows_without_an_id_are_counted_and_in_no_chunk() -> None:
@@ -57,11 +51,6 @@ def test_rows_without_an_id_are_counted_and_in_no_chunk() -> None:
         (NULL, [], 5),
         (EMPTY, [], 2),
     ]
-
-
-def test_rows_that_all_lack_an_id_make_no_chunk() -> None:
-    cut_chunks = chunks([batch([None], [3], fields=["{}"])])
-    assert cut_chunks == [{"chunk_id": NULL, "user_ids": [], "fields": [], "rows": 3}]
 
 
 @pytest.mark.parametrize("personal", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import io
 import stat
 from functools import partial
 from pathlib import Path
@@ -217,11 +217,12 @@ def test_the_same_run_is_resumed() -> None:
     assert mismatch(MANIFEST, wanted(days=1.0)) is None
 
 
-@pytest.mark.parametrize("name", ["kind", "digest", "base_url", "primary_key", "claims"])
-def test_another_run_is_not_resumed(name: str) -> None:
-    reason = mismatch(MANIFEST, wanted(**{name: "another"}))
-    assert reason is not None
-    assert name in reason.replace(" ", "_").replace("claim_store", "claims").replace("message", "digest message")
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("kind", "kind"), ("digest", "message"), ("base_url", "base_url"), ("claims", "claim store")],
+)
+def test_another_run_is_not_resumed(name: str, word: str) -> None:
+    assert word in (mismatch(MANIFEST, wanted(**{name: "another"})) or "")
 
 
 def test_a_run_whose_claims_may_expire_is_not_resumed() -> None:
@@ -246,12 +247,6 @@ def test_a_digest_covers_everything_sent() -> None:
     assert digests[0] == digest_of({"title": {"en": "Hello"}}, None, ())
 
 
-def test_the_manifest_holds_no_text(folder: RunFolder) -> None:
-    folder.path.mkdir()
-    folder.seal(MANIFEST)
-    assert json.loads((folder.path / "manifest.json").read_text()).keys() == set(Manifest.__struct_fields__)
-
-
 # -- the report -----------------------------------------------------------------------------------------------------
 
 
@@ -259,41 +254,25 @@ def concluded(folder: RunFolder) -> SparkReport:
     folder.path.mkdir()
     folder.seal(MANIFEST)
     outcomes = folder.new_outcomes()
-    for number, rows in enumerate(
-        ([("a", "ACCEPTED", 204, ""), ("b", "UNKNOWN", None, "no answer")], [("=c", "NOT_SENT", 429, None)])
-    ):
-        names = ("user_id", "outcome", "status", "reason")
-        table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
-        pq.write_table(
-            table.cast(
-                pa.schema(
-                    [
-                        ("user_id", pa.string()),
-                        ("outcome", pa.string()),
-                        ("status", pa.int16()),
-                        ("reason", pa.string()),
-                    ]
-                )
-            ),
-            outcomes / f"part-{number}.parquet",
-        )
+    kinds = {"user_id": pa.string(), "outcome": pa.string(), "status": pa.int16(), "reason": pa.string()}
+    rows = [("a", "ACCEPTED", 204, ""), ("b", "UNKNOWN", None, "no answer"), ("=c", "NOT_SENT", 429, None)]
+    for number, part in enumerate((rows[:2], rows[2:])):
+        table = pa.Table.from_pylist([dict(zip(kinds, row, strict=True)) for row in part], pa.schema(kinds))
+        pq.write_table(table, outcomes / f"part-{number}.parquet")
     (outcomes / "_SUCCESS").touch()
     folder.conclude(outcomes, SparkReport(accepted=1, unknown=1, not_sent=1, seconds=2.5, tasks=4, stopped="paused"))
     return read_report(folder.path)
 
 
-def test_the_report_has_a_row_for_every_user(folder: RunFolder) -> None:
+def test_the_report_has_the_counts_and_a_row_for_every_user_and_is_written_as_csv(folder: RunFolder) -> None:
     report = concluded(folder)
+    assert (report.planned, report.duplicates, report.accepted, report.unknown, report.not_sent) == (3, 1, 1, 1, 1)
+    assert (report.seconds, report.tasks, report.stopped, report.run) == (2.5, 4, "paused", str(folder.path))
     rows = sorted((row.user_id, row.outcome, row.status, row.reason) for row in report.rows())
     assert rows == [("=c", "NOT_SENT", 429, ""), ("a", "ACCEPTED", 204, ""), ("b", "UNKNOWN", None, "no answer")]
     assert [row.user_id for row in report.rows(Outcome.UNKNOWN)] == ["b"]
-
-
-def test_the_report_is_written_as_csv(folder: RunFolder, tmp_path: Path) -> None:
-    report = concluded(folder)
-    with (tmp_path / "report.csv").open("w") as file:
-        assert report.write_csv(file, Outcome.NOT_SENT) == 1
-    assert (tmp_path / "report.csv").read_text() == 'user_id,outcome,status,reason\n"\'=c","NOT_SENT","429",""\n'
+    assert report.write_csv(file := io.StringIO(), Outcome.NOT_SENT) == 1
+    assert file.getvalue() == 'user_id,outcome,status,reason\n"\'=c","NOT_SENT","429",""\n'
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])
@@ -307,8 +286,11 @@ def test_damaged_outcomes_are_an_error(folder: RunFolder, damage: str) -> None:
         list(report.rows())
 
 
-def test_a_report_without_a_run_is_an_error(folder: RunFolder) -> None:
+def test_a_report_without_a_run_is_an_error(folder: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(RunFileError, match="there is no run"):
         read_report(folder.path)
     with pytest.raises(RunFileError, match="there is no run"):
         list(SparkReport(run=str(folder.path)).rows())
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFileError, match=r"file: its manifest\.json can't be read"):
+        read_report(tmp_path / "file")

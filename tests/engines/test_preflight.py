@@ -41,14 +41,9 @@ def sending(**value: Any) -> Any:
     ("options", "text"),
     [
         ({"api_key": KEY}, "api_key must be a callable here"),
-        ({"api_key": 7}, "api_key must be a callable"),
         ({"base_url": "http://push.example"}, "base_url"),
-        ({"base_url": 7}, "base_url"),
         ({"allow_insecure": 1}, "allow_insecure"),
         ({"retry": 3}, "retry"),
-        ({"timeout": "5"}, "timeout"),
-        ({"batching": 7}, "batching"),
-        ({"limits": 7}, "limits"),
         ({"rate": 7}, "rate"),
         ({"stop_policy": 7}, "stop_policy"),
         ({"headers": {"Api-Key": "x"}}, "(?i)api-key"),
@@ -61,10 +56,9 @@ def test_an_option_that_no_executor_could_use_is_an_error(options: dict[str, Any
     assert KEY not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["on_event", "ssl", "nothing"])
-def test_an_option_that_executors_do_not_have_is_named(name: str) -> None:
-    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-        broadcast(None, MobilePush(), "run", **{name: None})  # type: ignore[arg-type]
+def test_an_option_that_executors_do_not_have_is_named() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'on_event'"):
+        broadcast(None, MobilePush(), "run", on_event=None)  # type: ignore[arg-type]
 
 
 def test_base_url_defaults_to_the_environment_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,10 +128,8 @@ KEY_SETTING = "spark.executorEnv.PUSHSDK_API_KEY"
     ("settings", "text"),
     [
         ({"spark.speculation": "True"}, r"Set spark\.speculation=false"),
-        ({KEY_SETTING: KEY}, "event logs"),
         ({KEY_SETTING: KEY, "spark.redaction.regex": "secret"}, "event logs"),
         ({KEY_SETTING: KEY, "spark.redaction.regex": "(?i)api_key"}, None),
-        ({"spark.speculation": "false", "spark.task.maxFailures": "4"}, None),
         ({}, None),
         ({"spark.master": "local[2]", "spark.speculation": "true"}, "speculation"),
     ],
@@ -152,7 +144,7 @@ def test_settings_that_send_twice_or_show_the_key_are_errors(settings: dict[str,
     assert KEY not in str(error.value)
 
 
-@pytest.mark.parametrize("master", ["local", "local[*]", "spark://somewhere:7077", "yarn"])
+@pytest.mark.parametrize("master", ["local[*]", "yarn"])
 def test_a_job_that_ends_with_one_failure_is_warned_about(master: str, caplog: pytest.LogCaptureFixture) -> None:
     session: Any = Session({"spark.master": master, "spark.task.maxFailures": "1"})
     check_spark(session, MemoryClaims)
@@ -229,7 +221,6 @@ def test_the_fields_are_those_named_or_those_of_the_placeholders(
         ("text", None, "personal must be"),
         (None, ["age"], "fields needs personal="),
         ("placeholders", "age", "must be a list of names"),
-        ("placeholders", 7, "must be a list of names"),
         ("placeholders", [7], "must be a list of names"),
         ("placeholders", [], "at least one column"),
         ("placeholders", ["age", "age"], "each once"),
@@ -240,11 +231,8 @@ def test_wrong_fields_are_an_error(personal: Any, fields: Any, text: str) -> Non
         checked_fields(MESSAGE, personal, fields, COLUMNS)
 
 
-def test_placeholders_that_name_no_column_are_an_error() -> None:
+def test_a_message_that_names_no_column_or_is_none_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match="no placeholder of the message names a column"):
         checked_fields({"title": {"en": "Hello"}}, "placeholders", None, COLUMNS)
-
-
-def test_a_value_that_is_not_a_message_is_an_error() -> None:
     with pytest.raises(ValidationError, match="message"):
         checked_fields(7, "placeholders", None, COLUMNS)

@@ -16,13 +16,11 @@ from pushsdk.spark._preflight import session_of
 CHANGELOG = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
 
 
-def test_every_public_name_is_documented() -> None:
-    assert all(getattr(pushsdk.spark, name).__doc__ for name in pushsdk.spark.__all__)
-
-
-@pytest.mark.parametrize("name", pushsdk.spark.__all__)
-def test_every_name_has_one_line_in_the_changelog(name: str) -> None:
-    assert len(re.findall(rf"^- (?:`[^`]+`, )*`pushsdk\.spark\.{name}`[^:]*: \S", CHANGELOG, re.MULTILINE)) == 1
+def test_every_name_is_documented_and_has_one_line_in_the_changelog() -> None:
+    for name in pushsdk.spark.__all__:
+        assert getattr(pushsdk.spark, name).__doc__
+        line = rf"^- (?:`[^`]+`, )*`pushsdk\.spark\.{name}`[^:]*: \S"
+        assert len(re.findall(line, CHANGELOG, re.MULTILINE)) == 1, name
 
 
 def test_nothing_of_spark_and_arrow_is_imported_with_it() -> None:
@@ -32,14 +30,10 @@ def test_nothing_of_spark_and_arrow_is_imported_with_it() -> None:
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout == b"set()\n"
 
 
-def test_without_spark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    monkeypatch.setitem(sys.modules, "pyspark", None)
+def test_without_spark_or_arrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pyspark.sql", "pyspark", "pyarrow.dataset"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigurationError, match=r"pyspark \(the extra 'spark'\): pip install 'pyspark\[sql\]'$"):
         session_of(None)
-
-
-def test_without_arrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
     with pytest.raises(ConfigurationError, match=r"pyarrow \(the extra 'spark'\): pip install pyarrow$"):
         next(pushsdk.spark.SparkReport(file="outcomes").rows())

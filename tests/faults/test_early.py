@@ -90,17 +90,25 @@ async def refuse_to_read(wire: Wire) -> None:
     wire.writer.transport.pause_reading()
 
 
+def unread(answer: bytes, *, at: int) -> WireServer:
+    """A server that answers the request with that number while the body is still on its way."""
+    script = when(only(at), step(refuse_to_read, pause(0.05), send(answer), never_read))
+    return WireServer(script, receive_buffer=2048)
+
+
+LARGE = MobilePush(body={"en": "x" * 47_000})
+
+
 async def check_unread(*, warm: bool, answer: bytes, injected: bool) -> None:
     """A 2xx proves nothing if the body is still on its way, and its connection is used no more."""
-    script = when(only(int(warm)), step(refuse_to_read, pause(0.05), send(answer), never_read))
     async with (
-        WireServer(script, receive_buffer=2048) as server,
+        unread(answer, at=int(warm)) as server,
         client_of(server, injected=injected, retry=NONE) as client,
     ):
         if warm:
             await client.send("warm", HELLO)
         with pytest.raises(OutcomeUnknownError):
-            await client.send("user", MobilePush(body={"en": "x" * 47_000}))
+            await client.send("user", LARGE)
         await client.send("again", HELLO)
     assert (server.connections, server.processed["user"], server.processed["again"]) == (2, 0, 1)
 
@@ -116,6 +124,15 @@ async def test_a_2xx_for_a_large_request_that_was_not_read_is_unknown_however_la
     warm: bool, answer: bytes, injected: bool
 ) -> None:
     await check_unread(warm=warm, answer=answer, injected=injected)
+
+
+@LINUX
+async def test_a_2xx_for_what_the_peer_has_not_got_is_retried_if_the_policy_says_so() -> None:
+    retry = RetryPolicy.at_least_once(max_attempts=2, initial_delay=0.001)
+    async with unread(response(204), at=1) as server, client_of(server, retry=retry) as client:
+        await client.send("warm", HELLO)
+        receipt = await client.send("user", LARGE)
+    assert (receipt.outcome, len(receipt.attempts), server.processed["user"]) == (Outcome.ACCEPTED, 2, 1)
 
 
 @LINUX

@@ -129,14 +129,17 @@ def test_the_callers_context_is_that_of_what_is_done_for_it(service: ThreadServi
     span = contextvars.ContextVar("span", default="none")
     values = []
 
-    def key() -> str:
+    async def key() -> str:
         values.append(span.get())
         return service.api_key
 
+    def work(number: int) -> None:
+        span.set(f"of {number}")
+        client.send(f"u{number}", MobilePush(body={"en": f"{number}"}))
+
     with PushClient(api_key=key) as client:
-        span.set("the caller's")
-        client.send("u", HELLO)
-    assert values == ["the caller's"]
+        spread(work, 4)
+    assert sorted(values) == [f"of {number}" for number in range(4)]
 
 
 def test_a_call_in_the_clients_own_thread_is_refused_not_hung(service: ThreadService) -> None:
