@@ -1733,7 +1733,7 @@ RUNNING = [
         RUNS + "sender.py",
         "policy.backoff(tries, ",
         "policy.backoff(1, ",
-        "tests/runs/test_runs.py::test_failures_that_pushed_nobody_are_retried_until_accepted",
+        "tests/runs/test_runs.py::test_the_delays_of_a_run_grow",
     ),
 ]
 

@@ -313,6 +313,30 @@ async def test_untried_users_are_left_to_the_next_call() -> None:
 
 
 @virtual
+async def test_users_are_rejected_only_after_single_users_were_rejected() -> None:
+    class Taken(ShakyClaims):
+        def take(self) -> None:
+            """Another process claims the users that are tried alone, and is killed."""
+            ((key, (claim, expires)),) = self._claims.items()
+            record = ClaimRecord.decode(claim.record)
+            states = record.states()
+            for number in range(8):
+                place = number * 39 // 7
+                states.set(place, place + 1, UserStatus(UserState.CLAIMED, reason="another"))
+            record = msgspec.structs.replace(record, users=msgspec.Raw(states.to_json()))
+            self._claims[key] = Claim("b" * 32, record.encode()), expires
+
+    def then(request: Any) -> Any:
+        if len(service.sent) == 1:
+            asyncio.get_running_loop().call_later(1.5, claims.take)
+        return refused(after=1.0) if len(service.sent) == 2 else answer(400, after=1.0)
+
+    service, claims = FakeService(then=then), Taken()
+    assert await send(service, claims, 40, size=40, limits=ONE) == {"REJECTED": 32, "UNKNOWN": 8}
+    assert sum(len(request.user_ids) == 1 for request in service.written) >= 8
+
+
+@virtual
 async def test_throttled_users_are_not_rejected_with_the_bad_users() -> None:
     bad = {user(number) for number in range(5, 1000, 125)} | {user(number) for number in range(1500, 5000, 1000)}
 

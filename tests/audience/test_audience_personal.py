@@ -12,7 +12,6 @@ from support.audiences import made
 
 from pushsdk import MobilePush, PushRequest, ValidationError, placeholder, render
 from pushsdk._audience.audience import Audience, AudienceSummary
-from pushsdk._core import wire
 from pushsdk._core.models import UNSET
 from pushsdk._core.placeholders import fill
 
@@ -22,6 +21,11 @@ MESSAGE = MobilePush(
     body={"en": "{{ points | '0' }} points, 100% yours, {{ first_name | 'friend' }}{{ city | '' }}"},
     ttl=5,
 )
+FILLED = [
+    MobilePush(title={"en": "Hi Ann", "de": "Hallo"}, body={"en": "3 points, 100% yours, Ann"}, ttl=5),
+    MobilePush(title={"en": "Hi there", "de": "Hallo"}, body={"en": "7 points, 100% yours, friend"}, ttl=5),
+]
+COLUMNS = [{"first_name": "Ann", "points": "3"}, {"points": "7"}]
 
 # Not every table has the columns of the placeholders.
 pytestmark = pytest.mark.filterwarnings("ignore:the audience has no '")
@@ -32,46 +36,27 @@ def audience(tmp_path: Path) -> Audience:
     return Audience.read(made(tmp_path, "u.csv", CSV))
 
 
-def test_columns_become_custom_fields_and_the_message_stays(audience: Audience) -> None:
-    requests = list(audience.personalize(MESSAGE))
-    assert requests == [
-        PushRequest(user_ids=("a",), message=MESSAGE, custom_fields={"first_name": "Ann", "points": "3"}),
-        PushRequest(user_ids=("b",), message=MESSAGE, custom_fields={"points": "7"}),
-    ]
-    assert all(request.message is MESSAGE for request in requests)
-
-
-def test_columns_go_over_the_custom_fields_of_all(audience: Audience) -> None:
-    common = {"points": "none", "campaign": 1}
-    personal = audience.personalize(MESSAGE, custom_fields=common)
-    assert [request.custom_fields for request in personal] == [
-        {"points": "3", "campaign": 1, "first_name": "Ann"},
-        {"points": "7", "campaign": 1},
-    ]
-    assert common == {"points": "none", "campaign": 1}
-
-
-def test_placeholders_are_filled_into_the_texts_and_nothing_else_is_sent(audience: Audience) -> None:
-    ann, other = audience.personalize(MESSAGE, into="text")
-    assert ann == PushRequest(
-        user_ids=("a",),
-        message=MobilePush(title={"en": "Hi Ann", "de": "Hallo"}, body={"en": "3 points, 100% yours, Ann"}, ttl=5),
-    )
-    assert ann.custom_fields is UNSET
-    assert isinstance(other.message, MobilePush)
-    assert other.message.title == {"en": "Hi there", "de": "Hallo"}
-    assert other.message.body == {"en": "7 points, 100% yours, friend"}
-
-
-def test_filled_texts_keep_the_custom_fields_of_all(audience: Audience) -> None:
-    assert [push.custom_fields for push in audience.personalize(MESSAGE, into="text", custom_fields={})] == [{}, {}]
-
-
-def test_both_can_be_asked_for(audience: Audience) -> None:
-    ann, _ = audience.personalize(MESSAGE, into="both", custom_fields={"x": 1})
-    assert isinstance(ann.message, MobilePush)
-    assert ann.message.title == {"en": "Hi Ann", "de": "Hallo"}
-    assert ann.custom_fields == {"x": 1, "first_name": "Ann", "points": "3"}
+@pytest.mark.parametrize(
+    ("into", "common", "messages", "fields"),
+    [
+        ("custom_fields", None, [MESSAGE, MESSAGE], COLUMNS),
+        ("custom_fields", {"x": 1, "points": "0"}, [MESSAGE, MESSAGE], [{"x": 1, **columns} for columns in COLUMNS]),
+        ("text", None, FILLED, [UNSET, UNSET]),
+        ("text", {}, FILLED, [{}, {}]),
+        ("both", {"x": 1}, FILLED, [{"x": 1, **columns} for columns in COLUMNS]),
+    ],
+)
+def test_columns_become_custom_fields_or_fill_the_texts(
+    audience: Audience, into: Any, common: Any, messages: list[Any], fields: list[Any]
+) -> None:
+    personal = audience.personalize(MESSAGE, into=into, custom_fields=common)
+    users = zip("ab", messages, fields, strict=True)
+    expected = [PushRequest(user_ids=(user,), message=text, custom_fields=row) for user, text, row in users]
+    assert list(personal) == expected
+    assert [len(batch) for batch in personal.batches()] == [2], "and again"
+    assert personal.summary == AudienceSummary(read=3, users=2, duplicates=1)
+    assert personal.source == audience.source
+    assert "Ann" not in repr(expected)
 
 
 def test_a_mapping_is_filled_too_and_keeps_unknown_fields(audience: Audience) -> None:
@@ -84,20 +69,8 @@ def test_a_mapping_is_filled_too_and_keeps_unknown_fields(audience: Audience) ->
 def test_a_message_without_placeholders_is_sent_as_it_is(audience: Audience) -> None:
     plain = MobilePush(title={"en": "100% {1} { odd"})
     with pytest.warns(UserWarning, match="^the message has no placeholder for the columns: all users get the same"):
-        personal = audience.personalize(plain, into="text")
-    assert all(push.message == plain for push in personal)
-
-
-def test_requests_come_in_batches_and_again_and_are_counted(audience: Audience) -> None:
-    personal = audience.personalize(MESSAGE)
-    assert [len(batch) for batch in personal.batches()] == [2]
-    assert [len(batch) for batch in personal.batches()] == [2]
-    assert personal.summary == AudienceSummary(read=3, users=2, duplicates=1)
-    assert personal.source == audience.source
-
-
-def test_repeated_users_are_kept_if_asked(audience: Audience) -> None:
-    assert [push.user_ids for push in audience.personalize(MESSAGE, distinct=False)] == [("a",), ("b",), ("a",)]
+        personal = audience.personalize(plain, into="text", distinct=False)
+    assert [(push.user_ids, push.message) for push in personal] == [((user,), plain) for user in "aba"]
 
 
 def test_only_the_columns_of_placeholders_are_read(tmp_path: Path) -> None:
@@ -105,9 +78,8 @@ def test_only_the_columns_of_placeholders_are_read(tmp_path: Path) -> None:
     with duckdb.connect() as db:
         db.execute(f"COPY (SELECT 1 AS user_id, 'Ann' AS first_name, 'x'::BLOB AS b) TO '{path}' (FORMAT parquet)")
     audience = Audience.read(path)
-    [ann] = audience.personalize(MESSAGE, into="text")
-    assert isinstance(ann.message, MobilePush)
-    assert ann.message.title == {"en": "Hi Ann", "de": "Hallo"}
+    [ann] = audience.personalize({"title": {"en": "{{ first_name | '' }}"}}, into="text")
+    assert ann.message == {"title": {"en": "Ann"}}
     with pytest.raises(ValidationError, match="BLOB"):
         list(audience.personalize(MESSAGE))
 
@@ -117,24 +89,12 @@ def test_only_the_columns_of_placeholders_are_read(tmp_path: Path) -> None:
     [
         ({"message": MESSAGE, "into": "title"}, "into must be 'custom_fields', 'text' or 'both'; got 'title'"),
         ({"message": {"ttl": "x"}}, r"\$.message.ttl"),
-        ({"message": {"title": {"en": "a"}}, "custom_fields": {"x": float("nan")}}, r"custom_fields.x"),
-        ({"message": "Hi"}, r"message"),
+        ({"message": MESSAGE, "custom_fields": {"x": float("nan")}}, r"custom_fields.x"),
     ],
 )
 def test_a_message_that_can_not_be_sent_is_an_error_before_reading(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ValidationError, match=text):
         Audience.lines(io.BytesIO(b"")).personalize(**arguments)
-
-
-def test_every_request_can_be_encoded(audience: Audience) -> None:
-    for into in ("custom_fields", "text", "both"):
-        for request in audience.personalize(MESSAGE, into=into):  # type: ignore[arg-type]
-            assert isinstance(request.message, MobilePush)
-            wire.encode_message(request.message)
-
-
-def test_no_column_shows_in_a_repr(audience: Audience) -> None:
-    assert "Ann" not in repr(list(audience.personalize(MESSAGE, into="both")))
 
 
 parts = st.one_of(
@@ -143,23 +103,14 @@ parts = st.one_of(
     st.text(max_size=3),
 )
 texts = st.dictionaries(st.sampled_from(["en", "de"]), st.lists(parts).map("".join))
+values = st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.booleans())
 
 
 @given(
-    texts,
-    texts,
-    texts,
-    st.dictionaries(
-        st.sampled_from(["a", "b c", "é", "z"]),
-        st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.booleans()),
-    ),
+    st.fixed_dictionaries({"title": texts, "subtitle": texts, "body": texts}),
+    st.dictionaries(st.sampled_from(["a", "b c", "é", "z"]), values),
 )
-def test_filled_texts_equal_those_of_render(
-    title: dict[str, str], subtitle: dict[str, str], body: dict[str, str], row: dict[str, Any]
-) -> None:
-    values = {"title": title, "subtitle": subtitle, "body": body}
-    expected = {field: {lang: render(text, row) for lang, text in values[field].items()} for field in values}
-    assert fill(values, row) == expected
-    filled = fill(MobilePush(**values), row)
-    assert isinstance(filled, MobilePush)
-    assert {field: getattr(filled, field) for field in values} == expected
+def test_filled_texts_equal_those_of_render(message: dict[str, dict[str, str]], row: dict[str, Any]) -> None:
+    expected = {field: {lang: render(text, row) for lang, text in message[field].items()} for field in message}
+    assert fill(message, row) == expected
+    assert fill(MobilePush(**message), row) == MobilePush(**expected)

@@ -1,9 +1,12 @@
-"""The peak memory of this process."""
+"""The peak memory of a process."""
 
+import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
-__all__ = ["peak"]
+__all__ = ["peak", "peak_of"]
 
 
 def peak() -> int:
@@ -15,3 +18,12 @@ def peak() -> int:
     if status.exists():
         return int(status.read_text().partition("VmHWM:")[2].split()[0])
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def peak_of(program: str, *arguments: object) -> tuple[int, int]:
+    """Run a program that may call ``peak``, and return the two numbers that it prints."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", f"import sys\nfrom support.memory import peak\n{program}", *map(str, arguments)]
+    process = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    first, second = map(int, process.stdout.split())
+    return first, second
