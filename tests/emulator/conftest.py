@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -19,32 +18,21 @@ MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}}
 
 
 class EmulatorClient:
-    """Sends requests to one emulator. A header of None leaves it out."""
+    """Sends requests to the endpoints of one emulator. A header of None leaves it out."""
 
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
-        self.host = emulator.base_url.removeprefix("http://").partition("/")[0]
+        self._api = Api(emulator, Content_Type="application/json")
+        self.host = self._api.host
         self.port = int(self.host.rpartition(":")[2])
 
     def head(self, length: int, *, path: str = "/v1/push", method: str = "POST", **headers: str | None) -> bytes:
-        fields = {
-            "Host": self.host,
-            "Api-Key": self.emulator.api_key,
-            "Content-Type": "application/json",
-            "Content-Length": str(length),
-            "Connection": "close",
-        }
-        fields |= {name.replace("_", "-"): value for name, value in headers.items()}
-        lines = [f"{name}: {value}" for name, value in fields.items() if value is not None]
-        return "\r\n".join([f"{method} /external/api{path} HTTP/1.1", *lines, "", ""]).encode()
+        return self._api.head(method, f"/external/api{path}", **{"Content-Length": str(length), **headers})
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[SimpleNamespace]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        try:
+        async with self._api.connected() as (reader, writer):
             yield SimpleNamespace(read=reader, write=writer.write, drain=writer.drain, writer=writer)
-        finally:
-            writer.transport.abort()
 
     async def bytes(self, request: bytes) -> bytes:
         """Return everything received until the connection ends; a reset raises ConnectionResetError."""
@@ -55,11 +43,9 @@ class EmulatorClient:
     async def send(self, body: Any, **head: Any) -> SimpleNamespace:
         """Return the response to a complete request: .status, .headers (lower case), .text, .json."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        answer, _, text = (await self.bytes(self.head(len(data), **head) + data)).partition(b"\r\n\r\n")
-        status, *lines = answer.decode().split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-        value = json.loads(text) if text[:1] == b"{" else None
-        return SimpleNamespace(status=int(status.split()[1]), headers=headers, text=text.decode(), json=value)
+        answer = await self._api.bytes(self.head(len(data), **head) + data)
+        answer.text = answer.body.decode()
+        return answer
 
     async def push(self, *user_ids: str, **head: Any) -> SimpleNamespace:
         return await self.send({"userIds": user_ids, "message": MESSAGE}, **head)

@@ -34,22 +34,24 @@ async def test_an_accepted_campaign_is_answered_with_its_uuid(wire, emulator):
     assert (answer.json, campaign.request) == ({"uuid": campaign.uuid}, sent)
 
 
-@pytest.mark.parametrize(
-    ("second", "duplicates"),
-    [
-        ({"message": {"title": {"de": "Hallo", "en": "Hi"}}, "customFields": {"b": [2], "a": 1}}, {"ann": 2}),
-        ({"message": {"title": {"en": "Hi", "de": "Hallo!"}}, "customFields": {"a": 1, "b": [2]}}, {}),
-        ({"message": {"title": {"en": "Hi", "de": "Hallo"}}, "customFields": {"a": 1, "b": [3]}}, {}),
-        ({"message": {"title": {"en": "Hi", "de": "Hallo"}}}, {}),
-    ],
-    ids=["the same in another order", "another text", "another custom field", "no custom fields"],
-)
-async def test_a_duplicate_is_the_same_content_to_the_same_user(wire, emulator, second, duplicates):
-    first = {"message": {"title": {"en": "Hi", "de": "Hallo"}}, "customFields": {"a": 1, "b": [2]}}
-    await wire.send({"userIds": ["ann", "bob"], **first})
-    await wire.send({"userIds": ["eve", "ann"], **second})
-    assert (emulator.accepted("ann"), emulator.duplicates()) == (2, duplicates)
-    assert emulator.totals()["duplicates"] == len(duplicates)
+async def test_a_duplicate_is_the_same_content_to_the_same_user(wire, emulator):
+    first = {
+        "userIds": ["ann", "bob"],
+        "message": {"title": {"en": "Hi", "de": "Hallo"}},
+        "customFields": {"a": 1, "b": 2},
+    }
+    await wire.send(first)
+    for other in (
+        {"message": {"title": {"en": "Hi"}}},
+        {"customFields": {"a": 1, "b": 3}},
+        {"customFields": {}},
+        {"userIds": ["eve"]},
+    ):
+        await wire.send(first | other)
+    assert (emulator.users(), emulator.duplicates()) == ({"ann": 4, "bob": 4, "eve": 1}, {})
+    same = {"customFields": {"b": 2, "a": 1}, "userIds": ["ann"], "message": {"title": {"de": "Hallo", "en": "Hi"}}}
+    await wire.send(same)
+    assert (emulator.duplicates(), emulator.totals()["duplicates"]) == ({"ann": 2}, 1)
 
 
 async def test_every_key_has_its_own_inbox_and_totals_are_over_all(wire, emulator):
@@ -68,13 +70,13 @@ async def test_reset_empties_the_inbox_and_restarts_the_faults(wire, emulator):
     emulator.set_faults([Fault.status(503, first=1, name="outage")])
     for user_id, api_key in (("ann", emulator.api_key), ("ann", emulator.api_key), ("bob", "b"), ("bob", "b")):
         await wire.push(user_id, Api_Key=api_key)
-    assert emulator.hits() == {"outage": 2}
+    assert (emulator.hits(), emulator.requests) == ({"outage": 2}, 4)
     emulator.reset()
-    assert (emulator.users(), emulator.pushes, emulator.requests, emulator.hits()) == ({}, (), 0, {"outage": 0})
+    assert (emulator.users(), emulator.requests, emulator.hits()) == ({}, 0, {"outage": 0})
     assert emulator.inbox("b").users() == {"bob": 1}
     assert [(await wire.push("ann")).status for _ in range(2)] == [503, 204]
     emulator.inbox("b").forget()
-    assert (emulator.users(), emulator.inbox("b").users(), emulator.requests) == ({"ann": 1}, {}, 2)
+    assert (emulator.users(), emulator.inbox("b").users()) == ({"ann": 1}, {})
 
 
 # Refusals
@@ -83,14 +85,10 @@ async def test_reset_empties_the_inbox_and_restarts_the_faults(wire, emulator):
 @pytest.mark.parametrize(
     ("status", "head"),
     [
-        (401, {"Api_Key": None}),
         (401, {"Api_Key": ""}),
         (404, {"path": "/v1/other"}),
-        (404, {"path": "/v1/push/"}),
         (405, {"method": "GET"}),
-        (405, {"method": "OPTIONS"}),
         (415, {"Content_Type": None}),
-        (415, {"Content_Type": "text/plain"}),
     ],
 )
 async def test_a_head_for_no_endpoint_is_refused(wire, emulator, status, head):

@@ -21,16 +21,16 @@ def acted(fault, requests, *, seed=0):
 @pytest.mark.parametrize(
     ("when", "hits"),
     [
-        ({}, [1, 1, 1, 1, 1, 1]),
-        ({"first": 2}, [1, 1, 0, 0, 0, 0]),
-        ({"every": 3}, [0, 0, 1, 0, 0, 1]),
-        ({"first": 4, "every": 2}, [0, 1, 0, 1, 0, 0]),
-        ({"probability": 1}, [1, 1, 1, 1, 1, 1]),
-        ({"probability": 0}, [0, 0, 0, 0, 0, 0]),
+        ({}, "yyyyyy"),
+        ({"first": 2}, "yynnnn"),
+        ({"every": 3}, "nnynny"),
+        ({"first": 4, "every": 2}, "nynynn"),
+        ({"probability": 1}, "yyyyyy"),
+        ({"probability": 0}, "nnnnnn"),
     ],
 )
 def test_a_condition_chooses_among_the_requests_in_their_order(when, hits):
-    assert acted(Fault.reset_after(**when), [SMALL] * 6) == [bool(hit) for hit in hits]
+    assert acted(Fault.reset_after(**when), [SMALL] * 6) == [hit == "y" for hit in hits]
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,8 @@ def test_a_disabled_rule_counts_and_draws_nothing_and_hides_nothing():
         (Fault.status(200, accepted=False), False),
         (Fault.status(300), False),
         (Fault.status(504, accepted=True), True),
-        (Fault.delay(1), False),
-        (Fault.reset_before(), False),
         (Fault.reset_after(), True),
         (Fault.hang(), False),
-        (Fault.hang(accepted=True), True),
         (Fault.truncated(), True),
     ],
 )
@@ -114,22 +111,16 @@ def test_a_delay_that_is_probably_in_milliseconds_is_warned_of():
     ("make", "text"),
     [
         (lambda: Fault(fault="status"), "status needs code"),
-        (lambda: Fault(fault="stauts"), "^Fault.fault must be 'status', 'delay', .* or 'unreachable'; got 'stauts'$"),
         (lambda: Fault(fault="hang", seconds=1.0), "seconds is not an argument of hang: leave it out"),
-        (lambda: Fault.status(199), "^Fault.code must be a status from 200 to 999; got 199$"),
         (lambda: Fault.status(1000), "^Fault.code must be a status from 200 to 999; got 1000$"),
         (lambda: Fault.status(503, retry_after=0.5), "^retry_after must be a whole number, 0 or more; got 0.5$"),
         (lambda: Fault.status(429, headers={"Retry-After": 1}), "^a value of Fault.headers must be a str; got int$"),
         (lambda: Fault.status(429, headers={"content-length": "1"}), "which the emulator sets"),
         (lambda: Fault.status(429, headers={"A": "1\r\nB: 2"}), "no control character"),
-        (lambda: Fault.status(429, headers={"A\x7f": "1"}), "no control character"),
         (lambda: Fault.status(429, headers={"": "1"}), "must have a name"),
         (lambda: Fault.status(429, first=1, every=2), "^first=1 and every=2 choose no request: leave out one of them$"),
         (lambda: Fault.delay(float("nan")), "^Fault.seconds must be a number of seconds, 0 or more; got nan$"),
-        (lambda: Fault.truncated(at="middle"), "^Fault.at must be 'status', 'headers' or 'body'; got 'middle'$"),
         (lambda: Fault.hang(probability=2), "^Fault.probability must be a number from 0 to 1, for example 0.5; got 2"),
-        (lambda: Fault.hang(first=0), "^Fault.first must be a whole number, 1 or more; got 0$"),
-        (lambda: Fault.hang(name=""), "^Fault.name must be a str that is not empty; got ''$"),
         (lambda: Rules([Fault.hang(name="x"), Fault.delay(1, name="x")]), "must be unique"),
         (lambda: Emulator(faults=iter([{"fault": "hang"}])), r"^faults\[0\] must be a Fault, for .*; got dict$"),
     ],

@@ -134,13 +134,10 @@ def test_the_quota_counts_accepted_users_and_ends_campaigns_when_used_up():
     ("values", "text"),
     [
         ({"max_users": 0}, "max_users must be a whole number, 1 or more; got 0"),
-        ({"max_body_bytes": True}, "max_body_bytes"),
         ({"rate": 1e-9}, "rate must be a number from 0.00001 to 1e9"),
         ({"burst": 3}, "burst needs a rate"),
         ({"retry_after": 86_401}, "retry_after must be a number of seconds from 0 to 86400; got 86401"),
-        ({"quota": -1}, "quota"),
         ({"invalid_user_ids": "ann"}, "invalid_user_ids"),
-        ({"strict": 1}, "strict"),
         ({"max_user": 1}, "max_user"),
     ],
 )
@@ -152,7 +149,7 @@ def test_an_invalid_limit_is_refused_in_python_and_in_json(values, text):
 
 
 @pytest.mark.parametrize("status", [399, 600])
-def test_a_status_that_refuses_nothing_is_not_a_limits_status(status):
+def test_the_status_of_a_refusal_is_4xx_or_5xx(status):
     with pytest.raises(ValueError, match=f"^LimitStatuses.rate must be a status from 400 to 599; got {status}$"):
         LimitStatuses(rate=status)
 

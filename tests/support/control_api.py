@@ -87,7 +87,7 @@ class Api:
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
         assert not any(name.startswith("access-control") for name in headers)
         value = None
-        if body and "json" in headers["content-type"]:
+        if body and headers["content-type"].partition(";")[0] == "application/json":
             with suppress(RecursionError):  # json takes less depth than the service
                 value = json.loads(body)
         return SimpleNamespace(status=int(status.split()[1]), headers=headers, body=body, json=value)
