@@ -37,10 +37,7 @@ async def test_the_document_is_served_and_says_whether_a_token_is_needed(running
     async with running(token=token) as wire:
         document = await Api(wire.emulator).get("/openapi.json", Api_Key=None)
     assert (document["openapi"], document["info"]["version"]) == ("3.1.0", __version__)
-    assert document["components"]["securitySchemes"] == {
-        "key": {"type": "apiKey", "in": "header", "name": "Api-Key"},
-        "token": {"type": "http", "scheme": "bearer"},
-    }
+    assert set(document["components"]["securitySchemes"]) == {"key", "token"}
     names = set(references(document))
     assert names
     assert names <= set(document["components"]["schemas"])

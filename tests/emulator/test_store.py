@@ -38,15 +38,10 @@ def ids(store, box):
 
 
 def test_a_users_newest_pushes_are_returned_oldest_first(store, box):
-    numbers = put(store, *(push(box, "ann", "ann", time=float(number)) for number in range(5)), campaign(box, "c1"))
-    store.deliver(store.campaign(box, "c1"), [("ann", {"name": "Ann"})])
+    numbers = put(store, *(push(box, "ann", "ann", time=float(number)) for number in range(5)))
     accepted, pushes = store.delivered(box, "ann", limit=3)
     assert accepted == 10
-    assert [(push.id, push.times) for push in pushes] == [(number, 2) for number in numbers[2:5]]
-    _, pushes = store.delivered(box, "ann")
-    assert [(push.id, push.campaign, push.fields) for push in pushes if push.campaign] == [
-        (numbers[5], "c1", {"name": "Ann"})
-    ]
+    assert [(push.id, push.times) for push in pushes] == [(number, 2) for number in numbers[2:]]
 
 
 # Bounds
@@ -90,7 +85,7 @@ def test_the_inbox_of_before_a_reset_is_empty_and_stores_nothing(store, box):
     put(store, push(box, "ann"), campaign(box, "c1"))
     new = store.reset(box)
     assert (users(store, box), store.pushes(box), store.campaigns(box), store.campaign(box, "c1")) == ({}, (), (), None)
-    assert (store.accepted(box, "ann"), store.requests(box), store.delete(box), store.unfinished()) == (0, [], 0, [])
+    assert (store.accepted(box, "ann"), ids(store, box), store.delete(box), store.unfinished()) == (0, [], 0, [])
     assert put(store, push(box, "ann"), push(new, "bob")) == [0, 3]
     assert store.reset(box) == new  # a second reset with it does nothing
     assert users(store, new) == {"bob": 1}
