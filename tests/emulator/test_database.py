@@ -135,7 +135,6 @@ def test_a_half_created_store_is_completed(tmp_path):
     [
         (Path.mkdir, "kept", "it is a folder"),
         (lambda path: path.symlink_to("theirs"), "kept", "it is a link"),
-        (os.mkfifo, "kept", "it is a device"),
         (Path.touch, "kept/store", "Not a directory"),
     ],
 )

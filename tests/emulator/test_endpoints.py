@@ -104,14 +104,10 @@ async def test_a_head_for_no_endpoint_is_refused(wire, emulator, status, head):
     [
         (b"[]", "`object`, got `array` - at `$`"),
         (b'{"message": {}}', "`userIds` - at `$`"),
-        (b'{"userIds": ["ann"]}', "`message` - at `$`"),
         (b'{"userIds": [], "message": {}}', "at `$.userIds`"),
-        (b'{"userIds": [""], "message": {}}', "at `$.userIds[0]`"),
         (b'{"userIds": ["ann"], "message": {"ttl": "secret"}}', "at `$.message.ttl`"),
-        (b'{"userIds": ["ann"], "message": {"ttl": null}}', "at `$.message.ttl`"),
         (b'{"userIds": ["ann"], "message": {"title": {"en": 1}}}', "at `$.message.title[...]`"),
         (b'{"userIds": ["ann"], "message": {"androidActionButtons": [1]}}', "at `$.message.androidActionButtons[0]`"),
-        (b'{"userIds": ["ann"], "message": {}, "customFields": []}', "at `$.customFields`"),
         (b"", "truncated - at `$`"),
         (b'{"userIds": ["secret\xff"]}', "UTF-8 - at `$`"),
         # Deeper than the recursion limit, in a body that strict would decode.
@@ -133,11 +129,10 @@ async def test_a_body_of_another_shape_is_refused_with_its_path_and_not_quoted(w
 # Bodies that arrive in parts
 
 
-@pytest.mark.parametrize("part", [b"", BODY[:-1]])
 @pytest.mark.parametrize("is_reset", [False, True])
-async def test_a_body_cut_short_is_not_accepted(running, part, is_reset):
+async def test_a_body_cut_short_is_not_accepted(running, is_reset):
     async with running() as wire, wire.connected() as connection:
-        connection.write(wire.head(len(BODY)) + part)
+        connection.write(wire.head(len(BODY)) + BODY[:-1])
         await until(lambda: wire.emulator.requests == 1)
         if is_reset:
             connection.writer.transport.abort()
@@ -178,13 +173,6 @@ async def test_a_client_that_expects_100_continue_gets_it(wire, emulator):
         connection.write(BODY)
         assert (await connection.read.readline()).startswith(b"HTTP/1.1 204")
     assert emulator.accepted("ann") == 1
-
-
-async def test_pipelined_requests_are_each_accepted_once(wire, emulator):
-    one = wire.head(len(BODY), Connection=None) + BODY
-    last = wire.head(len(BODY)) + BODY
-    assert (await wire.bytes(one + one + last)).count(b"HTTP/1.1 204") == 3
-    assert emulator.accepted("ann") == 3
 
 
 # The log

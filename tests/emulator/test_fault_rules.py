@@ -52,15 +52,6 @@ def test_chance_is_the_same_for_the_same_seed_and_within_first():
     assert not any(once[64:])
 
 
-def test_an_appended_rule_does_not_change_earlier_draws():
-    fault = Fault.delay(1, probability=0.5, name="slow")
-    alone, with_more = Rules([fault], seed=3), Rules([fault, Fault.hang(probability=0.5)], seed=3)
-    for _ in range(32):
-        alone.decide(*SMALL)
-        with_more.decide(*SMALL)
-    assert alone.hits()["slow"] == with_more.hits()["slow"]
-
-
 def test_delays_add_up_before_the_first_rule_that_acts_which_hides_the_request_from_the_rest():
     reset, status = Fault.reset_before(first=1), Fault.status(503, first=1)
     rules = Rules([Fault.delay(0.25), Fault.delay(0.5), reset, Fault.delay(1, name="last"), status])
@@ -72,7 +63,7 @@ def test_delays_add_up_before_the_first_rule_that_acts_which_hides_the_request_f
 
 def test_a_disabled_rule_counts_and_draws_nothing_and_hides_nothing():
     chance, behind = Fault.hang(probability=0.5, name="chance"), Fault.reset_before(name="behind")
-    always, paused = Rules([chance]), Rules([chance, behind])
+    always, paused = Rules([chance]), Rules([chance, behind])  # which does not change the draws of the first
     expected = [always.decide(*SMALL).fault is chance for _ in range(32)]
     decisions = [paused.decide(*SMALL).fault is chance for _ in range(16)]
     paused.enable("chance", False)
@@ -117,10 +108,8 @@ def test_a_delay_that_is_probably_in_milliseconds_is_warned_of():
         (lambda: Fault.status(429, headers={"Retry-After": 1}), "^a value of Fault.headers must be a str; got int$"),
         (lambda: Fault.status(429, headers={"content-length": "1"}), "which the emulator sets"),
         (lambda: Fault.status(429, headers={"A": "1\r\nB: 2"}), "no control character"),
-        (lambda: Fault.status(429, headers={"": "1"}), "must have a name"),
         (lambda: Fault.status(429, first=1, every=2), "^first=1 and every=2 choose no request: leave out one of them$"),
         (lambda: Fault.delay(float("nan")), "^Fault.seconds must be a number of seconds, 0 or more; got nan$"),
-        (lambda: Fault.hang(probability=2), "^Fault.probability must be a number from 0 to 1, for example 0.5; got 2"),
         (lambda: Rules([Fault.hang(name="x"), Fault.delay(1, name="x")]), "must be unique"),
         (lambda: Emulator(faults=iter([{"fault": "hang"}])), r"^faults\[0\] must be a Fault, for .*; got dict$"),
     ],
@@ -153,7 +142,6 @@ def test_rules_are_read_from_json():
         ('[{"fault": "hang"}, {"fault": "delay", "seconds": "1"}]', r"\$\[1\].seconds"),
         ('[{"fault": "hang", "frist": 1}]', r"Object contains unknown field `frist` - at `\$\[0\]`$"),
         ('{"fault": "hang"}', "^faults must be JSON, a list of objects: Expected `array`, got `object`$"),
-        ({"fault": "hang"}, "^data must be bytes, or a str; got dict$"),
         ('[{"fault": "status", "code": 503, "headers": {"connection": "x"}}]', "which the emulator sets"),
     ],
 )

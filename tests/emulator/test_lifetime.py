@@ -130,32 +130,24 @@ async def test_a_named_store_is_kept_and_can_be_read_after_the_end(running, tmp_
     assert (wire.emulator.url, wire.emulator.accepted("ann")) == (f"http://127.0.0.1:{wire.port}", 2)
 
 
-@pytest.mark.parametrize("fault", [Fault.hang(), Fault.hang(accepted=True), Fault.delay(60)])
-async def test_closing_does_not_wait_for_faults(running, fault, caplog):
+async def test_closing_does_not_wait_for_clients_and_faults(running, caplog):
+    """Clients that are idle, within a head, within a body, wait for faults, or do not read a long response."""
+    faults = [Fault.hang(user="a"), Fault.hang(user="b", accepted=True), Fault.delay(60, user="c")]
     async with asyncio.timeout(30):
-        async with running(faults=[fault]) as wire:
-            stuck = [asyncio.ensure_future(wire.bytes(wire.head(len(PUSH)) + PUSH)) for _ in range(20)]
-            await until(lambda: sum(wire.emulator.hits().values()) == 20)
-        answers = await asyncio.gather(*stuck, return_exceptions=True)
-    assert all(answer == b"" or isinstance(answer, ConnectionError) for answer in answers)
-    assert len(wire.emulator.pushes) == (20 if fault.accepts else 0)
-    assert caplog.records == []
-
-
-async def test_closing_does_not_wait_for_clients(running):
-    """Clients that are idle, within a head, within a body, or do not read a long response."""
-    async with asyncio.timeout(30):
-        async with running(faults=[Fault.status(400, body="x" * 8_000_000)]) as wire:
-            sent = [b"", b"POST /ext", wire.head(10) + b"{", wire.head(len(PUSH)) + PUSH]
+        async with running(faults=[*faults, Fault.status(400, body="x" * 8_000_000)]) as wire:
+            sent = [b"", b"POST /ext", wire.head(10) + b"{"]
+            sent += [wire.head(32) + b'{"userIds":["%b"],"message":{  }}' % user for user in (b"a", b"b", b"c", b"d")]
             socks = [socket.create_connection(("127.0.0.1", wire.port)) for _ in sent]
             for sock, part in zip(socks, sent, strict=True):
                 sock.sendall(part)
-            await until(lambda: wire.emulator.requests == 2 and wire.emulator.hits() == {"1: status": 1})
+            await until(lambda: list(wire.emulator.hits().values()) == [1, 1, 1, 2])
     for sock in socks:
         with suppress(ConnectionResetError):
             while sock.recv(1 << 20):
                 pass
         sock.close()
+    assert wire.emulator.users() == {"b": 1}
+    assert caplog.records == []
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

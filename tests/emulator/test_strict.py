@@ -112,14 +112,8 @@ def test_a_misspelled_required_field_is_unknown():
 @pytest.mark.parametrize(
     ("path", "shown"),
     [
-        ("message.type", "MOBILE_PUSH"),
-        ("message.action", "DEFAULT"),
-        ("message.priority", "NORMAL"),
-        ("message.mediaType", "IMAGE"),
-        ("message.interruptionLevel", "PASSIVE"),
         ("message.relevanceScore", "SCORE_MAX"),
         ("message.androidActionButtons.1.clickAction", "DEEP_LINKING"),
-        ("message.actionCategory.type", "PREDEFINED_CATEGORY"),
         ("message.actionCategory.actionComponents.0.clickAction", "DEEP_LINKING"),
         ("schedule.type", "START_NOW"),
     ],
@@ -134,22 +128,19 @@ def test_a_value_that_the_interface_does_not_show_is_unknown(path, shown):
     ("path", "text"),
     [
         ("name", "missing name: give the campaign a name - at `$`"),
-        ("segment", "missing segment: "),
         ("segment.query", "missing query: write a SELECT that finds the users - at `$.segment`"),
-        ("segment.primaryKey", "missing primaryKey: "),
         ("schedule", "missing schedule: "),
         ("message", "missing message: "),
     ],
 )
 def test_a_necessary_field_is_missing_or_empty(path, text):
     empty = {} if isinstance(CAMPAIGN.get(path), dict) else ""
-    assert refusal(changed(CAMPAIGN, path, GONE)).startswith(text)
-    assert refusal(changed(CAMPAIGN, path, empty)).startswith(text)
+    for value in (GONE, empty):
+        assert refusal(changed(CAMPAIGN, path, value)).startswith(text)
 
 
 def test_a_type_is_necessary_and_other_fields_are_optional():
     assert refusal(changed(PUSH, "message.type", GONE)).startswith("missing type: ")
-    assert refusal(changed(CAMPAIGN, "schedule.type", GONE)).startswith("missing type: ")
     for path in ("externalId", "schedule.startTs", "message.actionCategory", "message.subtitle"):
         assert refusal(changed(CAMPAIGN, path, GONE)) is None
 
