@@ -18,7 +18,6 @@ from pushsdk import (
     ClaimStoreError,
     ClientClosedError,
     Limits,
-    Rate,
     RetryPolicy,
     StopPolicy,
     Timeout,
@@ -235,18 +234,6 @@ async def test_a_claim_about_to_expire_is_withdrawn_before_sending() -> None:
     assert service.users() == once(10)
 
 
-@virtual
-async def test_a_chunk_that_outlives_its_claim_is_sent_under_several_claims() -> None:
-    # A minute is kept, and a hundred users at one in a second take longer.
-    service, claims = FakeService(), ShakyClaims(claim_ttl=60.0)
-    first = start(send(service, claims, 100, size=100, personal=PERSONAL, rate=Rate(users_per_second=1)))
-    await asyncio.sleep(70.0)
-    # What it finds claimed it leaves, and what was accepted it knows.
-    assert (await send(service, claims, 100, size=100, personal=PERSONAL))["NOT_SENT"] == 0
-    assert (await first)["NOT_SENT"] == 0
-    assert service.users() == once(100)
-
-
 @pytest.mark.parametrize("personal", [None, PERSONAL])
 @virtual
 async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent(personal: Any) -> None:
@@ -428,18 +415,6 @@ async def test_after_a_stop_recorded_outcomes_are_still_reported() -> None:
 
 
 @virtual
-async def test_after_a_stop_during_a_wait_outcomes_of_another_process_are_reported() -> None:
-    claims = ShakyClaims()
-    async with client_of(FakeService(answer(503, {"Retry-After": "30"}))) as client:
-        run = DispatcherRun(client, claims)
-        first = start(run.send())
-        await asyncio.sleep(5.0)
-        assert await send(FakeService(), claims) == {"ACCEPTED": 10}
-        run.stop()
-        assert await first == {"ACCEPTED": 10}
-
-
-@virtual
 async def test_stopped_while_the_store_was_asked_nothing_is_sent_and_the_claim_is_given_back() -> None:
     class SlowWithdrawal(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
@@ -470,13 +445,6 @@ async def test_cancelling_leaves_requests_in_flight_unknown_and_withdraws_the_re
     service, claims = FakeService(then=hang(accepted=True)), ShakyClaims()
     await cancel_after(1.0, start(send(service, claims, personal=PERSONAL, limits=Limits(in_flight=2))))
     assert claims.states() == [[UserState.UNKNOWN] * 2 + [UserState.PENDING] * 8]
-
-
-@virtual
-async def test_cancelled_while_the_store_is_asked_nothing_is_sent_and_the_claim_is_given_back() -> None:
-    service, claims = FakeService(), ShakyClaims(add=["slow"])
-    await cancel_after(0.5, start(send(service, claims)))
-    assert (service.sent, claims.states()) == ([], [[UserState.PENDING] * 10])
 
 
 # -- in measure -------------------------------------------------------------------------------------------------------

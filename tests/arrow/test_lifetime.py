@@ -21,7 +21,6 @@ from pushsdk import (
     ClaimStoreError,
     ConfigurationError,
     Limits,
-    Timeout,
     ValidationError,
 )
 from pushsdk._runs import planner
@@ -172,18 +171,6 @@ def test_an_error_of_the_input_is_raised_after_the_outcomes(push_env: PushInbox,
     push_env.assert_no_duplicates()
 
 
-def test_ctrl_c_while_the_input_is_read_ends_it_at_once(push_env: PushInbox, claims: Make) -> None:
-    def interrupted() -> Iterator[pa.RecordBatch]:
-        yield from plan(300)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        list(push_batches(interrupted(), MESSAGE, run="spring", claims=claims))
-    assert threads() == []
-    assert resumed(claims, 300) == {"ACCEPTED": 300}
-    push_env.assert_no_duplicates()
-
-
 def test_ctrl_c_during_the_wait_for_an_outcome_settles_requests_in_flight(push_env: PushInbox, claims: Make) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -296,15 +283,6 @@ def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_
 
 
 # -- the two threads --------------------------------------------------------------------------------------------------
-
-
-def test_a_slow_consumer_does_not_delay_an_attempt(push_env: PushInbox, claims: Make) -> None:
-    outcomes = push_batches(plan(40), MESSAGE, run="spring", claims=claims, timeout=Timeout(attempt=0.5))
-    with push_env.fault(Fault.delay(0.1)):
-        batches = [next(outcomes)]
-        time.sleep(1.0)
-        batches += outcomes
-    assert counts(batches) == {"ACCEPTED": 40}
 
 
 def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, claims: Make) -> None:

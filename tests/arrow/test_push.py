@@ -88,13 +88,6 @@ def test_one_rejected_id_does_not_affect_the_others_and_chunks_that_are_too_larg
     assert push_env.users() == dict.fromkeys(rows, 1)
 
 
-def test_more_failures_than_a_send_would_retry_are_retried(push_env: PushInbox, sent: Push) -> None:
-    quick = RetryPolicy.safe(initial_delay=0.001, max_delay=0.01)
-    with push_env.fault(Fault.status(425, first=30)):
-        assert counts(sent(plan(10), retry=quick)) == {"ACCEPTED": 10}
-    assert len(push_env.pushes) == 1
-
-
 # -- personal ---------------------------------------------------------------------------------------------------------
 
 
@@ -157,7 +150,6 @@ def test_an_untrusted_certificate_stops_the_sending(sent: Push, push: PushInbox)
         (pa.dictionary(pa.int32(), pa.string()), pa.list_),
         (pa.dictionary(pa.int8(), pa.large_string()), pa.large_list),
     ],
-    ids=str,
 )
 def test_texts_and_lists_of_any_type_are_accepted(
     push_env: PushInbox, sent: Push, text: pa.DataType, make: Callable[[pa.DataType], pa.DataType]

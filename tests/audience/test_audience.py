@@ -76,21 +76,17 @@ BAD: list[tuple[str, str | bytes, int, str]] = [
     ("u.csv", "user_id,n\nsecret,1,2\n", 2, "3 fields, and the header has 2"),
     ("u.csv", 'user_id,n\n"secret"x,2\n', 2, "not CSV: ',' expected after '\"'"),
     ("u.csv", "user_id,n,user_id\na,1,b\n", 1, "the header names a column twice"),
-    ("u.csv", b"user_id,n\na,1\nb,\xff\n", 3, "not UTF-8"),
     ("u.csv", "user_id,n\na," + "x" * 1_048_576 + "\n", 2, "longer than 1024 KiB"),
     ("u.csv", "user_id,n\na," + "x" * 140_000 + "\n", 2, "not CSV: field larger than field limit"),
     ("u.jsonl", '{"user_id": "a"}\n{"user_id": null}', 2, "user_id must be a text or an integer; got NoneType"),
     ("u.jsonl", '{"user_id": 1.0}', 1, "user_id must be a text or an integer; got float"),
     ("u.jsonl", '{"user_id": true}', 1, "got bool"),
-    ("u.jsonl", '{"user_id": {"secret": 1}}', 1, "got dict"),
     ("u.jsonl", '{"user_id": ""}', 1, "got an empty text"),
     ("u.jsonl", '{"user_id": "a"}\n{"uid": "secret", "userid": 1}', 2, "only uid, userid; did you mean primary_key="),
     ("u.jsonl", "{}", 1, "no column 'user_id', only none"),
     ("u.jsonl", '{"user_id": "secret"}{}', 1, OBJECT),
-    ("u.jsonl", '{"user_id": "\\ud800"}', 1, OBJECT),
     ("u.jsonl", '{"user_id": "a"}\n["secret"]', 2, OBJECT),
     ("u.jsonl", '[{"user_id": "secret"},', 1, "an array: write one object a line instead (jq -c '.[]' does)"),
-    ("u.jsonl", b'{"user_id": "\xff"}', 1, "not UTF-8"),
     ("u.jsonl", '{"user_id": 1' + "0" * 5000 + "}", 1, OBJECT),
     ("u.jsonl", '{"user_id": "a", "x": ' + "[" * 100_000 + "]" * 100_000 + "}", 1, OBJECT),
 ]
@@ -105,11 +101,6 @@ def test_a_bad_line_is_an_error_with_its_number(
     assert message.startswith(f"{path}, line {line}: ")
     assert text in message
     assert "secret" not in message
-
-
-def test_a_line_of_just_64_kib_is_read(tmp_path: Path) -> None:
-    longest = ["x" * 65_536, "é" * 32_768, "b"]
-    assert ids_of(Audience.read(made(tmp_path, "users.txt", "\n".join(longest)))) == longest
 
 
 # -- counts and columns -----------------------------------------------------------------------------------------------

@@ -245,11 +245,6 @@ def test_a_nan_in_a_list_is_refused_by_its_row() -> None:
 # -- queries ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sql", ["\n SELECT 1 AS user_id; -- all", "WITH a AS (SELECT 1 AS user_id) FROM a;"])
-def test_a_query_is_any_one_select(sql: str) -> None:
-    assert ids_of(Audience.query(sql)) == ["1"]
-
-
 @pytest.mark.parametrize(
     "sql",
     [

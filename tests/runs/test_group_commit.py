@@ -49,6 +49,10 @@ async def at_once(work: Callable[[], Any]) -> Any:
     return work()
 
 
+async def no_thread(work: Callable[[], Any]) -> Any:
+    raise RuntimeError("can't start new thread")
+
+
 class Log(RunFileLog):
     """A ``RunFileLog`` on a ``Tape``; users are numbers. With an ``offload`` it is durable."""
 
@@ -98,7 +102,7 @@ async def test_events_during_a_commit_share_the_next_and_are_reported_after_it()
     await log.flush()
 
 
-@pytest.mark.parametrize("offload", [None, at_once])
+@pytest.mark.parametrize("offload", [None, at_once, no_thread])
 @virtual
 async def test_after_a_failed_commit_nothing_more_is_committed(offload: Any) -> None:
     log = Log(tape := Tape(), offload)
@@ -108,19 +112,8 @@ async def test_after_a_failed_commit_nothing_more_is_committed(offload: Any) -> 
     log.write(1)
     assert not await log.add(2)
     await log.flush()
-    assert isinstance(log.failed, OSError)
+    assert isinstance(log.failed, RuntimeError if offload is no_thread else OSError)
     assert tape.groups == tape.committed == []
-
-
-@virtual
-async def test_a_thread_that_can_not_be_started_is_a_failed_commit() -> None:
-    async def none(work: Callable[[], Any]) -> Any:
-        raise RuntimeError("can't start new thread")
-
-    log = Log(tape := Tape(), none)
-    assert not await log.add(0)
-    assert isinstance(log.failed, RuntimeError)
-    assert tape.groups == []
 
 
 @pytest.mark.parametrize("has_started", [False, True])

@@ -69,7 +69,8 @@ async def test_failures_name_the_commonest_reason_and_the_answer_if_it_may_be_sh
     with pytest.raises(BroadcastError) as caught:
         report.raise_for_failures()
     assert str(caught.value) == f"1 of 5 users accepted, 4 REJECTED; most often (3 users): {text}; see .report"
-    assert (caught.value.outcome, caught.value.user_ids) == (Outcome.REJECTED, ())
+    error = caught.value
+    assert (error.outcome, error.user_ids, error.report) == (Outcome.REJECTED, (), report)
 
 
 @virtual

@@ -194,19 +194,6 @@ async def test_sends_get_slots_beside_a_busy_run() -> None:
 
 
 @virtual
-async def test_slots_released_together_are_all_used() -> None:
-    service = FakeService(then=lambda request: answer(after=1.0))
-    async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
-        lone = [start(client.send(f"lone-{number}", {"title": {"en": f"{number}"}})) for number in range(2)]
-        await asyncio.sleep(0.5)
-        started = now()
-        report = await client.broadcast(users(8), MESSAGE)
-        assert now() - started == pytest.approx(1.5, abs=0.05)
-        assert [type(await outcome_of(call)) for call in lone] == [Receipt] * 2
-    assert (report.accepted, service.most_in_flight) == (8, 2)
-
-
-@virtual
 async def test_a_stop_after_a_split_sends_none_of_the_parts() -> None:
     stop = asyncio.Event()
 

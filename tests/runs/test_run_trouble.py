@@ -18,7 +18,7 @@ from support.kill_judge import Plan, judge
 from support.kill_nursery import Nursery
 from support.kill_service import CALM, ROUGH, KillService, name_of, number_of
 from support.run_files import make_run
-from support.virtual_time import turns, virtual
+from support.virtual_time import virtual
 
 from pushsdk import AsyncPushClient, Batching, Limits, Outcome, RunFileError, StopPolicy, read_report
 from pushsdk._runs.run_file.journal import Journal
@@ -61,19 +61,6 @@ async def test_a_second_process_is_refused_and_may_read_while_the_first_sends(nu
     assert len(accepted) > 15
     assert accepted == sorted(accepted)
     assert (service.keys, os.listdir(tmp_path)) == ({KEY}, ["run"])
-
-
-@virtual
-async def test_two_runs_on_one_file_in_one_process_are_refused_too(tmp_path: Path) -> None:
-    service = FakeService()
-    async with client_of(service, batching=TEN, limits=Limits(in_flight=1)) as client:
-        first = start(client.broadcast(names(100), MESSAGE, run=tmp_path / "run"))
-        while not service.sent:
-            await turns(1)
-        with pytest.raises(RunFileError, match="in use"):
-            await client.broadcast(names(100), MESSAGE, run=tmp_path / "run")
-        assert (await first).accepted == 100
-    assert set(service.users().values()) == {1}
 
 
 # -- the path ---------------------------------------------------------------------------------------------------------
