@@ -306,7 +306,7 @@ def everybody() -> list[asyncio.Task[Any]]:
 
 
 @pytest.mark.parametrize(
-    ("times", "faults"), [(1, {}), (2, {"add": ["slow"]}), (1, {"swap": ["slow"]}), (100, {})], ids=str
+    ("times", "faults"), [(1, {}), (2, {}), (1, {"add": ["slow"] * 2}), (1, {"swap": ["slow"] * 2}), (100, {})], ids=str
 )
 @virtual
 async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(
