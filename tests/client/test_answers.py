@@ -10,6 +10,7 @@ from pushsdk import (
     PushError,
     RejectedError,
     RetryPolicy,
+    UnexpectedResponseError,
 )
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
@@ -28,12 +29,15 @@ async def error_of(status: int, **options) -> PushError:
     return caught.value
 
 
-@pytest.mark.parametrize(("status", "kind"), [(400, RejectedError), (502, OutcomeUnknownError), (200, PushError)])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, RejectedError), (502, OutcomeUnknownError), (200, UnexpectedResponseError)]
+)
 async def test_an_error_has_the_answer_of_the_service(status: int, kind: type[PushError]) -> None:
     error = await error_of(status)
     assert isinstance(error, kind)
     assert (error.status, error.headers["x-request-id"], error.request_id) == (status, "r-1", "r-1")
     assert (error.body.decode(), error.answer) == (BODY, BODY)
+    assert ("Don't create it again" in str(error)) is (status == 200)
 
 
 async def test_a_partial_error_has_the_answer_about_its_rejected_users() -> None:

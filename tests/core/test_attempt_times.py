@@ -27,15 +27,10 @@ def test_without_an_answer_every_call_is_begun() -> None:
     assert times.not_before(99.0, 1) == 99.0
 
 
-def test_the_first_answer_is_the_mean_with_half_of_it_as_deviation() -> None:
-    times = after(0.1)
-    assert times.usual == pytest.approx(0.1)
-    assert times.likely == pytest.approx(0.1 + 8 * 0.05)
-
-
-def test_with_steady_latencies_the_margin_shrinks_to_what_a_loop_is_late() -> None:
-    times = after(*[0.1] * 100)
-    assert times.likely == pytest.approx(0.1 + GRANULARITY)
+def test_the_deviation_is_half_of_the_first_answer_and_shrinks_to_what_a_loop_is_late() -> None:
+    assert after(0.1).usual == pytest.approx(0.1)
+    assert after(0.1).likely == pytest.approx(0.1 + 8 * 0.05)
+    assert after(*[0.1] * 100).likely == pytest.approx(0.1 + GRANULARITY)
 
 
 @pytest.mark.parametrize(("sigma", "most"), [(0.0, 0.0), (0.5, 0.005), (1.0, 0.015)])
@@ -52,17 +47,13 @@ def test_few_attempts_exceed_what_is_likely(sigma: float, most: float) -> None:
     assert late / 20_000 <= most
 
 
-def test_others_that_wait_ask_for_certainty_and_none_for_the_mean() -> None:
+def test_others_that_wait_ask_for_certainty_and_none_for_the_mean_and_the_only_call_is_begun_in_any_case() -> None:
     times = after(*[0.1, 0.3] * 50)
+    assert times.needed(others_wait=False) == 0.0
+    assert times.needed(others_wait=True) == times.likely > 0.5
     times.sent(100.0)
     assert times.needed(others_wait=True) == times.likely > 0.5
     assert times.needed(others_wait=False) == times.usual < 0.3
-
-
-def test_the_only_call_is_begun_in_any_case_unless_others_wait() -> None:
-    times = after(*[0.1] * 50)
-    assert times.needed(others_wait=False) == 0.0
-    assert times.needed(others_wait=True) == times.likely
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
@@ -75,18 +66,12 @@ def test_only_accepted_answers_lower_the_estimate(is_answered: bool) -> None:
     assert (times.usual, times.likely) == before
 
 
-def test_slow_refusals_raise_the_estimate() -> None:
-    times = after(*[1.0] * 50)
-    times.sent(60.0)
-    times.ended(63.0, 60.0, is_answered=True, is_accepted=False)
-    assert times.usual > 1.2
-
-
-def test_an_attempt_that_ends_late_while_others_are_answered_raises_the_estimate() -> None:
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_slow_refusal_and_a_late_end_while_others_are_answered_raise_the_estimate(is_answered: bool) -> None:
     times = after(*[1.0] * 50)
     times.sent(60.0)
     times.answered(62.9)
-    times.ended(63.0, 60.0, is_answered=False, is_accepted=False)
+    times.ended(63.0, 60.0, is_answered=is_answered, is_accepted=False)
     assert times.usual > 1.2
     assert not times.is_stalled
 
@@ -153,17 +138,12 @@ def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothin
     times.ended(102.0, 100.0, is_answered=False, is_accepted=False)
     assert times.is_stalled
     assert (times.usual, times.likely) == before
+    assert times.needed(others_wait=True) == 0.0  # the probe
     times.started(102.0)
     times.sent(102.0)
     assert times.not_before(102.1, 1) == pytest.approx(108.0)
     assert times.not_before(102.1, 0) == 102.1
     assert times.needed(others_wait=True) == times.likely
-
-
-def test_the_probe_of_a_stalled_client_needs_no_time() -> None:
-    times = silent()
-    times.ended(102.0, 100.0, is_answered=False, is_accepted=False)
-    assert times.needed(others_wait=True) == 0.0
 
 
 def test_a_client_that_was_never_answered_is_stalled_by_its_first_timeout() -> None:

@@ -16,7 +16,6 @@ from pushsdk._core.errors import (
     AuthenticationError,
     ClaimStoreError,
     ClientClosedError,
-    ConfigurationError,
     NotSentError,
     OutcomeUnknownError,
     PartialError,
@@ -29,7 +28,7 @@ from pushsdk._core.errors import (
     ValidationError,
 )
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH, Target
-from pushsdk._core.outcome import Answered, Attempt, Failure, Headers, Outcome, Verdict
+from pushsdk._core.outcome import Attempt, Failure, Headers, Outcome, Verdict
 from pushsdk.cli.exit import SHELL
 
 ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
@@ -50,29 +49,16 @@ def refused(status: int, **options) -> Verdict:
     return Verdict(outcome=REJECTED, attempts=(attempt,), status=status, **options)
 
 
-@pytest.mark.parametrize(
-    ("kind", "parents", "outcome"),
-    [
-        (PushError, (Answered, Exception), NOT_SENT),
-        (ConfigurationError, (PushError,), NOT_SENT),
-        (ValidationError, (PushError, ValueError), NOT_SENT),
-        (NotSentError, (PushError,), NOT_SENT),
-        (ClaimStoreError, (NotSentError,), NOT_SENT),
-        (ClientClosedError, (NotSentError,), NOT_SENT),
-        (QueueFullError, (NotSentError,), NOT_SENT),
-        (RejectedError, (PushError,), REJECTED),
-        (AuthenticationError, (RejectedError,), REJECTED),
-        (RateLimitedError, (RejectedError,), REJECTED),
-        (PayloadTooLargeError, (RejectedError,), REJECTED),
-        (OutcomeUnknownError, (PushError,), UNKNOWN),
-        (PartialError, (PushError,), NOT_SENT),
-        (UnexpectedResponseError, (PushError,), ACCEPTED),
-    ],
-)
-def test_each_error_has_its_place_in_the_tree_and_its_outcome(kind, parents, outcome):
-    error = kind("why")
-    assert kind.__bases__ == parents
-    assert (str(error), error.outcome, error.attempts, error.user_ids) == ("why", outcome, (), ())
+def test_each_error_has_an_outcome_and_its_place_in_the_tree():
+    for kind in KINDS:
+        error = kind("why")
+        assert (str(error), error.attempts, error.user_ids) == ("why", (), ())
+        expected = {OutcomeUnknownError: UNKNOWN, UnexpectedResponseError: ACCEPTED}.get(kind, NOT_SENT)
+        assert error.outcome is (REJECTED if issubclass(kind, RejectedError) else expected)
+        assert isinstance(error, PushError)
+    assert issubclass(ValidationError, ValueError)
+    not_sent = {ClaimStoreError, ClientClosedError, NotSentError, QueueFullError}
+    assert {kind for kind in KINDS if kind().retryable} == {*not_sent, RateLimitedError}
 
 
 # -- rejected ---------------------------------------------------------------------------------------------------
@@ -98,15 +84,6 @@ def test_a_rejection_names_its_status(status, retry_after, kind):
     assert (error.status, error.headers, error.body) == (status, headers, b"no")
     assert (error.user_ids, len(error.attempts)) == (("a", "b"), 1)
     assert str(error).startswith(f"rejected: HTTP {status}")
-
-
-@pytest.mark.parametrize(
-    "failure", [Failure.PAUSED, Failure.TOO_LONG, Failure.DEADLINE, Failure.BUDGET, Failure.CLOSED]
-)
-def test_a_throttled_call_says_why_it_was_not_retried(failure):
-    error = error_for(refused(429, retry_after=90.0, failure=failure))
-    assert error.retry_after == 90.0
-    assert str(error) == f"rejected: HTTP 429 Too Many Requests; not retried: {failure}"
 
 
 def test_a_rejection_followed_by_a_failed_connection_keeps_its_status():
@@ -180,7 +157,6 @@ def test_a_connection_over_http_that_breaks_at_once_asks_for_https(base_url, ver
     ("status", "body", "asks"),
     [
         (400, b"<center>The plain HTTP request was sent to HTTPS port</center>", True),
-        (400, b"Client sent an HTTP request to an HTTPS server.", True),
         (400, b"the title is not plain", False),
         (422, b"plain HTTP", False),
     ],
@@ -202,7 +178,6 @@ def test_an_error_without_an_answer_has_none():
         (308, "//elsewhere.example/x", " to elsewhere.example:"),
         (302, "/private/path", ", a redirect:"),
         (302, "https://[broken/private/path", ", a redirect:"),
-        (302, "https://\x1b[31mred/", ", a redirect:"),
         (302, "https://\u202eevil.example/", ", a redirect:"),
     ],
 )
@@ -211,11 +186,6 @@ def test_a_redirect_names_only_the_other_host(status, location, host):
     assert host in text
     assert "set base_url" in text
     assert not any(word in text for word in ("private", "token", "word", "8443", "\x1b"))
-
-
-def test_a_location_without_a_redirect_is_not_shown():
-    text = str(error_for(refused(400, headers={"Location": "https://elsewhere.example"})))
-    assert text == "rejected: HTTP 400 Bad Request"
 
 
 # -- unknown and not sent ---------------------------------------------------------------------------------------
@@ -263,6 +233,7 @@ def test_a_call_that_was_never_sent_names_the_reason(failure, kind):
     ("reason", "attempts", "failure", "text"),
     [
         ("no route", 2, Failure.BUDGET, "no route (2 attempts); given up: the retry budget is used up"),
+        ("no route", 1, Failure.CLOSED, "no route; not retried: the client was closed before the call ended"),
         (str(Failure.DEADLINE), 1, Failure.DEADLINE, "the deadline passed"),
     ],
 )
@@ -342,7 +313,7 @@ def test_a_partial_errors_outcome_is_the_worst(end, worst):
 UNSENT = tried(NOT_SENT, reason=str(Failure.REFUSED), retryable=True)
 THROTTLED = tried(REJECTED, 429, retryable=True, retry_after=70.0)
 TOO_EARLY = tried(REJECTED, 425, retryable=True)
-BAD, TOO_LARGE, LOST = tried(REJECTED, 400), tried(REJECTED, 413), tried(UNKNOWN)
+BAD, LOST = tried(REJECTED, 400), tried(UNKNOWN)
 ACCEPTED_ONE = tried(ACCEPTED, 204)
 
 
@@ -357,24 +328,13 @@ def verdict(*attempts: Attempt, failure: Failure | None = None) -> Verdict:
     )
 
 
-def test_only_not_sent_and_throttled_calls_are_retryable():
-    retryable = {kind for kind in KINDS if kind().retryable}
-    assert retryable == {kind for kind in KINDS if issubclass(kind, NotSentError)} | {RateLimitedError}
-
-
 @pytest.mark.parametrize(
     ("attempts", "failure", "expected"),
     [
         ([UNSENT], None, True),
         ([tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], Failure.CERTIFICATE, False),
-        ([TOO_EARLY, tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], None, False),
-        ([tried(NOT_SENT, reason=str(Failure.CLOSED), retryable=True)], Failure.CLOSED, True),
         ([THROTTLED], Failure.PAUSED, True),
-        ([TOO_EARLY, UNSENT], None, True),
-        ([TOO_LARGE], Failure.DEADLINE, True),
         ([TOO_EARLY, BAD], None, False),
-        ([TOO_LARGE], None, False),
-        ([tried(REJECTED, 429)], None, False),
         ([LOST, UNSENT], None, False),
     ],
 )
@@ -422,11 +382,9 @@ def test_the_delay_of_a_job_is_what_the_service_asked_for_or_the_default(retry_a
     assert error.retry_delay(**options) == seconds
 
 
-def test_the_delay_of_a_job_that_no_retry_helps_is_the_error_itself():
-    error = OutcomeUnknownError()
-    with pytest.raises(OutcomeUnknownError) as caught:
-        error.retry_delay()
-    assert caught.value is error
+def test_a_job_that_no_retry_helps_has_no_delay():
+    with pytest.raises(OutcomeUnknownError):
+        OutcomeUnknownError().retry_delay()
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------

@@ -174,18 +174,6 @@ def test_a_message_that_is_bad_for_everybody_costs_nine_requests_at_most_and_the
     assert service.users(ACCEPTED) == set()
 
 
-def test_eight_culprits_found_one_by_one_do_not_reject_the_message():
-    calls = singles(100)
-    service = SplittingService(culprits=calls[1:99:12])
-    splitter, throttled = service.splitter(calls), Verdict(outcome=REJECTED, status=429)
-    while wave := splitter.next_wave():
-        for part in wave:
-            verdict = service.answer(part)
-            splitter.report(part, throttled if verdict.outcome is ACCEPTED else verdict)
-    assert splitter.rest() == []
-    assert not service.message.is_rejected
-
-
 def test_units_are_sent_alone_from_both_ends_and_in_between():
     service = SplittingService(culprits=(calls := singles(71))).take(calls)
     assert [calls.index(part.units[0]) for part in service.waves[1]] == [0, 10, 20, 30, 40, 50, 60, 70]
@@ -335,15 +323,6 @@ def test_parts_of_one_call_stay_within_the_learned_bytes_if_its_ids_differ_in_le
     size = FRAME + len(one.ids) * 2 // 5
     parts = split_calls([one], learned(10, size), FRAME, 10_000)
     assert all(size_of(part) <= size or part.users == 1 for part in parts)
-
-
-def test_a_bound_in_bytes_applies_unless_the_message_is_most_of_it():
-    calls = [call(f"{number:060d}") for number in range(500)]
-    sizes = LearnedSizes()
-    sizes.learn(1000, FRAME, 40_000)
-    assert len(split_calls(calls, sizes, FRAME, 10_000)) == 2
-    assert len(split_calls(calls[:300], sizes, FRAME, 10_000)) == 1
-    assert len(split_calls(calls, sizes, 20_000, 10_000)) == 1
 
 
 def test_no_user_shows_in_the_repr_of_a_part():
