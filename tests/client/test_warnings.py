@@ -209,14 +209,17 @@ FIRST_NAME = "no 'first_name' for the placeholder, did you mean"
     ("send", "text"),
     [
         (
-            lambda client, _: client.send("u", {"title": {"en": "1"}}),
+            lambda client, _: client.send("u", {"title": {"en": "a dict"}}),
             "$.message: neither iosEnabled nor androidEnabled",
         ),
         (
-            lambda client, _: client.broadcast(["u"], MobilePush(title={"en": "2"}, ios_enabled=False)),
+            lambda client, _: client.broadcast(["u"], MobilePush(title={"en": "a broadcast"}, ios_enabled=False)),
             "$.message: neither ios_enabled nor android_enabled",
         ),
-        (lambda client, _: client.send("u", MobilePush(ios_enabled=True)), "$.message: title and body are both empty"),
+        (
+            lambda client, _: client.send("u", GOOD.replace(title={"en": " "})),
+            "$.message: title and body are both empty",
+        ),
         (lambda client, _: client.send("u", GOOD.replace(title={"en": "{{name}}"})), "$.message.title.en: a placeh"),
         (lambda client, _: client.send("u", GOOD.replace(big_image_url="a.png")), "$.message.big_image_url: the URL"),
         (

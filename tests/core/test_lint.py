@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.lint import RULES, Problem, lint
+from pushsdk._core.lint import RULES, Problem, lint, nodes
 from pushsdk._core.models import (
     UNSET,
     ActionButton,
@@ -148,6 +148,10 @@ def test_a_list_that_holds_its_message_ends():
     message = MobilePush(android_action_buttons=buttons)
     buttons.append(message)
     assert [problem.code for problem in lint(message)] == ["wrong-type"]
+
+
+def test_json_of_another_form_has_no_nodes():
+    assert nodes([], MobilePush) == []
 
 
 class Ambiguous:
