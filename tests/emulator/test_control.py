@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import time
 from functools import reduce
 from urllib.parse import quote
 
@@ -142,7 +141,6 @@ async def test_each_key_has_an_inbox_which_is_also_read_by_its_public_name(api, 
     await wire.push("bob", Api_Key="another")
     second, first = await api.get("/inboxes", Api_Key=None)  # the latest first
     assert [(inbox["label"], inbox["requests"]) for inbox in (first, second)] == [("Inbox 1", 2), ("Inbox 2", 1)]
-    assert abs(second["last"] - time.time()) < 600
     assert (await api.get("/service"))["inbox"] == first["inbox"]
     users = await api.get(f"/users?inbox={first['inbox']}", Api_Key=None)
     assert users == {"users": [{"user_id": "ann", "accepted": 1, "same": 1}], "next": None}
@@ -153,11 +151,11 @@ async def test_each_key_has_an_inbox_which_is_also_read_by_its_public_name(api, 
 
 async def test_requests_are_read_over_all_inboxes(emulator, wire):
     api = Api(emulator, Api_Key=None)
+    await wire.push("ann")
     async with api.events("?inbox=*") as events:
         await events.until("hello")
-        for number, key in ((1, emulator.api_key), (2, "another")):
-            await wire.push("ann", Api_Key=key)
-            assert (await events.until("request"))[-1].data["id"] == number
+        await wire.push("ann", Api_Key="another")
+        assert (await events.until("request"))[-1].data["id"] == 2
     await wire.push("ben", Api_Key="another")
     second, first = (inbox["inbox"] for inbox in await api.get("/inboxes"))
     requests = (await api.get("/requests?inbox=*"))["requests"]
@@ -251,12 +249,10 @@ async def test_a_request_is_summed_up_and_shown_whole(api, wire):
     whole = await api.get("/requests/1")
     assert whole["body"] == json.loads(whole["text"]) == sent
     assert (whole["user_ids"], whole["lint"]) == (["ann", "bob"], [])
-    assert ("curl" in whole["curl"], "AsyncPushClient" in whole["python"]) == (True, True)
     (summary,) = (await api.get("/requests"))["requests"]
     assert summary == {**{name: whole[name] for name in summary}, "body": {"en": "World"}}
     assert (summary["status"], summary["accepted"], summary["bytes"]) == (204, True, len(whole["text"]))
-    assert (summary["users"], summary["reached"], summary["first_user"]) == (2, 2, "ann")
-    assert (summary["title"], summary["languages"], summary["platforms"]) == ({"en": "Hello"}, ["en"], ["android"])
+    assert (summary["users"], summary["first_user"], summary["platforms"]) == (2, "ann", ["android"])
 
 
 async def test_requests_are_searched_downloaded_and_deleted(api, wire, emulator):

@@ -66,17 +66,15 @@ async def test_every_key_has_its_own_inbox_and_totals_are_over_all(wire, emulato
     assert emulator.totals() == {"requests": 4, "users": 2, "duplicates": 1, "pushes": 2, "campaigns": 1}
 
 
-async def test_reset_empties_the_inbox_and_restarts_the_faults(wire, emulator):
-    emulator.set_faults([Fault.status(503, first=1, name="outage")])
-    for user_id, api_key in (("ann", emulator.api_key), ("ann", emulator.api_key), ("bob", "b"), ("bob", "b")):
-        await wire.push(user_id, Api_Key=api_key)
-    assert (emulator.hits(), emulator.requests) == ({"outage": 2}, 4)
-    emulator.reset()
-    assert (emulator.users(), emulator.requests, emulator.hits()) == ({}, 0, {"outage": 0})
-    assert emulator.inbox("b").users() == {"bob": 1}
-    assert [(await wire.push("ann")).status for _ in range(2)] == [503, 204]
-    emulator.inbox("b").forget()
-    assert (emulator.users(), emulator.inbox("b").users()) == ({"ann": 1}, {})
+async def test_reset_empties_one_inbox_and_restarts_the_faults(wire, emulator):
+    emulator.set_faults([Fault.status(503, user="ann", first=1, name="outage")])
+    for reset in (emulator.reset, emulator.inbox().forget):
+        assert [(await wire.push("ann")).status for _ in range(2)] == [503, 204]
+        await wire.push("bob", Api_Key="b")
+        assert (emulator.users(), emulator.hits()) == ({"ann": 1}, {"outage": 1})
+        reset()
+    assert (emulator.users(), emulator.requests, emulator.hits()) == ({}, 3, {"outage": 0})
+    assert emulator.inbox("b").users() == {"bob": 2}
 
 
 # Refusals

@@ -65,13 +65,12 @@ def test_the_limits_are_tried_in_the_order_of_their_statuses_and_each_request_ta
     [
         ({"rate": 2.5}, [0, 0, 0, 0], [None, None, None, "1"]),
         ({"rate": 10, "burst": 1}, [0, 0.05, 0.1], [None, "1", None]),
-        ({"rate": 0.1}, [0, 8.5], [None, "2"]),
         ({"rate": 2}, [0, 1000, 1000, 1000], [None, None, None, "1"]),
         ({"rate": 1}, [10, 5, 10, 11], [None, "1", "1", None]),
         ({"rate": 1, "retry_after": 1.2}, [0, 0], [None, "2"]),
         ({"rate": 1, "retry_after": 0}, [0, 0], [None, "0"]),
     ],
-    ids=["a burst, rounded up", "as configured", "slow", "after a pause", "a clock that steps back", "own", "own zero"],
+    ids=["a burst, rounded up", "as configured", "after a pause", "a clock that steps back", "own", "own zero"],
 )
 def test_a_request_over_the_rate_is_told_to_wait_whole_seconds(limits, times, delays):
     limiter = Limiter(ServiceLimits(**limits))
@@ -126,7 +125,6 @@ def test_the_quota_counts_accepted_users_and_ends_campaigns_when_used_up():
         ({"burst": 3}, "burst needs a rate"),
         ({"retry_after": 86_401}, "retry_after must be a number of seconds from 0 to 86400; got 86401"),
         ({"invalid_user_ids": "ann"}, "invalid_user_ids"),
-        ({"max_user": 1}, "max_user"),
     ],
 )
 def test_an_invalid_limit_is_refused_in_python_and_in_json(values, text):

@@ -2,8 +2,7 @@
 
 import shutil
 import tempfile
-from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections import Counter, defaultdict, namedtuple
 from itertools import groupby
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from support.store_entries import campaign, duplicates, push, refused, users
 
 from pushsdk.emulator.store.queries import ALL_INBOXES, Store
-from pushsdk.emulator.store.records import Recipient
 from pushsdk.emulator.store.search import parse
 
 KEYS = st.sampled_from("abc")
@@ -24,34 +22,27 @@ TEXTS = {"other": "another", "without text": "", "campaign": ""}  # else hello
 KEEP = 4
 
 
-@dataclass
-class Row:
-    """A stored request: the accepted users, the texts by which pushes are a group."""
-
-    id: int
-    users: tuple[str, ...]
-    text: str
-    failed: bool
-    group: int
+# A stored request: the users whom it reached, and the texts by which pushes are a group.
+Row = namedtuple("Row", ("id", "users", "text", "failed", "group"))
 
 
 class Inboxes(RuleBasedStateMachine):
     """Three keys, four stored requests."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.counts: dict[str, Counter[str]] = defaultdict(Counter)
-        self.contents: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-        self.listed: dict[str, list[Row]] = defaultdict(list)
+        self.counts = defaultdict(Counter)  # of users, by key
+        self.contents = defaultdict(Counter)  # of users and texts
+        self.listed = defaultdict(list)
         self.former = []  # inboxes from before a reset
         self.last = 0
         self.open()
 
-    def open(self) -> None:
+    def open(self):
         self.store = Store(self.folder / "kept", keep=KEEP)
 
-    def teardown(self) -> None:
+    def teardown(self):
         self.store.close()
         shutil.rmtree(self.folder)
 
@@ -69,14 +60,12 @@ class Inboxes(RuleBasedStateMachine):
             else:
                 status = None if kind == "unanswered" else 204
                 entries.append(push(box, *user_ids, title=text, digest=len(text), status=status))
-            reached = () if kind in {"campaign", "refused"} else tuple(user_ids)
+            reached = [] if kind in {"campaign", "refused"} else user_ids
             self.counts[key].update(reached)
             self.contents[key].update((user, text) for user in reached)
-            before = self.listed[key][-1:]
-            is_grouped = bool(text and before and before[0].text == text)
-            group = before[0].group if is_grouped else self.last
-            self.listed[key].append(Row(self.last, reached, text, kind in {"refused", "unanswered"}, group))
-            self.listed[key] = self.listed[key][-KEEP:]
+            before = [row.group for row in self.listed[key][-1:] if text and row.text == text]
+            row = Row(self.last, reached, text, kind in {"refused", "unanswered"}, *(before or [self.last]))
+            self.listed[key] = [*self.listed[key], row][-KEEP:]
         first = self.last - len(entries) + 1
         self.store.write(entries)
         assert [entry.id for entry in entries] == list(range(first, self.last + 1))
@@ -88,14 +77,6 @@ class Inboxes(RuleBasedStateMachine):
         self.store.write([entry])
         assert entry.id == 0
 
-    @rule(key=KEYS, user=USERS)
-    def deliver(self, key, user):
-        for latest in self.store.campaigns(self.store.find(key))[-1:]:
-            self.store.withdraw(latest)
-            assert self.store.deliver(latest, [(user[0], {})])
-            assert self.store.recipients(latest) == [Recipient(user[0], {})]
-            self.store.withdraw(latest)
-
     @rule(key=KEYS, at=st.integers(0, KEEP))
     def delete_one(self, key, at):
         number = self.listed[key][at].id if at < len(self.listed[key]) else self.last + 1
@@ -106,8 +87,7 @@ class Inboxes(RuleBasedStateMachine):
     @rule(key=KEYS, user=st.sampled_from(["ann", "é"]))
     def delete_found(self, key, user):
         rows = [row for row in self.listed[key] if user not in row.users]
-        deleted = self.store.delete(self.store.find(key), parse(f"user:{user}"))
-        assert deleted == len(self.listed[key]) - len(rows)
+        self.store.delete(self.store.find(key), parse(f"user:{user}"))
         self.listed[key] = rows
 
     @rule(key=KEYS)
