@@ -2164,7 +2164,7 @@ EMULATOR_BOUNDS = [
         EMULATOR + "campaigns/lifecycle.py",
         "None if trusted else _UNTRUSTED",
         "None",
-        T_EMULATOR + "lifetime.py::test_a_segment_runs_only_with_the_token",
+        T_EMULATOR + "campaigns.py::test_a_segment_runs_only_with_the_token",
     ),
     Mutant(
         "a large request is linted",

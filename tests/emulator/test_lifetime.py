@@ -102,23 +102,6 @@ async def test_the_bodies_that_a_response_shows_are_bounded(api, emulator, wire,
     assert [campaign.request["segment"]["query"] for campaign in emulator.campaigns] == queries
 
 
-async def test_a_segment_runs_only_with_the_token(running, tmp_path):
-    (tmp_path / "users.csv").write_text("user_id\nann\n")
-    sent = {"segment": {"query": "SELECT user_id FROM users", "primaryKey": "user_id"}}
-    token = {"Authorization": "Bearer secret"}
-    async with running(audience=tmp_path, token="secret") as wire:
-
-        def states():
-            return [campaign.state for campaign in wire.emulator.campaigns]
-
-        stranger = await wire.send(sent, path="/v1/campaigns")
-        assert (stranger.status, states(), "token" in wire.emulator.campaigns[0].error) == (200, ["not run"], True)
-        await wire.send(sent, path="/v1/campaigns", **token)
-        await until(lambda: states() == ["not run", "done"])
-        await Api(wire.emulator, **token).done("POST", f"/campaigns/{stranger.json['uuid']}/start", {})
-        await until(lambda: states() == ["done", "done"])
-
-
 # The end
 
 
