@@ -90,10 +90,12 @@ async def test_an_endless_or_incomplete_body_is_refused(running, caplog):
     assert caplog.records == []
 
 
-async def test_an_error_of_the_emulator_is_a_500_in_its_log(api, emulator, monkeypatch, caplog):
-    monkeypatch.setattr(Store, "inboxes", lambda _: 1 // 0)
+async def test_an_error_of_the_emulator_is_a_500_in_its_log(api, wire, emulator, monkeypatch, caplog):
+    for name in ("inboxes", "inbox"):
+        monkeypatch.setattr(Store, name, lambda *_: 1 // 0)
     assert (await api.raw("GET", "/_emulator/v1/inboxes")).status == 500
-    assert [record.name for record in caplog.records] == ["pushsdk.emulator"]
+    assert (await wire.push("ann")).status == 500
+    assert [record.name for record in caplog.records] == ["pushsdk.emulator"] * 2
     assert emulator.api_key not in caplog.text
 
 
@@ -294,7 +296,7 @@ async def test_a_value_nested_near_the_bound_is_shown_or_refused(api, wire, monk
     """Every accepted depth can be read back."""
     statuses = set()
     for depth in range(880, 1010, 5):
-        value = b"[" * depth + b"]" * depth
+        value = b"[" * depth + b"1" + b"]" * depth
         body = b'{"userIds":["ann"],"message":{"x":%b},"customFields":{"y":%b}}' % (value, value)
         if (await wire.send(body)).status != 204:
             continue

@@ -254,6 +254,13 @@ def test_what_sqlite_refuses_is_a_store_error(opened):
     assert read(opened) == 1
 
 
+def test_an_error_rolls_the_transaction_back(opened):
+    with pytest.raises(ZeroDivisionError), opened.writing() as connection:
+        connection.execute(ADD)
+        _ = 1 // 0
+    assert read(opened) == 0
+
+
 def test_a_full_disk_says_what_to_do_and_keeps_no_part(opened):
     with (
         pytest.raises(StoreError, match="database or disk is full; free some space"),

@@ -122,6 +122,7 @@ async def test_a_body_of_another_shape_is_refused_with_its_path_and_not_quoted(w
     campaign = await wire.send({"segment": {"query": 1}}, path="/v1/campaigns")
     assert (campaign.status, "$.segment.query" in campaign.json["error"]) == (400, True)
     assert (emulator.pushes, emulator.campaigns) == ((), ())
+    assert [request.status for request in emulator.inbox().requests("is:refused")] == [400] * 3
 
 
 # Bodies that arrive in parts

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -39,13 +40,14 @@ async def test_events_of_several_threads_have_consecutive_marks_and_none_is_miss
             events.publish("faults")
             assert events.since(0) is not None
 
-    threads = [threading.Thread(target=publish) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    async with asyncio.timeout(60):
-        for mark in range(300):
-            permits.release()
-            await events.changed(mark)
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as pool:
+        threads = [pool.submit(publish) for _ in range(3)]
+        try:
+            async with asyncio.timeout(60):
+                for mark in range(300):
+                    permits.release()
+                    await events.changed(mark)
+        finally:
+            permits.release(300)
+    assert [thread.exception() for thread in threads] == [None] * 3
     assert [event.mark for event in events.since(0)] == list(range(1, 301))

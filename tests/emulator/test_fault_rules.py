@@ -76,21 +76,6 @@ def test_a_disabled_rule_counts_and_draws_nothing_and_hides_nothing():
 # Values
 
 
-@pytest.mark.parametrize(
-    ("fault", "accepts"),
-    [
-        (Fault.status(200), True),
-        (Fault.status(200, accepted=False), False),
-        (Fault.status(504, accepted=True), True),
-        (Fault.reset_after(), True),
-        (Fault.hang(), False),
-        (Fault.truncated(), True),
-    ],
-)
-def test_each_fault_says_whether_the_request_is_accepted(fault, accepts):
-    assert fault.accepts is accepts
-
-
 def test_a_delay_that_is_probably_in_milliseconds_is_warned_of():
     with pytest.warns(UserWarning, match=r"^Fault.delay\(300\) is in seconds, and longer than most timeouts$"):
         assert Fault.delay(300).seconds == 300
@@ -139,6 +124,7 @@ def test_rules_are_read_from_json():
     [
         ('[{"fault": "hang"}, {"fault": "delay", "seconds": "1"}]', r"\$\[1\].seconds"),
         ('[{"fault": "hang", "frist": 1}]', r"Object contains unknown field `frist` - at `\$\[0\]`$"),
+        ({"fault": "hang"}, "^data must be bytes, or a str; got dict$"),
         ('{"fault": "hang"}', "^faults must be JSON, a list of objects: Expected `array`, got `object`$"),
         ('[{"fault": "status", "code": 503, "headers": {"connection": "x"}}]', "which the emulator sets"),
     ],

@@ -24,6 +24,8 @@ PUSH = b'{"userIds":["ann"],"message":{}}'
         ({"port": 70_000}, "port must be a port from 0 to 65535, .*; got 70000"),
         ({"faults": Fault.hang()}, "faults must be a list; got Fault"),
         ({"limits": {}}, r"limits must be a ServiceLimits, for example ServiceLimits\(max_users=100\); got dict"),
+        ({"max_age": -0.1}, "max_age must be a number of seconds, 0 or more; got -0.1"),
+        ({"store": 5}, "store must be a str, or a pathlib.Path; got 5"),
         ({"keep": -1}, "keep must be a whole number, 0 or more; got -1"),
         ({"hosts": ["http://push.test"]}, r"hosts\[0\] must be a name .*, for example push\.test:8080; got .*"),
         ({"api_key": "a b"}, "api_key must be 1 to 4096 visible ASCII characters, or left out; got .*"),
@@ -123,7 +125,7 @@ async def test_closing_does_not_wait_for_clients_and_faults(running, caplog):
             socks = [socket.create_connection(("127.0.0.1", wire.port)) for _ in sent]
             for sock, part in zip(socks, sent, strict=True):
                 sock.sendall(part)
-            await until(lambda: list(wire.emulator.hits().values()) == [1, 1, 1, 2])
+            await until(lambda: (wire.emulator.requests, wire.emulator.hits()["4: status"]) == (5, 2))
     for sock in socks:
         with suppress(ConnectionResetError):
             while sock.recv(1 << 20):

@@ -21,24 +21,13 @@ def operations(*, token=False):
     return found
 
 
-def references(value):
-    """Yield the names of the schemas to which a part of the document refers."""
-    if isinstance(value, dict):
-        if "$ref" in value:
-            yield value["$ref"].removeprefix("#/components/schemas/")
-        value = list(value.values())
-    if isinstance(value, list):
-        for part in value:
-            yield from references(part)
-
-
 @pytest.mark.parametrize("token", [None, "t"])
 async def test_the_document_is_served_and_says_whether_a_token_is_needed(running, token):
     async with running(token=token) as wire:
         document = await Api(wire.emulator).get("/openapi.json", Api_Key=None)
     assert (document["openapi"], document["info"]["version"]) == ("3.1.0", __version__)
     assert set(document["components"]["securitySchemes"]) == {"key", "token"}
-    names = set(references(document))
+    names = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert names
     assert names <= set(document["components"]["schemas"])
     needed = {} if token is None else {"token": []}

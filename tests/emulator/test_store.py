@@ -2,10 +2,12 @@
 
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.store_entries import campaign, push, put, users
 
+from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import ALL_INBOXES, Store
 
 
@@ -85,6 +87,9 @@ def test_the_inbox_of_before_a_reset_is_empty_and_stores_nothing(store, box):
     assert (store.accepted(box, "ann"), ids(store, box), store.delete(box), store.unfinished()) == (0, [], 0, [])
     assert put(store, push(box, "ann"), push(new, "bob")) == [0, 3]
     assert store.reset(box) == new  # a second reset with it does nothing
+    store.close()
+    with pytest.raises(StoreError, match="can only be read"):
+        store.reset(new)
     assert users(store, new) == {"bob": 1}
 
 
@@ -112,44 +117,32 @@ def test_what_is_dropped_leaves_no_rows(make, tmp_path, way):
 
 
 def test_each_read_is_one_snapshot_while_others_write_and_reset(store, box):
-    done, wrong, looks = threading.Event(), [], []
+    done = threading.Event()
 
     def look():
-        while not done.is_set() or not looks:
+        while not done.is_set():
             accepted, pushes = store.delivered(store.find("key"), "ann")
-            looks.append(accepted)
             if accepted != sum(push.times for push in pushes):
-                wrong.append((accepted, len(pushes)))
+                return accepted
+        return None
 
-    threads = [threading.Thread(target=look) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for number in range(200):
-        put(store, push(box, "ann", "bob"), push(box, "ann", "ann"))
-        if number % 20 == 19:
-            box = store.reset(box)
-    done.set()
-    for thread in threads:
-        thread.join()
-    assert (wrong, users(store, box)) == ([], {})
+    with ThreadPoolExecutor() as pool:
+        looks = [pool.submit(look) for _ in range(3)]
+        for number in range(200):
+            put(store, push(box, "ann", "bob"), push(box, "ann", "ann"))
+            if number % 20 == 19:
+                box = store.reset(box)
+        done.set()
+    assert [look.result() for look in looks] == [None] * 3
+    assert users(store, box) == {}
 
 
 def test_the_first_use_by_several_threads_opens_one_file_with_one_inbox(tmp_path):
-    for number in range(10):
-        store, boxes = Store(tmp_path / f"{number}"), []
-        store.close()  # has no effect before the first use
-        assert not (tmp_path / f"{number}").exists()
-        barrier = threading.Barrier(4)
-
-        def use(store=store, boxes=boxes, barrier=barrier):
-            barrier.wait()
-            boxes.append(store.inbox("key"))
-
-        threads = [threading.Thread(target=use) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert boxes == [store.find("key")] * 4
-        assert len(store.inboxes()) == 1
-        store.close()
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(10):
+            store = Store(tmp_path / f"{number}")
+            store.close()  # has no effect before the first use
+            assert not (tmp_path / f"{number}").exists()
+            assert set(pool.map(store.inbox, ["key"] * 4)) == {store.find("key")}
+            assert len(store.inboxes()) == 1
+            store.close()
