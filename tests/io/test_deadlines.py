@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -37,21 +36,17 @@ from pushsdk import (
 GRACE = 0.010
 
 
-def sleeps(seconds: float) -> Callable[[], Any]:
-    async def key() -> str:
-        await asyncio.sleep(seconds)
-        return "key"
-
-    return key
+async def never() -> str:
+    await asyncio.sleep(math.inf)
+    raise AssertionError
 
 
-@pytest.mark.parametrize("total", [0.001, 0.0137, 0.25, 1.0, 29.999])
 @pytest.mark.parametrize(
     ("behavior", "options", "kind"),
     [
         (hang(), {}, OutcomeUnknownError),
         (unreachable(), {}, NotSentError),
-        (hang(), {"api_key": sleeps(math.inf)}, NotSentError),
+        (hang(), {"api_key": never}, NotSentError),
         (
             refused(after=0.0007),
             {"retry": RetryPolicy.safe(max_attempts=1000, initial_delay=0.001, max_delay=0.001)},
@@ -63,15 +58,38 @@ def sleeps(seconds: float) -> Callable[[], Any]:
 )
 @virtual
 async def test_a_call_ends_within_ten_milliseconds_after_its_deadline(
-    behavior: Any, options: dict[str, Any], kind: type[Exception], total: float
+    behavior: Any, options: dict[str, Any], kind: type[Exception]
 ) -> None:
-    service = FakeService(then=behavior)
-    async with client_of(service, **options) as client:
+    for total in (0.001, 0.0137, 1.0, 29.999):
+        async with client_of(FakeService(then=behavior), **options) as client:
+            before = now()
+            error = await outcome_of(start(client.send("a", MESSAGE, timeout=Timeout(total=total, attempt=None))))
+            assert now() <= before + total + GRACE
+            assert type(error) is kind
+            assert idle(client)
+
+
+@virtual
+async def test_a_shared_request_runs_until_the_latest_deadline_and_calls_that_expire_before_are_reported_later() -> (
+    None
+):
+    service, events = FakeService(answer(after=2.0), answer(after=1.0)), list[Event]()
+    async with client_of(service, limits=Limits(in_flight=1), timeout=1.5, on_event=events.append) as client:
+        busy = start(client.send("busy", OTHER, timeout=5.0))
+        await asyncio.sleep(1.0)
+        early = start(client.send(["early", "bird"], MESSAGE))
+        await asyncio.sleep(0.6)
+        later = start(client.send("later", MESSAGE))
         before = now()
-        error = await outcome_of(start(client.send("a", MESSAGE, timeout=Timeout(total=total, attempt=None))))
-        assert now() <= before + total + GRACE
-        assert type(error) is kind
+        error = await outcome_of(early)
+        assert (type(error), error.user_ids) == (OutcomeUnknownError, ("early", "bird"))
+        assert before + 0.9 <= now() <= before + 0.9 + GRACE
+        assert client.stats().in_flight == 1
+        assert (await later).users == 1
+        await busy
         assert idle(client)
+    ends = [(event.user_ids, event.outcome) for event in events if isinstance(event, SendAbandoned)]
+    assert ends == [(("early", "bird"), Outcome.ACCEPTED)]
 
 
 @virtual
@@ -117,88 +135,16 @@ async def test_the_attempt_timeout_ends_an_attempt_and_the_total_the_call() -> N
 
 
 @virtual
-async def test_without_a_total_there_is_no_deadline() -> None:
-    service = FakeService(answer(after=10_000.0))
-    async with client_of(service) as client:
-        await client.send("a", MESSAGE, timeout=Timeout(total=None, attempt=None))
-
-
-@virtual
-async def test_a_shared_request_runs_until_the_latest_deadline_of_its_callers() -> None:
-    service, events = FakeService(answer(after=2.0), hang()), list[Event]()
-    async with client_of(service, limits=Limits(in_flight=1), timeout=1.5, on_event=events.append) as client:
-        busy = start(client.send("busy", OTHER, timeout=5.0))
-        await asyncio.sleep(1.0)
-        early = start(client.send("early", MESSAGE))
-        await asyncio.sleep(0.6)
-        later = start(client.send("later", MESSAGE))
-        before = now()
-        assert isinstance(await outcome_of(early), OutcomeUnknownError)
-        assert before + 0.9 <= now() <= before + 0.9 + GRACE
-        assert client.stats().in_flight == 1
-        assert isinstance(await outcome_of(later), OutcomeUnknownError)
-        assert before + 1.5 <= now() <= before + 1.5 + GRACE
-        await busy
-        assert idle(client)
-    deadline = [(event.user_ids, event.outcome) for event in events if isinstance(event, SendAbandoned)]
-    assert (("early",), Outcome.UNKNOWN) in deadline
-
-
-@virtual
-async def test_an_expired_call_is_unknown_and_its_end_is_reported_later() -> None:
-    service, events = FakeService(answer(after=0.5), answer(after=1.9)), list[Event]()
-    async with client_of(service, limits=Limits(in_flight=1), timeout=2.2, on_event=events.append) as client:
-        busy = start(client.send("busy", OTHER, timeout=5.0))
-        await turns()
-        early = start(client.send(["early", "bird"], MESSAGE))
-        await asyncio.sleep(0.4)
-        later = start(client.send("later", MESSAGE))
-        error = await outcome_of(early)
-        assert (type(error), error.user_ids) == (OutcomeUnknownError, ("early", "bird"))
-        assert isinstance(await outcome_of(later), Receipt)
-        await busy
-    deadline = [(event.user_ids, event.outcome) for event in events if isinstance(event, SendAbandoned)]
-    assert deadline == [(("early", "bird"), Outcome.ACCEPTED)]
-
-
-@virtual
-async def test_calls_of_a_shared_request_that_ends_at_their_deadline_get_its_outcome() -> None:
-    service, events = FakeService(then=unreachable()), list[Event]()
-    async with client_of(service, on_event=events.append) as client:
-        tasks = [start(client.send(user, MESSAGE, timeout=1.0)) for user in "ab"]
-        errors = [await outcome_of(task) for task in tasks]
-    assert [error.outcome for error in errors] == [Outcome.NOT_SENT] * 2
-    assert [len(error.attempts) for error in errors] == [1, 1]
-    assert not any(isinstance(event, SendAbandoned) for event in events)
-
-
-@virtual
 async def test_calls_of_a_shared_request_with_nearly_equal_deadlines_get_its_outcome() -> None:
-    service = FakeService(then=unreachable())
-    async with client_of(service, batching=Batching(linger=0.1), timeout=1.0) as client:
+    async with client_of(FakeService(then=unreachable()), batching=Batching(linger=0.1), timeout=1.0) as client:
         tasks = []
         for number in range(20):
             tasks.append(start(client.send(f"user-{number}", MESSAGE)))
             await asyncio.sleep(0.00019)
-        deadline = asyncio.get_running_loop().time() + 1.0
+        deadline = now() + 1.0
         errors = [await outcome_of(task) for task in tasks]
-        assert asyncio.get_running_loop().time() <= deadline + GRACE
-    assert [error.outcome for error in errors] == [Outcome.NOT_SENT] * 20
-
-
-@virtual
-async def test_a_caller_past_its_deadline_before_anything_left_was_not_sent_and_the_others_go() -> None:
-    service = FakeService(answer(after=1.0))
-    async with client_of(service, limits=Limits(in_flight=1), timeout=1.5) as client:
-        busy = start(client.send("busy", OTHER, timeout=5.0))
-        await turns()
-        patient = client.with_options(timeout=1.5)
-        early = start(client.send("early", MESSAGE, timeout=0.5))
-        later = start(patient.send("later", MESSAGE))
-        assert isinstance(await outcome_of(early), NotSentError)
-        assert isinstance(await outcome_of(later), Receipt)
-        await busy
-    assert service.users() == {"busy": 1, "later": 1}
+        assert now() <= deadline + GRACE
+    assert [(error.outcome, len(error.attempts)) for error in errors] == [(Outcome.NOT_SENT, 1)] * 20
 
 
 @virtual

@@ -165,7 +165,7 @@ LEAVING = """
     from pushsdk import AsyncPushClient
 
     async def main():
-        client = AsyncPushClient(sys.argv[1], "key", timeout=5.0)
+        client = AsyncPushClient(sys.argv[1], "key", timeout=60.0)
         await client.send("ann", {"body": {"en": "Hello"}, "iosEnabled": True})
         if not (pid := os.fork()):
             sys.exit(0)
@@ -188,5 +188,5 @@ def test_a_child_that_ends_in_its_loop_leaves_the_connections_to_its_parent() ->
         server = threading.Thread(target=serve)
         server.start()
         result = run_program(LEAVING, f"http://127.0.0.1:{listener.getsockname()[1]}")
-        server.join(5.0)
+        server.join(60.0)
     assert (result.code, result.out) == (0, "2 0\n")

@@ -1,7 +1,6 @@
 """Retries: which attempts are retried, how often, after which wait, and which calls can't wait."""
 
 import asyncio
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,6 @@ from support.fake_service import (
     OTHER,
     Behavior,
     FakeService,
-    Request,
     answer,
     client_of,
     fails,
@@ -56,15 +54,12 @@ OFTEN, COLLAPSE = RetryPolicy.at_least_once, RetryPolicy.collapsible
         (refused(), NONE, MESSAGE, 1, Outcome.NOT_SENT),
         (fails(Failure.CERTIFICATE), SAFE, MESSAGE, 1, Outcome.NOT_SENT),
         (answer(429), SAFE, MESSAGE, 4, Outcome.REJECTED),
-        (answer(408), SAFE, MESSAGE, 4, Outcome.REJECTED),
         (answer(401), OFTEN, MESSAGE, 1, Outcome.REJECTED),
         (answer(503, {"Retry-After": "1"}), SAFE, MESSAGE, 4, Outcome.REJECTED),
-        (answer(503, {"Retry-After": "1"}), NONE, MESSAGE, 1, Outcome.REJECTED),
         (answer(503), SAFE, MESSAGE, 1, Outcome.UNKNOWN),
         (answer(503), OFTEN, MESSAGE, 4, Outcome.UNKNOWN),
         (answer(500), COLLAPSE, MESSAGE, 1, Outcome.UNKNOWN),
         (answer(500), COLLAPSE, COLLAPSIBLE, 4, Outcome.UNKNOWN),
-        (reset_after(), SAFE, MESSAGE, 1, Outcome.UNKNOWN),
         (partial(), SAFE, COLLAPSIBLE, 1, Outcome.UNKNOWN),
         (answer(204), OFTEN, MESSAGE, 1, Outcome.ACCEPTED),
     ],
@@ -98,9 +93,6 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     ("behavior", "options"),
     [
         (answer(404), {}),
-        (answer(400), {}),
-        (answer(401), {}),
-        (answer(500), {}),
         (reset_after(), {}),
         (fails(Failure.CERTIFICATE), {}),
         (answer(429), {"retry": NONE()}),
@@ -108,6 +100,7 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         (answer(404), {"retry": RetryPolicy.from_tenacity(stop=tenacity.stop_after_attempt(9))}),
         (answer(429, {"Retry-After": "61"}), {}),
         (answer(429, {"Retry-After": "20"}), {"timeout": 10.0}),
+        (answer(429), {"retry_tokens": 4}),
     ],
 )
 @virtual
@@ -118,24 +111,19 @@ async def test_a_failure_that_may_not_be_retried_does_not_enter_the_loop(
     async with client_of(service, **options) as client:
         error = await outcome_of(start(client.send("a", MESSAGE)))
     assert isinstance(error, PushError)
+    assert ("budget" in str(error)) is ("retry_tokens" in options)
     assert (len(service.requests), loops) == (1, [])
 
 
 @virtual
-async def test_a_failure_that_the_budget_does_not_cover_or_a_closed_client_does_not_retry_enters_no_loop(
-    loops: list[object],
-) -> None:
+async def test_a_client_that_is_being_closed_enters_no_loop(loops: list[object]) -> None:
     service = FakeService(then=answer(429))
     async with client_of(service) as client:
-        client._lifetime.engine.sender.budget.tokens = 4
-        assert "budget" in str(await outcome_of(start(client.send("a", MESSAGE))))
-        client._lifetime.engine.sender.budget.tokens = 500
         last = start(client.send("b", MESSAGE))
         await turns(10)
-        closing = start(client.aclose(drain=0.0))
+        await client.aclose(drain=0.0)
         assert isinstance(await outcome_of(last), PushError)
-        await closing
-    assert (len(service.requests), loops) == (2, [])
+    assert (len(service.requests), loops) == (1, [])
 
 
 @virtual
@@ -145,31 +133,6 @@ async def test_a_predicate_of_tenacity_decides_on_what_no_preset_retries(loops: 
     async with client_of(service, retry=policy) as client:
         await client.send("a", MESSAGE)
     assert (len(service.requests), len(loops)) == (2, 1)
-
-
-async def calls_of(policy: RetryPolicy) -> int:
-    """Return the number of function calls of 200 sends that the service answers with 404."""
-    calls = 0
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    service = FakeService(then=answer(404))
-    async with client_of(service, retry=policy) as client:
-        await outcome_of(start(client.send("warm-up", MESSAGE)))
-        sys.setprofile(count)
-        try:
-            for number in range(200):
-                await outcome_of(start(client.send(f"user-{number}", MESSAGE)))
-        finally:
-            sys.setprofile(None)
-    return calls
-
-
-@virtual
-async def test_a_404_costs_no_more_than_without_retries() -> None:
-    assert await calls_of(SAFE()) <= 1.05 * await calls_of(NONE())
 
 
 @pytest.mark.parametrize("status", [404, 429])
@@ -218,27 +181,17 @@ async def test_waits_grow_with_full_jitter_up_to_the_cap() -> None:
         if isinstance(event, RetryScheduled):
             waits.setdefault(event.number, []).append(event.wait)
 
-    service = FakeService(then=refused())
     policy = SAFE(max_attempts=7, initial_delay=1.0, max_delay=5.0)
-    async with client_of(service, retry=policy, on_event=told) as client:
+    async with client_of(FakeService(then=refused()), retry=policy, on_event=told) as client:
         for user in range(16):
             await outcome_of(start(client.send(f"user-{user}", MESSAGE, timeout=100.0)))
     for number, most in enumerate((1.0, 2.0, 4.0, 5.0, 5.0, 5.0), start=1):
-        assert all(0.0 <= wait <= most for wait in waits[number])
-        assert most * 0.5 < max(waits[number])
-        assert min(waits[number]) < most * 0.5
+        assert 0.0 <= min(waits[number]) < most * 0.5 < max(waits[number]) <= most
 
 
 @pytest.mark.parametrize(
     ("value", "least", "most"),
-    [
-        ("2", 2.0, 2.1),
-        ("0", 0.0, 0.1),
-        ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0, 0.1),
-        ("-3", 0.0, 1.0),
-        ("soon", 0.0, 1.0),
-        ("", 0.0, 1.0),
-    ],
+    [("2", 2.0, 2.1), ("0", 0.0, 0.1), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0, 0.1), ("soon", 0.0, 1.0)],
 )
 @virtual
 async def test_a_retry_after_is_a_minimum_with_jitter_on_top(value: str, least: float, most: float) -> None:
@@ -250,11 +203,10 @@ async def test_a_retry_after_is_a_minimum_with_jitter_on_top(value: str, least: 
     assert least <= service.requests[1].started - before - LATENCY <= most
 
 
-@pytest.mark.parametrize("value", ["61", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT"])
+@pytest.mark.parametrize("value", ["61", "Fri, 31 Dec 9999 23:59:59 GMT"])
 @virtual
 async def test_a_retry_after_beyond_the_policy_ends_the_call_at_once(value: str) -> None:
-    service = FakeService(answer(503, {"Retry-After": value}))
-    async with client_of(service, timeout=None) as client:
+    async with client_of(FakeService(answer(503, {"Retry-After": value})), timeout=None) as client:
         before = now()
         with pytest.raises(RateLimitedError) as excinfo:
             await client.send("a", MESSAGE)
@@ -271,12 +223,12 @@ async def test_calls_that_linger_or_wait_in_line_or_for_admission_end_when_the_p
         first = start(client.send("a", MESSAGE, timeout=0.25))
         short = [start(client.send(user, OTHER, timeout=0.29)) for user in ("in line", "with it")]
         lingers = start(client.send("lingers", OTHER, timeout=5.0))
-        patient = start(client.send("too many", {"title": {"en": "x"}}, timeout=30.0))
+        patient = start(client.send("too many", titled(1), timeout=30.0))
         not_admitted = start(client.send("not admitted", OTHER, timeout=6.0))
         before = now()
         errors = [await outcome_of(task) for task in (*short, lingers, not_admitted)]
         assert now() == pytest.approx(before + 0.1)
-        assert all(type(error) is NotSentError for error in errors)
+        assert [type(error) for error in errors] == [NotSentError] * 4
         assert [error.retry_after for error in errors] == pytest.approx([20.0] * 4)
         assert isinstance(await outcome_of(first), RateLimitedError)
         assert isinstance(await outcome_of(patient), Receipt)
@@ -286,17 +238,52 @@ async def test_calls_that_linger_or_wait_in_line_or_for_admission_end_when_the_p
 @virtual
 async def test_a_call_between_two_attempts_ends_when_another_brings_a_pause_too_long_for_it() -> None:
     service = FakeService(answer(429), answer(429, {"Retry-After": "20"}))
-    policy = SAFE(throttle_delay=5.0)
-    async with client_of(service, retry=policy) as client:
+    async with client_of(service, retry=SAFE(throttle_delay=5.0)) as client:
         waits = start(client.send("a", MESSAGE, timeout=8.0))
         await asyncio.sleep(0.1)
         paused = start(client.send("b", OTHER))
         await asyncio.sleep(LATENCY + 0.001)
         error = await outcome_of(waits)
-        assert isinstance(error, RateLimitedError)
-        assert error.status == 429
+        assert (type(error), error.status) == (RateLimitedError, 429)
         assert isinstance(await outcome_of(paused), Receipt)
     assert len(service.requests) == 3
+
+
+@virtual
+async def test_a_repeat_takes_no_slot_while_it_waits_and_then_waits_for_one_but_not_beyond_its_deadline() -> None:
+    service = FakeService(refused(), hang())
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        repeats = start(client.send("a", MESSAGE, timeout=1.0))
+        await turns(10)
+        assert (client.stats().in_flight, client.stats().queued_users) == (0, 1)
+        busy = start(client.send("b", OTHER, timeout=3.0))
+        before = now()
+        assert isinstance(await outcome_of(repeats), NotSentError)
+        assert now() <= before + 1.01
+        await outcome_of(busy)
+        assert [request.user_ids for request in service.requests] == [("a",), ("b",)]
+        assert idle(client)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "behaviors", "left"),
+    [
+        (400, [refused()], 400),
+        (400, [answer(429)], 400),
+        (400, [refused(), answer(429)], 386),
+        (400, [answer(429), refused()], 395),
+        (400, [refused(), fails(Failure.CERTIFICATE)], 386),
+        (400, [answer()], 401),
+        (500, [answer()], 500),
+    ],
+)
+@virtual
+async def test_a_retried_success_gives_back_what_its_last_retry_cost_and_a_first_try_refills_the_budget(
+    tokens: int, behaviors: list[Behavior], left: int
+) -> None:
+    async with client_of(FakeService(*behaviors), retry_tokens=tokens) as client:
+        await outcome_of(start(client.send("a", MESSAGE)))
+        assert client.stats().retry_tokens == left
 
 
 @virtual
@@ -307,34 +294,6 @@ async def test_a_wait_that_would_end_after_the_deadline_is_refused_at_once() -> 
         with pytest.raises(NotSentError):
             await client.send("a", MESSAGE, timeout=1.0)
         assert now() == before
-
-
-@virtual
-async def test_no_slot_is_taken_between_two_attempts() -> None:
-    service = FakeService(refused())
-    async with client_of(service, limits=Limits(in_flight=1), retry=SAFE(initial_delay=5.0)) as client:
-        waits = start(client.send("a", MESSAGE))
-        await turns(10)
-        assert (client.stats().in_flight, client.stats().queued_users) == (0, 1)
-        before = now()
-        await client.send("b", OTHER)
-        assert now() == pytest.approx(before + LATENCY)
-        await waits
-
-
-@virtual
-async def test_a_repeat_waits_for_its_place_as_everybody_does_and_not_beyond_its_deadline() -> None:
-    service = FakeService(refused(), hang())
-    async with client_of(service, limits=Limits(in_flight=1)) as client:
-        repeats = start(client.send("a", MESSAGE, timeout=1.0))
-        await turns(10)
-        busy = start(client.send("b", OTHER, timeout=3.0))
-        before = now()
-        error = await outcome_of(repeats)
-        assert isinstance(error, NotSentError)
-        assert now() <= before + 1.01
-        await outcome_of(busy)
-        assert idle(client)
 
 
 @virtual
@@ -350,75 +309,6 @@ async def test_in_an_outage_retries_are_paid_from_the_budget_and_then_fail_at_on
         assert client.stats().retries == 35
         assert client.stats().retry_tokens == 500 - 35 * 14
     assert len(service.requests) == 235
-
-
-@virtual
-async def test_first_try_successes_refill_the_budget() -> None:
-    service = FakeService()
-    async with client_of(service) as client:
-        client._lifetime.engine.sender.budget.tokens = 495
-        for number in range(3):
-            await client.send(f"user-{number}", MESSAGE)
-        assert client.stats().retry_tokens == 498
-        for number in range(3):
-            await client.send(f"user-{number}", MESSAGE)
-        assert client.stats().retry_tokens == 500
-
-
-@pytest.mark.parametrize(
-    ("behaviors", "left"),
-    [
-        ([refused()], 400),
-        ([answer(429)], 400),
-        ([refused(), answer(429)], 386),
-        ([answer(429), refused()], 395),
-        ([refused(), answer(404)], 386),
-        ([refused(), fails(Failure.CERTIFICATE)], 386),
-    ],
-)
-@virtual
-async def test_a_retried_success_gives_back_what_its_last_retry_cost(behaviors: list[Behavior], left: int) -> None:
-    async with client_of(FakeService(*behaviors)) as client:
-        client._lifetime.engine.sender.budget.tokens = 400
-        await outcome_of(start(client.send("a", MESSAGE)))
-        assert client.stats().retry_tokens == left
-
-
-@virtual
-async def test_calls_that_expire_in_the_queue_are_not_retried_and_pay_nothing() -> None:
-    service = FakeService(then=hang())
-    async with client_of(service, limits=Limits(in_flight=1)) as client:
-        busy = start(client.send("a", MESSAGE, timeout=5.0))
-        await turns()
-        calls = [start(client.send("b", titled(number), timeout=0.1)) for number in range(100)]
-        assert {type(await outcome_of(call)) for call in calls} == {NotSentError}
-        assert (client.stats().retries, client.stats().retry_tokens, len(service.requests)) == (0, 500, 1)
-        busy.cancel()
-        await outcome_of(busy)
-
-
-@virtual
-async def test_a_pause_in_the_turn_in_which_calls_meet_ends_all_that_cannot_wait_it_out() -> None:
-    gate = asyncio.get_running_loop().create_future()
-
-    async def throttle(request: Request) -> None:
-        request.write()
-        await gate
-        request.respond(429, {"Retry-After": "20"})
-
-    service = FakeService(throttle)
-    async with client_of(service) as client:
-        paused = start(client.send("paused", OTHER))
-        await turns()
-        tasks = [start(client.send(user, MESSAGE, timeout=5.0)) for user in "ab"]
-        gate.set_result(None)
-        before = now()
-        errors = [await outcome_of(task) for task in tasks]
-        end = now()
-        await paused
-    assert [type(error) for error in errors] == [NotSentError] * 2
-    assert end == before
-    assert [error.retry_after for error in errors] == pytest.approx([20.0] * 2)
 
 
 @virtual

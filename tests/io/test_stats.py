@@ -20,6 +20,24 @@ from support.virtual_time import turns, virtual
 from pushsdk import AsyncPushClient, ClientStats, Limits, RetryPolicy
 
 
+@virtual
+async def test_stats_show_what_is_in_flight_queued_and_paused_now() -> None:
+    service = FakeService(answer(429, {"Retry-After": "10"}, after=1.0))
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        first = start(client.send("a", MESSAGE, retry=RetryPolicy.none()))
+        await turns()
+        second = start(client.send(["b", "c"], MESSAGE))
+        await turns()
+        stats = client.stats()
+        assert (stats.in_flight, stats.queued_users, stats.paused) == (1, 2, 0.0)
+        assert stats.queued_bytes > len(b'"b","c"')
+        await outcome_of(first)
+        await asyncio.sleep(4.0)
+        assert client.stats().paused == pytest.approx(6.0)
+        await second
+        assert client.stats().paused == 0.0
+
+
 def test_a_client_that_was_never_used_has_done_nothing() -> None:
     assert AsyncPushClient("https://push.example", "key").stats() == ClientStats()
 
@@ -37,32 +55,6 @@ async def test_users_are_counted_by_outcome_and_requests_attempts_and_retries_ap
     assert (stats.requests, stats.attempts, stats.retries, stats.stale_connections) == (5, 6, 1, 1)
     assert stats.retry_tokens == 500, "the retry succeeded, so its cost came back"
     assert (stats.in_flight, stats.queued_users, stats.queued_bytes) == (0, 0, 0)
-
-
-@virtual
-async def test_stats_show_what_is_in_flight_and_queued_now() -> None:
-    service = FakeService(then=answer(after=1.0))
-    async with client_of(service, limits=Limits(in_flight=1)) as client:
-        tasks = [start(client.send("a", MESSAGE))]
-        await turns()
-        tasks.append(start(client.send(["b", "c"], MESSAGE)))
-        await turns()
-        stats = client.stats()
-        assert (stats.in_flight, stats.queued_users) == (1, 2)
-        assert stats.queued_bytes > len(b'"b","c"')
-        await asyncio.gather(*tasks)
-
-
-@virtual
-async def test_stats_show_the_pause_in_seconds_from_now() -> None:
-    service = FakeService(answer(429, {"Retry-After": "10"}))
-    async with client_of(service) as client:
-        assert client.stats().paused == 0.0
-        await outcome_of(start(client.send("a", MESSAGE, retry=RetryPolicy.none())))
-        await asyncio.sleep(4.0)
-        assert client.stats().paused == pytest.approx(6.0)
-        await asyncio.sleep(7.0)
-        assert client.stats().paused == 0.0
 
 
 @virtual

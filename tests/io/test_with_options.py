@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, refused, start
+from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, refused, start
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
@@ -46,6 +46,26 @@ async def test_views_of_equal_options_meet_in_one_request_and_others_do_not() ->
 
 
 @virtual
+async def test_flush_does_not_wait_for_calls_that_come_after_it_and_its_cancellation_leaves_the_sends_alone() -> None:
+    service = FakeService(answer(after=1.0), answer(after=9.0))
+    async with client_of(service) as client:
+        before, first = now(), start(client.send("a", MESSAGE))
+        await turns()
+        flush, cancelled = start(client.flush()), start(client.flush())
+        await turns()
+        cancelled.cancel()
+        later = start(client.send("b", MESSAGE))
+        await flush
+        assert now() == pytest.approx(before + 1.0)
+        await asyncio.gather(first, later)
+        assert cancelled.cancelled()
+        await client.flush()
+        assert now() == pytest.approx(before + 9.0)
+        assert idle(client)
+    await AsyncPushClient("https://push.example", "key").flush()
+
+
+@virtual
 async def test_a_view_of_a_view_keeps_what_is_not_said_anew() -> None:
     service = FakeService(then=hang())
     async with client_of(service, timeout=Timeout(attempt=None)) as client:
@@ -68,16 +88,6 @@ async def test_a_view_ends_with_its_client() -> None:
 
 
 @virtual
-async def test_thousands_of_different_options_are_forgotten_and_sends_stay_apart() -> None:
-    service = FakeService()
-    async with client_of(service) as client:
-        for number in range(1, 1030):
-            client.with_options(timeout=number + 0.5)
-        await asyncio.gather(client.send("a", MESSAGE), client.send("b", MESSAGE, timeout=0.25))
-    assert sorted(service.sent) == [("a",), ("b",)]
-
-
-@virtual
 async def test_flush_sends_what_lingers_and_waits_for_its_end() -> None:
     service = FakeService()
     async with client_of(service, batching=Batching(linger=9.0)) as client:
@@ -88,42 +98,3 @@ async def test_flush_sends_what_lingers_and_waits_for_its_end() -> None:
         assert service.users() == {"a": 1, "b": 1}
         assert all(task.done() for task in tasks)
         assert now() < before + 1.0
-
-
-@virtual
-async def test_flush_does_not_wait_for_calls_that_come_after_it() -> None:
-    service = FakeService(answer(after=1.0), answer(after=9.0))
-    async with client_of(service) as client:
-        first = start(client.send("a", MESSAGE))
-        await turns()
-        flush = start(client.flush())
-        await turns()
-        later = start(client.send("b", MESSAGE))
-        before = now()
-        await flush
-        assert now() == pytest.approx(before + 1.0)
-        await asyncio.gather(first, later)
-        assert idle(client)
-
-
-@virtual
-async def test_flush_of_a_client_without_work_or_never_used_returns_at_once() -> None:
-    await AsyncPushClient("https://push.example", "key").flush()
-    async with client_of(FakeService()) as client:
-        before = now()
-        await client.flush()
-        assert now() == before
-
-
-@virtual
-async def test_a_flush_that_is_cancelled_leaves_the_sends_alone() -> None:
-    service = FakeService(answer(after=1.0))
-    async with client_of(service) as client:
-        task = start(client.send("a", MESSAGE))
-        await turns()
-        flush = start(client.flush())
-        await turns()
-        flush.cancel()
-        assert isinstance(await outcome_of(flush), asyncio.CancelledError)
-        await task
-    assert service.users() == {"a": 1}

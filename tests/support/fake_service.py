@@ -225,11 +225,13 @@ async def outcome_of(task: asyncio.Future[Any]) -> Any:
     return asyncio.CancelledError() if task.cancelled() else task.exception() or task.result()
 
 
-def client_of(service: FakeService, **options: Any) -> AsyncPushClient:
-    """A client of this service, opened in the running loop."""
+def client_of(service: FakeService, *, retry_tokens: int | None = None, **options: Any) -> AsyncPushClient:
+    """A client of this service, opened in the running loop, with this retry budget."""
     options = {"base_url": "https://push.example/api", "api_key": "secret-key", **options}
     client = service.serve(AsyncPushClient(**options))
-    client._lifetime.enter()
+    engine = client._lifetime.enter()
+    if retry_tokens is not None:
+        engine.sender.budget.tokens = retry_tokens
     return client
 
 
