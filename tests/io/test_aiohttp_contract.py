@@ -4,22 +4,16 @@ Plain aiohttp against a real server; nothing of this package but the header valu
 beyond that by the exchange, which does without aiohttp's requests, is held where that is tested.
 """
 
-import asyncio
-import inspect
 from collections.abc import AsyncIterator
 from typing import Any
-from unittest.mock import Mock
 
 import aiohttp
 import pytest
 from aiohttp import payload
-from aiohttp.client_proto import ResponseHandler
 from support import wire_tls
-from support.wire_network import spoiled, stray_204
 from support.wire_server import WireServer
 
 BODY = b'{"userIds":["u"],"message":{}}'
-STRAY = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 class Probe(payload.Payload):
@@ -111,11 +105,6 @@ async def post(session: aiohttp.ClientSession, server: WireServer, probe: Probe,
 # --- the body ---
 
 
-def test_a_payload_passes_the_registry_unchanged() -> None:
-    probe = Probe()
-    assert payload.PAYLOAD_REGISTRY.get(probe, disposition=None) is probe
-
-
 async def test_a_request_asks_the_payloads_size_before_it_is_written(
     session: aiohttp.ClientSession, server: WireServer
 ) -> None:
@@ -126,55 +115,13 @@ async def test_a_request_asks_the_payloads_size_before_it_is_written(
     assert server.requests[0].headers["content-length"] == str(len(BODY))
 
 
-async def test_the_size_is_asked_before_a_connection_is_had(session: aiohttp.ClientSession) -> None:
-    probe = Probe()
-    with pytest.raises(aiohttp.ClientConnectorError):
-        await session.post("http://127.0.0.1:9/", data=probe)
-    assert set(probe.asked) == {"size"}
-
-
 # --- the connection ---
-
-
-@pytest.mark.parametrize("parsing", [True, False], ids=["queued as a message", "kept as a tail"])
-async def test_a_protocol_with_a_stray_answer_should_close(parsing: bool) -> None:
-    protocol = ResponseHandler(asyncio.get_running_loop())
-    protocol.connection_made(Mock())
-    if parsing:
-        protocol.set_response_params()
-    assert protocol.should_close is False
-    protocol.data_received(STRAY)
-    assert protocol.should_close is True
-
-
-async def test_without_a_guard_a_stray_answer_answers_the_next_request(
-    session: aiohttp.ClientSession, server: WireServer
-) -> None:
-    """The reason for it all: were this to fail, the guard could go."""
-    await post(session, server, Probe())
-    with spoiled(server, stray_204) as done:
-        assert await post(session, server, Probe()) == 204
-    assert len(done) == 1
 
 
 # --- headers ---
 
 
-async def test_a_header_of_ours_wins_over_the_payloads_and_the_sessions(server: WireServer) -> None:
-    headers = {"Content-Type": "text/plain", "Api-Key": "theirs", "X-Kept": "1"}
-    async with aiohttp.ClientSession(headers=headers) as session:
-        await post(session, server, Probe(), headers={"Content-Type": "application/json", "Api-Key": "ours"})
-    sent = server.requests[0].headers
-    assert (sent["content-type"], sent["api-key"], sent["x-kept"]) == ("application/json", "ours", "1")
-
-
 # --- timeouts and errors ---
-
-
-def test_post_is_a_wrapper_of_the_request_that_the_transport_calls() -> None:
-    called = inspect.getsource(aiohttp.ClientSession.post)
-    assert "_RequestContextManager(" in called
-    assert "self._request(hdrs.METH_POST, url, data=data, **kwargs)" in " ".join(called.split())
 
 
 def test_a_payload_keeps_nothing_that_the_lean_body_leaves_out() -> None:

@@ -86,7 +86,7 @@ async def test_an_unknown_end_of_a_cancelled_call_is_logged_as_a_warning_unless_
 
 @virtual
 async def test_a_call_sent_in_pieces_and_cancelled_before_they_start_gives_its_place_back() -> None:
-    service = FakeService(then=lambda request: answer(413 if len(request.users) > 10 else 204))
+    service = FakeService(then=lambda request: answer(413 if len(request.user_ids) > 10 else 204))
     async with client_of(service) as client:
         # Lets the client find out that the service takes ten users at most.
         await client.send(MANY, MESSAGE)

@@ -10,7 +10,6 @@ from support.fake_service import (
     MESSAGE,
     OTHER,
     FakeService,
-    Request,
     answer,
     client_of,
     idle,
@@ -176,26 +175,6 @@ async def test_a_caller_cancelled_on_a_shared_request_only_stops_waiting() -> No
     assert service.users() == {"a": 1, "b": 1}
     abandoned = [event for event in events if isinstance(event, SendAbandoned)]
     assert [(event.user_ids, event.outcome.value) for event in abandoned] == [(("a",), "ACCEPTED")]
-
-
-@virtual
-async def test_callers_who_leave_as_their_place_comes_are_not_sent() -> None:
-    tasks = []
-
-    async def then(request: Request) -> None:
-        await answer()(request)
-        for task in tasks:
-            task.cancel()
-
-    service = FakeService(then=then)
-    async with client_of(service, limits=Limits(in_flight=1)) as client:
-        busy = start(client.send("busy", OTHER))
-        await turns()
-        tasks += [start(client.send(user, MESSAGE)) for user in "ab"]
-        await busy
-        await turns()
-        assert idle(client)
-    assert service.sent == [("busy",)]
 
 
 @virtual

@@ -53,7 +53,7 @@ async def test_a_callable_is_asked_at_each_attempt(is_async: bool) -> None:
     async with client_of(service, api_key=later if is_async else lambda: f"key-{next(numbers)}") as client:
         await client.send("a", MESSAGE)
         await client.send("b", MESSAGE)
-    assert [request.key for request in service.requests] == ["key-0", "key-1", "key-2"]
+    assert [request.api_key for request in service.requests] == ["key-0", "key-1", "key-2"]
 
 
 async def cancelled() -> str:
@@ -127,7 +127,7 @@ async def test_a_rotated_key_is_free_of_attempts_and_budget() -> None:
         receipt = await client.send("b", MESSAGE)
         assert client.stats().retry_tokens == 500
     assert [attempt.status for attempt in receipt.attempts] == [401, 204]
-    assert len({request.key for request in service.requests}) == 2
+    assert len({request.api_key for request in service.requests}) == 2
 
 
 @virtual

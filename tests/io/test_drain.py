@@ -22,7 +22,6 @@ from support.virtual_time import now, turns, virtual
 from pushsdk import (
     Batching,
     ClientClosedError,
-    DrainReport,
     Limits,
     OutcomeUnknownError,
     PushError,
@@ -59,7 +58,7 @@ async def test_nothing_is_repeated_after_a_close_under_any_policy(
 
 @virtual
 async def test_pieces_of_a_split_that_have_not_left_do_not_leave_after_the_close() -> None:
-    service = FakeService(then=lambda request: answer(400) if len(request.users) > 2 else hang())
+    service = FakeService(then=lambda request: answer(400) if len(request.user_ids) > 2 else hang())
     client = client_of(service, limits=Limits(in_flight=4))
     tasks = [start(client.send(f"user-{number}", MESSAGE)) for number in range(8)]
     # The whole is rejected, the first four of its calls hang.
@@ -132,43 +131,6 @@ async def test_one_of_a_crowd_that_waits_for_all_waits_for_the_others_too(waits:
     others += [start(client.send(user, MESSAGE)) for user in "bcde"]
     await leader
     await client.aclose()
-
-
-@virtual
-async def test_who_is_cancelled_as_the_crowd_is_through_is_in_the_report_of_the_close() -> None:
-    client = client_of(FakeService(then=answer(after=0.1)))
-    others: list[asyncio.Task[Any]] = []
-
-    async def first() -> DrainReport:
-        await client.send("a", MESSAGE)
-        for other in others:
-            other.cancel()
-        return await client.aclose()
-
-    leader = start(first())
-    others += [start(client.send(user, MESSAGE)) for user in "bcd"]
-    report = await leader
-    assert [(event.outcome, event.user_ids) for event in report.abandoned] == [("ACCEPTED", (user,)) for user in "bcd"]
-
-
-@virtual
-async def test_calls_merged_in_the_turn_of_a_close_end_with_it() -> None:
-    for turn in range(12):
-        service = FakeService(answer(429, {"Retry-After": "20"}))
-        client = client_of(service, limits=Limits(in_flight=1, queued_users=2), timeout=Timeout(total=None))
-        await outcome_of(start(client.send("paused", MESSAGE, retry=RetryPolicy.none())))
-        full = start(client.send(["a", "b"], titled(1)))
-        await turns(10)
-        waiting = [start(client.send(name, MESSAGE)) for name in ("leader", "joiner")]
-        await turns(10)
-        before = now()
-        closing = start(client.aclose(drain=0.0))
-        await turns(turn)
-        # Makes room for both.
-        full.cancel()
-        assert [type(await outcome_of(task)) for task in waiting] == [ClientClosedError, ClientClosedError]
-        await closing
-        assert now() == before
 
 
 @virtual

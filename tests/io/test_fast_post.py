@@ -190,13 +190,6 @@ async def test_a_session_that_instrumentation_customized_sends_by_itself(options
         assert not FastPost(session, HEADS, 1.5).takes(BODY)
 
 
-async def test_a_session_of_another_class_sends_by_itself() -> None:
-    with pytest.warns(DeprecationWarning, match="discouraged"):
-        kind = type("Session", (aiohttp.ClientSession,), {})
-    async with kind() as session:
-        assert not FastPost(session, HEADS, 1.5).takes(BODY)
-
-
 @pytest.mark.parametrize(
     ("size", "proxied", "is_fast"),
     [(WHOLE_BODY_LIMIT, False, True), (WHOLE_BODY_LIMIT + 1, False, False), (len(BODY), True, False)],

@@ -39,7 +39,6 @@ from pushsdk import (
     NotSentError,
     Outcome,
     OutcomeUnknownError,
-    Rate,
     SendNotBegun,
     Timeout,
 )
@@ -120,15 +119,6 @@ async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeou
 
 
 @virtual
-async def test_a_hang_from_the_start_leaves_in_doubt_the_first_requests_and_one_per_timeout() -> None:
-    async with client_of(FakeService(then=hang()), timeout=2.0, limits=IN_FLIGHT) as client:
-        ended = await send_at_random(client, 50, 10)
-    outcomes = Counter(send.outcome for send in ended)
-    assert outcomes["UNKNOWN"] <= 12 + 6
-    assert outcomes["NOT_SENT"] == len(ended) - outcomes["UNKNOWN"]
-
-
-@virtual
 async def test_a_service_that_was_slow_for_a_while_is_used_again() -> None:
     usual = lognormal(0.1, 0.5)
     service = PoolService(
@@ -151,15 +141,6 @@ async def test_a_response_that_never_comes_delays_the_others_by_a_moment_only() 
     seconds = sorted(send.seconds for send in ended if send.outcome == "ACCEPTED")
     assert len(seconds) >= 0.95 * len(ended)
     assert seconds[int(0.99 * len(seconds))] < 0.5
-
-
-@virtual
-async def test_a_service_that_is_slow_for_the_timeout_but_not_overloaded_gets_what_it_can_answer() -> None:
-    service = PoolService(1000, lognormal(0.3, 1.0))
-    async with client_of(service, timeout=1.0) as client:
-        ended = await send_at_random(client, 10, 60)
-    # Of this distribution 96 % take less than a second.
-    assert check(service, ended)["ACCEPTED"] > 0.92 * len(ended)
 
 
 @asynccontextmanager
@@ -250,19 +231,6 @@ async def test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_conn
         assert client.stats().not_begun == 1
     assert [isinstance(end, NotSentError) for end in ended] == [True, False, False]
     assert service.sent == [("late",), ("beside",)]
-
-
-@virtual
-async def test_the_second_look_comes_after_connecting() -> None:
-    async with warmed(0.5) as (service, client):
-        service.script = [answer(after=0.5, connecting=1.7)]
-        second = client.submit("second", titled(1), timeout=2.0)
-        await asyncio.sleep(1.5)
-        first = client.submit("first", titled(2))
-        assert "too little time was left" in str(await outcome_of(second))
-        await first
-        assert (client.stats().not_begun, client.stats().in_flight) == (1, 0)
-    assert service.sent == [("first",)]
 
 
 @virtual
@@ -408,17 +376,6 @@ async def test_an_urgent_send_waits_for_one_slot_only_behind_thousands() -> None
         began = loop.time()
         await client.with_options(urgent=True).send("code", MESSAGE)
         assert loop.time() - began <= 0.05
-        await asyncio.gather(*sends)
-
-
-@virtual
-async def test_urgent_sends_go_first_when_the_rate_allows_the_next() -> None:
-    service = FakeService()
-    async with client_of(service, rate=Rate(requests_per_second=10)) as client:
-        sends = [client.submit("user", titled(number)) for number in range(10)]
-        await turns()
-        await client.with_options(urgent=True).send("code", MESSAGE)
-        assert service.sent == [("user",), ("code",)]
         await asyncio.gather(*sends)
 
 

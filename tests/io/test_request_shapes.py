@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 from aioresponses import aioresponses
 from support.mock_aiohttp import mocked
-from yarl import URL
 
 from pushsdk import (
     AsyncPushClient,
@@ -97,16 +96,6 @@ async def test_what_a_safe_request_needs_is_asked_of_aiohttp(client: AsyncPushCl
     timeout = call.kwargs["timeout"]
     assert (timeout.total, timeout.sock_read, timeout.connect) == (None, None, 5.0)
     assert timeout.ceil_threshold > 1e6
-
-
-@pytest.mark.parametrize("base", ["https://h.example", "https://h.example:8443/a/b/", "https://h.example/%20"])
-async def test_the_path_prefix_of_the_base_url_is_kept(base: str) -> None:
-    with mocked() as service:
-        url = URL(base.rstrip("/") + "/v1/push", encoded=True)
-        service.post(url, status=204)
-        async with AsyncPushClient(base, "key", retry=ONCE) as client:
-            await client.send("u", HELLO)
-        assert [path for _, path in service.requests] == [url]
 
 
 # --- reports without proof ---

@@ -38,7 +38,6 @@ from pushsdk import (
     RateLimitedError,
     Receipt,
     RetryPolicy,
-    RetryScheduled,
 )
 from pushsdk._core.outcome import Failure
 
@@ -173,22 +172,6 @@ async def test_stale_connections_are_replaced_under_none_and_at_most_pool_size_p
     assert len(service.requests) == 1 + 3
 
 
-@virtual
-async def test_waits_grow_with_full_jitter_up_to_the_cap() -> None:
-    waits: dict[int, list[float]] = {}
-
-    def told(event: object) -> None:
-        if isinstance(event, RetryScheduled):
-            waits.setdefault(event.number, []).append(event.wait)
-
-    policy = SAFE(max_attempts=7, initial_delay=1.0, max_delay=5.0)
-    async with client_of(FakeService(then=refused()), retry=policy, on_event=told) as client:
-        for user in range(16):
-            await outcome_of(start(client.send(f"user-{user}", MESSAGE, timeout=100.0)))
-    for number, most in enumerate((1.0, 2.0, 4.0, 5.0, 5.0, 5.0), start=1):
-        assert 0.0 <= min(waits[number]) < most * 0.5 < max(waits[number]) <= most
-
-
 @pytest.mark.parametrize(
     ("value", "least", "most"),
     [("2", 2.0, 2.1), ("0", 0.0, 0.1), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0, 0.1), ("soon", 0.0, 1.0)],
@@ -309,15 +292,3 @@ async def test_in_an_outage_retries_are_paid_from_the_budget_and_then_fail_at_on
         assert client.stats().retries == 35
         assert client.stats().retry_tokens == 500 - 35 * 14
     assert len(service.requests) == 235
-
-
-@virtual
-async def test_a_pause_leaves_lingering_calls_that_can_wait_it_out() -> None:
-    service = FakeService(answer(429, {"Retry-After": "2"}))
-    async with client_of(service, batching=Batching(linger=0.5)) as client:
-        paused = start(client.send("paused", OTHER, timeout=0.4))
-        lingers = start(client.send("a", MESSAGE, timeout=5.0))
-        assert isinstance(await outcome_of(paused), RateLimitedError)
-        before = now()
-        assert isinstance(await outcome_of(lingers), Receipt)
-        assert now() == pytest.approx(before + 2.0 + LATENCY)

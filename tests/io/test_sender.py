@@ -26,7 +26,6 @@ from support.virtual_time import now, turns, virtual
 from pushsdk import (
     CampaignRequest,
     ClientClosedError,
-    Limits,
     NotSentError,
     Outcome,
     OutcomeUnknownError,
@@ -180,31 +179,6 @@ async def test_a_campaign_that_cannot_wait_the_pause_out_ends_at_once() -> None:
             await client.create_campaign(CAMPAIGN, timeout=5.0)
         assert now() == before
         assert excinfo.value.retry_after == pytest.approx(20.0)
-
-
-@virtual
-async def test_a_repeat_between_attempts_that_can_wait_a_new_pause_out_goes_on_after_it() -> None:
-    service = FakeService(refused(), answer(429, {"Retry-After": "3"}), CREATED, CREATED)
-    async with client_of(service, retry=RetryPolicy.safe(initial_delay=2.0)) as client:
-        before = now()
-        tasks = [start(client.create_campaign(CAMPAIGN)) for _ in range(2)]
-        for task in tasks:
-            await task
-    assert min(request.started for request in service.requests[2:]) >= before + 3.0
-
-
-@virtual
-async def test_a_predicate_cannot_repeat_beyond_the_deadline() -> None:
-    service = FakeService(refused(), then=hang())
-    policy = RetryPolicy.from_tenacity(retry=lambda state: True, wait=tenacity.wait_fixed(0.1))
-    async with client_of(service, retry=policy, limits=Limits(in_flight=1)) as client:
-        task = start(client.send("a", MESSAGE, timeout=1.0))
-        await asyncio.sleep(0.05)
-        busy = start(client.create_campaign(CAMPAIGN, timeout=3.0))
-        before = now()
-        assert isinstance(await outcome_of(task), NotSentError)
-        assert now() <= before + 0.96
-        await outcome_of(busy)
 
 
 @virtual

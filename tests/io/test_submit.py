@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import logging
-import weakref
 
 import pytest
 from support.fake_service import (
@@ -133,14 +132,6 @@ async def test_the_task_that_awaits_a_submitted_send_cancels_the_send() -> None:
 
 
 @virtual
-async def test_a_close_waits_for_submitted_sends_that_were_not_awaited() -> None:
-    service = FakeService(answer(after=5.0))
-    client = client_of(service)
-    client.submit("a", MESSAGE)
-    assert (await client.aclose()).accepted == ("a",)
-
-
-@virtual
 async def test_a_close_ends_submitted_sends_after_its_drain_time() -> None:
     service = FakeService(then=hang(accepted=True))
     client = client_of(service, limits=Limits(in_flight=1))
@@ -209,18 +200,3 @@ async def test_a_bug_of_this_package_ends_a_send_and_a_submitted_one_as_unknown(
         for call in (client.submit("a", MESSAGE), start(client.send("b", MESSAGE))):
             assert isinstance(await outcome_of(call), OutcomeUnknownError)
         assert idle(client)
-
-
-@virtual
-async def test_a_future_can_be_collected_whatever_became_of_it() -> None:
-    service = FakeService(answer(), answer(404), hang())
-    async with client_of(service) as client:
-        futures = [client.submit("a", MESSAGE), client.submit("b", OTHER), client.submit("c", titled(1))]
-        await asyncio.sleep(1.0)
-        futures[2].cancel()
-        await turns()
-        assert [future.done() for future in futures] == [True] * 3
-        references = [weakref.ref(future) for future in futures]
-        futures.clear()
-        gc.collect()
-        assert [reference() for reference in references] == [None] * 3

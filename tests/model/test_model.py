@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fake_service import (
     FakeService,
@@ -290,21 +290,20 @@ async def live(world: World) -> None:
     faults = [{**FAULTS, **PAUSES}[name] for name in world.faults]
 
     def then(request: Request) -> Any:
-        for user in request.users:
-            if request.key not in {record.key for record in records if user in record.users}:
-                wrong.append((request.key, user))
+        for user in request.user_ids:
+            if request.api_key not in {record.key for record in records if user in record.users}:
+                wrong.append((request.api_key, user))
         if request.message["title"]["en"] == "hopeless":
             return answer(400)
-        if len(request.users) > world.takes:
+        if len(request.user_ids) > world.takes:
             return answer(413)
-        if any(user_of(culprit, 0) in request.users for culprit in world.culprits):
+        if any(user_of(culprit, 0) in request.user_ids for culprit in world.culprits):
             return answer(400)
         return faults.pop(0) if faults else answer()
 
     service, events, wrong = FakeService(then=then), list[Any](), list[tuple[str, str]]()
-    settings: Any = {"batching": world.batching, "limits": world.limits, "rate": world.rate}
-    client = client_of(service, api_key=source_of(world), on_event=events.append, **settings)
-    client._lifetime.engine.sender.budget.tokens = world.tokens
+    options: Any = {"batching": world.batching, "limits": world.limits, "rate": world.rate}
+    client = client_of(service, api_key=source_of(world), on_event=events.append, retry_tokens=world.tokens, **options)
     records = [CallRecord(number, deed, world) for number, deed in enumerate(world.deeds)]
     tasks = [asyncio.ensure_future(record.live(client)) for record in records]
     await asyncio.sleep(world.close_at)
@@ -316,7 +315,7 @@ async def live(world: World) -> None:
     assert wrong == []
     assert service.closed == 1
     assert service.in_flight == 0
-    assert all(len({*request.users}) == len(request.users) for request in service.requests)
+    assert all(len({*request.user_ids}) == len(request.user_ids) for request in service.requests)
     assert service.most_in_flight <= world.limits.in_flight
     abandoned = [event for event in events if isinstance(event, SendAbandoned)]
     assert list(report.abandoned) == abandoned
@@ -336,7 +335,7 @@ def judge(records: list[CallRecord], service: FakeService, abandoned: list[SendA
         (user, request.message["title"]["en"])
         for request in service.requests
         if request.accepted
-        for user in request.users
+        for user in request.user_ids
     )
     least, most = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     finals: dict[str, Outcome] = {}
@@ -410,27 +409,14 @@ def judge_effort(client: AsyncPushClient, service: FakeService, world: World) ->
     assert stats.attempts <= stats.requests + stats.retries
 
 
-@SHORT
-@given(world=WORLDS)
-def test_every_call_gets_its_true_outcome_once_and_in_time(world: World) -> None:
-    run(live(world), collect=False)
-
-
-@SHORT
-@given(world=CROWDS)
-def test_every_call_of_a_crowd_of_tenants_gets_its_true_outcome_under_its_key(world: World) -> None:
+@settings(SHORT, max_examples=80)
+@given(world=WORLDS | CROWDS)
+def test_every_call_gets_its_true_outcome_once_and_in_time_under_its_key(world: World) -> None:
     run(live(world), collect=False)
 
 
 @pytest.mark.long
 @LONG
-@given(world=CROWDS)
-def test_every_call_of_a_crowd_of_tenants_gets_its_true_outcome_under_its_key_in_its_long_form(world: World) -> None:
-    run(live(world), collect=False)
-
-
-@pytest.mark.long
-@LONG
-@given(world=WORLDS)
-def test_every_call_gets_its_true_outcome_once_and_in_time_at_length(world: World) -> None:
+@given(world=WORLDS | CROWDS)
+def test_every_call_gets_its_true_outcome_once_and_in_time_under_its_key_at_length(world: World) -> None:
     run(live(world), collect=False)

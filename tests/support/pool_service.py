@@ -39,7 +39,7 @@ class PoolService(FakeService):
             return
         request.write()
         request.evidence.reused = True
-        now, users = loop.time(), request.users
+        now, users = loop.time(), request.user_ids
         self.unanswered += 1
         try:
             seconds = self._latency(now)
