@@ -102,9 +102,6 @@ async def post(session: aiohttp.ClientSession, server: WireServer, probe: Probe,
         return answer.status
 
 
-# --- the body ---
-
-
 async def test_a_request_asks_the_payloads_size_before_it_is_written(
     session: aiohttp.ClientSession, server: WireServer
 ) -> None:
@@ -113,15 +110,6 @@ async def test_a_request_asks_the_payloads_size_before_it_is_written(
     assert (probe.asked[0], probe.asked.count("write")) == ("size", 1)
     assert probe.asked.index("size") < probe.asked.index("write")
     assert server.requests[0].headers["content-length"] == str(len(BODY))
-
-
-# --- the connection ---
-
-
-# --- headers ---
-
-
-# --- timeouts and errors ---
 
 
 def test_a_payload_keeps_nothing_that_the_lean_body_leaves_out() -> None:

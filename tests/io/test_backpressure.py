@@ -126,13 +126,13 @@ async def test_a_call_that_was_let_in_is_not_overtaken_by_one_that_comes_in_the_
 
 @virtual
 async def test_a_call_that_comes_in_a_pause_too_long_for_it_ends_at_once() -> None:
-    for options in ({"limits": Limits(in_flight=1, queued_users=1)}, {"batching": Batching(linger=0.5)}):
+    for options in ({}, {"limits": Limits(in_flight=1, queued_users=1)}, {"batching": Batching(linger=0.5)}):
         service = FakeService(answer(429, {"Retry-After": "20"}))
         async with client_of(service, **options) as client:
             patient = [start(client.send(user, MESSAGE)) for user in "ab"]
             await asyncio.sleep(1.0)
             before = now()
-            impatient = start(client.send("c", MESSAGE, timeout=5.0))
+            impatient = start(client.send("c", OTHER, timeout=5.0))
             error = await outcome_of(impatient)
             assert (type(error), now()) == (NotSentError, before)
             assert 18.0 < error.retry_after < 20.0

@@ -110,6 +110,10 @@ SCENES: dict[str, tuple[dict[str, object], list[Behavior]]] = {
     "lingering": ({"batching": Batching(linger=0.03)}, [answer()]),
     "repeated": ({"retry": RetryPolicy.safe(initial_delay=0.05)}, [refused(), answer(429), answer()]),
     "asking for a key": ({"api_key": slow_key}, [answer(401), answer()]),
+    "asking for another key": (
+        {"api_key": slow_key, "retry": RetryPolicy.safe(initial_delay=0.01)},
+        [refused(), answer()],
+    ),
     "split": ({}, [answer(400), answer(400), answer(connecting=0.02)]),
     "halved": ({"retry": RetryPolicy.safe(initial_delay=0.05)}, [answer(413), answer(), refused()]),
     "paced": ({"rate": Rate(requests_per_second=30.0)}, [answer(), answer(400)]),

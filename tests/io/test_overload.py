@@ -448,9 +448,9 @@ async def test_the_time_of_a_claim_does_not_count_as_the_time_of_an_attempt() ->
 
 @virtual
 async def test_the_replacement_of_a_stale_connection_does_not_count_as_the_time_of_an_attempt() -> None:
-    async with warmed(0.02, claims=MemoryClaims()) as (service, client):
-        service.script = [stale(), answer(after=0.02, connecting=3.0)]
-        replaced = start(client.send("replaced", MESSAGE, idempotency_key="job-1"))
+    async with warmed(0.02) as (service, client):
+        service.script = [stale(receives="claimed"), answer(after=0.02, connecting=3.0)]
+        replaced = client.submit("replaced", MESSAGE)
         await asyncio.sleep(1.0)
         await asyncio.gather(replaced, *(client.send("user", titled(number), timeout=0.1) for number in range(8)))
         assert client.stats().seconds_needed < 0.1

@@ -191,11 +191,12 @@ async def test_submitted_sends_linger_until_they_are_flushed_or_fill_their_batch
     assert service.sent == [("a", "b"), ("c",)]
 
 
+@pytest.mark.parametrize("method", ["join", "open"])
 @virtual
 async def test_a_bug_of_this_package_ends_a_send_and_a_submitted_one_as_unknown(
-    monkeypatch: pytest.MonkeyPatch,
+    method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Batches, "join", None)
+    monkeypatch.setattr(Batches, method, None)
     async with client_of(FakeService()) as client:
         for call in (client.submit("a", MESSAGE), start(client.send("b", MESSAGE))):
             assert isinstance(await outcome_of(call), OutcomeUnknownError)

@@ -76,11 +76,6 @@ FIRST = (True, True, True, False)
 AGAIN = (True, True, True, True)
 
 
-# --- what goes well ---
-
-
-# --- connections gone stale ---
-
 STALE = pytest.mark.parametrize(
     "spoil", [closed, reset, stray_204, late_408], ids=["FIN", "RST", "stray 204", "late 408"]
 )
@@ -283,9 +278,6 @@ async def test_the_connection_of_an_unread_body_is_not_reused(injected: bool) ->
         assert (await post(transport)).status == 200
         assert writing(await post(transport)) == FIRST
     assert server.connections == 2
-
-
-# --- mocks, and the body by itself ---
 
 
 async def test_a_unix_socket_is_not_asked_what_its_peer_has_read(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ A behavior is a coroutine function of a ``Request``. The first requests get the 
 """
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -77,7 +78,7 @@ class _Behavior:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     accepted: bool = False
-    receives: Literal["nothing", "part", "all"] = "all"
+    receives: Literal["nothing", "claimed", "part", "all"] = "all"
     failure: Failure | None = None
     after: float = 0.0
     connecting: float = 0.0
@@ -92,7 +93,8 @@ class _Behavior:
         if self.receives != "nothing":
             if not await request._claim_users(evidence):
                 return
-            request.write(whole=self.receives == "all")
+            if self.receives != "claimed":
+                request.write(whole=self.receives == "all")
         await asyncio.sleep(self.after / 2)
         if self.accepted:
             request.service._accept(request)
@@ -120,31 +122,10 @@ def answer(
     accepted: bool | None = None,
 ) -> Behavior:
     """Read the request and respond; ``accepted`` defaults to True for a 2xx."""
-    if accepted is None:
-        accepted = 200 <= status < 300
+    accepts = 200 <= status < 300 if accepted is None else accepted
     return _Behavior(
-        status=status, headers=headers or {}, body=body, accepted=accepted, after=after, connecting=connecting
+        status=status, headers=headers or {}, body=body, accepted=accepts, after=after, connecting=connecting
     )
-
-
-def reset_before(*, after: float = LATENCY, failure: Failure = Failure.RESET) -> Behavior:
-    """Break the connection after the request was written, before accepting the request."""
-    return _Behavior(failure=failure, after=after)
-
-
-def reset_after(*, after: float = LATENCY, failure: Failure = Failure.RESET) -> Behavior:
-    """Break the connection after accepting the request."""
-    return _Behavior(failure=failure, accepted=True, after=after)
-
-
-def hang(*, accepted: bool = False) -> Behavior:
-    """Never respond."""
-    return _Behavior(accepted=accepted)
-
-
-def unreachable() -> Behavior:
-    """Never open the connection."""
-    return _Behavior(receives="nothing")
 
 
 def fails(failure: Failure, *, after: float = 0.0) -> Behavior:
@@ -152,19 +133,20 @@ def fails(failure: Failure, *, after: float = 0.0) -> Behavior:
     return _Behavior(failure=failure, receives="nothing", after=after)
 
 
-def refused(*, after: float = 0.0) -> Behavior:
-    """The connection is refused."""
-    return fails(Failure.REFUSED, after=after)
-
-
-def partial(*, after: float = LATENCY) -> Behavior:
-    """Break the connection after a part of the request."""
-    return _Behavior(failure=Failure.RESET, receives="part", after=after)
-
-
-def stale() -> Behavior:
-    """Fail on a pooled connection that was closed before the first byte."""
-    return _Behavior(failure=Failure.STALE, receives="nothing", reused=True)
+#: Break the connection after the request was written, before accepting the request.
+reset_before = functools.partial(_Behavior, failure=Failure.RESET, after=LATENCY)
+#: Break the connection after accepting the request.
+reset_after = functools.partial(_Behavior, failure=Failure.RESET, accepted=True, after=LATENCY)
+#: Break the connection after a part of the request.
+partial = functools.partial(_Behavior, failure=Failure.RESET, receives="part", after=LATENCY)
+#: Never respond.
+hang = functools.partial(_Behavior)
+#: Never open the connection.
+unreachable = functools.partial(_Behavior, receives="nothing")
+#: The connection is refused.
+refused = functools.partial(_Behavior, failure=Failure.REFUSED, receives="nothing")
+#: Fail on a pooled connection that was closed before the first byte. With ``receives="claimed"``, after the claim.
+stale = functools.partial(_Behavior, failure=Failure.STALE, receives="nothing", reused=True)
 
 
 class FakeService(UsersService):
