@@ -33,6 +33,7 @@ T_BATCHING = "tests/core/test_batching.py"
 T_ENDPOINT = "tests/security/test_settings.py"
 T_MODEL = "tests/model"
 T_TENANTS = "tests/io/test_tenants.py"
+T_OVERLOAD = "tests/io/test_overload.py"
 T_CALLS = "tests/io/test_coalescing.py tests/io tests/model"
 T_REQUESTS = "tests/io/test_retrying.py tests/io tests/model"
 T_KILL = "tests/kills/test_campaigns.py::test_a_run_survives_its_kills"
@@ -434,7 +435,7 @@ PACING = [
         CORE + "concurrency.py",
         "slots = max(slots * self._base / old, self._slots())",
         "slots *= self._base / old",
-        "tests/io/test_overload.py",
+        f"{T_OVERLOAD}::test_a_service_that_was_slow_for_a_while_is_used_again",
     ),
     Mutant(
         "a measurement of the base follows the one before at once",
@@ -970,49 +971,49 @@ SENDING = [
         IO + "keys.py",
         "if len({*keys}) > 1:",
         "if False:",
-        T_TENANTS,
+        f"{T_TENANTS}::test_a_retry_asks_again_and_splits_by_key_if_some_keys_have_rotated",
     ),
     Mutant(
         "a retry goes under the key of the first attempt",
         IO + "sender.py",
         "if not request.is_asked and not await rekey(request, self.timers):",
         "if False:",
-        T_TENANTS,
+        f"{T_TENANTS}::test_a_retry_asks_again_and_splits_by_key_if_some_keys_have_rotated",
     ),
     Mutant(
         "a refused request is repeated for calls without a new key",
         IO + "keys.py",
         "None if isinstance(key, NoKey) or key == old else key for key in keys",
         "old if isinstance(key, NoKey) or key == old else key for key in keys",
-        T_TENANTS,
+        f"{T_TENANTS}::test_a_401_is_repeated_at_once_for_the_calls_whose_keys_have_rotated_and_for_no_others",
     ),
     Mutant(
         "a retry asks in the context of another call",
         IO + "queue.py",
         "call.ask = functools.partial(copy_context().run, call.ask)",
         "pass",
-        T_TENANTS,
+        f"{T_TENANTS}::test_a_retry_asks_again_and_splits_by_key_if_some_keys_have_rotated",
     ),
     Mutant(
         "calls that were split by key make as many attempts again",
         IO + "batch_sender.py",
         "next_request.own, next_request.number = request.own, request.number",
         "next_request.own = request.own",
-        T_TENANTS,
+        f"{T_TENANTS}::test_split_calls_make_no_more_attempts_than_the_policy_allows_in_total",
     ),
     Mutant(
         "a call that waits for its key is not closed with its client",
         IO + "queue.py",
         "            self.pending.active.add(call)\n            self._backlog.enter(len(call.users), len(call.ids))\n",
         "            self._backlog.enter(len(call.users), len(call.ids))\n",
-        T_TENANTS,
+        f"{T_TENANTS}::test_a_submitted_call_that_waits_for_its_key_can_end_before_it_comes",
     ),
     Mutant(
         "a key callable keeps its caller's context after the call",
         CORE + "batching.py",
         "        self.ask = None\n",
         "",
-        T_TENANTS,
+        f"{T_TENANTS}::test_a_call_that_has_ended_does_not_keep_its_callers_context",
     ),
     Mutant(
         "a cancellation is retried like a failure",
@@ -3275,7 +3276,7 @@ BLOCKING = [
     ),
 ]
 
-T_TIMES, T_OVERLOAD = "tests/core/test_attempt_times.py", "tests/io/test_overload.py"
+T_TIMES = "tests/core/test_attempt_times.py"
 TIMES = CORE + "attempt_times.py"
 
 DEADLINES = [
@@ -3284,28 +3285,28 @@ DEADLINES = [
         IO + "queue.py",
         "if call.deadline < earliest]:\n            if not call",
         "if False]:\n            if not call",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_a_send_that_waited_until_its_time_was_short_is_not_begun_and_says_so",
     ),
     Mutant(
         "a call whose time ran out while it connected is begun",
         IO + "batch_sender.py",
         "body = await self._claim() if self.has_time() else None\n",
         "body = await self._claim()\n",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_connects",
     ),
     Mutant(
         "a call that is short of time takes its whole batch along",
         IO + "batch_sender.py",
         "if request.deadline < earliest:",
         "if min(unit.deadline for unit in part.units) < earliest:",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_connects",
     ),
     Mutant(
         "a call that leaves while its batch connects is pushed all the same",
         IO + "batch_sender.py",
         "            request.body = push_body(in_time.ids, ",
         "            wire.push_body(in_time.ids, ",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_connects",
     ),
     Mutant(
         "a retry is begun however late it is",
@@ -3326,7 +3327,7 @@ DEADLINES = [
         IO + "sender.py",
         "        if flight.started + times.likely >= request.deadline:\n            return False\n",
         "",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_an_idle_connection_is_no_reason_to_begin_a_late_call",
     ),
     Mutant(
         "users who were not claimed are charged to the rate",
@@ -3340,21 +3341,21 @@ DEADLINES = [
         IO + "sender.py",
         "        if not has_time:\n            self.limiter.give_back(request.users)\n",
         "",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_a_send_that_gets_a_slot_at_once_is_not_begun_if_it_takes_longer_than_it_has",
     ),
     Mutant(
         "a send that was not begun is not reported",
         IO + "queue.py",
         "if reason in OUT_OF_TIME:",
         "if False:",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_a_send_that_waited_until_its_time_was_short_is_not_begun_and_says_so",
     ),
     Mutant(
         "the time to connect counts as the time of an attempt",
         IO + "batch_sender.py",
         "flight.sent = limiter.clock()",
         "flight.sent = flight.started",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_connecting_does_not_count_as_the_time_of_an_attempt",
     ),
     Mutant(
         "a client whose estimate is too high never measures again",
@@ -3399,21 +3400,21 @@ DEADLINES = [
         IO + "limiter.py",
         "waiting = self._queue.pop()[-1]",
         "waiting = self._queue.pop(0)[-1]",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time",
     ),
     Mutant(
         "what has left the queue of a stalled client stays in memory",
         IO + "limiter.py",
         " if entry[-1].is_waiting]",
         "]",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_in_a_long_hang_only_what_still_waits_stays_in_memory",
     ),
     Mutant(
         "on_event that cancels another send of the batch breaks the batch",
         IO + "queue.py",
         "            if not call.future.done():  # perhaps",
         "            if True:  # perhaps",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_on_event_may_cancel_other_sends_of_a_batch_that_is_short_of_time",
     ),
     Mutant(
         "a send that is not begun is reported before it has ended",
@@ -3426,77 +3427,77 @@ DEADLINES = [
             self._sender.note_not_begun(len(call.users), call.deadline)
         self.pending.settle(call, call.users, self._not_sent(reason))
 """,
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_on_event_may_cancel_other_sends_of_a_batch_that_is_short_of_time",
     ),
     Mutant(
         "the time of a claim counts as the time of an attempt",
         IO + "batch_sender.py",
         "        body = await self._claim() if self.has_time() else None\n",
         "        self.owner.note_sent(self)\n        body = await self._claim() if self.has_time() else None\n",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_the_time_of_a_claim_does_not_count_as_the_time_of_an_attempt",
     ),
     Mutant(
         "the time of a stale connection counts as the time of an attempt",
         IO + "sender.py",
         "        self.counters.stale_connections += 1\n        self._withdraw(request)\n",
         "        self.counters.stale_connections += 1\n",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_the_replacement_of_a_stale_connection_does_not_count_as_the_time_of_an_attempt",
     ),
     Mutant(
         "the time to get a new key counts as the time of an attempt",
         IO + "sender.py",
         "        self._end_timing(request, self.limiter.clock(), is_answered=True, is_accepted=False)\n",
         "",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_the_time_to_get_a_new_key_after_a_401_does_not_count_as_the_time_of_an_attempt",
     ),
     Mutant(
         "a submit whose task never began hangs",
         IO + "queue.py",
         "None if begun else self._give_up(call, answer)",
         "None",
-        "tests/io/test_tenants.py",
+        f"{T_TENANTS}::test_a_submit_whose_task_is_cancelled_before_its_first_step_ends",
     ),
     Mutant(
         "a retry that is split by key is paid for twice",
         IO + "sender.py",
         "        if request.failure is Failure.REKEYED:  # no",
         "        if False:  # no",
-        "tests/io/test_tenants.py",
+        f"{T_TENANTS}::test_a_retry_whose_calls_split_by_key_costs_the_budget_nothing",
     ),
     Mutant(
         "short timeouts wait behind long ones",
         IO + "limiter.py",
         "turn = min(waiting.deadline, self.clock() + PATIENCE)",
         "turn = self.clock()",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_short_timeouts_get_their_share_beside_long_ones",
     ),
     Mutant(
         "a call without a deadline waits for ever beside others",
         IO + "limiter.py",
         "turn = min(waiting.deadline, self.clock() + PATIENCE)",
         "turn = waiting.deadline",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_calls_without_a_deadline_are_not_overtaken_for_ever",
     ),
     Mutant(
         "urgent sends wait like all others",
         IO + "limiter.py",
         "(not waiting.is_urgent, turn,",
         "(False, turn,",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_urgent_sends_go_before_all_that_wait_and_share_no_request_with_them",
     ),
     Mutant(
         "an urgent send is dispatched after thousands of sends of its loop turn",
         IO + "queue.py",
         "        if content.options.is_urgent:\n",
         "        if False:\n",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_an_urgent_send_waits_for_one_slot_only_behind_thousands",
     ),
     Mutant(
         "an urgent send shares a request with others",
         "pushsdk/_io/lifetime.py",
         "return self._options_of(policy, timeout, keyed, is_urgent)",
         "return self._options_of(policy, timeout, keyed, False)",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_urgent_sends_go_before_all_that_wait_and_share_no_request_with_them",
     ),
 ]
 
