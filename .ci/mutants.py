@@ -3285,7 +3285,7 @@ DEADLINES = [
         IO + "queue.py",
         "if call.deadline < earliest]:\n            if not call",
         "if False]:\n            if not call",
-        f"{T_OVERLOAD}::test_a_send_that_waited_until_its_time_was_short_is_not_begun_and_says_so",
+        f"{T_OVERLOAD}::test_only_the_calls_that_are_short_of_time_leave_a_merged_batch",
     ),
     Mutant(
         "a call whose time ran out while it connected is begun",
