@@ -2,11 +2,16 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.arrow_plans import MESSAGE
 from support.service_thread import HANGS
 
+from pushsdk import StopPolicy
+from pushsdk.arrow import push_batches
 from pushsdk.claims import ClaimStore
 from pushsdk.spark import DirectoryClaims
 
@@ -18,6 +23,12 @@ from pushsdk.testing.plugin import _push_host, push, push_emulator, push_emulato
 def claims(tmp_path: Path) -> Callable[[], ClaimStore]:
     """Makes the store anew, as each process would."""
     return lambda: DirectoryClaims(tmp_path / "claims", durable=False)
+
+
+@pytest.fixture
+def sent(claims: Callable[[], ClaimStore]) -> Callable[..., Any]:
+    """Sends a plan of a run; returns its outcome batches."""
+    return partial(push_batches, message=MESSAGE, run="spring", claims=claims, stop_policy=StopPolicy.off())
 
 
 @pytest.fixture(autouse=True)

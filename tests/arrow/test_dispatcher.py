@@ -18,7 +18,6 @@ from pushsdk import (
     ClaimStoreError,
     ClientClosedError,
     Limits,
-    RetryPolicy,
     StopPolicy,
     Timeout,
     ValidationError,
@@ -274,20 +273,6 @@ async def test_an_accepted_user_that_was_not_settled_is_accepted_here_and_unknow
 
 
 @virtual
-async def test_separate_pending_ranges_of_a_chunk_are_sent_separately() -> None:
-    # Of ten users that were halved, the first and the last quarter are refused for the moment.
-    def then(request: Any) -> Any:
-        if len(request.users) > 3:
-            return answer(400)
-        late = {user(0), user(9)} & {*request.users}
-        return answer(425) if late and now() < 0.5 else answer()
-
-    service = FakeService(then=then)
-    assert await send(service, retry=RetryPolicy.safe(initial_delay=1.0)) == {"ACCEPTED": 10}
-    assert service.users() == once(10)
-
-
-@virtual
 async def test_untried_users_are_left_to_the_next_call() -> None:
     claims = MemoryClaims()
     # The first chunk is rejected, and so is each user that is tried alone; later chunks are accepted.
@@ -321,29 +306,6 @@ async def test_users_are_rejected_only_after_single_users_were_rejected() -> Non
     service, claims = FakeService(then=then), Taken()
     assert await send(service, claims, 40, size=40, limits=ONE) == {"REJECTED": 32, "UNKNOWN": 8}
     assert sum(len(request.user_ids) == 1 for request in service.written) >= 8
-
-
-@virtual
-async def test_throttled_users_are_not_rejected_with_the_bad_users() -> None:
-    bad = {user(number) for number in range(5, 1000, 125)} | {user(number) for number in range(1500, 5000, 1000)}
-
-    def fate(request: Any) -> Any:
-        if bad & set(request.users):
-            return answer(400)
-        return answer(429) if now() < 15.0 else answer()
-
-    async with client_of(FakeService(then=fate)) as client:
-        run = DispatcherRun(client, MemoryClaims())
-        await run.send(5000, size=1000, every=1.0)
-    assert {name for name, row in run.rows().items() if row.outcome != "ACCEPTED"} == bad
-
-
-@virtual
-async def test_a_rejected_message_is_not_split_for_each_chunk() -> None:
-    service = FakeService(then=answer(400))
-    # 8 users of the first chunk, and one of each other.
-    assert await send(service, users=1000, size=100, limits=ONE) == {"REJECTED": 17, "NOT_SENT": 983}
-    assert len(service.sent) < 40
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import gc
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,20 +25,15 @@ from pushsdk import (
 from pushsdk._runs import planner
 from pushsdk.arrow import _push, push_batches
 from pushsdk.arrow._dispatcher import AHEAD
-from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put
+from pushsdk.claims import Claim, MemoryClaims, Put
 from pushsdk.emulator import Fault
 from pushsdk.testing import PushInbox
 
-Make = Callable[[], ClaimStore]
+Push = Callable[..., Any]
 
 
 def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "pushsdk"]
-
-
-def resumed(claims: Make, users: int) -> Counter[str]:
-    """The outcomes of the same plan when it is sent again."""
-    return counts(push_batches(plan(users), MESSAGE, run="spring", claims=claims))
 
 
 class CountedPlan:
@@ -58,9 +52,9 @@ class CountedPlan:
 # -- when it begins ---------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env: PushInbox, claims: Make) -> None:
+def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env: PushInbox, sent: Push) -> None:
     batches = CountedPlan(plan(10))
-    outcomes = push_batches(batches, MESSAGE, run="spring", claims=claims)
+    outcomes = sent(batches)
     assert (threads(), batches.asked) == ([], 0)
     del outcomes
     push_env.assert_nothing_sent()
@@ -90,15 +84,15 @@ def test_an_unknown_keyword_suggests_the_nearest() -> None:
         push_batches([], MESSAGE, run="spring", claims=MemoryClaims, retrys=None)  # type: ignore[call-arg]
 
 
-def test_a_factory_that_makes_no_store_is_an_error(push_env: PushInbox) -> None:
+def test_a_factory_that_makes_no_store_is_an_error(push_env: PushInbox, sent: Push) -> None:
     with pytest.raises(ConfigurationError, match=r"claims\(\) must be a claim store"):
-        list(push_batches(plan(10), MESSAGE, run="spring", claims=lambda: None))  # type: ignore[arg-type, return-value]
+        list(sent(plan(10), claims=lambda: None))
     with pytest.raises(ZeroDivisionError):
-        list(push_batches(plan(10), MESSAGE, run="spring", claims=lambda: 1 // 0))  # type: ignore[arg-type, return-value]
+        list(sent(plan(10), claims=lambda: 1 // 0))
     push_env.assert_nothing_sent()
 
 
-def test_the_store_is_made_in_the_thread_of_the_client_and_closed_there(push_env: PushInbox) -> None:
+def test_the_store_is_made_in_the_thread_of_the_client_and_closed_there(push_env: PushInbox, sent: Push) -> None:
     threads: list[str] = []
 
     class ThreadRecordingClaims(MemoryClaims):
@@ -109,7 +103,7 @@ def test_the_store_is_made_in_the_thread_of_the_client_and_closed_there(push_env
         async def aclose(self) -> None:
             threads.append(threading.current_thread().name)
 
-    list(push_batches(plan(10), MESSAGE, run="spring", claims=ThreadRecordingClaims))
+    list(sent(plan(10), claims=ThreadRecordingClaims))
     assert threads == ["pushsdk", "pushsdk"]
 
 
@@ -127,11 +121,11 @@ def _dropped(outcomes: Any) -> None:
 
 @pytest.mark.parametrize("leave", [_closed, _dropped])
 def test_closing_in_the_middle_settles_requests_in_flight_and_sends_no_more(
-    push_env: PushInbox, claims: Make, leave: Callable[[Any], None]
+    push_env: PushInbox, sent: Push, leave: Callable[[Any], None]
 ) -> None:
     batches = CountedPlan(plan(1500))
     with push_env.fault(Fault.delay(0.05)):
-        generators = [push_batches(batches, MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4))]
+        generators = [sent(batches, limits=Limits(in_flight=4))]
         next(generators[0])
         leave(generators.pop())
         assert threads() == []
@@ -139,57 +133,57 @@ def test_closing_in_the_middle_settles_requests_in_flight_and_sends_no_more(
         assert 10 <= count < 1000
     assert batches.asked < 50
     assert len(push_env.users()) == count
-    assert resumed(claims, 1500) == {"ACCEPTED": 1500}
+    assert counts(sent(plan(1500))) == {"ACCEPTED": 1500}
     push_env.assert_no_duplicates()
 
 
 def test_a_request_that_exceeds_the_drain_is_ended_and_unknown(
-    push_env: PushInbox, claims: Make, monkeypatch: pytest.MonkeyPatch
+    push_env: PushInbox, sent: Push, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_push, "DRAIN", 0.05)
     with push_env.fault(Fault.hang(accepted=True, user="user-15")):
-        outcomes = push_batches(plan(20), MESSAGE, run="spring", claims=claims)
+        outcomes = sent(plan(20))
         next(outcomes)
         push_env.wait_for(condition=lambda: push_env.accepted("user-15"), timeout=30.0)
         outcomes.close()  # type: ignore[attr-defined]
-    assert resumed(claims, 20) == {"ACCEPTED": 10, "UNKNOWN": 10}
+    assert counts(sent(plan(20))) == {"ACCEPTED": 10, "UNKNOWN": 10}
     push_env.assert_no_duplicates()
 
 
-def test_an_error_of_the_input_is_raised_after_the_outcomes(push_env: PushInbox, claims: Make) -> None:
+def test_an_error_of_the_input_is_raised_after_the_outcomes(push_env: PushInbox, sent: Push) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield from plan(100, rows=1)
         raise OSError("the disk")
 
     batches: list[pa.RecordBatch] = []
     with pytest.raises(OSError, match="the disk"):
-        batches.extend(push_batches(broken(), MESSAGE, run="spring", claims=claims))
+        batches.extend(sent(broken()))
     # ``extend`` keeps what came before the error.
     statuses = reported(batches)
     assert {user for user, one in statuses.items() if one.outcome == "ACCEPTED"} == set(push_env.users())
-    assert resumed(claims, 100) == {"ACCEPTED": 100}
+    assert counts(sent(plan(100))) == {"ACCEPTED": 100}
     push_env.assert_no_duplicates()
 
 
-def test_ctrl_c_during_the_wait_for_an_outcome_settles_requests_in_flight(push_env: PushInbox, claims: Make) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+def test_ctrl_c_during_the_wait_for_an_outcome_settles_requests_in_flight(push_env: PushInbox, sent: Push) -> None:
+    class InterruptingClaims(MemoryClaims):
+        interrupts = 1
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        with push_env.fault(Fault.delay(0.5)):
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
-            with pytest.raises(KeyboardInterrupt):
-                list(push_batches(plan(100), MESSAGE, run="spring", claims=claims))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            if puts[0].expected and self.interrupts:
+                self.interrupts = 0
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            return await super().put(puts, ttl)
+
+    store = InterruptingClaims()
+    with push_env.fault(Fault.delay(0.1)), pytest.raises(KeyboardInterrupt):
+        list(sent(plan(400), claims=lambda: store, limits=Limits(in_flight=2)))
     assert threads() == []
-    assert resumed(claims, 100) == {"ACCEPTED": 100}
+    assert counts(sent(plan(400), claims=lambda: store)) == {"ACCEPTED": 400}
     push_env.assert_no_duplicates()
 
 
-def test_a_generator_collected_in_its_own_thread_ends(push_env: PushInbox) -> None:
+def test_a_generator_collected_in_its_own_thread_ends(push_env: PushInbox, sent: Push) -> None:
     references: list[Any] = []
 
     class CollectingClaims(MemoryClaims):
@@ -198,7 +192,7 @@ def test_a_generator_collected_in_its_own_thread_ends(push_env: PushInbox) -> No
                 references.pop().close()
             return await super().put(puts, ttl)
 
-    outcomes = push_batches(plan(1000), MESSAGE, run="spring", claims=CollectingClaims, limits=Limits(in_flight=1))
+    outcomes = sent(plan(1000), claims=CollectingClaims, limits=Limits(in_flight=1))
     next(outcomes)
     thread = next(thread for thread in threading.enumerate() if thread.name == "pushsdk")
     references.append(outcomes)
@@ -238,7 +232,7 @@ def test_a_generator_copied_by_a_fork_yields_nothing_again(push_env: PushInbox) 
 
 
 def test_a_thread_that_can_not_start_is_an_error_and_leaves_nothing(
-    push_env: PushInbox, claims: Make, monkeypatch: pytest.MonkeyPatch
+    push_env: PushInbox, sent: Push, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -246,7 +240,7 @@ def test_a_thread_that_can_not_start_is_an_error_and_leaves_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start"):
-            next(push_batches(plan(10), MESSAGE, run="spring", claims=claims))
+            next(sent(plan(10)))
     push_env.assert_nothing_sent()
 
 
@@ -267,27 +261,25 @@ class FailingClaims(MemoryClaims):
         return await super().put(puts, ttl)
 
 
-def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_env: PushInbox) -> None:
+def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_env: PushInbox, sent: Push) -> None:
     store, batches = FailingClaims(8), list[pa.RecordBatch]()
     with push_env.fault(Fault.delay(0.05)), pytest.raises(ClaimStoreError, match=r"the claim store failed \(OSError\)"):
-        batches.extend(
-            push_batches(plan(1000), MESSAGE, run="spring", claims=lambda: store, limits=Limits(in_flight=4))
-        )
+        batches.extend(sent(plan(1000), claims=lambda: store, limits=Limits(in_flight=4)))
     accepted = {user for user, one in reported(batches).items() if one.outcome == "ACCEPTED"}
     assert accepted == set(push_env.users())
     assert 80 <= len(accepted) < 1000
     assert threads() == []
     store.left = 1000
-    assert resumed(lambda: store, 1000) == {"ACCEPTED": 1000}
+    assert counts(sent(plan(1000), claims=lambda: store)) == {"ACCEPTED": 1000}
     push_env.assert_no_duplicates()
 
 
 # -- the two threads --------------------------------------------------------------------------------------------------
 
 
-def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, claims: Make) -> None:
+def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, sent: Push) -> None:
     batches = CountedPlan(plan(1500, rows=1))
-    outcomes = push_batches(batches, MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4))
+    outcomes = sent(batches, limits=Limits(in_flight=4))
     tables = [next(outcomes)]
     deadline = time.monotonic() + 10.0
     most = 4 + AHEAD + AHEAD + AHEAD // 2
@@ -302,7 +294,7 @@ def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, cl
 
 
 def test_the_chunks_of_slow_batches_are_sent_before_the_next_batch_is_there(
-    push_env: PushInbox, claims: Make, monkeypatch: pytest.MonkeyPatch
+    push_env: PushInbox, sent: Push, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if each chunk took longer than a block may take.
     monkeypatch.setattr(planner, "BLOCK_SECONDS", 0.0)
@@ -312,7 +304,7 @@ def test_the_chunks_of_slow_batches_are_sent_before_the_next_batch_is_there(
             yield batch
             push_env.wait_for(f"user-{min(30 * number + 29, 39)}", timeout=60.0)
 
-    assert counts(push_batches(batches(), MESSAGE, run="spring", claims=claims)) == {"ACCEPTED": 40}
+    assert counts(sent(batches())) == {"ACCEPTED": 40}
 
 
 def test_without_pyarrow_it_says_how_to_get_it() -> None:

@@ -2,27 +2,18 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from support.arrow_plans import MESSAGE, ReportedUser, counts, plan, rebatched, reported, user
 
-from pushsdk import Batching, Limits, MessageWarning, MobilePush, RetryPolicy, StopPolicy
-from pushsdk.arrow import push_batches
-from pushsdk.claims import ClaimStore
+from pushsdk import Batching, Limits, MessageWarning, RetryPolicy, StopPolicy
 from pushsdk.emulator import Fault
 from pushsdk.testing import PushInbox
 
 Push = Callable[..., Any]
 ACCEPTED = ReportedUser("ACCEPTED", 204, "")
-
-
-@pytest.fixture
-def sent(claims: Callable[[], ClaimStore]) -> Push:
-    """Sends a plan of a run; returns its outcome batches."""
-    return partial(push_batches, message=MESSAGE, run="spring", claims=claims, stop_policy=StopPolicy.off())
 
 
 def test_every_user_of_a_plan_is_pushed_once_and_reported_once(push_env: PushInbox, sent: Push) -> None:
@@ -32,13 +23,6 @@ def test_every_user_of_a_plan_is_pushed_once_and_reported_once(push_env: PushInb
     assert len(push_env.pushes) == 10
     assert counts(sent(plan(95), run="summer")) == {"ACCEPTED": 95}, "another run pushes again"
     assert push_env.users() == dict.fromkeys(rows, 2)
-
-
-def test_a_message_and_its_fields_go_out_as_they_are(push_env: PushInbox, sent: Push) -> None:
-    title = {"en": "Hi {{ name | 'you' }}"}
-    list(sent(plan(1), message=MobilePush(title=title), custom_fields={"offer": 7}))
-    (push,) = push_env.pushes
-    assert (push.message, push.custom_fields) == ({"title": title, "type": "MOBILE_PUSH"}, {"offer": 7})
 
 
 def test_a_plan_says_before_it_sends_which_fields_of_the_policy_it_does_not_use(

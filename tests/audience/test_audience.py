@@ -183,12 +183,6 @@ def test_a_missing_column_is_an_error_at_once_that_lists_the_columns(
     assert str(excinfo.value).startswith(f"{path}: ")
 
 
-def test_a_column_named_twice_is_an_error_only_if_it_is_read(tmp_path: Path) -> None:
-    audience = Audience.read(made(tmp_path, "u.csv", "user_id,n,n\na,1,2\n"))
-    with pytest.raises(ValidationError, match="line 1: the header names a column twice"):
-        rows_of(audience)
-
-
 def test_many_rows_come_in_batches(tmp_path: Path) -> None:
     audience = Audience.read(made(tmp_path, "u.jsonl", "".join(f'{{"user_id":{i}}}\n' for i in range(25_000))))
     assert [len(batch) for batch in audience.ids()] == [10_000, 10_000, 5_000]

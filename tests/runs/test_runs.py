@@ -457,16 +457,6 @@ async def test_untried_users_are_sent_to_at_the_end_if_the_message_was_accepted_
 
 
 @virtual
-async def test_untried_users_stay_pending_when_the_run_is_stopped(tmp_path: Path) -> None:
-    service, stop = FakeService(then=stale_but_for(range(0), late="user-150")), asyncio.Event()
-    asyncio.get_running_loop().call_later(1.0, stop.set)
-    report = await push(service, 200, batching=HUNDRED, run=tmp_path / "run", stop=stop)
-    assert (report.accepted, report.rejected, report.not_sent) == (100, 8, 92)
-    report = await resume(service, tmp_path / "run", 200, stop_policy=NO_BRAKE)
-    assert (report.accepted, report.rejected) == (100, 100)
-
-
-@virtual
 async def test_a_limit_rejects_no_untried_user(tmp_path: Path) -> None:
     service = FakeService(then=culprits(*(f"user-{number * 99 // 7}" for number in range(8))))
     first = await push(service, 400, batching=HUNDRED, in_flight=1, run=tmp_path / "run", limit=100)
