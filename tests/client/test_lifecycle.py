@@ -78,14 +78,6 @@ async def test_an_aclose_that_is_cancelled_closes_every_connection(steps: int) -
         assert "closed=True" in repr(client)
 
 
-async def test_leaving_the_block_by_an_exception_closes_too() -> None:
-    client = AsyncPushClient(NOWHERE, "key")
-    with pytest.raises(LookupError):
-        async with client:
-            raise LookupError
-    assert "closed=True" in repr(client)
-
-
 @pytest.mark.parametrize("use", [*USES.values(), lambda client: client.aclose()], ids=[*USES, "aclose"])
 def test_a_client_in_use_by_a_loop_is_refused_by_another(use: Use) -> None:
     async def second() -> None:

@@ -201,26 +201,19 @@ def test_parts_that_are_not_sent_again_keep_their_last_verdict_as_shared():
     assert splitter.rest() == []
 
 
-def test_what_another_request_with_the_message_finds_out_keeps_a_batch_from_being_given_up():
-    service = SplittingService(culprits=(calls := singles(64)))
-    splitter = service.splitter(calls)
-    for _ in range(2):
-        for part in splitter.next_wave():
-            splitter.report(part, service.answer(part))
-    service.message.accepted = True
-    assert sum(part.users for part in splitter.next_wave()) == 64 - 8
-
-
-@pytest.mark.parametrize(("outcome", "status"), [(Outcome.UNKNOWN, 500), (REJECTED, 429)])
-def test_a_message_is_not_to_blame_while_a_unit_ended_in_another_way(outcome, status):
+@pytest.mark.parametrize(
+    ("outcome", "status"), [(None, None), (ACCEPTED, 204), (Outcome.UNKNOWN, 500), (REJECTED, 429)]
+)
+def test_a_message_is_not_to_blame_if_a_unit_or_another_request_with_it_ended_in_another_way(outcome, status):
     service = SplittingService(culprits=(calls := singles(64)))
     splitter = service.splitter(calls)
     (whole,) = splitter.next_wave()
     splitter.report(whole, service.answer(whole))
     first, *others = splitter.next_wave()
-    splitter.report(first, Verdict(outcome=outcome, status=status))
+    splitter.report(first, Verdict(outcome=outcome, status=status) if outcome else service.answer(first))
     for part in others:
         splitter.report(part, service.answer(part))
+    service.message.accepted |= outcome is None
     assert sum(part.users for part in splitter.next_wave()) == 64 - 8
 
 

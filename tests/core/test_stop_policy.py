@@ -95,7 +95,6 @@ def test_users_count_not_requests():
         ({"rejected": 0.51}, [ACCEPTED, REJECTED], False),
         ({"rejected": None}, [REJECTED, REJECTED], False),
         ({"unknown": 0.5}, [ACCEPTED, UNKNOWN], True),
-        ({"unknown": None}, [UNKNOWN, UNKNOWN], False),
         ({"rejected": 0.6, "unknown": 0.6}, [UNKNOWN, REJECTED], False),
         ({}, [UNKNOWN] + [ACCEPTED] * 19, False),
         ({}, [REJECTED, ACCEPTED, ACCEPTED], False),

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.bad_values import NOT_JSON, Alien, Data, Plain, nested
+from support.bad_values import NOT_JSON, Data, Plain, nested
 
 from pushsdk._core.body import decode_user_ids, encode_user_ids, push_body
 from pushsdk._core.errors import ValidationError
@@ -167,11 +167,8 @@ def test_none_and_a_wrong_type_are_refused_by_their_path(model):
         (MobilePush(key_vals={"jane@roe.example": {1}}), "$.message.keyVals[...]: set is not JSON"),
         ({"ttl": math.nan}, "$.message.ttl: NaN and infinity are not JSON"),
         ({"ttl": 2**63}, "$.message.ttl: expected an int <="),
-        ({"collapseId": None}, "$.message.collapseId: expected a str, got None"),
         ({"title": {"de": "a", "jane@roe.example": 7}}, "$.message.title[...]: expected a str, got int"),
         ({"androidActionButtons": [{}, {"label": 7}]}, "$.message.androidActionButtons[1].label: expected a str"),
-        (MobilePush, "message must be a MobilePush or a mapping, for example"),
-        ("{}", "message must be a MobilePush or a mapping, for example"),
         (CampaignRequest(), "message must be a MobilePush or a mapping, for example"),
     ],
 )
@@ -211,13 +208,11 @@ BUTTON = MobilePush(android_action_buttons=[ActionButton(label="x")])
     ("good", "bad"),
     [
         (MobilePush(title={"en": "1"}), MobilePush(title={"en": decimal.Decimal(1)})),
-        (MobilePush(title={"en": "YQ=="}), MobilePush(title={"en": b"a"})),
         (MobilePush(title={"en": "x"}), MobilePush(title={"en": Plain.A})),
         (MobilePush(key_vals={"1": "a"}), MobilePush(key_vals={1: "a"})),
         (MobilePush(collapse_id="x", ttl=5), MobilePush(collapse_id=msgspec.Raw(b'"x","ttl":5'))),
         (BUTTON, MobilePush(android_action_buttons={ActionButton(label="x")})),
         (BUTTON, MobilePush(android_action_buttons=[Data("x")])),
-        (BUTTON, MobilePush(android_action_buttons=[Alien("x")])),
     ],
 )
 def test_a_bad_value_is_refused_after_a_good_message_of_the_same_bytes(good, bad):
@@ -363,19 +358,6 @@ def test_the_short_way_and_the_walk_agree_on_every_mapping(name, value):
     assert outcome(encode_custom_fields, fields) == outcome(encode_custom_fields, walked)
 
 
-@pytest.mark.parametrize(
-    ("user_ids", "expected"),
-    [
-        (("a", 'q"\\\n', "ü"), '"a","q\\"\\\\\\n","ü"'.encode()),
-        ([], b""),
-        ([TextEnum.A, SubText("s"), OddEnum.A], b'"x","s","x"'),
-        (collections.deque(["a"]), b'"a"'),
-    ],
-)
-def test_user_ids_are_a_json_array_in_their_order_without_its_brackets(user_ids, expected):
-    assert encode_user_ids(user_ids) == expected
-
-
 @pytest.mark.parametrize("bad", ["abc", bytearray(b"a"), {"a"}, None, iter("ab")])
 def test_user_ids_are_a_sequence_and_not_a_text(bad):
     with pytest.raises(ValidationError, match=r"^user_ids: expected a sequence of str"):
@@ -385,6 +367,11 @@ def test_user_ids_are_a_sequence_and_not_a_text(bad):
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1)))
 def test_user_ids_come_back_as_they_went(user_ids):
     assert json.loads(b"[%b]" % encode_user_ids(user_ids)) == decode_user_ids(encode_user_ids(user_ids)) == user_ids
+    assert encode_user_ids(collections.deque(map(SubText, user_ids))) == encode_user_ids(user_ids)
+
+
+def test_a_user_id_that_is_a_subclass_of_str_is_its_text():
+    assert encode_user_ids([TextEnum.A, SubText("s"), OddEnum.A]) == b'"x","s","x"'
 
 
 def test_a_push_body_is_its_parts_put_together():
