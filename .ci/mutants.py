@@ -2120,7 +2120,7 @@ EMULATOR_CONTROL = [
         EMULATOR + "control/handlers.py",
         "if search.partial:",
         "if False:",
-        T_EMULATOR + "control.py",
+        T_EMULATOR + "control.py::test_a_wrong_request_says_why_and_changes_nothing",
     ),
     Mutant(
         "a request that is received during a read is reported twice",
@@ -2134,7 +2134,7 @@ EMULATOR_CONTROL = [
         EMULATOR + "guard.py",
         '{"none", "same-origin"}',
         '{"none", "same-origin", "same-site"}',
-        T_EMULATOR + "guard.py",
+        T_EMULATOR + "guard.py::test_requests_to_other_names_and_from_other_sites_are_refused",
     ),
     Mutant(
         "any mention of images in the policy lets images load",
@@ -2148,14 +2148,14 @@ EMULATOR_CONTROL = [
         EMULATOR + "campaigns/lifecycle.py",
         "            self._store.withdraw(campaign)\n            tables, segment = ",
         "            tables, segment = ",
-        T_EMULATOR + "campaigns.py",
+        T_EMULATOR + "campaigns.py::test_the_next_process_restarts_campaigns_and_runs_two_at_a_time",
     ),
     Mutant(
         "a campaign started by hand starts again at its time",
         EMULATOR + "campaigns/lifecycle.py",
         "        if uuid not in self._running:\n",
         "        if True:\n",
-        T_EMULATOR + "campaigns.py",
+        T_EMULATOR + "campaigns.py::test_a_campaign_started_by_hand_is_not_started_again",
     ),
 ]
 
@@ -2189,7 +2189,7 @@ EMULATOR_STORE = [
         EMULATOR + "store/queries.py",
         "content.digest, request, times) for user",
         "content.digest, request, 1) for user",
-        T_EMULATOR + "store.py",
+        T_EMULATOR + "store.py::test_a_users_newest_pushes_are_returned_oldest_first",
     ),
     Mutant(
         "two different pushes to one user are a duplicate",
@@ -2211,14 +2211,14 @@ EMULATOR_STORE = [
         "CREATE TABLE received(                       -- accepted pushes of each user; outlives the request\n"
         "    inbox INTEGER NOT NULL REFERENCES inboxes ON DELETE CASCADE,",
         "CREATE TABLE received(inbox INTEGER NOT NULL,",
-        T_EMULATOR + "store.py",
+        T_EMULATOR + "store.py::test_what_is_dropped_leaves_no_rows",
     ),
     Mutant(
         "the smallest inbox is evicted first",
         EMULATOR + "store/queries.py",
         "FROM inboxes ORDER BY bytes DESC LIMIT 1",
         "FROM inboxes WHERE bytes ORDER BY bytes LIMIT 1",
-        T_EMULATOR + "store.py",
+        T_EMULATOR + "store.py::test_the_largest_inbox_is_trimmed_first",
     ),
     Mutant(
         "requests in progress at a reset count for the rules after the reset",
@@ -2246,7 +2246,7 @@ EMULATOR_STORE = [
         EMULATOR + "store/database.py",
         "    if not guard.is_inherited:\n        ending.close()",
         "    ending.close()",
-        T_EMULATOR + "database.py",
+        T_EMULATOR + "database.py::test_a_forked_child_touches_nothing_and_the_parent_removes_its_store",
     ),
     Mutant(
         "links are followed",

@@ -77,12 +77,14 @@ async def created(api, *, segment=IN_BERLIN, after=None, **headers):
     return answer.json["uuid"]
 
 
-async def reached(api, uuid, state):
-    """Return the campaign as soon as it is in this state."""
+async def reached(api, uuid, state, *, before=None):
+    """Return the campaign as soon as it is in this state, or has ended otherwise than ``before``."""
+    ends = {state, "done", "failed"} - {before}
     async with api.events() as events:
         await events.until("hello")
-        while (campaign := await api.get(f"/campaigns/{uuid}"))["state"] != state:
+        while (campaign := await api.get(f"/campaigns/{uuid}"))["state"] not in ends:
             await events.until("campaign")
+    assert campaign["state"] == state, campaign
     return campaign
 
 
@@ -121,7 +123,7 @@ async def test_an_invalid_query_says_why_and_can_be_started_again(serve, tmp_pat
         assert "people" in (await reached(api, uuid, "failed"))["error"]
         (tmp_path / "audience/people.csv").write_text("user_id\nzoe\n")
         assert (await api.done("POST", f"/campaigns/{uuid}/start", {}))["state"] == "running"
-        campaign = await reached(api, uuid, "done")
+        campaign = await reached(api, uuid, "done", before="failed")
         assert [recipient["user_id"] for recipient in campaign["recipients"]] == ["zoe"]
         status, error = await api.refused("POST", f"/campaigns/{uuid}/start", {})
         assert (status, "done" in error) == (409, True)
@@ -279,11 +281,15 @@ async def test_the_next_process_restarts_campaigns_and_runs_two_at_a_time(serve,
     tables.gate.clear()
     async with serve() as api:
         uuids = [await created(api) for _ in range(4)]
+        later = await created(api, after=3600)
         await until(lambda: tables.inside == 2)
+    api.emulator.advance(3600)
+    await asyncio.sleep(0)  # nothing starts any more
     assert (tables.inside, tables.entered) == (0, 2)
     tables.gate.set()
     async with serve() as api:
         for uuid in uuids:
             campaign = await reached(api, uuid, "done")
             assert [recipient["user_id"] for recipient in campaign["recipients"]] == ["ann", "bob"]
+        assert await states(api, later) == ["waiting"]
     assert (tables.entered, tables.most) == (6, 2)
