@@ -104,9 +104,10 @@ def test_a_folder_with_an_unusable_file_name_is_refused(folder, name, text):
         Tables(folder)
 
 
-def test_a_file_is_not_a_folder_of_tables(folder):
+@pytest.mark.parametrize("name", ["missing", "users.csv"])
+def test_what_is_not_a_folder_is_refused(folder, name):
     with pytest.raises(SegmentError, match="can't be read as a folder of tables: "):
-        Tables(folder / "users.csv")
+        Tables(folder / name)
 
 
 def test_a_missing_file_is_reported(folder):
@@ -210,11 +211,18 @@ def test_any_select_from_tables_is_allowed(folder, query):
     assert [user for user, _ in rows_of(folder, query)] == ["007", "1e5"]
 
 
-def test_a_missing_column_or_table_is_reported_with_all_names(folder):
-    text = "the query: no column 'userId', only user_id, lang, city; did you mean primaryKey 'user_id'?"
-    assert failed(folder, "FROM users", "userId") == text
-    text = "the query: Catalog Error: Table with name usres does not exist! The tables are users"
-    assert failed(folder, "FROM usres") == text
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("FROM users", "no column 'id', only user_id, lang, city; name one with primaryKey ..."),
+        ("FROM usres", "Catalog Error: Table with name usres does not exist! The tables are users"),
+        ("SELECT 1 AS id, 'x'::BLOB AS b", "column b is of type BLOB, which JSON has no form for: leave it out"),
+        ("SELECT 1 AS id, ['nan'::DOUBLE] AS b", "b can't be written as JSON (a NaN in it?)"),
+    ],
+    ids=["no such column", "no such table", "type", "NaN"],
+)
+def test_a_query_without_usable_columns_is_reported(folder, query, text):
+    assert failed(folder, query, "id").startswith(f"the query: {text}")
 
 
 def test_a_folder_without_tables_says_so(tmp_path):

@@ -113,11 +113,11 @@ async def test_a_reset_of_the_reader_ends_its_stream_and_is_not_logged(api, wire
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_a_stalled_reader_delays_no_other_and_is_bounded(api, wire, emulator):
+async def test_a_stalled_reader_delays_no_other_and_is_bounded(api, wire, emulator, until):
     """Writing stops when the socket is full; the dropped events are then a resync."""
     message = {"title": {f"l{number}": "x" * 300 for number in range(50)}}
-    count = 1000  # with over 15 KB each: more than two sockets hold
-    async with api.events() as stalled, api.events() as other:
+    count, before = 1000, asyncio.all_tasks()  # with over 15 KB each: more than two sockets hold
+    async with api.events() as stalled, api.events(), api.events() as other:
         await stalled.until("hello")
         for number in range(40, count + 1, 40):
             await asyncio.gather(*(wire.send({"userIds": ["ann"], "message": message}) for _ in range(40)))
@@ -128,3 +128,4 @@ async def test_a_stalled_reader_delays_no_other_and_is_bounded(api, wire, emulat
         await other.until("resync")
         *sent, _ = await stalled.until("resync")
         assert 0 < len(sent) < count
+    await until(lambda: asyncio.all_tasks() <= before)

@@ -1,0 +1,81 @@
+"""A campaign is composed, appears by itself, and is started by hand; users and their devices."""
+
+import pytest
+
+
+async def test_a_campaign_is_composed_started_by_hand_and_shows_its_recipients(open_desk, tmp_path):
+    pytest.importorskip("duckdb")
+    (tmp_path / "customers.csv").write_text("user_id,first_name\nu-1,Ada\nu-2,\n")
+    desk = await open_desk(audience=tmp_path)
+    page = await desk.page("/#/compose")
+    await page.get_by_role("button", name="Campaign", exact=True).click()
+    await page.get_by_role("textbox", name="Name", exact=True).fill("Summer")
+    query = page.get_by_role("textbox", name="Segment query", exact=True)
+    await query.fill("SELECT * FROM customers ORDER BY user_id")
+    editor = page.get_by_role("textbox", name="JSON", exact=True)
+    text = (
+        (await editor.input_value()).replace("START_NOW", "SOME_DAY").replace("Hello there", "Hello {{ first_name }}")
+    )
+    await editor.fill(text)
+    await page.get_by_role("button", name="Send", exact=True).click()
+    await page.get_by_role("status", name="Result").locator(".stamp").wait_for()
+    (campaign,) = desk.emulator.campaigns
+    assert (campaign.name, campaign.request["segment"]["primaryKey"]) == ("Summer", "user_id")
+    await page.evaluate("location.hash = '#/campaigns'")
+    await page.get_by_role("button", name="Start now").click()
+    await page.locator(".stamp.accepted").get_by_text("done").wait_for()
+    assert await page.locator(".big").inner_text() == "2 users"
+    card = page.get_by_role("group", name="iPhone").locator(".card-title")
+    assert await card.inner_text() == "Hello Ada"
+    await page.get_by_role("button", name="u-2").click()
+    await card.get_by_text("Ada").wait_for(state="detached")
+    assert desk.complaints == []
+
+
+async def test_a_new_campaign_shows_how_its_start_was_read_and_leads_to_its_request(desk):
+    await desk.push()
+    page = await desk.page("/#/campaigns")
+    await page.get_by_role("heading", name="No campaign yet").wait_for()
+    await page.set_viewport_size({"width": 390, "height": 844})
+    campaign = {
+        "name": "Spring sale",
+        "schedule": {"type": "START_NOW", "startTs": 4_000_000_000_000},
+        "message": {"title": {"en": "Spring"}},
+    }
+    assert await desk.send(campaign, path="/v1/campaigns") == 200
+    await page.get_by_role("link", name="Spring sale").click()
+    await page.locator(".detail").get_by_text("over ten years ahead").first.wait_for()
+    result = page.locator(".block.result")
+    heading, reason = [await result.locator(part).bounding_box() for part in ("h3", ".trouble")]
+    assert reason["y"] >= heading["y"] + heading["height"]
+    assert reason["width"] > 340
+    await page.get_by_role("link", name="Open its request").click()
+    await page.locator(".detail-head .eyebrow").get_by_text("Campaign 2 ").wait_for()
+    await page.get_by_role("link", name="see its campaign").click()
+    await page.get_by_role("heading", name="Spring sale").wait_for()
+
+
+async def test_users_have_duplicates_and_devices(desk):
+    await desk.push("Short-lived", "u 1", ttl=60)
+    await desk.push("Old news", "u 1", collapseId="news")
+    await desk.push("Fresh news", "u 1", collapseId="news")
+    await desk.push("Other", "u 1", androidEnabled=False)
+    await desk.push("Twice at once", "twice", "twice")
+    await desk.control("POST", "/clock", {"advance": 120})
+    page = await desk.page("/#/users")
+    users = page.get_by_role("list", name="Users")
+    await users.get_by_role("link", name="u 1 \u00d74", exact=True).wait_for()
+    await page.get_by_role("switch", name="Duplicates only").click()
+    await users.get_by_role("link", name="u 1").wait_for(state="detached")
+    await users.get_by_role("link", name="twice same push").click()
+    await page.get_by_text("2 times in one request").wait_for()
+    await page.get_by_role("switch", name="Duplicates only").click()
+    await users.get_by_role("link", name="u 1").click()
+    titles = page.locator(".tray.ios:not(.ghosts) .card-title")
+    await titles.get_by_text("Fresh news").wait_for()
+    assert await titles.all_inner_texts() == ["Other", "Fresh news"]
+    assert await page.locator(".tray.android:not(.ghosts) .card-title").all_inner_texts() == ["Fresh news"]
+    await page.locator(".ghosts.ios").get_by_text("replaced").wait_for()
+    await page.locator(".ghosts.android").get_by_text("expired").wait_for()
+    await page.get_by_role("link", name="Pushes to this user").click()
+    await page.locator(".list-count").get_by_text("4 pushes", exact=True).wait_for()

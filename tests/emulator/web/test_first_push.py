@@ -1,0 +1,189 @@
+"""A push is composed, looked at, sent again and edited."""
+
+import json
+
+import pytest
+
+
+def title(page, phone="iPhone"):
+    """The title of the notification on one of the phones."""
+    return page.get_by_role("group", name=phone).locator(".card-title")
+
+
+def field(page, label):
+    return page.get_by_role("textbox", name=label, exact=True)
+
+
+async def unfold(page, section):
+    await page.locator("summary").get_by_text(section).click()
+
+
+async def send(page, name="Send"):
+    await page.get_by_role("button", name=name, exact=True).click()
+    await page.get_by_role("status", name="Result").locator(".stamp, .trouble").first.wait_for()
+
+
+async def change(page, old, new):
+    """Edit the JSON beside the form."""
+    text = await field(page, "JSON").input_value()
+    assert old in text
+    await field(page, "JSON").fill(text.replace(old, new))
+
+
+async def test_the_first_push_is_composed_looked_at_sent_again_and_edited(desk):
+    page = await desk.page()
+    await page.get_by_role("heading", name="Send a push. It appears here.").wait_for()
+    welcome = await page.locator(".welcome").inner_text()
+    assert desk.emulator.api_key in welcome
+    assert desk.emulator.base_url in welcome
+    await page.get_by_role("link", name="Compose a push").click()
+    await field(page, "Users").fill("ann\nben, carl")
+    await field(page, "Title (en)").fill("From the form")
+    await page.get_by_label("Add a language").select_option("de")
+    await field(page, "Title (de)").fill("Vom Formular")
+    await unfold(page, "How it arrives")
+    await field(page, "Time to live").fill("60")
+    await unfold(page, "Tap and buttons")
+    await page.get_by_role("group", name="Android buttons").get_by_role("button", name="Add").click()
+    await page.keyboard.type("Buy")
+    await field(page, "Android buttons 1: url").fill("app://buy")
+    await change(page, '"From the form"', '"From the JSON"')
+    await page.get_by_role("button", name="en", exact=True).first.click()
+    assert await field(page, "Title (en)").input_value() == "From the JSON"
+    await title(page).get_by_text("From the JSON").wait_for()
+    await send(page)
+    (first,) = desk.emulator.pushes
+    assert first.user_ids == ("ann", "ben", "carl")
+    assert first.message == {
+        "type": "MOBILE_PUSH",
+        "iosEnabled": True,
+        "androidEnabled": True,
+        "title": {"en": "From the JSON", "de": "Vom Formular"},
+        "body": {"en": "Your first push has arrived."},
+        "ttl": 60,
+        "androidActionButtons": [{"label": "Buy", "url": "app://buy"}],
+    }
+    await page.get_by_role("link", name="Open push 1").click()
+    await page.get_by_role("option", name="From the JSON", selected=True).wait_for()
+    await page.locator(".view:not([hidden]) .advice").get_by_text("languages-differ").wait_for()
+    await page.get_by_role("button", name="de", exact=True).click()
+    for phone in ("iPhone", "Android"):
+        await title(page, phone).get_by_text("Vom Formular").wait_for()
+    await page.get_by_role("button", name="Show the Android notification expanded").click()
+    await page.get_by_role("group", name="Android, expanded").get_by_text("Buy").wait_for()
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for name, part in (("curl", "curl"), ("Python", "AsyncPushClient")):
+        await page.get_by_role("button", name=f"Copy as {name}").click()
+        await page.get_by_text(f"{name} copied").wait_for()
+        copied = await page.evaluate("navigator.clipboard.readText()")
+        assert part in copied
+        assert desk.emulator.api_key not in copied
+    await page.get_by_role("button", name="Send again").click()
+    await page.get_by_role("option", name="From the JSON").get_by_text("2 pushes").wait_for()
+    assert desk.emulator.pushes[1].body == first.body
+    await page.locator(".eyebrow").get_by_text("Push 2 ").wait_for()
+    await page.get_by_role("button", name="Edit and send").click()
+    await page.get_by_text("A copy of push 2").wait_for()
+    await page.get_by_role("button", name="de", exact=True).first.click()
+    await page.get_by_role("button", name="Remove de").click()
+    await field(page, "Time to live").fill("")
+    await send(page)
+    edited = desk.emulator.pushes[2].message
+    assert (edited["title"], "ttl" in edited) == ({"en": "From the JSON"}, False)
+
+
+async def test_a_push_is_in_the_list_soon_and_shows_its_languages_and_placeholders(desk):
+    page = await desk.page()
+    texts = {"en": "Hey {{ first_name | 'you' }}", "ar": "مرحبا {{ first_name | 'صديقي' }}"}
+    await desk.push(texts, body={"en": "a", "ar": "المعطف متوفر 128 مرة أخرى"}, interruptionLevel="PASSIVE")
+    await page.get_by_role("option", name="Hey").wait_for()
+    assert await title(page).locator(".ph.fallback").inner_text() == "you"
+    await page.get_by_label("first_name").fill("Ada")
+    assert await title(page).locator(".ph.value").inner_text() == "Ada"
+    assert await title(page).locator(".ph.fallback").count() == 0
+    await page.get_by_role("button", name="ar", exact=True).click()
+    for phone in ("iPhone", "Android"):
+        group = page.get_by_role("group", name=phone)
+        directions = "nodes => nodes.map(node => getComputedStyle(node).direction)"
+        assert await group.locator(".card-title, .card-body").evaluate_all(directions) == ["rtl", "rtl"]
+        icon, text = group.locator(".app-icon, .small-icon").first, group.locator(".card-title")
+        assert (await icon.bounding_box())["x"] > (await text.bounding_box())["x"]
+    veil = "one => getComputedStyle(one.querySelector('.screen'), '::before').backgroundColor"
+    dark, bright = [await phone.evaluate(veil) for phone in await page.get_by_role("group", name="lock screen").all()]
+    assert dark != bright == "rgba(0, 0, 0, 0)"  # a silent push leaves the screen dark
+    await desk.push("long " * 500)
+    await page.get_by_role("option", name="long").click()
+    await page.locator("h2").get_by_role("button", name="show all").click()
+    assert len(await page.get_by_role("dialog").locator("pre").inner_text()) > 2400
+    await page.keyboard.press("Escape")
+    phone = await page.get_by_role("group", name="iPhone").bounding_box()
+    assert (await page.locator(".ios-card").bounding_box())["height"] < phone["height"] / 2
+
+
+async def test_the_composer_warns_before_it_sends(desk):
+    page = await desk.page("/#/compose")
+    checks, result = page.get_by_role("status", name="Checks"), page.get_by_role("status", name="Result")
+    await checks.locator(".fine").wait_for()
+    await change(page, '"title"', '"titel"')
+    await checks.get_by_text("Unknown field, did you mean title?").wait_for()
+    for name in ("iPhone", "Android"):
+        await page.get_by_role("switch", name=name).click()
+    await checks.get_by_text("Neither iosEnabled nor androidEnabled is true").wait_for()
+    await checks.get_by_role("button", name="no-platform").click()
+    assert await page.evaluate("document.activeElement.textContent") == "iPhone"
+    await checks.get_by_role("button", name="near-name").click()
+    assert await page.evaluate("document.activeElement.value.slice(document.activeElement.selectionStart)[1]") == "t"
+    await send(page, "Send anyway")
+    assert "titel" in desk.emulator.pushes[0].message
+    await page.get_by_role("button", name="Start over").click()
+    await unfold(page, "How it arrives")
+    await field(page, "Time to live").fill("soon")
+    await checks.get_by_text("The service would refuse this: Expected `int").wait_for()
+    assert await field(page, "Time to live").get_attribute("aria-invalid") == "true"
+    await send(page, "Send anyway")
+    await result.get_by_text("Refused").wait_for()
+    await result.get_by_text("Expected `int").wait_for()
+    await change(page, '"user-1"', '"user-1')
+    await page.get_by_text("Line 3, column").wait_for()
+    assert await page.get_by_role("button", name="Send").is_disabled()
+    await field(page, "JSON").press("Control+Enter")
+    await field(page, "JSON").fill("[]")
+    await page.get_by_text("must be an object").wait_for()
+    assert [request.status for request in desk.emulator.inbox().requests()] == [204, 400]
+
+
+@pytest.mark.parametrize("name", ["__proto__", "<img src=x onerror=window.hit=1>", 'a.b[0]"\\'])
+async def test_the_json_is_sent_as_it_is_shown_and_any_name_can_be_edited(desk, name):
+    text = f"Hi {{{{ {name} | 'you' }}}}"
+    message = {"iosEnabled": True, "title": {"en": text, name: text}, "keyVals": {name: "1"}, "x": 10**30}
+    sent = json.dumps({"userIds": [name], "message": message, "customFields": {name: "1"}})
+    page = await desk.page("/#/compose")
+    await field(page, "JSON").fill(sent)
+    await send(page)
+    assert desk.emulator.pushes[0].body == sent.encode()
+    await page.get_by_role("link", name="Open push 1").click()
+    await page.keyboard.press("x")
+    await page.get_by_text("A copy of push 1").wait_for()
+    await unfold(page, "Data")
+    await field(page, "Key-values for the app: value 1").fill("2")
+    await field(page, "Custom fields: value 1").fill("3")
+    await field(page, "Title (en)").fill(f"{text}!")
+    await send(page)
+    push = desk.emulator.pushes[1]
+    assert push.message == {**message, "keyVals": {name: "2"}, "title": {"en": f"{text}!", name: text}}
+    assert (push.user_ids, push.custom_fields) == ((name,), {name: "3"})
+    assert await page.evaluate("window.hit === undefined && ({}).en === undefined")
+
+
+async def test_on_a_narrow_screen_the_list_and_the_push_take_turns(desk):
+    page = await desk.page("/#/compose", width=390, height=800)
+    await send(page)
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("1")
+    await page.get_by_role("option", name="Hello there").click()
+    await title(page).get_by_text("Hello there").wait_for()
+    assert not await page.get_by_role("listbox").is_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+    await page.get_by_role("button", name="Back to the list").click()
+    await page.get_by_role("listbox").wait_for()
