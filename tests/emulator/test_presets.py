@@ -30,7 +30,11 @@ about = partial(pytest.approx, rel=0.5)
         (
             "flaky",
             "ann",
-            {("busy", 503, False): 50, ("reset-before", None, False): 30, ("reset-after", None, True): 30},
+            {
+                ("busy", 503, False): about(50),
+                ("reset-before", None, False): about(30),
+                ("reset-after", None, True): about(30),
+            },
         ),
         ("ratelimited", "ann", {("too-many", 429, False): 250}),
         ("brownout", "ann", {("gateway", 504, True): about(100)}),
