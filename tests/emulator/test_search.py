@@ -27,16 +27,8 @@ def test_a_line_is_read_into_its_terms(line, same):
     assert parse(line) == parse(same)
 
 
-@pytest.mark.parametrize(
-    ("line", "users"),
-    [
-        ("user:u1", ("u1",)),
-        ("user:a:b", ("a:b",)),
-        ("user:\ud800", ("?",)),
-    ],
-)
-def test_users_are_left_to_the_store(line, users):
-    assert parse(line) == Search(users=users)
+def test_users_are_left_to_the_store():
+    assert parse("user:u1 user:a:b user:\ud800") == Search(users=("u1", "a:b", "?"))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +45,7 @@ def test_a_partially_ignored_line_is_partial(line, ignored):
     assert parse(line) == msgspec.structs.replace(parse(ignored), partial=True)
 
 
-@pytest.mark.parametrize("line", ["is:accepted", "x is:Refused", "is:failed is:push", "status:422"])
+@pytest.mark.parametrize("line", ["x is:Refused", "status:422"])
 def test_a_line_can_ask_for_a_result(line):
     assert parse(line).names_fate
     assert not parse("is:push is:campaign is:open").names_fate
@@ -121,20 +113,16 @@ EVERY = [row[0] for row in ROWS if row[1] == 1]
         ("%", [3]),
         ("a%b", []),
         ("c:\\d", [3]),
-        ("before\0", [4]),
         ("body:after", [4]),
         ("lang:de", [2, 3]),
-        ("lang:de-AT", [2]),
         ("lang:pt", [4]),
         ("lang:p", []),
         ("lang:de lang:en", [2]),
         ("campaign:spring", [5]),
         ("campaign:0AB1-uuid", [5]),
         ("campaign:0ab2-uuid", []),
-        ("campaign:100%", [5]),
         ("group:3", [3]),
         ("group:black", []),
-        ("status:429", [2]),
         ("status:429 status:503", [2, 3]),
         ("status:4xx", [2, 6]),
         ("status:none", [4, 7]),

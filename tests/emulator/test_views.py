@@ -147,15 +147,6 @@ def test_no_body_is_too_strange_to_be_shown(body, endpoint):
     assert isinstance(body, bytes) or view["body"] == body
 
 
-def test_a_user_view_has_the_pushes_and_their_counts():
-    message = {"title": {"en": "x"}, "iosEnabled": True}
-    view = user(got({"message": message, "customFields": {"a": 1}}, times=2))
-    (push,) = view["pushes"]
-    assert (push["message"], push["custom_fields"], push["times"]) == (message, {"a": 1}, 2)
-    assert (view["accepted"], view["campaigns"]) == (3, 0)
-    assert [device["message"]["title"] for device in view["devices"]["ios"]] == [{"en": "x"}]
-
-
 def test_a_user_sees_no_large_message():
     small, large = {"message": {"iosEnabled": True}}, {"message": {"title": {"en": "x" * 70_000}}}
     view = user(got(small), got(large, id=2), got(small, id=3))

@@ -1,6 +1,9 @@
 """A campaign is composed, appears by itself, and is started by hand; users and their devices."""
 
+import msgspec
 import pytest
+
+from pushsdk._core.models import CampaignRequest
 
 
 async def test_a_campaign_is_composed_started_by_hand_and_shows_its_recipients(open_desk, tmp_path):
@@ -32,19 +35,23 @@ async def test_a_campaign_is_composed_started_by_hand_and_shows_its_recipients(o
     assert desk.complaints == []
 
 
-async def test_a_new_campaign_shows_how_its_start_was_read_and_leads_to_its_request(desk):
+async def test_a_new_campaign_shows_each_field_and_how_its_start_was_read(desk):
     await desk.push()
     page = await desk.page("/#/campaigns")
     await page.get_by_role("heading", name="No campaign yet").wait_for()
     await page.set_viewport_size({"width": 390, "height": 844})
-    campaign = {
-        "name": "Spring sale",
-        "schedule": {"type": "START_NOW", "startTs": 4_000_000_000_000},
-        "message": {"title": {"en": "Spring"}},
-    }
+    segment = {"query": "SELECT id FROM customers", "primaryKey": "customer_id"}
+    schedule = {"type": "START_NOW", "startTs": 4_000_000_000_000}
+    campaign = {"name": "Spring sale", "externalId": "spring-27", "segment": segment, "schedule": schedule}
+    campaign["message"] = {"title": {"en": "Spring"}}
+    assert {field.encode_name for field in msgspec.structs.fields(CampaignRequest)} == campaign.keys()
     assert await desk.send(campaign, path="/v1/campaigns") == 200
     await page.get_by_role("link", name="Spring sale").click()
-    await page.locator(".detail").get_by_text("over ten years ahead").first.wait_for()
+    detail = page.locator(".view:not([hidden]) .detail")
+    await detail.get_by_text("over ten years ahead").first.wait_for()
+    text = await detail.inner_text()
+    words = ["spring-27", *segment.values(), *map(str, schedule.values()), desk.emulator.campaigns[0].uuid]
+    assert [word for word in words if word not in text] == []
     result = page.locator(".block.result")
     heading, reason = [await result.locator(part).bounding_box() for part in ("h3", ".trouble")]
     assert reason["y"] >= heading["y"] + heading["height"]

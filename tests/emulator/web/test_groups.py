@@ -42,15 +42,6 @@ async def test_equal_pushes_are_one_row_that_opens_to_its_users(desk):
     await page.locator(".push-row").nth(3).wait_for()
 
 
-async def test_on_a_narrow_screen_a_group_opens_in_the_list(desk):
-    await broadcast(desk, "Sale", 1, 3)
-    page = await desk.page("/#/pushes/2", width=390, height=844)
-    await page.get_by_role("button", name="Show the 3 pushes").click()
-    await page.get_by_role("option", name="user-1").wait_for()
-    await page.get_by_role("button", name="All pushes").click()
-    await page.get_by_role("option", name="Sale").get_by_text("3 pushes").wait_for()
-
-
 async def test_what_changes_while_the_list_loads_is_in_it(desk):
     await broadcast(desk, "Sale", 1, 3)
     other = await desk.page()
