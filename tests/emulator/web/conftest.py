@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from contextlib import AsyncExitStack
+from importlib.util import find_spec
 
 import aiohttp
 import pytest
@@ -35,10 +36,8 @@ def chromium():
 
 def missing():
     """Return the reason why there is no browser, or None."""
-    try:
-        import playwright.async_api  # noqa: F401
-    except ImportError:
-        return "playwright is not installed: pip install playwright axe-playwright-python"
+    if not all(map(find_spec, ("playwright", "axe_playwright_python"))):
+        return "playwright or axe is not installed: pip install playwright axe-playwright-python"
     return None if chromium() else "no chromium on this machine: apt-get install chromium"
 
 

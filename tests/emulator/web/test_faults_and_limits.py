@@ -50,4 +50,4 @@ async def test_limits_and_the_clock_are_set_with_forms(desk):
     await page.get_by_text("1 hour ahead").wait_for()
     assert (await desk.control("GET", "/clock"))["ahead"] == 3600
     await page.reload()
-    await page.wait_for_function("document.querySelector('#limit-max_users')?.value === '1'")
+    await page.wait_for_function("() => document.querySelector('#limit-max_users')?.value === '1'")

@@ -8,12 +8,6 @@ async def broadcast(desk, title, first, last):
         await desk.push(title, f"user-{number}", body={"en": "Today only"})
 
 
-async def deleted(page):
-    """Delete the push that is shown."""
-    await page.get_by_role("button", name="Delete", exact=True).click()
-    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-
-
 async def test_equal_pushes_are_one_row_that_opens_to_its_users(desk):
     await desk.push("Before")
     page = await desk.page()
@@ -27,13 +21,14 @@ async def test_equal_pushes_are_one_row_that_opens_to_its_users(desk):
     assert await page.locator(".push-row").count() == 2
     await page.get_by_role("listbox").focus()
     await page.keyboard.press("g")
+    await page.get_by_text("One of 114 pushes with these texts").wait_for()
     await page.keyboard.press("Enter")
     await page.get_by_role("option", name="user-114").wait_for()
     await page.locator(".list-count").get_by_text("100+ pushes", exact=True).wait_for()
     await page.keyboard.press("j")
     await page.get_by_role("option", name="user-113", selected=True).wait_for()
-    await page.get_by_text("One of 114 pushes with these texts").wait_for()
-    await deleted(page)
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await page.get_by_role("option", name="user-113").wait_for(state="detached")
     await page.get_by_role("button", name="All pushes").click()
     await sale.get_by_text("113 pushes").wait_for()
@@ -62,6 +57,7 @@ async def test_what_changes_while_the_list_loads_is_in_it(desk):
     await page.get_by_role("option", name="Sale").get_by_text("2 pushes").wait_for()
     await asyncio.gather(*(desk.control("DELETE", f"/requests/{number}") for number in (1, 3)))
     await page.locator(".list-count").get_by_text("1 push", exact=True).wait_for()
-    await deleted(page)
+    await page.get_by_role("button", name="Delete all").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete all").click()
     await page.get_by_role("heading", name="Send a push").wait_for()
     assert desk.emulator.accepted("user-4") == 1
