@@ -25,7 +25,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE = 40_000  # ms; a busy machine is no failure
+PATIENCE = 20_000  # ms; a busy machine is no failure
 
 
 def chromium():
