@@ -80,7 +80,7 @@ async def test_another_thread_can_set_and_read_an_inbox(wire, emulator):
         statuses = [asyncio.run_coroutine_threadsafe(call, loop).result(60).status for call in calls]
         totals = inbox.hits(), inbox.users(), len(inbox.pushes), inbox.duplicates()
         inbox.forget()
-        return statuses, totals, inbox.users(), inbox.hits(), inbox.limits
+        return statuses, totals, inbox.users(), inbox.hits(), inbox.limits, inbox.faults
 
     loop = asyncio.get_running_loop()
     assert await asyncio.to_thread(work) == (
@@ -89,6 +89,7 @@ async def test_another_thread_can_set_and_read_an_inbox(wire, emulator):
         {},
         {"once": 0},
         ServiceLimits(max_users=1),
+        (Fault.status(500, first=1, name="once"),),
     )
 
 
