@@ -10,8 +10,7 @@ from support.fake_service import MESSAGE, FakeService, answer, hang, outcome_of,
 from support.telemetry import Telemetry, watched
 from support.virtual_time import turns, virtual
 
-from pushsdk import AsyncPushClient, Batching, Limits, Rate, RetryPolicy
-from pushsdk.otel import instrument
+from pushsdk import Batching, Limits, Rate, RetryPolicy
 
 SERVER = {"server.address": "push.example", "server.port": 443}
 # By the HTTP conventions.
@@ -149,15 +148,6 @@ async def test_the_rate_is_shown_while_one_applies(
         assert throttled is not None
         assert throttled == fixed or throttled > 0
         assert value(telemetry, "pushsdk.requests.limit") == client.stats().limit
-
-
-@virtual
-async def test_a_provider_that_is_set_later_gets_the_metrics_of_clients_that_are_there(telemetry: Telemetry) -> None:
-    service = FakeService()
-    client = instrument(service.serve(AsyncPushClient("https://push.example/api", "secret-key")))
-    async with client:
-        await client.send("a", MESSAGE)
-    assert (await client.aclose()).accepted == ()
 
 
 @virtual

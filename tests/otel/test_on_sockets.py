@@ -1,9 +1,7 @@
 """Real sockets: aiohttp's own instrumentation, received headers, threads, and a search of all exported data."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import aiohttp
@@ -13,7 +11,7 @@ from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrument
 from support.telemetry import Telemetry, texts_of
 from support.wire_server import WireServer
 
-from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, PushClient, RetryPolicy, Segment, Timeout
+from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, RetryPolicy, Segment, Timeout
 from pushsdk.emulator import Emulator, Fault
 
 KEY, USER, TEXT = "KEYMARKER", "USERMARKER", "TEXTMARKER"
@@ -177,30 +175,3 @@ async def test_a_traceparent_arrives_only_with_propagate(
     assert request.head.lower().count(b"traceparent:") == 1
     assert (request.headers["api-key"], request.headers["x-team"]) == (KEY, "growth")
     assert request.headers["content-type"] == "application/json"
-
-
-def test_threads_of_a_sync_client_are_the_callers(telemetry: Telemetry) -> None:
-    gate = threading.Barrier(2)
-
-    def job(client: PushClient, user: str) -> None:
-        with telemetry.span(f"job {user}"):
-            gate.wait()
-            client.send(user, MESSAGE)
-
-    async def served() -> None:
-        async with Emulator(api_key=KEY) as emulator:
-            await asyncio.to_thread(work, emulator.base_url)
-
-    def work(base_url: str) -> None:
-        with (
-            telemetry.instrument(PushClient(base_url, KEY)) as client,
-            ThreadPoolExecutor(2) as threads,
-        ):
-            list(threads.map(lambda user: job(client, user), "ab"))
-
-    asyncio.run(served())
-    jobs = {span.context.span_id for span in telemetry.spans if span.name.startswith("job")}
-    assert all(span.parent.span_id in jobs for span in telemetry.spans if span.name == "push batch")
-    linked = [link.context.span_id for span in telemetry.spans for link in span.links]
-    alone = [span.parent.span_id for span in telemetry.spans if span.name == "POST" and span.parent.span_id in jobs]
-    assert sorted(linked + alone) == sorted(jobs)

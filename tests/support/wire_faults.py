@@ -17,7 +17,6 @@ __all__ = [
     "When",
     "always",
     "answering",
-    "at_random",
     "drip",
     "endless",
     "fin",
@@ -212,11 +211,6 @@ def only(*numbers: int) -> When:
 def first(count: int) -> When:
     """The first ``count`` times, then never again."""
     return lambda number: number < count
-
-
-def at_random(seed: int, share: float) -> When:
-    """A ``share`` of the times, the same ones for the same seed."""
-    return lambda number: random.Random(f"{seed}/{number}").random() < share
 
 
 def when(bad: When, name: Step) -> Script:
