@@ -54,20 +54,6 @@ async def test_only_the_owner_can_read_folders_and_files(tmp_path: Path) -> None
     }
 
 
-async def test_every_version_of_a_claim_is_a_file_that_never_changes(tmp_path: Path) -> None:
-    async with store_of(tmp_path) as store:
-        await put(store, ONE)
-        first = tmp_path / "c" / "0f" / f"{KEY[2:]}.0"
-        was = first.read_bytes()
-        await put(store, TWO, ONE)
-        await put(store, THREE, TWO)
-    assert first.read_bytes() == was
-    assert was.startswith(b"1" * 32 + b" ")
-    assert was.endswith(b'\n{"v":1}')
-    contents = [(tmp_path / "c" / path).read_bytes().partition(b"\n") for path in files(tmp_path / "c")]
-    assert [last for *_, last in contents] == [b'{"v":1}', b'{"v":2}', b'{"v":3}']
-
-
 @pytest.mark.parametrize("durable", [False, True])
 async def test_files_and_folders_are_synced_if_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
@@ -117,22 +103,6 @@ async def test_scan_reads_a_large_folder_in_pages(tmp_path: Path, monkeypatch: p
 
 
 # -- concurrency -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("calls", [1, module.THREADS])
-async def test_operations_run_concurrently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
-    async with store_of(tmp_path) as store:
-        await put(store, ONE)
-        together, real = threading.Barrier(module.THREADS), os.link
-
-        def link(*words: Any, **options: Any) -> None:
-            together.wait(30.0)
-            real(*words, **options)
-
-        monkeypatch.setattr(os, "link", link)
-        puts = [Put(key_of(number), ONE) for number in range(module.THREADS)]
-        await asyncio.gather(*(store.put(puts[number::calls], WEEK) for number in range(calls)))
-        assert await store.get([put.key for put in puts]) == [ONE] * module.THREADS
 
 
 # -- use ---------------------------------------------------------------------------------------------------------------
@@ -194,15 +164,6 @@ async def test_a_foreign_directory_is_refused_and_unchanged(
             with pytest.raises(kind):
                 await put(store, ONE)
     assert everything(tmp_path) == before
-
-
-async def test_an_existing_empty_directory_keeps_its_mode(tmp_path: Path) -> None:
-    (tmp_path / "c").mkdir(mode=0o750)
-    # Left by a process that was killed at its first use.
-    (tmp_path / "c" / ".left").touch()
-    async with store_of(tmp_path) as store:
-        assert await put(store, ONE) is None
-    assert stat.S_IMODE((tmp_path / "c").stat().st_mode) == 0o750
 
 
 @pytest.mark.parametrize("damage", [b"", b"one two three\n{}", b"1 never\n{}", b"\xff 1.0\n{}"])

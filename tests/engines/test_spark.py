@@ -401,15 +401,6 @@ def test_a_run_whose_claims_were_removed_is_not_resumed(
     assert claims.exists() is (claims_address != "nothing")
 
 
-def test_a_complete_run_is_reported_without_its_claims(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path
-) -> None:
-    report = send(audience(), HELLO)
-    shutil.rmtree(tmp_path / "run" / "claims")
-    assert send(audience(), HELLO) == report
-    assert service.users() == names()
-
-
 def test_a_run_is_not_resumed_with_another_store(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path
 ) -> None:

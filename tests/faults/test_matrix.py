@@ -53,18 +53,6 @@ async def test_nothing_is_repeated_under_none_but_a_stale_connection(case: Case)
     assert rig.server.processed["user"] <= 1
 
 
-IN_DOUBT = [case for case in MAJOR if case.outcome is Outcome.UNKNOWN and not case.race]
-
-
-@pytest.mark.parametrize("case", IN_DOUBT, ids=lambda case: case.name)
-async def test_an_unknown_outcome_is_retried_only_on_request(case: Case) -> None:
-    policy = RetryPolicy.at_least_once(max_attempts=3, initial_delay=0.001)
-    async with rigged(case, first(1), patience=AFTER, retry=policy) as rig:
-        ending = await Ledger().ask(rig.client, "user", campaign=case.campaign)
-    assert ending.outcome is Outcome.ACCEPTED
-    assert rig.server.processed["user"] in (1, 2)
-
-
 @OWN_OR_INJECTED
 @EVERY_MAJOR
 async def test_the_client_is_well_again_when_the_fault_is_over(case: Case, injected: bool) -> None:

@@ -132,20 +132,6 @@ async def test_a_shared_request_a_campaign_and_a_broadcast_have_all_of_theirs(te
 
 
 @virtual
-async def test_a_trace_of_the_callers_has_no_hole(telemetry: Telemetry) -> None:
-    async with sampled(telemetry, FakeService(answer(), answer(429)), retry=RETRY) as client:
-        with telemetry.span("handler"):
-            await client.send("a", MESSAGE)
-            await client.send("b", MESSAGE)
-    assert telemetry.tree().splitlines() == [
-        "handler",
-        "├─ POST  204  ACCEPTED  users=1",
-        "├─ POST  429  REJECTED  error=429  users=1",
-        "└─ POST  204  ACCEPTED  resend=1  users=1",
-    ]
-
-
-@virtual
 async def test_no_attempt_is_left_out_under_a_sampled_span_of_another_process(telemetry: Telemetry) -> None:
     async with sampled(telemetry, FakeService()) as client:
         with trace.use_span(NonRecordingSpan(REMOTE)):

@@ -32,8 +32,7 @@ class ReceivedRequest:
 
     head: bytes
     body: bytes
-    wire: int
-    at: float
+    at: float = 0.0
 
     @cached_property
     def headers(self) -> dict[str, str]:
@@ -86,26 +85,26 @@ class Wire:
     async def begun(self) -> bool:
         """Wait for the first byte of the next request; return False if the peer disconnects."""
         self.request, self._head = None, b""
-        self._first = await self._read(self.reader.read(1))
+        self._first = await self.reader.read(1)
         return bool(self._first)
 
     async def read_head(self) -> bytes:
         """Read the request line and the header fields."""
-        self._head = self._first + await self._read(self.reader.readuntil(b"\r\n\r\n"))
-        self.server.api_keys.add(ReceivedRequest(self._head, b"", self.number, 0.0).headers.get("api-key", ""))
+        self._head = self._first + await self.reader.readuntil(b"\r\n\r\n")
+        self.server.api_keys.add(ReceivedRequest(self._head, b"").headers.get("api-key", ""))
         return self._head
 
     async def read_some(self, size: int) -> None:
         """Read the head, and ``size`` bytes of the body, and no more."""
         await self.read_head()
-        await self._read(self.reader.readexactly(size))
+        await self.reader.readexactly(size)
 
     async def read_request(self) -> ReceivedRequest:
         """Read a whole request and enter it in the books."""
         head = self._head or await self.read_head()
-        length = int(ReceivedRequest(head, b"", self.number, 0.0).headers["content-length"])
-        body = await self._read(self.reader.readexactly(length))
-        self.request = ReceivedRequest(head, body, self.number, asyncio.get_running_loop().time())
+        length = int(ReceivedRequest(head, b"").headers["content-length"])
+        body = await self.reader.readexactly(length)
+        self.request = ReceivedRequest(head, body, asyncio.get_running_loop().time())
         self.server.requests.append(self.request)
         return self.request
 
@@ -113,7 +112,6 @@ class Wire:
         """Process the request: its users are pushed now."""
         assert self.request is not None, "a request that did not arrive whole can't be processed"
         self.server.processed.update(self.request.users)
-        self.server.processed_requests.append(self.request)
 
     async def send(self, data: bytes) -> None:
         """Write, and wait until it is handed to the kernel."""
@@ -137,13 +135,8 @@ class Wire:
 
     async def hold(self) -> None:
         """Send nothing more, and discard input until the peer disconnects."""
-        while await self._read(self.reader.read(CHUNK)):
+        while await self.reader.read(CHUNK):
             pass
-
-    async def _read(self, reading: Awaitable[bytes]) -> bytes:
-        data = await reading
-        self.server.bytes_received += len(data)
-        return data
 
 
 Act = Callable[[Wire], Awaitable[object]]
@@ -161,14 +154,12 @@ class WireServer:
     #: Bytes of the kernel's receive buffer of each connection, if not its default.
     receive_buffer: int | None = None
 
-    #: Connections accepted, and bytes read from them.
+    #: Connections accepted.
     connections: int = 0
-    bytes_received: int = 0
     #: Requests of which at least a byte arrived.
     begun: int = 0
-    #: Complete requests, and those that were processed.
+    #: Complete requests.
     requests: list[ReceivedRequest] = field(default_factory=list)
-    processed_requests: list[ReceivedRequest] = field(default_factory=list)
     #: How often each user (or campaign name) was pushed.
     processed: Counter[str] = field(default_factory=Counter)
     #: The value of Api-Key in each head that arrived.

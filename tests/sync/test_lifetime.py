@@ -298,21 +298,6 @@ def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(service: T
     assert service.users() == {"u": 2}
 
 
-def test_host_names_are_looked_up_after_the_end_of_the_main_thread(service: ThreadService) -> None:
-    body = """
-    def work(client):
-        threading.main_thread().join()
-        with client:
-            client.send("u", PUSH)
-    client = PushClient(os.environ["PUSHSDK_BASE_URL"].replace("127.0.0.1", "localhost"), keepalive=0.001)
-    client.send("first", PUSH)
-    time.sleep(0.01)
-    threading.Thread(target=work, args=(client,)).start()
-    """
-    assert run_program(HEAD + body) == (0, "", "")
-    assert service.users() == {"first": 1, "u": 1}
-
-
 DAEMON = """
     from contextlib import suppress
     from pushsdk import PushError

@@ -71,13 +71,6 @@ def test_32_threads_know_the_outcome_of_each_send_under_faults_without_duplicate
     assert (stats.accepted, stats.unknown, stats.in_flight) == (counts[Outcome.ACCEPTED], counts[Outcome.UNKNOWN], 0)
 
 
-def test_sends_of_threads_are_merged_into_one_request(service: ThreadService) -> None:
-    with PushClient(batching=Batching(linger=0.2, max_users=THREADS)) as client:
-        receipts = spread(lambda number: client.send(f"u{number}", HELLO))
-    assert (service.requests, len(service.users())) == (1, THREADS)
-    assert {receipt.users for receipt in receipts} == {1}
-
-
 def test_every_thread_gets_its_own_exception(service: ThreadService) -> None:
     service.set_faults([Fault.status(403)])
 
