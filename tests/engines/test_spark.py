@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,7 @@ from pushsdk import (
 from pushsdk.emulator import Fault
 from pushsdk.spark import DirectoryClaims, SparkReport, _run, broadcast, read_report
 from pushsdk.spark._folder import RunFolder
-from pushsdk.spark._tasks import SendPartition, chunk_schema
+from pushsdk.spark._tasks import ChunkPartition, SendPartition, chunk_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,6 +98,18 @@ def test_ids_may_be_numbers_and_columns_may_have_any_name(spark: SparkSession, s
     assert service.users().keys() == {str(number * 10**20) for number in range(30)}
     assert (report.accepted, report.tasks) == (30, 3)
     assert {json.dumps(fields) for _, fields in service.texts().values()} == {'{"a": 1}'}
+
+
+def test_ids_that_a_collation_holds_equal_are_two_users(spark: SparkSession, send: Any, service: Oracle) -> None:
+    df = spark.sql("SELECT col1 COLLATE UTF8_LCASE AS user_id FROM VALUES ('Ann'), ('ann')")
+    assert df.distinct().count() == 1
+    assert send(df, HELLO).accepted == 2
+    assert service.users() == {"Ann": 1, "ann": 1}
+
+
+def test_an_empty_audience_is_an_empty_report(audience: Audience, send: Any, service: Oracle) -> None:
+    assert send(audience(0), HELLO).planned == 0
+    assert service.requests == 0
 
 
 def test_each_row_fills_the_placeholders(audience: Audience, send: Any, service: Oracle) -> None:
@@ -219,6 +230,8 @@ def test_a_rejected_key_stops_the_sending_and_the_next_call_sends_the_rest(
     ("changed", "output"),
     [
         ({"custom_fields": {}}, "another message"),
+        ({"base_url": "https://elsewhere.example"}, "another base_url"),
+        ({"primary_key": "other"}, "another primary_key"),
         ({"personal": "custom_fields", "fields": ["other"]}, "another kind"),
         ({"claims": lambda: DirectoryClaims("elsewhere")}, "another claim store"),
     ],
@@ -260,16 +273,27 @@ def test_a_column_without_a_form_in_json_is_an_error(audience: Audience, send: A
         send(df, HELLO, personal="custom_fields", fields=["photos"])
 
 
-def test_what_is_not_a_frame_of_users_is_refused(spark: SparkSession, audience: Audience, send: Any) -> None:
+@pytest.mark.parametrize("df", [None, [{"user_id": "a"}]])
+def test_a_value_that_is_not_a_frame_is_an_error(send: Any, df: Any) -> None:
     with pytest.raises(ValidationError, match="df must be a DataFrame of Spark"):
-        send([{"user_id": "a"}], HELLO)
+        send(df, HELLO)
+
+
+def test_a_stream_is_refused(spark: SparkSession, send: Any) -> None:
     with pytest.raises(ValidationError, match="df is a stream"):
         send(spark.readStream.format("rate").load(), HELLO)
-    connect = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})
+
+
+def test_a_frame_of_spark_connect_is_refused(send: Any) -> None:
+    kind = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})
     with pytest.raises(ConfigurationError, match="Spark Connect"):
-        send(connect(), HELLO)
+        send(kind(), HELLO)
+
+
+@pytest.mark.parametrize("tasks", [0, True])
+def test_tasks_are_a_whole_number(audience: Audience, send: Any, tasks: Any) -> None:
     with pytest.raises(ConfigurationError, match="tasks must be a whole number"):
-        send(audience(1), HELLO, tasks=True)
+        send(audience(1), HELLO, tasks=tasks)
 
 
 def test_an_error_of_the_frame_is_raised_unchanged(audience: Audience, send: Any) -> None:
@@ -277,15 +301,6 @@ def test_an_error_of_the_frame_is_raised_unchanged(audience: Audience, send: Any
 
     with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
         send(audience(5).selectExpr("user_id", "1 / (length(user_id) - 6) AS x").where("x = 1"), HELLO)
-
-
-@contextmanager
-def sending_as(call: Callable[[Any, Any], Any]) -> Iterator[None]:
-    """Have the tasks send by this function; of ``__main__``, so that it is pickled by value."""
-    kind = type("Changed", (_run.SendPartition,), {"__call__": call, "__module__": "__main__"})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_run, "SendPartition", kind)
-        yield
 
 
 # -- when the job fails ---------------------------------------------------------------------------------------------
@@ -333,8 +348,12 @@ def test_a_job_that_fails_in_the_middle_can_be_reported_and_resumed(
     # So many that what it has sent before it is told is not all.
     many = 3 * USERS
     service.begin([Fault.reset_after(user="user-7"), Fault.delay(0.02)])
-    with sending_as(ends), pytest.raises(BroadcastError) as excinfo:
-        send(audience(many), HELLO, tasks=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            _run, "SendPartition", type("Ends", (_run.SendPartition,), {"__call__": ends, "__module__": "__main__"})
+        )
+        with pytest.raises(BroadcastError) as excinfo:
+            send(audience(many), HELLO, tasks=1)
     assert str(excinfo.value) == (
         f"{tmp_path / 'run'}: the job failed (its cause says why): call broadcast with the same arguments to send the "
         "rest, no user is pushed twice; pushsdk.spark.read_report(run_dir) tells the outcomes so far"
@@ -356,6 +375,34 @@ def test_a_job_that_fails_in_the_middle_can_be_reported_and_resumed(
     assert set(service.users().values()) == {1}
 
 
+def test_outcomes_that_can_not_be_counted_fail_the_job(
+    audience: Audience, send: Any, service: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(_run, "_report", lambda *_, **__: 1 / 0)
+        with pytest.raises(BroadcastError, match="its cause says why"):
+            send(audience(10), HELLO)
+    assert send(audience(10), HELLO).accepted == 10
+    assert service.users() == names(10)
+
+
+def test_an_executor_that_does_not_see_the_folder_is_an_error(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+) -> None:
+    from pushsdk.spark import _run
+    from pushsdk.spark._tasks import ChunkPartition
+
+    class Lost(ChunkPartition, frozen=True):
+        def __reduce__(self) -> Any:
+            return ChunkPartition, (self.plan + "-elsewhere", self.max_users)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_run, "ChunkPartition", Lost)
+        with pytest.raises(RunFileError, match="does not see run_dir as the driver does"):
+            send(audience(5), HELLO)
+    assert service.requests == 0
+
+
 def test_executors_without_the_package_are_an_error(
     audience: Audience, send: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,20 +414,37 @@ def test_executors_without_the_package_are_an_error(
         send(audience(10), HELLO)
 
 
-def test_outcomes_that_are_not_of_each_user_once_are_an_error(audience: Audience, send: Any, service: Oracle) -> None:
-    sizes = [0, 0, 2, 3]  # one is lost, another is there twice
+@pytest.mark.parametrize("sizes", [[0, 2, 3], [0, 0, 2, 3]], ids=["one is lost", "another is there twice"])
+def test_outcomes_that_are_not_of_each_user_once_are_an_error(
+    audience: Audience, send: Any, service: Oracle, sizes: list[int]
+) -> None:
+    from pushsdk.spark import _run
 
     def some(self: Any, batches: Any) -> Any:
         for batch in _run.SendPartition.__call__(self, batches):
             yield batch.take([*sizes, *range(4, len(batch))])
 
-    with sending_as(some), pytest.raises(RunFileError, match="the plan of 100, and not each of them is there once"):
-        send(audience(100), HELLO)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            _run, "SendPartition", type("Some", (_run.SendPartition,), {"__call__": some, "__module__": "__main__"})
+        )
+        with pytest.raises(RunFileError, match="the plan of 100, and not each of them is there once"):
+            send(audience(100), HELLO)
     assert send(audience(100), HELLO).accepted == 100
     assert service.users() == names(100)
 
 
 # -- the parts, here and not in an executor -------------------------------------------------------------------------
+
+
+def test_a_task_checks_the_folder_first(service: Oracle, tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pydict({"user_id": ["a", "b"], "rows": pa.array([1, 1], pa.int64())})
+    assert [chunk["chunk_id"] for part in ChunkPartition(str(tmp_path), 1)([rows]) for chunk in part.to_pylist()] == [
+        "00000-000000",
+        "00000-000001",
+    ]
+    with pytest.raises(ConfigurationError, match="an executor does not see run_dir"):
+        next(ChunkPartition(str(tmp_path / "elsewhere"), 1)([rows]))
 
 
 @pytest.mark.parametrize("claims_address", ["nothing", "a folder", "a folder in it"])
@@ -399,6 +463,15 @@ def test_a_run_whose_claims_were_removed_is_not_resumed(
     assert service.users() == {}
     # The moved file can be put back.
     assert claims.exists() is (claims_address != "nothing")
+
+
+def test_a_complete_run_is_reported_without_its_claims(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+) -> None:
+    report = send(audience(), HELLO)
+    shutil.rmtree(tmp_path / "run" / "claims")
+    assert send(audience(), HELLO) == report
+    assert service.users() == names()
 
 
 def test_a_run_is_not_resumed_with_another_store(
@@ -434,6 +507,11 @@ def test_a_plan_that_does_not_read_as_it_was_written_is_not_sealed(spark: SparkS
         _run.count(spark, RunFolder(tmp_path), tmp_path, primary_key="user_id")
 
 
+def test_the_chunks_are_spread_over_the_tasks(audience: Audience, send: Any, tmp_path: Path) -> None:
+    send(audience(), HELLO, tasks=3)
+    assert len(list((tmp_path / "run" / "outcomes" / "0001").glob("part-*.parquet"))) == 3
+
+
 def test_each_task_knows_which_part_of_the_rate_is_its_own(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path
 ) -> None:
@@ -445,7 +523,10 @@ def test_each_task_knows_which_part_of_the_rate_is_its_own(
         (tmp_path / f"rate-{rate.index}").write_text(f"{rate.users_per_second} of {rate.count}")
         yield from _run.SendPartition.__call__(self, batches)
 
-    with sending_as(noted):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            _run, "SendPartition", type("Noted", (_run.SendPartition,), {"__call__": noted, "__module__": "__main__"})
+        )
         assert send(audience(300), HELLO, tasks=3, rate=Rate(users_per_second=3000)).accepted == 300
     assert {path.name: path.read_text() for path in tmp_path.glob("rate-*")} == {
         f"rate-{place}": "1000.0 of 3" for place in range(3)
