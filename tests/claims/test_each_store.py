@@ -416,20 +416,3 @@ async def test_nothing_is_sent_while_the_server_of_the_store_is_down(
             server.start()
             await client.send("user-1", HELLO, idempotency_key="b")
     assert service.accepted("user-1") == 2
-
-
-async def test_jobs_are_sent_by_another_process_after_redis_was_suspended() -> None:
-    service, jobs = FakeService(), [f"job-{n}" for n in range(40)]
-    with redis_server() as server:
-        async with RedisClaims(server.url, timeout=0.05) as first, RedisClaims(server.url) as second:
-            async with service.client(claims=first) as client:
-                await client.send("user-1", HELLO, idempotency_key="a job that opens a connection")
-                with server.stopped():
-                    errors = await asyncio.gather(*(deliver(client, idempotency_key=job) for job in jobs))
-                    assert {type(error) for error in errors} == {ClaimStoreError}
-                    # Longer than the first attempts to undo the claims.
-                    await asyncio.sleep(0.3)
-            async with service.client(claims=second) as other:
-                for job in jobs:
-                    await other.send("user-1", HELLO, idempotency_key=job)
-    assert service.accepted("user-1") == 41

@@ -225,16 +225,6 @@ async def test_a_delivery_rejected_like_the_previous_one_is_rejected_as_a_whole(
             assert error.status == 404
 
 
-@virtual
-async def test_only_one_concurrent_delivery_completes_a_job() -> None:
-    service, claims = singly({"user-2": [Fault.refused(), Fault.delay(1.0)]}), ShakyClaims()
-    async with service.client(claims=claims, retry=ONCE) as client:
-        await deliver(client, TWO)
-        results = await asyncio.gather(*(deliver(client, TWO) for _ in range(3)))
-    assert sorted(type(result).__name__ for result in results) == ["PartialError", "PartialError", "Receipt"]
-    assert service.users() == dict.fromkeys(TWO, 1)
-
-
 # -- jobs in one request -------------------------------------------------------------------------------------------
 
 
@@ -268,16 +258,6 @@ async def test_a_rejection_of_an_unsplit_request_settles_no_user() -> None:
         assert await together(client, "good") == [Receipt]
         assert await together(client, "bad") == [RejectedError]
         assert claims.states() == [[ACCEPTED], [REJECTED]]
-    assert service.users() == {"good": 1}
-
-
-@virtual
-async def test_a_rejection_after_giving_up_on_the_message_settles_no_user() -> None:
-    service, claims = strict(), ShakyClaims()
-    async with service.client(claims=claims) as client:
-        await together(client, *(f"bad-{number}" for number in range(9)))
-        assert await together(client, "bad-9", "good") == [RejectedError] * 2
-        assert await together(client, "good") == [Receipt]
     assert service.users() == {"good": 1}
 
 
