@@ -4,7 +4,6 @@ import glob
 import os
 import pwd
 import shutil
-import signal as signals
 import socket
 import subprocess
 import tempfile
@@ -45,19 +44,6 @@ class Server:
             assert self._process.poll() is None, "the server has ended"
             assert time.monotonic() < until, "the server takes no connections"
             time.sleep(0.02)
-
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """Suspend the server: connections stay open, and data sent to it is read later."""
-        assert self._process is not None
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        for child in children:
-            os.kill(int(child), signals.SIGSTOP)
-        try:
-            yield
-        finally:
-            for child in children:
-                os.kill(int(child), signals.SIGCONT)
 
     def stop(self) -> None:
         """Kill the server as a crash would. May be called again."""
