@@ -348,26 +348,26 @@ async def test_closing_waits_for_a_claim_no_longer_than_the_stores_timeout(fault
     assert (report.not_sent, service.requests, claims.states()) == (("user-1",), [], UNDONE)
 
 
+@pytest.mark.parametrize(
+    ("answer", "timeout", "drain", "kind", "state"),
+    [
+        (Fault.delay(2.0, first=1), None, 30.0, Receipt, ACCEPTED),
+        # The outcome outlives its call.
+        (Fault.hang(first=1), 0.5, 0.0, OutcomeUnknownError, UserState.UNKNOWN),
+    ],
+    ids=["a request", "a settlement"],
+)
 @virtual
-async def test_closing_waits_for_requests_and_settlements() -> None:
-    service, claims = FakeService(Fault.delay(2.0, first=1)), ShakyClaims(swap=["slow"])
+async def test_closing_waits_for_requests_and_settlements(
+    answer: Fault, timeout: float | None, drain: float, kind: type[object], state: UserState
+) -> None:
+    service, claims = FakeService(answer), ShakyClaims(swap=["slow"])
     client = service.client(claims=claims)
-    task = asyncio.create_task(deliver(client))
+    task = asyncio.create_task(deliver(client, timeout=timeout))
     await asyncio.sleep(0.1)
-    report = await client.aclose()
-    assert (report.accepted, claims.states()) == (("user-1",), [[ACCEPTED]])
-    assert isinstance(await task, Receipt)
-
-
-@virtual
-async def test_closing_without_a_drain_waits_for_outcomes_that_outlive_their_calls() -> None:
-    service, claims = FakeService(Fault.hang(first=1)), ShakyClaims(swap=["slow"])
-    client = service.client(claims=claims)
-    task = asyncio.create_task(deliver(client, timeout=0.5))
-    await asyncio.sleep(0.1)
-    await client.aclose(drain=0)
-    assert claims.states() == [[UserState.UNKNOWN]]
-    assert isinstance(await task, OutcomeUnknownError)
+    await client.aclose(drain=drain)
+    assert claims.states() == [[state]]
+    assert isinstance(await task, kind)
 
 
 @virtual

@@ -25,34 +25,26 @@ EVERY_ROW = 50_000
 
 
 class Driver:
-    """The jobs of the processes (see ``kill_child``), and what they reported."""
+    """The jobs of the processes (see ``kill_child``), and what they reported.
 
-    claims_at: str
-    settles_at: str
+    ``lives`` yields the jobs of processes that live at the same time, until nobody is left to send to. ``in_doubt``
+    returns how many users have been claimed, None before anything was written. ``outcomes`` checks the reports, and
+    returns that of each user.
+    """
 
     def __init__(self, driver: str, users: int, chunk: int, **options: Any) -> None:
         self.users, self.chunk = users, chunk
         self.job = {"driver": driver, "users": users, "chunk": chunk, "in_flight": IN_FLIGHT, **options}
-
-    def lives(self, kills: int) -> Iterator[list[dict[str, Any]]]:
-        """Yield the jobs of processes that live at the same time, until nobody is left to send to."""
-        raise NotImplementedError
+        #: The users whom the next process sends to, at least.
+        self.pending = users // 2
 
     def requests(self, kills: int) -> int:
         """Return how many requests may be sent before the next kill, so that ``kills`` have something to interrupt."""
-        return max(2, self.users // self.chunk // (kills + 3))
-
-    async def in_doubt(self) -> int | None:
-        """Return how many users have been claimed, None before anything was written."""
-        raise NotImplementedError
-
-    def outcomes(self, lives: Sequence[ProcessLife], service: KillService) -> dict[int, str]:
-        """Return the reported outcome of each user, after a check of the reports."""
-        raise NotImplementedError
+        return max(2, self.pending // self.chunk // (kills + 1))
 
     def check(self, lives: Sequence[ProcessLife], service: KillService, *, doubt: float) -> dict[str, int]:
-        """Give the verdict after the end of these lives."""
-        told = self.outcomes(lives, service)
+        """Give the verdict after the end of these lives, and return the totals."""
+        told = self.outcomes(lives)
         return verdict(((outcome, service.pushes[user], 0) for user, outcome in told.items()), doubt=doubt)
 
 
@@ -66,16 +58,11 @@ class Run(Driver):
         self._path = path
         self._hold = options.get("on_unknown") != "resend"
         self._plan: Plan | None = None
-        #: The users whom the next process sends to.
-        self._pending = users
 
     def lives(self, kills: int) -> Iterator[list[dict[str, Any]]]:
         yield [self.job]
-        while self._pending:
+        while self.pending:
             yield [{**self.job, "do": "resume"}]
-
-    def requests(self, kills: int) -> int:
-        return max(2, self._pending // self.chunk // (kills + 1))
 
     async def in_doubt(self) -> int | None:
         try:
@@ -86,13 +73,13 @@ class Run(Driver):
     def check(self, lives: Sequence[ProcessLife], service: KillService, *, doubt: float) -> dict[str, int]:
         report = read_report(self._path)
         plan = self._plan = self._plan or Plan(self._path)
-        self._pending = report.not_sent + (0 if self._hold else report.unknown)
-        every = not self._pending or self.users <= EVERY_ROW
+        self.pending = report.not_sent + (0 if self._hold else report.unknown)
+        every = not self.pending or self.users <= EVERY_ROW
         judge(self._path, plan, report, service.pushes, hold=self._hold, every=every, doubt=doubt)
         if lives[0].said:
             assert lives[0].said == [{"accepted": report.accepted, "planned": self.users, "stopped": None}]
         else:
-            assert self._pending, "killed, but not in the middle"
+            assert self.pending, "killed, but not in the middle"
         assert service.messages <= {(user, user // self.chunk) for user in range(self.users)}
         return {"ACCEPTED": report.accepted, "UNKNOWN": report.unknown}
 
@@ -126,10 +113,10 @@ class Jobs(ClaimDriver):
             processes = 2 if number <= kills else 1
             yield [{**self.job, "numbers": self._dice.sample(left, len(left))} for _ in range(processes)]
 
-    def outcomes(self, lives: Sequence[ProcessLife], service: KillService) -> dict[int, str]:
+    def outcomes(self, lives: Sequence[ProcessLife]) -> dict[int, str]:
         for number, outcome in [word for life in lives for word in life.said]:
-            known = self._told.get(number, outcome)
-            assert known != "ACCEPTED" or outcome != "ACCEPTED" or number not in self._told, "accepted twice"
+            known = self._told.get(number, "NOT_SENT")
+            assert (known, outcome) != ("ACCEPTED", "ACCEPTED"), "accepted by two deliveries"
             self._told[number] = max(outcome, known, key=STRENGTH.index)
         return {number: self._told.get(number, "UNKNOWN").removeprefix("ALREADY_") for number in self.job["numbers"]}
 
@@ -145,7 +132,7 @@ class ArrowPlan(ClaimDriver):
         yield [self.job, {**self.job, "rows": 5, "step": -1}]
         yield [self.job]
 
-    def outcomes(self, lives: Sequence[ProcessLife], service: KillService) -> dict[int, str]:
+    def outcomes(self, lives: Sequence[ProcessLife]) -> dict[int, str]:
         told: dict[int, str] = {}
         for life in lives:
             rows = [row for words in life.said for row in words]

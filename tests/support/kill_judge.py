@@ -128,18 +128,11 @@ def judge(
     for claims, finding in set(zip(history.claims, pushed, strict=True)):
         assert finding <= claims, "pushed without a claim before"
     assert not hold or not any(history.resends), "sent again"
-    verdict(zip(states, pushed, history.resends, strict=True), doubt=doubt)
+    totals = verdict(zip(states, pushed, history.resends, strict=True), doubt=doubt)
+    told = {"ACCEPTED": report.accepted, "REJECTED": report.rejected}
+    assert totals == Counter({**told, "NOT_SENT": report.not_sent, "UNKNOWN": report.unknown}), report
     assert not history.nonsense, history.nonsense[:3]
     _judge_rows(plan, report, history, every=every)
-    counts = dict.fromkeys(Outcome, 0)
-    for state in NAMES:
-        counts[NAMES[state]] += history.states.count(state)
-    assert counts == {
-        Outcome.ACCEPTED: report.accepted,
-        Outcome.REJECTED: report.rejected,
-        Outcome.NOT_SENT: report.not_sent,
-        Outcome.UNKNOWN: report.unknown,
-    }, (counts, report)
     assert report.planned == len(plan.users)
     assert report.resent == report.planned - history.resends.count(0)
     return history
