@@ -5,12 +5,14 @@ import gc
 import re
 
 import pytest
+from opentelemetry import metrics
 from support.docs import page
 from support.fake_service import MESSAGE, FakeService, answer, hang, outcome_of, refused, start, titled
 from support.telemetry import Telemetry, watched
 from support.virtual_time import turns, virtual
 
 from pushsdk import Batching, Limits, Rate, RetryPolicy
+from pushsdk.otel import _metrics as ours
 
 SERVER = {"server.address": "push.example", "server.port": 443}
 # By the HTTP conventions.
@@ -148,6 +150,15 @@ async def test_the_rate_is_shown_while_one_applies(
         assert throttled is not None
         assert throttled == fixed or throttled > 0
         assert value(telemetry, "pushsdk.requests.limit") == client.stats().limit
+
+
+def test_a_provider_made_global_later_has_one_set_of_instruments(
+    telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ours, "_global", None)
+    instruments = ours.instruments_of(telemetry.meters)
+    monkeypatch.setattr(metrics, "get_meter_provider", lambda: telemetry.meters)
+    assert ours.instruments_of(None) is instruments
 
 
 @virtual

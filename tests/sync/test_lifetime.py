@@ -25,6 +25,14 @@ def threads_of_clients() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "pushsdk"]
 
 
+def test_no_thread_is_started_before_the_first_call(service: ThreadService) -> None:
+    client = PushClient()
+    assert threads_of_clients() == []
+    client.send("u", HELLO)
+    assert len(threads_of_clients()) == 1
+    client.close()
+
+
 def sending(client: PushClient) -> Future[Outcome]:
     """A send in a thread of its own, and how it ends."""
     outcome: Future[Outcome] = Future()

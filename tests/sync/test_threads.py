@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import gc
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -210,3 +211,14 @@ def test_a_callback_that_ends_the_interpreter_ends_no_other_threads_calls(
         assert client.send("after", HELLO).users == 1
     # asyncio logs exceptions that were never retrieved: now, not at the end of all tests.
     gc.collect()
+
+
+def test_a_call_in_the_running_loop_of_a_notebook_works_without_a_warning(
+    service: ThreadService, client: PushClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+
+    async def cell() -> int:
+        return client.send("u", HELLO).users
+
+    assert asyncio.run(cell()) == 1
