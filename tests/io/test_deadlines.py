@@ -27,7 +27,6 @@ from pushsdk import (
     NotSentError,
     Outcome,
     OutcomeUnknownError,
-    Receipt,
     RetryPolicy,
     SendAbandoned,
     Timeout,
@@ -93,24 +92,6 @@ async def test_a_shared_request_runs_until_the_latest_deadline_and_calls_that_ex
 
 
 @virtual
-async def test_deadlines_hold_for_calls_that_come_at_any_time_and_in_any_order() -> None:
-    async with client_of(FakeService(then=hang())) as client:
-        late = []
-
-        async def send(number: int) -> None:
-            await asyncio.sleep(number * 0.00113)
-            total = 0.001 + (number * 7 % 13) * 0.0021
-            before = now()
-            await outcome_of(start(client.send(f"user-{number}", MESSAGE, timeout=total)))
-            late.append(now() - before - total)
-
-        await asyncio.gather(*(send(number) for number in range(100)))
-        assert len(late) == 100
-        assert min(late) >= 0.0
-        assert max(late) <= GRACE
-
-
-@virtual
 async def test_a_deadline_that_falls_on_the_start_of_an_attempt_is_not_sent() -> None:
     service = FakeService(answer(after=1.0))
     async with client_of(service, limits=Limits(in_flight=1)) as client:
@@ -145,19 +126,3 @@ async def test_calls_of_a_shared_request_with_nearly_equal_deadlines_get_its_out
         errors = [await outcome_of(task) for task in tasks]
         assert now() <= deadline + GRACE
     assert [(error.outcome, len(error.attempts)) for error in errors] == [(Outcome.NOT_SENT, 1)] * 20
-
-
-@virtual
-async def test_one_of_a_batch_in_line_leaves_at_its_deadline_and_the_rest_stays() -> None:
-    service = FakeService(answer(after=1.8))
-    async with client_of(service, limits=Limits(in_flight=1), timeout=1.5) as client:
-        busy = start(client.send("busy", OTHER, timeout=5.0))
-        await turns()
-        early = start(client.send("early", MESSAGE))
-        await asyncio.sleep(1.0)
-        later = start(client.send("later", MESSAGE))
-        assert isinstance(await outcome_of(early), NotSentError)
-        assert isinstance(await outcome_of(later), Receipt)
-        await busy
-        assert idle(client)
-    assert service.sent == [("busy",), ("later",)]

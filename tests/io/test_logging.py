@@ -60,17 +60,26 @@ async def test_the_phases_of_a_run_are_lines(caplog: pytest.LogCaptureFixture) -
     assert caplog.messages == ["the run reads its users", "the run begins: 2 PENDING", "the run ends: 2 ACCEPTED"]
 
 
-@pytest.mark.parametrize(("value", "level"), [("debug", logging.DEBUG), ("INFO", logging.INFO)])
-def test_pushsdk_log_sets_the_level(value: str, level: int, logger: logging.Logger) -> None:
+@pytest.mark.parametrize(
+    ("value", "level"), [("debug", logging.DEBUG), ("INFO", logging.INFO), ("", None), (None, None)]
+)
+def test_pushsdk_log_sets_the_level(value: str | None, level: int | None, logger: logging.Logger) -> None:
+    before = logger.level
     log_to_stderr(value)
-    assert logger.level == level
+    assert logger.level == (before if level is None else level)
 
 
-@pytest.mark.parametrize("value", [None, ""])
-def test_no_value_changes_nothing(value: str | None, logger: logging.Logger) -> None:
-    level = logger.level
-    log_to_stderr(value)
-    assert logger.level == level
+@pytest.mark.parametrize(
+    ("environ", "level", "line"),
+    [({}, "warning", "a line\n"), ({"PUSHSDK_LOG": "debug"}, "debug", "DEBUG pushsdk: a line\n")],
+    ids=["warnings", "debug"],
+)
+def test_lines_reach_stderr_without_any_configuration_of_logging(
+    environ: dict[str, str], level: str, line: str
+) -> None:
+    code = f"import pushsdk, logging; pushsdk.AsyncPushClient; logging.getLogger('pushsdk').{level}('a line')"
+    ended = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
+    assert ended.stderr.endswith(line)
 
 
 def test_any_other_value_is_a_warning_with_the_levels(logger: logging.Logger) -> None:
@@ -78,15 +87,3 @@ def test_any_other_value_is_a_warning_with_the_levels(logger: logging.Logger) ->
     with pytest.warns(UserWarning, match="^PUSHSDK_LOG must be debug, info, warning or error; got 'loud'$"):
         log_to_stderr("loud")
     assert logger.level == level
-
-
-def test_warnings_reach_stderr_without_any_configuration_of_logging() -> None:
-    code = "import pushsdk, logging; logging.getLogger('pushsdk').warning('a line')"
-    ended = subprocess.run([sys.executable, "-c", code], env={}, capture_output=True, text=True)
-    assert ended.stderr == "a line\n"
-
-
-def test_pushsdk_log_shows_lines_on_stderr() -> None:
-    code = "import pushsdk, logging; pushsdk.AsyncPushClient; logging.getLogger('pushsdk').debug('a line')"
-    ended = subprocess.run([sys.executable, "-c", code], env={"PUSHSDK_LOG": "debug"}, capture_output=True, text=True)
-    assert ended.stderr.endswith("DEBUG pushsdk: a line\n")

@@ -21,7 +21,6 @@ from support.fake_service import (
     partial,
     refused,
     reset_after,
-    reset_before,
     stale,
     start,
     titled,
@@ -33,7 +32,6 @@ from pushsdk import (
     Limits,
     NotSentError,
     Outcome,
-    OutcomeUnknownError,
     PushError,
     RateLimitedError,
     Receipt,
@@ -148,15 +146,6 @@ async def test_no_more_errors_are_made_than_attempts(status: int, monkeypatch: p
     async with client_of(FakeService(then=answer(status))) as client:
         assert await outcome_of(start(client.send("a", MESSAGE))) is errors[0]
     assert len(errors) == 1
-
-
-@virtual
-async def test_an_unknown_attempt_is_not_forgotten_by_a_later_rejection() -> None:
-    service = FakeService(reset_before(), answer(401))
-    async with client_of(service, retry=OFTEN()) as client:
-        with pytest.raises(OutcomeUnknownError) as excinfo:
-            await client.send("a", MESSAGE)
-    assert [attempt.outcome.value for attempt in excinfo.value.attempts] == ["UNKNOWN", "REJECTED"]
 
 
 @virtual
