@@ -3490,7 +3490,7 @@ DEADLINES = [
         IO + "queue.py",
         "        if content.options.is_urgent:\n",
         "        if False:\n",
-        f"{T_OVERLOAD}::test_an_urgent_send_waits_for_one_slot_only_behind_thousands",
+        f"{T_OVERLOAD}::test_an_urgent_send_goes_before_thousands_of_its_loop_turn_and_waits_for_one_slot_only_behind_them",
     ),
     Mutant(
         "an urgent send shares a request with others",
