@@ -12,7 +12,7 @@ import msgspec
 
 from pushsdk import UNSET
 
-__all__ = ["NOT_JSON", "Alien", "Data", "Plain", "SubFloat", "nested"]
+__all__ = ["NOT_JSON", "Data", "Plain", "nested"]
 
 
 class Plain(enum.Enum):
@@ -46,10 +46,9 @@ def nested(depth: int) -> Any:
 
 
 NOT_JSON: list[Any] = [
-    math.nan, math.inf, -math.inf, SubFloat("nan"), b"x", bytearray(b"x"), memoryview(b"x"), {"x"}, frozenset("x"),
-    decimal.Decimal(1), datetime.datetime(2020, 1, 1), datetime.date(2020, 1, 1), datetime.time(1),
-    datetime.timedelta(1), uuid.UUID(int=1), Data(), Alien(), Plain.A, msgspec.Raw(b"1"), object(), range(3), UNSET,
-    2**64, -(2**63) - 1, 10**5000, "\ud800", "a\udfffb", {1: "x"}, {1.5: "x"}, {None: "x"}, {True: "x"},
-    {Plain.A: "x"}, {b"x": "x"}, {datetime.date(2020, 1, 1): "x"}, {("a",): "x"}, {"\ud800": "x"}, cycle(),
+    math.nan, math.inf, SubFloat("nan"), b"x", bytearray(b"x"), memoryview(b"x"), {"x"}, frozenset("x"),
+    decimal.Decimal(1), datetime.datetime(2020, 1, 1), datetime.timedelta(1), uuid.UUID(int=1), Data(), Alien(),
+    Plain.A, msgspec.Raw(b"1"), object(), range(3), UNSET, 2**64, -(2**63) - 1, 10**5000, "\ud800", "a\udfffb",
+    {1: "x"}, {None: "x"}, {True: "x"}, {Plain.A: "x"}, {b"x": "x"}, {("a",): "x"}, {"\ud800": "x"}, cycle(),
     nested(150), nested(100_000), {}.keys(), (x for x in ()), 1j, ...,
 ]  # fmt: skip
