@@ -101,6 +101,8 @@ async def test_the_keyboard_does_it_all(desk):
         await title.get_by_text(text, exact=True).wait_for()
     await page.keyboard.press("l")
     await title.get_by_text("tea two auf Deutsch").wait_for()
+    await page.keyboard.press("l")
+    await title.get_by_text("tea two", exact=True).wait_for()
     await page.keyboard.press("e")
     await page.get_by_role("group", name="iPhone, expanded").wait_for()
     await page.keyboard.press("4")
