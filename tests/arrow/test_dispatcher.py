@@ -409,6 +409,24 @@ async def test_cancelling_leaves_requests_in_flight_unknown_and_withdraws_the_re
     assert claims.states() == [[UserState.UNKNOWN] * 2 + [UserState.PENDING] * 8]
 
 
+@virtual
+async def test_cancelled_while_the_store_is_asked_nothing_is_sent_and_the_claim_is_given_back() -> None:
+    service, claims = FakeService(), ShakyClaims(add=["slow"])
+    await cancel_after(0.5, start(send(service, claims)))
+    assert (service.sent, claims.states()) == ([], [[UserState.PENDING] * 10])
+
+
+@virtual
+async def test_stopped_and_the_chunk_was_another_before_it_is_said() -> None:
+    claims = ShakyClaims()
+    await send(FakeService(), claims, 10, size=5)
+    async with client_of(FakeService()) as client:
+        run = DispatcherRun(client, claims)
+        run.stop()
+        with pytest.raises(ValidationError, match="claimed in this run for another payload"):
+            await run.send()
+
+
 # -- in measure -------------------------------------------------------------------------------------------------------
 
 

@@ -111,6 +111,14 @@ def test_a_file_may_end_anywhere(name: str, cuts: int, request: pytest.FixtureRe
         assert intact.is_refused(intact.data[:size], size)
 
 
+def test_an_intact_file_is_not_refused(large: Intact, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not large.is_refused(large.data, "all")
+    # The check on opening reads in steps.
+    monkeypatch.setattr(records, "PLAN_ROWS", 2)
+    monkeypatch.setattr(records, "LOG_ROWS", 2)
+    assert not large.is_refused(large.data, "in small steps")
+
+
 def test_pages_may_be_lost_or_swapped(large: Intact) -> None:
     draw = random.Random(20240229)
     pages = [large.data[start : start + runfile.PAGE] for start in range(0, len(large.data), runfile.PAGE)]

@@ -109,10 +109,15 @@ async def test_every_user_is_pushed_to_once(
 ) -> None:
     service, run = FakeService(), tmp_path / name if name else None
     async with client_of(service, batching=SMALL) as client:
-        ids = source([*users(10), "user-1", "user-5"])
+        ids = source([*users(10), *["user-1"] * 2000])  # also blocks of nothing new
         report = await client.broadcast(ids, MESSAGE, run=run, custom_fields={"a": 1})
     judge(report, service, users(10))
-    assert (report.accepted, report.duplicates, report.stopped, report.run) == (10, 2, None, str(run) if run else None)
+    assert (report.accepted, report.duplicates, report.stopped, report.run) == (
+        10,
+        2000,
+        None,
+        str(run) if run else None,
+    )
     assert [len(sent) for sent in service.sent] == [4, 4, 2]
     assert b'"customFields":{"a":1}' in service.requests[0].body
     report.raise_for_failures()
