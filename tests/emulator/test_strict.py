@@ -5,7 +5,7 @@ import re
 from copy import deepcopy
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pushsdk.emulator.shapes import READERS, Unreadable, check_strictly
@@ -182,6 +182,7 @@ anything = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(anything)
 def test_no_json_raises_another_error(value):
     for endpoint in READERS:
