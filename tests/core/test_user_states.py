@@ -35,6 +35,14 @@ def runs_of(users: list[UserStatus], start: int = 0) -> list[Run]:
     return runs
 
 
+def test_a_user_once_resent_stays_so() -> None:
+    states = UserStates(3)
+    states.set(1, 2, UserStatus(UserState.CLAIMED, resent=True))
+    states.set(0, 3, UserStatus(UserState.ACCEPTED, 204))
+    assert states.resent == 1
+    assert states.at(1) == UserStatus(UserState.ACCEPTED, 204, "", True)
+
+
 class UserStatesMachine(RuleBasedStateMachine):
     @initialize(users=st.integers(0, 12))
     def make(self, users: int) -> None:
