@@ -1740,7 +1740,6 @@ RUNNING = [
 
 CLI = "pushsdk/cli/"
 T_SETTINGS = "tests/cli/test_settings.py"
-T_RUNS = "tests/cli/test_progress.py tests/cli/test_broadcast_command.py"
 
 COMMANDS = [
     Mutant(
@@ -1769,28 +1768,28 @@ COMMANDS = [
         CLI + "commands/runs.py",
         '        (result.stopped_by == "stop_policy", Exit.STOPPED),\n        (result.unknown, Exit.UNKNOWN),',
         '        (result.unknown, Exit.UNKNOWN),\n        (result.stopped_by == "stop_policy", Exit.STOPPED),',
-        T_RUNS,
+        "tests/cli/test_progress.py::test_the_first_condition_that_applies_sets_the_exit_code",
     ),
     Mutant(
         "without a terminal to confirm, the command sends",
         CLI + "terminal.py",
         "        raise usage_error(f\"{question} Can't ask",
         "        return\n        raise usage_error(f\"{question} Can't ask",
-        "tests/cli/test_send_command.py",
+        "tests/cli/test_send_command.py::test_without_a_terminal_sending_to_another_machine_needs_yes",
     ),
     Mutant(
         "bidirectional control characters reach the terminal",
         CLI + "terminal.py",
         'frozenset({"Cc", "Cf", ',
         'frozenset({"Cc", ',
-        "tests/cli/test_terminal.py",
+        "tests/cli/test_terminal.py::test_unsafe_characters_are_replaced",
     ),
     Mutant(
         "the service's uuid is printed unescaped",
         CLI + "commands/send.py",
         "        say(created.uuid)",
         '        __import__("sys").stdout.write(created.uuid)',
-        "tests/cli/test_terminal.py",
+        "tests/cli/test_terminal.py::test_no_command_prints_hostile_text",
     ),
     Mutant(
         "JSON on a terminal is not escaped",
@@ -1804,56 +1803,56 @@ COMMANDS = [
         CLI + "commands/send.py",
         'print_request(settings["base_url"], PUSH, body, json=json)\n        return Exit.DONE\n',
         'print_request(settings["base_url"], PUSH, body, json=json)\n',
-        "tests/cli/test_send_command.py",
+        "tests/cli/test_send_command.py::test_a_dry_run_prints_the_request_and_sends_nothing",
     ),
     Mutant(
         "a limited terminal shows no progress",
         CLI + "output.py",
         "console.is_terminal and not console.is_dumb_terminal",
         "console.is_terminal",
-        "tests/cli/test_progress.py",
+        "tests/cli/test_progress.py::test_a_dumb_terminal_gets_lines",
     ),
     Mutant(
         "an error on the command line uses Python's names",
         CLI + "exit.py",
         "text.render({**SHELL, **others}).rstrip()",
         "str(text)",
-        "tests/cli/test_send_command.py",
+        "tests/cli/test_send_command.py::test_an_error_of_a_request_names_options",
     ),
     Mutant(
         "a finished run that is started again looks like a new run",
         CLI + "commands/runs.py",
         "if result.planned and users == 0:",
         "if False:",
-        T_RUNS,
+        "tests/cli/test_broadcast_command.py::test_a_run_with_a_limit_goes_on_with_the_same_users_until_nothing_is_left",
     ),
     Mutant(
         "a disk that is full during planning suggests a resume",
         RUNS + "run_file/file.py",
         'Outcome.NOT_SENT: "start the broadcast again: its plan is incomplete and nothing was sent"',
         'Outcome.NOT_SENT: "resume the run"',
-        T_RUNS,
+        "tests/cli/test_broadcast_command.py::test_a_full_disk_during_planning_asks_for_a_new_start",
     ),
     Mutant(
         "a second Ctrl-C waits as long as the first",
         CLI + "interrupt.py",
         "        if stop.is_set():\n",
         "        if False:\n",
-        T_RUNS,
+        "tests/cli/test_progress.py::test_the_first_signal_sets_the_event_and_the_second_cancels",
     ),
     Mutant(
         "an interrupted run exits by its counts",
         CLI + "commands/runs.py",
         "return result, stop.is_set()",
         "return result, False",
-        T_RUNS,
+        "tests/cli/test_progress.py::test_a_run_interrupted_at_its_end_counts_as_interrupted",
     ),
     Mutant(
         "the command that resumes shows the proxy's password",
         CLI + "options.py",
         'elif value is not False and not (name == "proxy" and "@" in str(value)):',
         "elif value is not False:",
-        T_RUNS,
+        "tests/cli/test_broadcast_command.py::test_the_resume_command_has_numbers_as_given_and_no_password",
     ),
 ]
 
@@ -2893,28 +2892,28 @@ TESTING = [
         "            self.pending_failure = self._never_fired(idle)  # in case the test expects the error\n"
         "            error.add_note(self.pending_failure)",
         "            error.add_note(self._never_fired(idle))",
-        "tests/testing/test_plugin.py",
+        "tests/testing/test_plugin.py::test_a_test_fails_if_its_faults_never_fired",
     ),
     Mutant(
         "a fault outside a with block passes",
         "pushsdk/testing/inbox.py",
         "never_used if required else None",
         "None",
-        "tests/testing/test_plugin.py",
+        "tests/testing/test_plugin.py::test_a_test_fails_if_its_faults_never_fired",
     ),
     Mutant(
         "one fired fault counts for all",
         "pushsdk/testing/inbox.py",
         "len(counts) - len(idle) >= self._required",
         "len(counts) > len(idle)",
-        "tests/testing/test_push_inbox.py",
+        "tests/testing/test_push_inbox.py::test_every_fault_must_fire",
     ),
     Mutant(
         "an inbox shows the pushes of the previous test",
         "pushsdk/testing/plugin.py",
         'f"test-{secrets.token_hex(8)}"',
         '"test"',
-        "tests/testing/test_plugin.py",
+        "tests/testing/test_plugin.py::test_sync_tests_need_no_other_plugin",
     ),
     Mutant(
         "a test leaves the clock advanced",
@@ -2928,7 +2927,7 @@ TESTING = [
         "pushsdk/testing/inbox.py",
         "    if not parse(search).names_fate:",
         "    if False:",
-        "tests/testing/test_push_inbox.py",
+        "tests/testing/test_push_inbox.py::test_wait_for_counts_refused_requests_if_the_search_says_so",
     ),
     Mutant(
         "a reset of the fake service counts as accepted",
@@ -2966,14 +2965,14 @@ EXEC = [
         "pushsdk/cli/commands/emulator.py",
         "return code if code >= 0 else 128 - code",
         "return code",
-        "tests/cli/test_emulator_command.py",
+        "tests/cli/test_emulator_command.py::test_a_command_ended_by_a_signal_exits_as_in_a_shell",
     ),
     Mutant(
         "Ctrl-C reaches exec's command twice",
         "pushsdk/cli/commands/emulator.py",
         "elif not (signal.Signals(number).name in _FROM_KEYS and _in_foreground()):",
         "else:",
-        "tests/cli/test_emulator_command.py",
+        "tests/cli/test_emulator_command.py::test_a_ctrl_c_at_the_terminal_reaches_the_command_once",
     ),
     Mutant(
         "exec loses a signal that arrives before its command starts",

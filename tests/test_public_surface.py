@@ -1,4 +1,4 @@
-"""Every public name is documented, typed, and in the changelog."""
+"""Every public name is documented, typed, and named after its public package."""
 
 import ast
 import importlib
@@ -16,11 +16,13 @@ from support.programs import run_program
 
 import pushsdk
 import pushsdk.options
+import pushsdk.testing
 from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome
 from pushsdk.claims import Claim
 
 HERE = Path(__file__).parent
 NAMES = pushsdk.__all__
+PACKAGES = ["pushsdk", *(f"pushsdk.{name}" for name in ("arrow", "claims", "emulator", "otel", "spark", "testing"))]
 
 
 def members(kind: type) -> list[str]:
@@ -38,51 +40,40 @@ def members(kind: type) -> list[str]:
     ]
 
 
-def test_all_names_each_thing_once() -> None:
-    assert len(set(NAMES)) == len(NAMES)
-
-
-def test_all_is_everything_that_exists() -> None:
+def test_all_is_everything_that_exists_and_that_a_star_import_brings() -> None:
     assert all(hasattr(pushsdk, name) for name in NAMES)
     public = {
         name for name, member in vars(pushsdk).items() if not name.startswith("_") and not inspect.ismodule(member)
     }
     assert public == set(NAMES) - {"__version__"} | {"TYPE_CHECKING"}
     assert dir(pushsdk) == sorted(NAMES)
-
-
-def test_a_star_import_brings_every_name() -> None:
     names: dict[str, object] = {}
     exec("from pushsdk import *", names)
     assert names.keys() - {"__builtins__"} == set(NAMES)
 
 
-def test_the_imports_for_type_checkers_are_the_real_ones() -> None:
-    tree = ast.parse(Path(pushsdk.__file__).read_text())
+@pytest.mark.parametrize("package", [pushsdk, pushsdk.testing])
+def test_the_imports_for_type_checkers_are_the_real_ones(package: typing.Any) -> None:
+    tree = ast.parse(Path(package.__file__).read_text())
     imported = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module != "pushsdk._core.words":
             module = importlib.import_module(str(node.module))
-            names = vars(module).keys() & {*NAMES} if node.names[0].name == "*" else {name.name for name in node.names}
+            of_star = vars(module).keys() & {*package.__all__}
+            names = of_star if node.names[0].name == "*" else {name.name for name in node.names}
             imported |= dict.fromkeys(names, module)
-    assert imported.keys() == {*NAMES, "TYPE_CHECKING"}
-    for name in NAMES:
-        assert getattr(imported[name], name) is getattr(pushsdk, name)
+    assert imported.keys() == {*package.__all__, "TYPE_CHECKING"}
+    for name in package.__all__:
+        assert getattr(imported[name], name) is getattr(package, name)
 
 
-@pytest.mark.parametrize("wrong", ["nothing", "_core_", "show_path"])
-def test_another_name_is_an_attribute_error_as_in_any_module(wrong: str) -> None:
-    assert not hasattr(pushsdk, wrong)
-    with pytest.raises(ImportError, match=wrong):
-        exec(f"from pushsdk import {wrong}")
-
-
-def test_a_name_that_no_module_defines_is_an_attribute_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_name_is_an_attribute_error_as_in_any_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package, wrong in ((pushsdk, "_core_"), (pushsdk, "show_path"), (pushsdk.testing, "nothing")):
+        assert not hasattr(package, wrong)
+        with pytest.raises(ImportError, match=wrong):
+            exec(f"from {package.__name__} import {wrong}")
     monkeypatch.setattr(pushsdk, "__all__", [*NAMES, "Nowhere"])
     assert not hasattr(pushsdk, "Nowhere")
-
-
-PACKAGES = ["pushsdk", *(f"pushsdk.{name}" for name in ("arrow", "claims", "emulator", "otel", "spark", "testing"))]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -105,18 +96,16 @@ def test_a_pickle_of_a_public_value_names_the_public_package_and_loads_in_anothe
     assert loaded.stdout.decode().strip() == repr(values)
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [("_core.errors", "NotSentError"), ("_runs.report", "BroadcastError"), ("_runs.run_file.journal", "Row")],
-)
-def test_a_class_of_a_program_that_imports_the_client_alone_says_pushsdk(module: str, name: str) -> None:
-    code = f"""
+def test_the_classes_of_a_program_that_imports_the_client_alone_say_pushsdk() -> None:
+    code = """
 from pushsdk import AsyncPushClient
-import pushsdk._runs.api, pushsdk.{module}
+import pushsdk._runs.api, pushsdk._core.errors as errors, pushsdk._runs.report as report
+import pushsdk._runs.run_file.journal as journal
 
-print(pushsdk.{module}.{name})
+print(errors.NotSentError, report.BroadcastError, journal.Row)
 """
-    assert run_program(code) == (0, f"<class 'pushsdk.{name}'>\n", "")
+    names = ("NotSentError", "BroadcastError", "Row")
+    assert re.findall(r"pushsdk\S*(?=.>)", run_program(code).out) == [f"pushsdk.{name}" for name in names]
 
 
 def test_every_public_struct_is_decoded_although_its_name_has_not_been_used() -> None:
@@ -137,7 +126,7 @@ print(len(public) > 20, "Outcome" in vars(pushsdk))
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
-        ("import pushsdk", {"msgspec", "aiohttp", "asyncio", "tenacity"}),
+        ("import pushsdk, pushsdk.testing.plugin", {"msgspec", "aiohttp", "asyncio", "tenacity", "pushsdk.emulator"}),
         ("from pushsdk import MobilePush, PushError, RetryPolicy, lint", {"aiohttp", "asyncio", "tenacity"}),
         (
             "from pushsdk import AsyncPushClient",
@@ -151,15 +140,12 @@ def test_an_import_brings_no_more_than_it_needs(statement: str, absent: set[str]
     assert absent.isdisjoint(loaded.out.split())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_public_name_is_documented(name: str) -> None:
-    public = getattr(pushsdk, name)
-    if inspect.isclass(public) and public.__module__.startswith("pushsdk"):
-        assert public.__doc__, name
-        assert public.__doc__.strip().splitlines()[0].endswith((".", ":", ",")) or "\n" in public.__doc__
-        assert [member for member in members(public) if not inspect.getdoc(getattr(public, member))] == []
-    elif inspect.isroutine(public):
-        assert inspect.getdoc(public), name
+def test_every_public_name_is_documented() -> None:
+    public = [getattr(package, name) for package in (pushsdk, pushsdk.testing) for name in package.__all__]
+    classes = [value for value in public if inspect.isclass(value) and value.__module__.startswith("pushsdk")]
+    functions = [value for value in public if inspect.isroutine(value)]
+    assert [value for value in (*classes, *functions) if not value.__doc__] == []
+    assert [(kind, name) for kind in classes for name in members(kind) if not inspect.getdoc(getattr(kind, name))] == []
 
 
 def hover_texts(module: str) -> dict[str, dict[str, str]]:
@@ -176,13 +162,13 @@ def hover_texts(module: str) -> dict[str, dict[str, str]]:
     }
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("Dict")])
-def test_an_editor_shows_the_same_text_for_a_key_of_a_dict_as_for_the_field_of_the_struct(name: str) -> None:
+def test_an_editor_shows_the_same_text_for_a_key_of_a_dict_as_for_the_field_of_the_struct() -> None:
     texts = hover_texts("pushsdk._core.models")
-    struct = getattr(pushsdk, {"CampaignDict": "CampaignRequest"}.get(name, name.removesuffix("Dict")))
-    names = dict(zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True))
-    assert texts[name] == {names[field]: text for field, text in texts[struct.__name__].items()}
-    assert texts[name].keys() == getattr(pushsdk, name).__annotations__.keys()
+    for name in (name for name in NAMES if name.endswith("Dict")):
+        struct = getattr(pushsdk, {"CampaignDict": "CampaignRequest"}.get(name, name.removesuffix("Dict")))
+        names = dict(zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True))
+        assert texts[name] == {names[field]: text for field, text in texts[struct.__name__].items()}
+        assert texts[name].keys() == getattr(pushsdk, name).__annotations__.keys()
 
 
 def test_an_editor_shows_a_text_for_every_option() -> None:
@@ -191,14 +177,14 @@ def test_an_editor_shows_a_text_for_every_option() -> None:
     assert shown == {option for name in texts for option in getattr(pushsdk.options, name).__annotations__}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_public_name_is_used_in_the_typing_test(name: str) -> None:
-    text = (HERE / "typing" / "api.py").read_text().partition("from pushsdk import (")[2].partition(")\n")
-    imported, _, used = text
-    assert re.search(rf"\b{name}\b", imported)
-    assert re.search(rf"\b{name}\b", used)
+@pytest.mark.parametrize("package", [pushsdk, pushsdk.testing])
+def test_every_public_name_is_used_in_the_typing_test(package: typing.Any) -> None:
+    text = (HERE / "typing" / "api.py").read_text().partition(f"from {package.__name__} import (")[2]
+    imported, _, used = text.partition(")\n")
+    words = {*re.findall(r"\w+", imported)} & {*re.findall(r"\w+", used)}
+    assert {*package.__all__} <= words
 
 
 def test_the_package_says_that_it_is_typed() -> None:
     assert (Path(pushsdk.__file__).parent / "py.typed").exists()
-    assert re.fullmatch(r"\d+\.\d+\.\d+([ab.].*)?", pushsdk.__version__)
+    assert re.fullmatch(r"\d+\.\d+\.\d+([ab].*)?", pushsdk.__version__)

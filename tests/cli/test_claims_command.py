@@ -1,13 +1,12 @@
 """``pushsdk claims list``, ``count`` and ``release``."""
 
 import asyncio
-import io
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -60,23 +59,15 @@ def test_claimed_sends_are_listed_with_the_newest_last(command: Command, address
     result = command("claims", "list", "--claims", address)
     head, *lines = result.out.splitlines()
     assert (result.code, result.err, head.split()) == (0, "", ["claimed", "at", "age", "users", "key"])
-    assert [line.split()[-1] for line in lines] == [key_of(1), key_of(2), key_of(0)]
-    assert [line.split()[1].partition(":")[0] for line in lines] == ["3", "2", "1"]
-    assert {line.split()[2] for line in lines} == {"1"}
+    assert [line.split()[2:] for line in lines] == [["1", key_of(number)] for number in (1, 2, 0)]
 
 
-def test_claimed_sends_are_listed_as_json_lines(command: Command, address: str) -> None:
-    result = command("claims", "list", "--claims", address, "--older-than", "1h", "--json")
-    rows = [json.loads(line) for line in result.out.splitlines()]
-    assert [(row["key"], row["users"], round(row["age"] / HOUR)) for row in rows] == [
-        (key_of(1), 1, 3),
-        (key_of(2), 1, 2),
-    ]
-    assert all(row["claimed_at"].endswith("Z") for row in rows)
-
-
-def test_a_store_without_claims_prints_a_notice(command: Command, address: str) -> None:
-    assert command("claims", "list", "--claims", address, "--older-than", "2d") == (0, "", "nothing is claimed\n")
+def test_claimed_sends_of_an_age_are_listed_as_json_lines(command: Command, address: str) -> None:
+    result = command("claims", "list", "--claims", address, "--older-than", "150m", "--json")
+    row = json.loads(result.out)
+    assert (row["key"], row["users"], round(row["age"] / HOUR)) == (key_of(1), 1, 3)
+    assert row["claimed_at"].endswith("Z")
+    assert command("claims", "list", "--claims", address, "--older-than", "2d").err == "nothing is claimed\n"
 
 
 def test_sends_and_users_are_counted(command: Command, address: str) -> None:
@@ -97,8 +88,6 @@ def test_keys_are_released_and_unclaimed_keys_are_named(command: Command, addres
     keys = (key_of(0), key_of(0), key_of(9))
     result = command("claims", "release", *keys, "--claims", address, "--yes")
     assert result == (1, "released 1 user of 1 send\n", f"{key_of(9)}: nothing is claimed\n")
-    result = command("claims", "release", key_of(0), "--claims", address, "--yes")
-    assert result == (1, "released 0 users of 0 sends\n", f"{key_of(0)}: nothing is claimed\n")
     assert command("claims", "release", key_of(1), "--claims", address, "--yes").code == 0
 
 
@@ -130,40 +119,14 @@ def test_without_a_terminal_a_release_needs_yes(command: Command, address: str) 
 def test_on_a_terminal_a_release_asks(
     command: Command, address: str, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, count: int
 ) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: f"{answer}\n"))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     result = command("claims", "release", "--claims", address, "--older-than", "1s")
     assert (result.code, "nothing was changed" in result.err) == (code, code == 1)
     assert counts(command, address)["sends"] == count
 
 
-def test_ctrl_c_ends_the_question_at_once(command: Command, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = ["y\n"]
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-        def readline(self, *_: object) -> str:
-            signal.raise_signal(signal.SIGINT)
-            return answers.pop()
-
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert command("claims", "release", "--claims", address, "--older-than", "1s").code == 130
-    assert answers == ["y\n"]
-    assert counts(command, address)["sends"] == 3
-
-
 # -- the store --------------------------------------------------------------------------------------------------------
-
-
-def test_a_command_without_a_store_says_how_to_name_one(command: Command) -> None:
-    assert command("claims", "list").err == "pushsdk: claims list: --claims is required\n"
 
 
 def test_a_variable_names_a_store_on_a_server(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,9 +148,6 @@ def test_a_variable_names_a_store_on_a_server(command: Command, monkeypatch: pyt
             2,
             "sqlite:PATH, redis://HOST or postgresql://HOST/DATABASE; got mysql:...",
         ),
-        ("memory:", 2, "--claims must be sqlite:PATH"),
-        ("sqlite:", 2, "got another text"),
-        ("s3cret", 2, "--claims must be sqlite:PATH, redis://HOST or"),
         ("redis://:s3cret@host:port", 2, "the URL of a Redis must be like"),
         ("redis://:s3cret@127.0.0.1:1", 4, "the claim store failed (ConnectionError)"),
         ("sqlite:/", 4, "the file of the claim store can't be used: it is a folder"),
@@ -212,10 +172,8 @@ def test_the_help_does_not_show_the_address_of_the_store(command: Command, monke
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((), "pass either keys or --older-than"),
         ((key_of(1), "--older-than", "1h"), "pass either keys or --older-than"),
         (("job-42",), "job-42: a key must be 64 hexadecimal digits"),
-        (("../" * 21 + "a",), "a key must be 64 hexadecimal digits"),
         (("--older-than", "soon"), "older-than"),
     ],
 )

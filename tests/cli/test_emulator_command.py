@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from contextlib import ExitStack
 
@@ -17,11 +16,9 @@ import pytest
 from support.command_line import COMMAND
 
 from pushsdk import cli
-from pushsdk._version import __version__
 from pushsdk.cli.commands import emulator as emulator_module
-from pushsdk.cli.commands.emulator import EmulatorOptions, _not_ignored, _run_command, emulator
+from pushsdk.cli.commands.emulator import EmulatorOptions, _run_command, emulator
 from pushsdk.cli.exit import CommandError
-from pushsdk.cli.interrupt import signal_handlers
 from pushsdk.emulator import Emulator
 
 
@@ -55,23 +52,6 @@ def push(base_url, api_key, *users):
 
 
 # -- pushsdk emulator -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_stops_the_emulator_with_exit_code_0(number, capsys):
-    assert await run_until(number) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == (
-        "0 requests; accepted 0 pushes to 0 users and 0 campaigns; 0 users got more than one push"
-    )
-
-
-async def test_the_emulator_prints_its_address_page_and_variables(capsys):
-    await run_until(signal.SIGINT)
-    first, second, *exports, _ = capsys.readouterr().out.splitlines()
-    address = first.removeprefix("# Emulator at ").removesuffix("/external/api (Ctrl-C stops it)")
-    assert second == f"# Inbox page at {address}/"
-    assert exports[0] == f"export PUSHSDK_BASE_URL={address}/external/api"
-    assert exports[1].startswith("export PUSHSDK_API_KEY=")
 
 
 async def test_the_token_of_a_public_host_is_never_printed(tmp_path, capsys):
@@ -151,73 +131,42 @@ def test_every_option_reaches_the_emulator(options_given, tmp_path, command):
     assert (options_given["token"], list(options_given["hosts"])) == ("s3cret", ["push.test", "push.test:80"])
 
 
-@pytest.mark.parametrize("preset", ["flaky", "poison-user"])
-def test_a_preset_names_faults(options_given, preset):
-    emulator_module.build_emulator(EmulatorOptions(faults=preset))
-    assert list(options_given["faults"]) == list(emulator_module.PRESETS[preset].faults)
-
-
-def test_without_options_there_are_no_faults_and_no_limits(options_given):
-    emulator_module.build_emulator(EmulatorOptions())
-    assert (options_given["faults"], options_given["limits"]) == ([], emulator_module.ServiceLimits())
+def test_a_preset_names_faults(options_given):
+    emulator_module.build_emulator(EmulatorOptions(faults="flaky"))
+    assert list(options_given["faults"]) == list(emulator_module.PRESETS["flaky"].faults)
 
 
 WRONG = {
-    "no faults file": (
-        ["--faults", "{}/none"],
-        "No such file or directory; give a JSON file, or a preset: flaky, ratelimited",
-    ),
     "misspelled preset": (["--faults", "flakey"], "--faults flakey: No such file or directory; did you mean flaky?"),
     "invalid fault": (["--faults", "{}/bad"], "$[0]: Fault.probability must be a number from 0 to 1"),
-    "faults with the same name": (["--faults", "{}/same"], "must be unique"),
     "missing file of limits": (["--limits", "{}/none"], "--limits {}/none: No such file"),
-    "invalid limits": (["--limits", "{}/bad"], "--limits {}/bad: $: expected a mapping, got list"),
     "limit out of range": (
         ["--limits", "{}/limit"],
         "{}/limit: $: ServiceLimits.max_users must be a whole number, 1 or more",
     ),
-    "misspelled limit": (
-        ["--limits", "{}/typo"],
-        "--limits {}/typo: $: unknown field 'max_user', did you mean max_users?",
-    ),
-    "misspelled fault": (["--faults", "{}/fault"], "$[0].fault: unknown value 'statsu', did you mean status?"),
-    "unknown field": (["--faults", "{}/field"], "$[0]: unknown field 'zzz': use fault, code, headers"),
-    "no fault": (["--faults", "{}/none at all"], "$[0]: missing field fault"),
+    "misspelled limit": (["--limits", "{}/typo"], "{}/typo: $: unknown field 'max_user', did you mean max_users?"),
+    "missing token file": (["--token-file", "{}/none"], "--token-file {}/none: No such file"),
+    "a token as an argument": (["--token=s3cret"], "--token"),
     "no JSON": (["--faults", "{}/text"], "--faults {}/text: must be JSON: "),
     "folder as a store": (["--store", "{}"], "--store: {} can't be used as a store: it is a folder"),
     "missing folder of tables": (["--audience", "{}/none"], "--audience: {}/none can't be read as a folder of tables"),
     "no token": (["--host", "0.0.0.0"], "--host 0.0.0.0 admits other machines: pass --token-file FILE"),
-    "missing token file": (["--token-file", "{}/none"], "--token-file {}/none: No such file"),
-    "empty token": (["--token-file", "{}/empty"], "--token-file {}/empty: must hold one word of ASCII"),
     "two words as a token": (["--token-file", "{}/bad"], "--token-file {}/bad: must hold one word of ASCII"),
     "negative number": (["--keep", "-1"], "--keep"),
-    "age of zero": (["--max-age", "0"], "--max-age"),
-    "port out of range": (["--port", "65536"], "--port"),
 }
 
 
 @pytest.mark.parametrize("options", WRONG.values(), ids=WRONG)
 def test_a_wrong_option_is_a_usage_error_that_names_it(command, tmp_path, options):
     (tmp_path / "bad").write_text('[{"fault": "hang", "probability": 2}]')
-    (tmp_path / "same").write_text('[{"fault": "hang", "name": "x"}, {"fault": "hang", "name": "x"}]')
-    (tmp_path / "limit").write_text('{"max_users": 0}')
     (tmp_path / "typo").write_text('{"max_user": 0}')
-    (tmp_path / "fault").write_text('[{"fault": "statsu"}]')
-    (tmp_path / "field").write_text('[{"fault": "hang", "zzz": 1}]')
-    (tmp_path / "none at all").write_text("[{}]")
+    (tmp_path / "limit").write_text('{"max_users": 0}')
     (tmp_path / "text").write_text('[{"fault": "hang"},\n]')
-    (tmp_path / "empty").write_text("\n")
     words, reason = options
     result = command("emulator", "--port", "0", *[word.format(tmp_path) for word in words])
     assert result.code == 2
     assert reason.format(tmp_path) in " ".join(result.err.split())
-
-
-def test_a_token_as_an_argument_is_refused_and_not_printed(command):
-    for words in (["--token", "s3cret"], ["--token=s3cret"]):
-        result = command("emulator", *words)
-        assert result.code == 2
-        assert "s3cret" not in result.out + result.err
+    assert "s3cret" not in result.out + result.err
 
 
 async def test_a_store_in_use_is_an_error_with_the_fix(command, tmp_path):
@@ -247,17 +196,11 @@ def test_an_unknown_host_is_a_usage_error(command, tmp_path, monkeypatch, host):
     assert (result.code, result.err) == (2, f"pushsdk: --host {host}: this machine has no address of that name\n")
 
 
-@pytest.mark.parametrize("name", ["http://push.test", "push test", "", "push.test:"])
+@pytest.mark.parametrize("name", ["http://push.test", "push.test:"])
 def test_an_allowed_host_must_be_a_host_name(command, name):
     result = command("emulator", "--port", 0, f"--allow-host={name}")
     reason = f"--allow-host {name}: must be a host name, for example push.test or push.test:8080"
     assert (result.code, result.err) == (2, f"pushsdk: {reason}\n")
-
-
-def test_an_error_of_port_0_does_not_advise_port_0(command, tmp_path):
-    (tmp_path / "token").write_text("s3cret")
-    result = command("emulator", "--port", 0, "--host", "192.0.2.1", "--token-file", tmp_path / "token")
-    assert (result.code, result.err) == (4, "pushsdk: can't listen on port 0: Cannot assign requested address\n")
 
 
 def test_an_audience_needs_duckdb(command, tmp_path, monkeypatch):
@@ -295,55 +238,41 @@ def run_exec(*words, stdin="", **options):
 
 
 @pytest.mark.parametrize(
-    ("users", "verdict"),
+    ("client", "users", "verdict"),
     [
-        ("ann", "1 request; accepted 1 push to 1 user and 0 campaigns; 0 users got more than one push"),
-        ("ann bob ann", "3 requests; accepted 3 pushes to 2 users and 0 campaigns; 1 user got more than one push"),
-        ("ann bob ann bob", "4 requests; accepted 4 pushes to 2 users and 0 campaigns; 2 users got more than one push"),
+        ("", "ann", "1 request; accepted 1 push to 1 user and 0 campaigns; 0 users got more than one push"),
+        (
+            "api_key='another'",
+            "ann bob ann",
+            "; accepted 3 pushes to 2 users and 0 campaigns; 1 user got more than one push",
+        ),
     ],
 )
-def test_a_command_reaches_the_service_and_the_verdict_goes_to_stderr(users, verdict):
-    result = run_exec("--", sys.executable, "-c", SEND, *users.split())
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", f"pushsdk emulator: {verdict}\n")
+def test_a_command_reaches_the_service_and_the_verdict_goes_to_stderr(client, users, verdict):
+    code = SEND.replace("AsyncPushClient()", f"AsyncPushClient({client})")
+    result = run_exec("--", sys.executable, "-c", code, *users.split())
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr.startswith("pushsdk emulator: ")
+    assert result.stderr.endswith(f"{verdict}\n")
 
 
-def test_duplicates_under_another_key_are_counted():
-    another = SEND.replace("AsyncPushClient()", "AsyncPushClient(api_key='another')")
-    result = run_exec("--", sys.executable, "-c", another, "ann", "ann")
-    assert result.stderr.endswith("; 1 user got more than one push\n")
+def test_arguments_streams_and_exit_code_are_those_of_the_command_which_has_no_other_key(monkeypatch):
+    monkeypatch.setenv("PUSHSDK_API_KEY_FILE", "elsewhere")
+    code = """
+import os, sys
+print(sys.stdin.read().upper(), *sys.argv[1:], "PUSHSDK_API_KEY_FILE" in os.environ)
+print("err", file=sys.stderr)
+sys.exit(7)
+"""
+    result = run_exec("--", sys.executable, "-c", code, "--port", "x", "--", "--help", stdin="in")
+    assert (result.returncode, result.stdout) == (7, "IN --port x -- --help False\n")
+    assert result.stderr.startswith("err\npushsdk emulator: 0 requests")
 
 
 def test_options_before_the_dashes_belong_to_the_emulator():
     result = run_exec("--faults", "poison-user", "--", sys.executable, "-c", SEND, "poison")
     assert result.returncode == 1
     assert "accepted 0 pushes" in result.stderr
-
-
-def test_streams_and_exit_code_of_the_command_are_passed_through():
-    code = "import sys; print(sys.stdin.read().upper()); print('err', file=sys.stderr); sys.exit(7)"
-    result = run_exec("--", sys.executable, "-c", code, stdin="in")
-    assert (result.returncode, result.stdout) == (7, "IN\n")
-    assert result.stderr.startswith("err\npushsdk emulator: 0 requests")
-    assert result.stderr.endswith("0 users got more than one push\n")
-
-
-def test_arguments_after_the_dashes_belong_to_the_command():
-    code = "import sys; print(*sys.argv[1:])"
-    result = run_exec("--", sys.executable, "-c", code, "--port", "x", "--", "--help", "--version")
-    assert (result.returncode, result.stdout) == (0, "--port x -- --help --version\n")
-
-
-@pytest.mark.parametrize("words", [["true", "-q"], ["--fualts", "flaky", "--", "true"]], ids=str)
-def test_an_unknown_option_before_the_dashes_is_a_usage_error(command, words):
-    result = command("emulator", "exec", *words)
-    assert result.code == 2
-    assert "Unknown option" in result.err
-
-
-def test_other_key_variables_do_not_reach_the_command(monkeypatch):
-    monkeypatch.setenv("PUSHSDK_API_KEY_FILE", "elsewhere")
-    result = run_exec("--", sys.executable, "-c", "import os; print('PUSHSDK_API_KEY_FILE' in os.environ)")
-    assert result.stdout == "False\n"
 
 
 def test_a_command_ended_by_a_signal_exits_as_in_a_shell():
@@ -360,7 +289,7 @@ sys.exit(9)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_is_forwarded_to_the_command(number):
     words = [*COMMAND, "emulator", "exec", "--", sys.executable, "-c", WAITS.format(number.name)]
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -421,66 +350,24 @@ async def test_a_signal_that_comes_before_the_command_runs_is_not_lost(monkeypat
         assert await _run_command([sys.executable, "-c", "import signal; signal.pause()"], {}) == -signal.SIGTERM
 
 
-async def test_a_signal_after_the_command_has_ended_is_ignored(monkeypatch):
-    class Gone:
-        def send_signal(self, number):
-            raise ProcessLookupError
-
-        async def wait(self):
-            signal.raise_signal(signal.SIGTERM)
-            await asyncio.sleep(0)
-            return 0
-
-    async def created(*words, **options):
-        return Gone()
-
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", created)
-    assert await _run_command(["true"], {}) == 0
-
-
-async def test_a_signal_that_is_ignored_stays_ignored():
-    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with signal_handlers(_not_ignored([signal.SIGHUP]), lambda number: None):
-            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, former)
-
-
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
         ([], "name the command to run: pushsdk emulator exec -- COMMAND ..."),
-        (["--"], "name the command to run: pushsdk emulator exec -- COMMAND ..."),
+        (["true", "-q"], "Unknown option: -q"),
         (["--", "no-such-command-1"], "can't run no-such-command-1: No such file or directory"),
     ],
 )
 def test_a_missing_command_is_a_usage_error(command, words, reason):
     result = command("emulator", "exec", *words)
-    assert (result.code, result.out, result.err) == (2, "", f"pushsdk: {reason}\n")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"pushsdk: {reason}")
 
 
 # -- entry point ----------------------------------------------------------------------------------------------------
 
 
-def test_the_version_is_that_of_the_package(monkeypatch, capsys):
-    assert run(monkeypatch, "--version") == 0
-    assert capsys.readouterr().out.strip() == __version__
-
-
-def test_the_help_lists_the_commands_and_loads_none(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "pushsdk.cli.commands.emulator")
-    assert run(monkeypatch, "--help") == 0
-    assert "emulator" in capsys.readouterr().out
-    assert "pushsdk.cli.commands.emulator" not in sys.modules
-
-
-def test_the_help_of_the_emulator_lists_exec(command):
-    assert "exec" in command("emulator", "--help").out
-    assert "Usage: pushsdk emulator exec [OPTIONS] -- COMMAND [ARGS...]" in command("emulator", "exec", "--help").out
-
-
-@pytest.mark.parametrize("missing", ["cyclopts", "rich"])
+@pytest.mark.parametrize("missing", ["rich"])
 def test_a_missing_extra_is_an_error_with_the_pip_command(monkeypatch, capsys, missing):
     without(monkeypatch, missing)
     assert cli.main() == 4
@@ -506,29 +393,17 @@ def without(monkeypatch, missing):
     monkeypatch.setattr(builtins, "__import__", importing)
 
 
-def test_a_signal_stops_a_busy_emulator_within_seconds():
-    words = [*COMMAND, "emulator", "--port", "0"]
-    message = {f"unknown{number}": number for number in range(100_000)}
-    body = json.dumps({"userIds": ["ann"], "message": message}).encode()
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process, ExitStack() as stack:
+def test_a_signal_stops_an_emulator_that_answers_slow_requests():
+    with subprocess.Popen([*COMMAND, "emulator", "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
         lines = [process.stdout.readline() for _ in range(4)]
-        port = int(lines[1].split("/")[2].partition(":")[2])
-
-        def ask(head):
-            sock = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-            sock.sendall(f"{head} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nApi-Key: k\r\n".encode())
-            return sock
-
-        pushed = ask("POST /external/api/v1/push")
-        pushed.sendall(f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-        assert pushed.recv(12) == b"HTTP/1.1 204"
-        for path in ["requests/1", "users/ann", "events", "wait?timeout=60"] * 8:
-            ask(f"GET /_emulator/v1/{path}").sendall(b"\r\n")
-        process.send_signal(signal.SIGTERM)
-        start = time.monotonic()
-        process.communicate(timeout=60)
+        address = lines[1].split("/")[2]
+        with ExitStack() as stack:
+            for path in ("events", "wait?timeout=600"):
+                sock = stack.enter_context(socket.create_connection(tuple(address.split(":"))))
+                sock.sendall(f"GET /_emulator/v1/{path} HTTP/1.1\r\nHost: {address}\r\nApi-Key: k\r\n\r\n".encode())
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
     assert process.returncode == 0
-    assert time.monotonic() - start < 20
 
 
 def test_the_emulator_runs_as_a_process():

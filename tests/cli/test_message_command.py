@@ -58,29 +58,14 @@ def test_advice_is_printed_as_json_lines(command, file):
     assert [json.loads(line)["code"] for line in result.out.splitlines()] == ["near-name", "negative-number"]
 
 
-def test_a_campaign_is_checked_too(command, file):
-    result = command("message", "lint", file({"name": "x", "segment": {}, "message": GOOD}))
-    assert "$: no externalId: if UNKNOWN, it can't be looked up" in result.out
-
-
 def test_a_message_of_wrong_types_exits_with_2(command, file):
     result = command("message", "lint", file({"body": "Hi"}))
     assert (result.code, result.out) == (2, "")
     assert '$.message.body: expected a mapping, got str, for example {"en": "Hello"}' in result.err
 
 
-def test_no_text_of_a_message_moves_the_cursor(command, file):
-    result = command("message", "preview", file({"title": {"en": "\x1b[2Jx\u202ey\x9bz\nsecond"}}))
-    assert result.out == "[en] no platform\n\ufffd[2Jx\ufffdy\ufffdz\nsecond\n"
-
-
 def test_a_preview_shows_each_language(command, file):
     assert command("message", "preview", file(MESSAGE), "--fields", '{"name": "Ann"}') == (0, PLAIN, "")
-
-
-def test_the_fields_of_a_preview_are_read_from_a_file(command, file, tmp_path):
-    (tmp_path / "fields.json").write_text('{"name": "Ann"}')
-    assert command("message", "preview", file(MESSAGE), "--fields", f"@{tmp_path}/fields.json").out == PLAIN
 
 
 def test_a_language_without_text_is_shown_as_such(command, file):
@@ -100,7 +85,7 @@ def test_a_preview_of_one_language_as_json(command, file):
     assert content["buttons"] == ["Look", "Later"]
 
 
-@pytest.mark.parametrize(("content", "languages"), [(MESSAGE, "en, de"), ({}, "none"), ({"message": {}}, "none")])
+@pytest.mark.parametrize(("content", "languages"), [(MESSAGE, "en, de"), ({"message": {}}, "none")])
 def test_a_missing_language_is_a_usage_error(command, file, content, languages):
     result = command("message", "preview", file(content), "--lang", "fr")
     assert (result.code, result.out) == (2, "")

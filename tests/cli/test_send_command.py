@@ -61,36 +61,24 @@ def test_title_and_body_make_a_message_for_both_platforms(command, service):
     }
 
 
-def test_a_message_file_is_sent_with_its_unknown_fields(command, service, file):
+def test_a_message_file_is_sent_with_its_unknown_fields(command, service, file, tmp_path):
     content = {**MESSAGE, "addedLater": [1, None]}
-    result = command("send", "ann", "bob", "ann", "--message", file(content), "--custom-fields", '{"a": 1}')
+    (tmp_path / "fields.json").write_text('{"a": 1}')
+    fields = f"@{tmp_path / 'fields.json'}"
+    result = command("send", "ann", "bob", "ann", "--message", file(content), "--custom-fields", fields)
     assert result == (0, "accepted: 2 users\n", "")
     (push,) = service.pushes
     assert push.message == {"type": "MOBILE_PUSH", **content}
     assert (push.user_ids, push.custom_fields) == (("ann", "bob"), {"a": 1})
 
 
-def test_a_message_is_read_from_standard_input(command, service, monkeypatch):
-    answers(monkeypatch, json.dumps(MESSAGE), tty=False)
-    assert command("send", "ann", "--message", "-").code == 0
-    assert service.accepted("ann") == 1
-
-
-def test_custom_fields_are_read_from_a_file(command, service, file):
-    assert command(*SEND, "--custom-fields", f"@{file({'a': [1]})}").code == 0
-    assert service.pushes[0].custom_fields == {"a": [1]}
-
-
-def test_an_id_after_two_dashes_may_start_with_a_dash(command, service):
-    assert command("send", "--title", "Hi", "--body", "x", "--", "-ann", "--api-key").code == 0
-    assert service.users() == {"-ann": 1, "--api-key": 1}
-
-
-def test_ids_are_read_from_files_and_standard_input(command, service, tmp_path, monkeypatch):
+def test_ids_are_words_files_or_standard_input(command, service, tmp_path, monkeypatch):
     (tmp_path / "ids.txt").write_text("bob\ncid\n")
     answers(monkeypatch, "dan", tty=False)
-    assert command("send", "ann", f"@{tmp_path / 'ids.txt'}", "-", "--title", "Hi") == (0, "accepted: 4 users\n", "")
-    assert service.users() == dict.fromkeys(["ann", "bob", "cid", "dan"], 1)
+    # Two at signs for an id that begins with one; after two dashes an id may begin with a dash.
+    words = ("ann", f"@{tmp_path / 'ids.txt'}", "-", "@@eve", "c@d", "--title", "Hi", "--", "-fay")
+    assert command("send", *words) == (0, "accepted: 7 users\n", "")
+    assert service.users() == dict.fromkeys(["ann", "bob", "cid", "dan", "@eve", "c@d", "-fay"], 1)
 
 
 def test_a_line_end_as_two_characters_is_told(command, service):
@@ -98,46 +86,10 @@ def test_a_line_end_as_two_characters_is_told(command, service):
     assert command("send", "ann", "--title", r"Hello\nWorld") == (0, "accepted: 1 user\n", told)
 
 
-def test_a_file_without_ids_is_a_usage_error_that_names_the_file(command, service, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("ids.txt").write_text("\n")
-    result = command("send", "@ids.txt", "--title", "Hi", "--yes")
-    assert result == (2, "", "pushsdk: no user ids in ids.txt: write one per line\n")
-
-
-def test_a_file_of_more_ids_than_a_request_takes_is_refused(command, service, tmp_path):
-    (tmp_path / "ids.txt").write_text("".join(f"{number}\n" for number in range(1001)))
-    result = command("send", f"@{tmp_path / 'ids.txt'}", "--title", "Hi")
-    assert (result.code, result.out, service.requests) == (2, "", 0)
-    assert "at most 1,000 ids (Batching.max_users): send them in parts, or as a broadcast" in result.err
-
-
-def test_an_id_that_starts_with_an_at_sign_is_written_with_two(command, service):
-    assert command("send", "@@ann", "@@@bob", "c@d", "--title", "Hi", "--body", "There").code == 0
-    assert service.users() == {"@ann": 1, "@@bob": 1, "c@d": 1}
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["@users.csv"], "no column 'user_id', only id, name; name one with broadcast --primary-key ..."),
-        (["@SELECT 1"], "it looks like SQL, which --query takes"),
-    ],
-)
-def test_errors_name_options_instead_of_keyword_arguments(command, service, words, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "users.csv").write_text("id,name\nann,Ann\n")
-    result = command("send", *words, "--title", "Hi", "--body", "There")
-    assert (result.code, result.out, service.requests) == (2, "", 0)
-    assert message in result.err
-    assert not re.search(r"Batching|allow_insecure|[a-z]_[a-z]+=", result.err)
-
-
 @pytest.mark.parametrize(
     ("faults", "words", "advice"),
     [
         ([Fault.status(429)], ("--retry", "none"), "set a rate, for example --rate 100;"),
-        ([Fault.delay(5)], ("--attempt-timeout", "0.05"), "Raise --attempt-timeout if"),
         ([Fault.status(503, headers={"Retry-After": "60"})], ("--timeout", "0.5"), "60 s, total timeout 0.5 s"),
     ],
 )
@@ -172,49 +124,23 @@ def test_the_result_is_printed_as_json(command, service):
     }
 
 
-def test_advice_is_printed_and_the_message_is_sent(command, service, file):
-    result = command("send", "ann", "--message", file({**MESSAGE, "ttl": -1}))
-    assert result.err.startswith("advice: $.message.ttl: ")
-    assert (result.code, service.accepted("ann")) == (0, 1)
-
-
 @pytest.mark.parametrize(
-    ("content", "advice"),
+    ("content", "problem"),
     [
-        ({**MESSAGE, "priorty": "HIGH"}, "$.message.priorty: unknown field, did you mean priority? (near-name)"),
-        (
-            {"title": {"en": "Hi"}},
-            "$.message: neither iosEnabled nor androidEnabled is true, so it may reach no phone: set one (no-platform)",
-        ),
-        ({"title": {"en": ""}, "iosEnabled": True}, "$.message: title and body are both empty (no-text)"),
-        (
-            {**MESSAGE, "title": {"en": "Hi {name}"}},
-            (
-                "$.message.title.en: a placeholder has two braces, {{ field_name | 'fallback' }}: in an f-string write "
-                "{placeholder('field_name', 'fallback')} (malformed-placeholder)"
-            ),
-        ),
+        ({**MESSAGE, "priorty": "HIGH"}, "near-name"),
+        ({"title": {"en": "Hi"}}, "no-platform"),
+        ({"title": {"en": ""}, "iosEnabled": True}, "no-text"),
+        ({**MESSAGE, "title": {"en": "Hi {name}"}}, "malformed-placeholder"),
     ],
 )
-def test_a_misspelled_field_a_malformed_placeholder_and_a_missing_platform_or_text_are_refused_unless_forced(
-    command, service, file, content, advice
-):
+def test_a_message_that_can_not_be_meant_is_refused_unless_forced(command, service, file, content, problem):
     words = ("send", "ann", "--message", file(content))
-    said = f"advice: {advice}\n"
-    assert command(*words) == (2, "", f"{said}pushsdk: nothing was sent: fix the message, or pass --force\n")
-    assert service.requests == 0
+    refused = command(*words)
+    assert (refused.code, refused.out, service.requests) == (2, "", 0)
+    said = refused.err.removesuffix("pushsdk: nothing was sent: fix the message, or pass --force\n")
+    assert said.startswith("advice: $.message")
+    assert said.endswith(f" ({problem})\n")
     assert command(*words, "--force") == (0, "accepted: 1 user\n", said)
-
-
-def test_a_message_may_be_a_json_text(command, service):
-    assert command("send", "ann", "--message", json.dumps(MESSAGE)).code == 0
-    assert service.pushes[0].message == {"type": "MOBILE_PUSH", **MESSAGE}
-
-
-def test_an_error_in_a_json_text_names_the_option(command):
-    assert command("send", "ann", "--base-url", AWAY, "--message", '{"ttl": ""}', "--dry-run").err.startswith(
-        "pushsdk: --message: $.message.ttl: "
-    )
 
 
 def test_a_dry_run_prints_the_request_and_sends_nothing(command, service, monkeypatch):
@@ -232,34 +158,12 @@ def test_a_dry_run_prints_the_request_and_sends_nothing(command, service, monkey
     }
 
 
-@pytest.mark.parametrize("words", [("send", "ann", "--title", "Hi"), ("campaign", "create", "campaign.json")])
-def test_a_dry_run_as_json_is_the_request_without_the_key(command, service, tmp_path, monkeypatch, words):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "campaign.json").write_text(json.dumps(CAMPAIGN))
-    result = command(*words, "--dry-run", "--json")
+def test_a_dry_run_of_a_campaign_as_json_is_the_request_without_the_key(command, service, file):
+    result = command("campaign", "create", file(CAMPAIGN), "--dry-run", "--json")
     assert (result.code, result.err, service.requests) == (0, "", 0)
     request = json.loads(result.out)
-    assert (request["method"], request["headers"]) == ("POST", {"Content-Type": "application/json"})
-    is_push = words[0] == "send"
-    assert request["url"] == f"{service.base_url}/v1/{'push' if is_push else 'campaigns'}"
-    assert request["body"]["userIds" if is_push else "name"] == (["ann"] if is_push else "Spring")
-    assert service.api_key not in result.out
-
-
-def test_a_dry_run_of_a_campaign_prints_the_request(command, service, file):
-    result = command("campaign", "create", file(CAMPAIGN), "--dry-run")
-    assert (result.code, result.err, service.requests) == (0, "", 0)
-    words = shlex.split(result.out)
-    assert words[3] == f"{service.base_url}/v1/campaigns"
-    assert json.loads(words[-1])["name"] == "Spring"
-
-
-def test_what_the_service_answered_is_printed_and_does_not_steer_the_terminal(command, service):
-    service.set_faults([Fault.status(400, body="no user \x1b[2J ann")])
-    result = command(*SEND, "--json")
-    assert "no user [2J ann" in result.err
-    assert json.loads(result.out)["body"] == "no user \x1b[2J ann"
-    assert "\x1b" not in result.out + result.err
+    assert (request["method"], request["url"]) == ("POST", f"{service.base_url}/v1/campaigns")
+    assert (request["headers"], request["body"]["name"]) == ({"Content-Type": "application/json"}, "Spring")
 
 
 @pytest.mark.parametrize(("option", "level"), [("-v", logging.INFO), ("-vv", logging.DEBUG)])
@@ -270,33 +174,22 @@ def test_verbose_commands_log(command, service, monkeypatch, option, level):
 
 
 @pytest.mark.parametrize(
-    ("faults", "code", "outcome", "message"),
+    ("fault", "code", "expected"),
     [
-        ([Fault.status(400)], 1, "REJECTED", "HTTP 400"),
-        ([Fault.status(401)], 4, "REJECTED", "HTTP 401"),
-        ([Fault.status(403)], 4, "REJECTED", "HTTP 403"),
-        ([Fault.status(500)], 3, "UNKNOWN", "HTTP 500"),
-        ([Fault.reset_after()], 3, "UNKNOWN", "may have been"),
+        (Fault.status(429, headers={"Retry-After": "60"}), 1, ["REJECTED", {"REJECTED": 1}, True, 60.0]),
+        (Fault.status(401), 4, ["REJECTED", {"REJECTED": 1}, False, None]),
+        (Fault.reset_after(), 3, ["UNKNOWN", {"UNKNOWN": 1}, False, None]),
     ],
 )
-def test_the_exit_code_reports_the_outcome(command, service, faults, code, outcome, message):
-    service.set_faults(faults)
-    result = command(*SEND, "--json", "--retry", "none")
-    assert result.code == code
-    assert message in result.err
-    content = json.loads(result.out)
-    assert (content["outcome"], content["users"]) == (outcome, {outcome: 1})
-    assert "ann" not in result.out + result.err
-
-
-@pytest.mark.parametrize(
-    ("fault", "retryable", "retry_after"),
-    [(Fault.status(429, headers={"Retry-After": "60"}), True, 60.0), (Fault.status(422), False, None)],
-)
-def test_the_json_of_a_failed_send_says_if_and_when_it_may_be_retried(command, service, fault, retryable, retry_after):
+def test_a_failed_send_exits_by_its_outcome_and_its_json_says_if_it_may_be_retried(
+    command, service, fault, code, expected
+):
     service.set_faults([fault])
-    content = json.loads(command(*SEND, "--json", "--timeout", "0.5").out)
-    assert (content["retryable"], content["retry_after"]) == (retryable, retry_after)
+    result = command(*SEND, "--json", "--timeout", "0.5")
+    content = json.loads(result.out)
+    assert [content[name] for name in ("outcome", "users", "retryable", "retry_after")] == expected
+    assert result.code == code
+    assert "ann" not in result.out + result.err
 
 
 def test_users_that_were_not_sent_exit_with_1(command, service):
@@ -324,65 +217,25 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("send", "--title", "Hi"), "name at least one user"),
         (("send", "ann"), "pass the message either with --message FILE, or with --title, --body and --lang"),
-        (("send", "ann", "--message", ""), "--message: Is a directory"),
         (("send", "ann,bob", "--title", "Hi"), "'ann,bob' is one id: write ids apart, without quotation marks"),
-        (("send", "ann bob", "--title", "Hi"), "'ann bob' is one id: write ids apart, without quotation marks"),
         (("send", "ann", "--title", "--body", "x"), "--title requires an argument"),
-        (("send", "ann", "--title", "Hi {{ name }}"), "nothing was sent: fix the message, or pass --force"),
-        (("send", "@", "--title", "x"), "@ needs the name of a file: @ids.txt"),
-        (("send", "None", "--title", "x"), "leave such users out. A file may hold such ids"),
-        (
-            ("send", "ann", "--message", '{"iosEnabled": true, "body": {"en": "x"}, "priority": "NORMALE"}'),
-            "or pass --force",
-        ),
-        (("resume", "a.run", "ids.txt"), "resume: unexpected argument 'ids.txt'"),
-        (("completion",), "completion: SHELL is required"),
-        (("broadcast", "SELECT id FROM x", *RUN[2:]), "it looks like SQL, which --query takes"),
-        (("send", "ann", "--message", '{"title": "Hi"}'), "expected a mapping, got str, for example"),
-        (("send", "ann", "--message", '{"iosEnabled": "yes"}'), "expected True or False, got str"),
-        (
-            ("broadcast", "u", "--title", "x", "--run", "a.run", "--limit", "2.7"),
-            "Invalid value for --limit",
-        ),
-        (("message", "a.json"), "Available commands: lint, preview"),
+        (("send", "--title", "Hi"), "name at least one user"),
         (("resend",), 'Did you mean "send"?'),
-        (("docs", "--title"), "Unknown option: --title"),
-        (("send", "ann", "--title", "Hi", "--language", "de"), "Unknown option: --language. Did you mean --lang?"),
+        (("send", "None", "--title", "x"), "leave such users out. A file may hold such ids"),
+        (("resume", "a.run", "ids.txt"), "resume: unexpected argument 'ids.txt'"),
+        (("send", "@", "--title", "x"), "@ needs the name of a file: @ids.txt"),
+        (("send", "ann", "--message", '{"title": "Hi"}'), "expected a mapping, got str, for example"),
         ((*SEND, "--custom-fields", "name=Ann"), '--custom-fields: must be a JSON object, for example \'{"name":'),
-        ((*SEND, "--custom-fields", "{name: 1}"), "enclosed in double quotes"),
-        (("emulator", "exec", "pytest", "-q"), "Unknown option: -q."),
-        (("send", "ann", "--message", "x", "--lang", "de"), "pass the message either with"),
         (("send", "ann", "--message", "Hello"), "Hello: No such file or directory; for a text use --title and --body"),
-        (("status", "a.run", "b.run"), "status: unexpected argument 'b.run'"),
-        (
-            ("claims", "count", "--claims", "sqlite:y", "--older-than", "5"),
-            '--older-than: unable to convert "5" into timedelta',
-        ),
-        (
-            ("broadcast", "u1", "--title", "x", "--run", "a.run", "--max-rejected", "50"),
-            "for --max-rejected. Must be <= 1",
-        ),
         (("send", "ann", "--message", "x", "--title", "y"), "pass the message either with"),
-        (("send", "ann", "--message", "none.json"), "none.json: No such file"),
-        ((*SEND, "--custom-fields", "[1]"), "--custom-fields: must be a JSON object"),
-        (
-            (*SEND, "--custom-fields", "{"),
-            "--custom-fields: must be JSON: Expecting property name enclosed in double quotes, line 1, column 2",
-        ),
-        ((*SEND, "--custom-fields", "@none"), "none: No such file"),
         (("send", "", "--title", "Hi"), "a user id is empty: is a variable of the shell not set?"),
         (("send", *map(str, range(1001)), "--title", "Hi"), "at most 1,000 ids"),
         ((*SEND, "--api-key", "s3cret"), "--api-key is not an option"),
-        ((*SEND, "--api-key:s3cret"), "--api-key is not an option"),
-        ((*SEND, "--token", "s3cret"), "--token is not an option"),
         (("--api-key=s3cret", *SEND), "--api-key is not an option"),
         (("--timeout", "5", *SEND), "--timeout: options follow the command: pushsdk send"),
-        ((*SEND, "--api-key=s3cret"), "--api-key is not an option"),
-        ((*SEND, "--message", "--ys"), "--message requires an argument"),
-        ((*SEND, "--retry", "often"), "--retry"),
         ((*SEND, "--timeout", "5m"), '--timeout: unable to convert "5m" into float'),
+        (("send", "ann", "--message", '{"ttl": ""}'), "pushsdk: --message: $.message.ttl: "),
         (("send", "@nofile", "--title", "Hi"), "there is no file "),
     ],
 )
@@ -395,21 +248,12 @@ def test_a_wrong_command_line_is_a_usage_error_and_sends_nothing(command, servic
 
 
 def test_an_option_that_sends_despite_a_problem_or_without_a_question_is_never_a_guess(command):
-    for wrong in ("--forse", "--yse", "--force=x", "--yes=x"):
-        assert "--force?" not in command(*SEND, wrong).err
-        assert "--yes?" not in command(*SEND, wrong).err
+    for wrong in ("--forse", "--yse", "--force=x", "--yes=x", "--apikey=s3cret"):
+        assert not re.search("--force[?]|--yes[?]|s3cret", command(*SEND, wrong).err)
     assert command(*SEND, "--titel", "x").err == "pushsdk: Unknown option: --titel. Did you mean --title?\n"
 
 
-@pytest.mark.parametrize("option", ["--apikey", "--api-kye", "--token"])
-def test_the_value_of_an_unknown_option_is_not_shown(command, option):
-    assert "s3cret" not in command(*SEND, f"{option}=s3cret").err
-
-
-def test_the_words_of_the_service_and_the_names_of_files_are_printed_as_they_are(command, service, tmp_path):
-    (tmp_path / "primary_key=7").mkdir()
-    (tmp_path / "primary_key=7" / "users.csv").write_text("id\nann\n")
-    assert "/primary_key=7/users.csv: no column" in command("plan", tmp_path / "primary_key=7/users.csv", *SEND[2:]).err
+def test_the_words_of_the_service_are_printed_as_they_are(command, service):
     service.set_faults([Fault.status(422, body='{"error":"ttl: expected a list, got str"}')])
     assert '{"error":"ttl: expected a list, got str"}' in command(*SEND).err
 
@@ -419,18 +263,11 @@ def test_the_words_of_the_service_and_the_names_of_files_are_printed_as_they_are
     [
         ("{", "file.json: must be JSON: Expecting property name enclosed in double quotes, line 1, column 2"),
         ("", "file.json: must be JSON: it is empty"),
-        ('{"ttl": 1,\n  "body": {}\n  "title": {}}', "must be JSON: Expecting ',' delimiter, line 3, column 3"),
         ("[]", "file.json: must be a JSON object, {...}; got list"),
-        (
-            '{"iosEnabled": True}',
-            "must be JSON: Expecting value, line 1, column 16",
-        ),
         ("[" * 100_000, "file.json: must be JSON: it is nested too deeply"),
         ('{"ttl": NaN}', "file.json: must be JSON: it has NaN, Infinity or half of a surrogate pair"),
         ('{"title": {"en": 5}}', "file.json: $.message.title.en: expected a str, got int"),
-        ('{"ttl": null}', "file.json: $.message.ttl: expected an int, got None"),
         (json.dumps(CAMPAIGN), 'must be a message, not a campaign; pass only the value of "message"'),
-        ('{"userIds": ["ann"]}', "must be a message, not a push request"),
     ],
 )
 def test_a_bad_message_file_is_an_error_with_the_json_path(command, service, file, content, message):
@@ -469,15 +306,22 @@ def test_a_missing_setting_exits_with_4(command, service, monkeypatch, setting):
 # -- the question before sending -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [SEND, ("campaign", "create", "-")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        (*SEND, "--base-url", AWAY),
+        ("campaign", "create", "-", "--base-url", AWAY),
+        (*SEND, "--proxy", "http://proxy.invalid:3128", "--allow-insecure"),
+    ],
+)
 def test_without_a_terminal_sending_to_another_machine_needs_yes(command, service, monkeypatch, words):
     answers(monkeypatch, json.dumps(CAMPAIGN), tty=False)
-    result = command(*words, "--base-url", AWAY)
-    assert (result.code, result.out) == (2, "")
+    result = command(*words)
+    assert (result.code, result.out, service.requests) == (2, "", 0)
     assert "Can't ask without a terminal: pass --yes. Nothing was sent." in result.err
 
 
-@pytest.mark.parametrize(("answer", "code"), [("y", 1), (" YES ", 1), ("n", 1), ("", 1), ("yess", 1)])
+@pytest.mark.parametrize(("answer", "code"), [("y", 1), (" YES ", 1), ("yess", 1)])
 def test_on_a_terminal_a_request_is_sent_only_on_yes(command, service, monkeypatch, answer, code):
     answers(monkeypatch, answer)
     result = command(*SEND, "--base-url", AWAY, "--retry", "none", "--timeout", "5")
@@ -488,22 +332,19 @@ def test_on_a_terminal_a_request_is_sent_only_on_yes(command, service, monkeypat
     assert ("nothing was sent" in result.err) is not meant
 
 
-def test_yes_skips_the_question(command, service):
-    result = command(*SEND, "--base-url", AWAY, "--yes", "--retry", "none", "--timeout", "5")
-    assert "[y/N]" not in result.err
-    assert "the host name could not be resolved" in result.err
-
-
-def test_a_proxy_on_another_machine_asks_too(command, service, monkeypatch):
-    answers(monkeypatch, "", tty=False)
-    result = command(*SEND, "--proxy", "http://proxy.invalid:3128", "--allow-insecure")
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("ids.txt", "\n", "no user ids in ids.txt: write one per line"),
+        ("ids.jsonl", '{"user_id": "ann"}\n{"id": "bob"}\n', "name one with broadcast --primary-key"),
+    ],
+)
+def test_a_file_without_ids_is_a_usage_error(command, service, tmp_path, monkeypatch, name, content, message):
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(content)
+    result = command("send", f"@{name}", "--title", "Hi", "--yes")
     assert (result.code, service.requests) == (2, 0)
-    assert "pass --yes" in result.err
-
-
-def test_a_title_may_begin_with_a_quotation_mark(command, service):
-    assert command("send", "ann", "--title", "\u201eHi\u201c", "--body", "x").code == 0
-    assert service.pushes[0].message["title"] == {"en": "\u201eHi\u201c"}
+    assert message in result.err
 
 
 def test_a_file_without_its_at_sign_is_no_user(command, service, tmp_path, monkeypatch):
@@ -513,22 +354,6 @@ def test_a_file_without_its_at_sign_is_no_user(command, service, tmp_path, monke
     assert result.code == 2
     assert "ids.txt is a file: write @ids.txt for the ids in it, or --message ids.txt for a message;" in result.err
     assert service.users() == {}
-
-
-def test_a_column_that_a_later_line_lacks_has_the_advice_of_this_command(command, service, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "ids.jsonl").write_text('{"user_id": "ann"}\n{"id": "bob"}\n')
-    result = command("send", "@ids.jsonl", "--title", "Hi", "--yes")
-    assert result.code == 2
-    assert "name one with broadcast --primary-key" in result.err
-
-
-def test_a_warning_is_advice_without_a_line_of_python():
-    program = [*COMMAND, "send", "ann", "--title", "Hi {{name}}", "--dry-run", "--force"]
-    environment = {**os.environ, "PUSHSDK_BASE_URL": AWAY, "PUSHSDK_API_KEY": "k"}
-    ended = subprocess.run(program, capture_output=True, text=True, env=environment, check=True, timeout=60)
-    assert ended.stderr.startswith("advice: $.message.title.en: a placeholder is not of the form {{ field_name |")
-    assert "sys.exit" not in ended.stderr
 
 
 def test_ctrl_c_at_the_question_exits_with_130():
@@ -564,21 +389,13 @@ def test_ctrl_c_prints_the_outcome_and_exits_with_130(service):
     assert (process.returncode, out, err) == (130, "", "interrupted: 1 user UNKNOWN\n")
 
 
-def test_ctrl_c_while_the_program_loads_is_no_traceback(monkeypatch):
-    from pushsdk import cli
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "_run", interrupted)
-    assert cli.main([]) == 130
-
-
-def test_the_result_goes_to_stdout_only(service):
-    assert run_apart(*SEND) == (0, "accepted: 1 user\n", "")
-
-
-@pytest.mark.parametrize("words", [SEND, ["--help"], ["config"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        SEND,
+        ["--help"],
+    ],
+)
 def test_a_closed_pipe_exits_with_141_without_a_traceback(service, words):
     reader, writer = os.pipe()
     os.close(reader)
@@ -590,7 +407,7 @@ def test_a_closed_pipe_exits_with_141_without_a_traceback(service, words):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_closed_standard_streams_are_no_failure(service, closed):
     shell = ["sh", "-c", f'"$@" {closed}', "sh"]
     assert subprocess.run([*shell, *COMMAND, *SEND], timeout=60, check=False).returncode == 0
@@ -598,17 +415,12 @@ def test_closed_standard_streams_are_no_failure(service, closed):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_of_the_output_is_an_error_without_a_traceback(service):
+@pytest.mark.parametrize(("words", "code"), [(SEND, 3), (["config"], 4)], ids=["it has pushed", "it sends nothing"])
+def test_a_full_disk_of_the_output_is_an_error_without_a_traceback(service, words, code):
     with open("/dev/full", "w") as full:
-        result = subprocess.run([*COMMAND, *SEND], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+        result = subprocess.run([*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
     message = b"pushsdk: can't write the output: the disk is full (a run file keeps its results)\n"
-    assert (result.returncode, result.stderr) == (3, message)  # the push was sent: no script may take it for unsent
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_of_the_output_of_a_command_that_sends_nothing_exits_with_4():
-    with open("/dev/full", "w") as full:
-        assert subprocess.run([*COMMAND, "config"], stdout=full, timeout=60, check=False).returncode == 4
+    assert (result.returncode, result.stderr) == (code, message)
 
 
 def test_other_os_errors_are_raised(monkeypatch):
@@ -625,37 +437,26 @@ def test_other_os_errors_are_raised(monkeypatch):
 # -- campaign create ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_a_campaign_is_created_and_its_uuid_printed(command, service, file, as_json):
-    result = command("campaign", "create", file(CAMPAIGN), *(["--json"] if as_json else []))
-    (campaign,) = service.campaigns
-    assert (
-        result == (0, json.dumps({"uuid": campaign.uuid}, separators=(",", ":")) + "\n", "")
-        if as_json
-        else (result == (0, f"{campaign.uuid}\n", ""))
-    )
+@pytest.mark.parametrize(("words", "printed"), [((), "{}\n"), (("--json",), '{{"uuid":"{}"}}\n')])
+def test_a_campaign_is_created_and_its_uuid_printed(command, service, file, words, printed):
+    result = command("campaign", "create", file(CAMPAIGN), *words)
+    assert result == (0, printed.format(service.campaigns[0].uuid), "")
 
 
-@pytest.mark.parametrize(
-    ("faults", "code"),
-    [([Fault.status(422)], 1), ([Fault.status(401)], 4), ([Fault.truncated()], 3), ([Fault.truncated(at="body")], 3)],
-)
-def test_the_exit_code_of_a_campaign_is_3_if_it_may_exist(command, service, file, faults, code):
-    service.set_faults(faults)
+@pytest.mark.parametrize(("fault", "code"), [(Fault.status(422), 1), (Fault.truncated(), 3)])
+def test_the_exit_code_of_a_campaign_is_3_if_it_may_exist(command, service, file, fault, code):
+    service.set_faults([fault])
     result = command("campaign", "create", file(CAMPAIGN))
     assert (result.code, result.out) == (code, "")
+
+
+def test_a_campaign_that_can_reach_nobody_is_refused_unless_forced(command, service, file):
+    result = command("campaign", "create", file({**CAMPAIGN, "segment": {}}))
+    assert (result.code, service.requests) == (2, 0)
+    assert "advice: $: no segment: the campaign has no audience (no-segment)" in result.err
 
 
 def test_a_message_is_not_a_campaign(command, service, file):
     result = command("campaign", "create", file(MESSAGE))
     assert (result.code, service.requests) == (2, 0)
     assert "must be a campaign, with name, segment, schedule and message, not a message" in result.err
-
-
-def test_a_campaign_without_a_segment_is_told_so(command, service, file):
-    result = command("campaign", "create", file({**CAMPAIGN, "segment": {}}), "--dry-run")
-    assert "advice: $: no segment: the campaign has no audience (no-segment)" in result.err
-
-
-def test_in_flight_is_a_whole_number(command, service):
-    assert "--in-flight must be a whole number, 1 or more; got '1.5'" in command(*SEND, "--in-flight", "1.5").err

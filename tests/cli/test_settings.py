@@ -1,14 +1,12 @@
 """Settings of commands: their sources, precedence and errors."""
 
 import os
-import stat
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from pushsdk import ConfigurationError, Rate, RetryPolicy, Timeout
+from pushsdk import ConfigurationError, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.secret import Secret
 from pushsdk.cli import settings as module
 from pushsdk.cli.exit import CommandError, Exit
@@ -54,54 +52,25 @@ def problems_of(options=(), variables=()):
 
 
 @pytest.mark.parametrize(
-    ("argument", "variable", "file", "winner"),
+    ("name", "text", "option", "value"),
     [
-        (3.0, "4", "5", (3.0, "--timeout")),
-        (None, "4", "5", ("4", "PUSHSDK_TIMEOUT")),
-        (None, None, "5", (5, "config.toml: timeout")),
-        (None, None, None, None),
+        ("base_url", f"{URL}/", "base_url", URL),
+        ("timeout", "7.5", "timeout", Timeout(total=7.5)),
+        ("attempt_timeout", "20", "timeout", Timeout(attempt=20.0)),
+        ("retry", "at-least-once", "retry", RetryPolicy.at_least_once()),
+        ("in_flight", "3", "limits", Limits(in_flight=3)),
+        ("rate", "100", "rate", Rate(users_per_second=100)),
+        ("requests_per_second", "2", "rate", Rate(requests_per_second=2)),
+        ("allow_insecure", "true", "allow_insecure", True),
+        ("proxy", "http://proxy.example:3128", "proxy", Secret.of("http://proxy.example:3128")),
     ],
 )
-def test_options_win_over_variables_and_variables_over_the_file(tmp_path, home, argument, variable, file, winner):
-    home("" if file is None else f"timeout = {file}")
-    options = {} if argument is None else {"timeout": argument}
-    settings = find(options, environ(tmp_path, **({} if variable is None else {"PUSHSDK_TIMEOUT": variable})))
-    if winner is None:
-        assert "timeout" not in settings
-    else:
-        assert settings["timeout"].value == winner[0]
-        assert settings["timeout"].source.endswith(winner[1])
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "value", "of"),
-    [
-        ("base_url", f"{URL}/", URL, lambda settings: settings["base_url"]),
-        ("timeout", "7.5", Timeout(total=7.5), lambda settings: settings["timeout"]),
-        ("attempt_timeout", "20", Timeout(attempt=20.0), lambda settings: settings["timeout"]),
-        ("retry", "at-least-once", RetryPolicy.at_least_once(), lambda settings: settings["retry"]),
-        ("retry", "collapsible", RetryPolicy.collapsible(), lambda settings: settings["retry"]),
-        ("retry", "none", RetryPolicy.none(), lambda settings: settings["retry"]),
-        ("retry", "safe", RetryPolicy.safe(), lambda settings: settings["retry"]),
-        ("in_flight", "3", 3, lambda settings: settings["limits"].in_flight),
-        ("rate", "100", 100, lambda settings: settings["rate"].users_per_second),
-        ("requests_per_second", "2", 2, lambda settings: settings["rate"].requests_per_second),
-        ("allow_insecure", "true", True, lambda settings: settings["allow_insecure"]),
-        (
-            "proxy",
-            "http://proxy.example:3128",
-            "http://proxy.example:3128",
-            lambda settings: settings["proxy"].reveal(),
-        ),
-    ],
-)
-def test_every_setting_is_read_from_a_variable_and_from_the_file(tmp_path, home, name, text, value, of):
+def test_every_setting_is_read_from_a_variable_and_from_the_file(tmp_path, home, name, text, option, value):
     base = {"PUSHSDK_BASE_URL": URL, "PUSHSDK_API_KEY": SECRET}
-    assert of(settings_of(variables={**base, f"PUSHSDK_{name.upper()}": text})) == value
-    plain = text if text.replace(".", "").isdigit() or text == "true" else f'"{text}"'
-    home(f"{name} = {plain}")
+    assert settings_of(variables={**base, f"PUSHSDK_{name.upper()}": text})[option] == value
+    home(f"{name} = {text}" if text == "true" or text.replace(".", "").isdigit() else f'{name} = "{text}"')
     base.pop("PUSHSDK_BASE_URL" if name == "base_url" else "", None)
-    assert of(settings_of(variables=environ(tmp_path, **base))) == value
+    assert settings_of(variables=environ(tmp_path, **base))[option] == value
 
 
 def test_unset_settings_are_left_to_the_client():
@@ -133,24 +102,14 @@ def test_a_missing_setting_names_the_variables_that_are_ignored(monkeypatch):
         resolve({"base_url": URL})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("rate", -1.0), ("timeout", 0.0), ("in_flight", 0), ("base_url", "push.example"), ("proxy", "socks5://x.example")],
-)
-def test_a_bad_option_is_a_usage_error_and_a_bad_variable_a_configuration_error(name, value, monkeypatch):
+def test_a_bad_option_is_a_usage_error_and_a_bad_variable_a_configuration_error(monkeypatch):
     monkeypatch.setenv("PUSHSDK_API_KEY", SECRET)
-    option, variable = f"--{name.replace('_', '-')}", f"PUSHSDK_{name.upper()}"
-    with pytest.raises(CommandError, match=rf"^{option}:? ") as refused:
-        resolve({"base_url": URL, name: value})
+    with pytest.raises(CommandError, match=r"^--rate:? ") as refused:
+        resolve({"base_url": URL, "rate": -1.0})
     assert refused.value.code == Exit.USAGE
-    monkeypatch.setenv(variable, str(value))
-    with pytest.raises(ConfigurationError, match=rf"^{variable}:? "):
-        resolve({"base_url": URL} if name != "base_url" else {})
-
-
-def test_a_missing_key_file_is_a_configuration_error(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"^--api-key-file: "):
-        resolve({"base_url": URL, "api_key_file": tmp_path / "none"})
+    monkeypatch.setenv("PUSHSDK_RATE", "-1")
+    with pytest.raises(ConfigurationError, match=r"^PUSHSDK_RATE:? "):
+        resolve({"base_url": URL})
 
 
 # -- profiles ---------------------------------------------------------------------------------------------------------
@@ -178,8 +137,6 @@ def test_options_win_over_the_profile_and_the_profile_over_variables_and_the_res
     ("text", "says"),
     [
         ("", r"no profile has the name 'staging'; \S+config.toml has none: add a table [profiles.NAME]"),
-        ("[profiles.qa]\ntimeout = 1", r"; \S+pushsdk/config.toml has qa"),
-        ("profiles = 1", "profiles must be tables"),
         ("profiles.staging = 1", "profiles must be tables"),
         ("[profiles.staging]\ntimeut = 1", "unknown setting 'timeut'"),
     ],
@@ -190,13 +147,6 @@ def test_a_wrong_profile_is_refused(tmp_path, home, text, says):
         find({"profile": "staging"}, environ(tmp_path))
 
 
-def test_an_empty_option_is_no_profile_and_an_empty_variable_is_none(tmp_path, home):
-    home("timeout = 1")
-    with pytest.raises(ConfigurationError, match="no profile has the name ''"):
-        find({"profile": ""}, environ(tmp_path))  # a variable of the shell that is not set
-    assert find({}, environ(tmp_path, PUSHSDK_PROFILE=""))["timeout"].value == 1
-
-
 def test_a_profile_without_a_settings_file_says_where_the_file_belongs(tmp_path):
     with pytest.raises(ConfigurationError) as caught:
         find({"profile": "staging"}, environ(tmp_path))
@@ -204,13 +154,6 @@ def test_a_profile_without_a_settings_file_says_where_the_file_belongs(tmp_path)
     assert str(caught.value) == f"no profile has the name 'staging'; no settings file: {file} does not exist"
     with pytest.raises(ConfigurationError, match=r"; no settings file: pass --config FILE$"):
         find({"profile": "staging"}, {})
-
-
-@POSIX
-def test_a_key_in_a_profile_is_private_too(tmp_path, home):
-    home(f'[profiles.staging]\napi_key = "{SECRET}"', 0o644)
-    with pytest.raises(ConfigurationError, match="only its owner may read"):
-        find({}, environ(tmp_path))
 
 
 # -- the settings file ------------------------------------------------------------------------------------------------
@@ -244,34 +187,18 @@ def test_the_default_folder_on_windows_is_in_appdata(tmp_path, home, monkeypatch
 HOSTILE = f'base_url = "https://evil.example"\napi_key_command = "{sys.executable} -c \'open(\\"ran\\", \\"w\\")\'"\n'
 NAMES = (
     "config.toml",
-    "pushsdk.toml",
-    ".pushsdk.toml",
     "pushsdk/config.toml",
     ".config/pushsdk/config.toml",
     ".env",
-    "pyproject.toml",
 )
 
 
-@pytest.mark.parametrize(
-    "variables", [{}, {"HOME": ""}, {"XDG_CONFIG_HOME": "", "HOME": "."}, {"XDG_CONFIG_HOME": "."}]
-)
+@pytest.mark.parametrize("variables", [{}, {"XDG_CONFIG_HOME": "", "HOME": "."}, {"XDG_CONFIG_HOME": "."}])
 def test_a_hostile_file_in_the_working_directory_changes_nothing(tmp_path, monkeypatch, home, variables):
     for name in NAMES:
         home(HOSTILE, name=name)
     monkeypatch.chdir(tmp_path / "home")
     assert find({}, variables) == {}
-
-
-def test_a_command_ignores_hostile_files_in_the_working_directory(tmp_path, home, monkeypatch, service):
-    for name in NAMES:
-        home(HOSTILE, name=name)
-    clean = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": "."}
-    command = [sys.executable, "-P", "-m", "pushsdk", "send", "ann", "--title", "Hi", "--body", "Hi"]
-    result = subprocess.run(command, cwd=tmp_path / "home", env=clean, capture_output=True, text=True, timeout=30)
-    assert (result.returncode, result.stdout, result.stderr) == (0, "accepted: 1 user\n", "")
-    assert not (tmp_path / "home" / "ran").exists()
-    assert service.accepted("ann") == 1
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
@@ -282,22 +209,16 @@ def test_a_command_ignores_hostile_files_in_the_working_directory(tmp_path, home
     [
         ({"timeout": 0.0}, {}, "--timeout must be a number of seconds greater than 0"),
         ({}, {"PUSHSDK_TIMEOUT": "nan"}, "PUSHSDK_TIMEOUT must be a number of seconds"),
-        ({}, {"PUSHSDK_TIMEOUT": "inf"}, "PUSHSDK_TIMEOUT must be a number of seconds"),
-        ({}, {"PUSHSDK_IN_FLIGHT": "2.5"}, "PUSHSDK_IN_FLIGHT must be a whole number"),
         ({"in_flight": 0}, {}, "--in-flight must be a whole number, 1 or more"),
         ({"rate": -1.0}, {}, "--rate must be a number of users per second"),
         ({}, {"PUSHSDK_RETRY": "never"}, "PUSHSDK_RETRY must be 'safe', 'collapsible', 'at-least-once' or 'none'"),
         ({}, {"PUSHSDK_ALLOW_INSECURE": "perhaps"}, "PUSHSDK_ALLOW_INSECURE must be true or false"),
         ({"base_url": "http://push.example"}, {}, "--base-url: base_url must not be plain http"),
         ({}, {"PUSHSDK_BASE_URL": ""}, "PUSHSDK_BASE_URL: base_url must be an absolute URL"),
-        ({}, {"PUSHSDK_PROXY": "proxy"}, "PUSHSDK_PROXY: proxy must be an absolute URL"),
-        ({}, {"PUSHSDK_API_KEY": ""}, "PUSHSDK_API_KEY: api_key must be 1 to 4096"),
         ({"api_key_file": "none"}, {}, "--api-key-file: can't read"),
         ({"api_key_command": "'"}, {}, "--api-key-command: must be a command"),
-        ({"api_key_command": " "}, {}, "--api-key-command: must be a command"),
         ({"api_key_command": "no-such-command-here"}, {}, "--api-key-command: can't run the command: No such file"),
         ({"api_key_command": "false"}, {}, "--api-key-command: the command failed with exit code 1"),
-        ({"api_key_command": "true"}, {}, "--api-key-command: api_key must be 1 to 4096"),
     ],
 )
 def test_an_error_names_the_source(options, variables, text):
@@ -310,9 +231,7 @@ def test_an_error_names_the_source(options, variables, text):
     [
         ("timeout = \n", r"not a TOML file \(at line 1"),
         ("timeut = 1", r"unknown setting 'timeut': did you mean timeout\?"),
-        ("[profile.staging]", r"unknown setting 'profile': did you mean profiles\?"),
         ("[staging]\nretry = 'none'", r"unknown setting 'staging': a profile is written \[profiles\.staging\]"),
-        ("xyz = 1", "unknown setting 'xyz'; use base_url, timeout"),
         ("\xff", "not a TOML file"),
         ("a = " + "[" * 5000, "not a TOML file"),
     ],
@@ -331,31 +250,18 @@ def test_a_value_of_a_wrong_type_is_an_error_with_file_and_name(tmp_path, home):
     assert problems["base_url"].endswith("config.toml: base_url must be a str; got int")
 
 
-def test_a_proxy_is_not_checked_if_the_base_url_is_wrong():
-    assert problems_of({"base_url": "x", "proxy": "http://p.example"}, {"PUSHSDK_API_KEY": SECRET}).keys() == {
-        "base_url"
-    }
-
-
 # -- the key ------------------------------------------------------------------------------------------------------
 
 
 @POSIX
-@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
+@pytest.mark.parametrize("mode", [0o644, 0o640])
 def test_a_key_in_a_file_that_other_users_can_read_is_refused(tmp_path, home, mode):
     home(f'api_key = "{SECRET}"', mode)
     with pytest.raises(ConfigurationError, match="only its owner may read a file with an api_key: run chmod 600"):
         find({}, environ(tmp_path))
 
 
-@POSIX
-def test_a_key_in_a_private_file_is_accepted(tmp_path, home):
-    file = home(f'api_key = "{SECRET}"\nbase_url = "{URL}"')
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert settings_of(variables=environ(tmp_path))["api_key"] == Secret.of(SECRET)
-
-
-@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_a_key_file_may_end_with_a_line_end(tmp_path, end):
     file = tmp_path / "key"
     file.write_bytes(SECRET.encode() + end.encode())
@@ -385,11 +291,9 @@ def test_a_key_command_that_hangs_times_out(tmp_path, monkeypatch):
         read_key("api_key_command", f"{sys.executable} -c 'import time; time.sleep(9)'", tmp_path)
 
 
-@pytest.mark.parametrize("ways", [("api_key_file", "api_key_command"), ("api_key", "api_key_file")])
-def test_two_key_settings_in_one_source_are_refused(ways):
-    variables = {f"PUSHSDK_{way.upper()}": "x" for way in ways}
-    with pytest.raises(ConfigurationError, match=f"set twice, by PUSHSDK_{ways[0].upper()} and by PUSHSDK_"):
-        find({}, variables)
+def test_two_key_settings_in_one_source_are_refused():
+    with pytest.raises(ConfigurationError, match="set twice, by PUSHSDK_API_KEY and by PUSHSDK_API_KEY_FILE"):
+        find({}, {"PUSHSDK_API_KEY": "x", "PUSHSDK_API_KEY_FILE": "x"})
 
 
 def test_the_key_of_a_higher_source_wins_whatever_its_setting(tmp_path, home):

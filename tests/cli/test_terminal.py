@@ -19,9 +19,9 @@ JSON = {"Content-Type": "application/json"}
 KEPT = "ü \u00a0\u3000 \u0645\u06cc\u200c\u062e \U0001f468\u200d\U0001f469 \U0001f389"
 
 
-@pytest.mark.parametrize("char", [*HOSTILE, "\0", "\ud800"])
-def test_unsafe_characters_are_replaced(char):
-    assert visible(f"a{char}b") == "a\ufffdb"
+def test_unsafe_characters_are_replaced():
+    unsafe = [*HOSTILE, "\0", "\ud800"]
+    assert [char for char in unsafe if visible(f"a{char}b") != "a\ufffdb"] == []
 
 
 def test_characters_that_languages_and_emoji_need_are_kept():
@@ -66,31 +66,18 @@ BROADCAST = ("broadcast", "ids.jsonl", "--message", "message.json", "--run")
     "words",
     [
         ("campaign", "create", "campaign.json"),
-        ("campaign", "create", "campaign.json", "--json"),
         ("campaign", "create", EVIL),
         ("message", "lint", "message.json"),
-        ("message", "lint", "message.json", "--json"),
         ("message", "preview", "message.json"),
-        ("message", "preview", "message.json", "--json"),
-        ("message", "preview", "message.json", "--lang", "fr"),
         ("report", EVIL),
         ("report", EVIL, "--format", "jsonl"),
-        ("report", EVIL, "--format", EVIL),
         ("status", EVIL),
-        ("status", EVIL, "--json"),
-        ("resume", EVIL),
         ("resume", f"no{EVIL}"),
         (*BROADCAST, EVIL, "--progress", "json"),
-        (*BROADCAST, EVIL, "--primary-key", EVIL),
         ("broadcast", "bad.csv", "--message", "message.json", "--run", "a.run"),
-        ("plan", EVIL, "--message", "message.json"),
-        ("send", "ann", "--message", EVIL),
-        ("send", "ann", "--title", "x", "--timeout", EVIL),
         ("send", f"--{EVIL}"),
         ("doctor", "--base-url", f"http://{EVIL}"),
-        ("doctor", "--json", "--config", EVIL),
         ("emulator", "--faults", EVIL),
-        ("emulator", "exec", "--", EVIL),
     ],
 )
 def test_no_command_prints_hostile_text(command, folder, words):
@@ -101,20 +88,6 @@ def test_no_command_prints_hostile_text(command, folder, words):
     assert not set(output) & (set(HOSTILE) - {"\n"})
     if words[1] != "preview":  # texts of a message may have several lines
         assert "\nforged" not in output
-
-
-@pytest.mark.filterwarnings("ignore:a user id looks like several")
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        (("campaign", "create", "campaign.json", "--json"), "uuid"),
-        (("message", "preview", "message.json", "--json"), "title"),
-        (("report", EVIL, "--format", "jsonl"), "user_id"),
-    ],
-)
-def test_json_output_has_the_same_data(command, folder, words, name):
-    command(*BROADCAST, EVIL, "--progress", "none")
-    assert json.loads(command(*words).out)[name] == EVIL
 
 
 @pytest.mark.parametrize("mode", ["plain", "json", "auto"])

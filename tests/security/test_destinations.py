@@ -29,15 +29,14 @@ from pushsdk import (
 
 HELLO = MobilePush(body={"en": "hi"})
 KEY = "".join(map(chr, range(0x21, 0x7F)))
-REDIRECTS = pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 
 
 @asynccontextmanager
 async def client_of(server: WireServer, *, injected: bool = False, **options: object) -> AsyncIterator[AsyncPushClient]:
     session = aiohttp.ClientSession() if injected else None
     context = wire_tls.client_context() if server.tls else None
-    settings = {"retry": RetryPolicy.none(), "ssl": context, "session": session, "timeout": 2.0, **options}
-    async with AsyncPushClient(server.base_url, KEY, **settings) as client:
+    settings = {"api_key": KEY, "retry": RetryPolicy.none(), "ssl": context, "session": session, "timeout": 2.0}
+    async with AsyncPushClient(server.base_url, **settings | options) as client:
         yield client
     if session is not None:
         await session.close()
@@ -47,28 +46,17 @@ async def client_of(server: WireServer, *, injected: bool = False, **options: ob
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("kind", ["text", "callable", "coroutine function"])
-async def test_every_visible_ascii_character_of_the_key_arrives(kind: str, injected: bool) -> None:
+async def test_every_visible_ascii_character_of_the_key_arrives(injected: bool) -> None:
     async def ask() -> str:
         return KEY
 
-    source = {"text": KEY, "callable": lambda: KEY, "coroutine function": ask}[kind]
-    session = aiohttp.ClientSession() if injected else None
-    async with WireServer() as server, AsyncPushClient(server.base_url, source, session=session) as client:
-        await client.send("u", HELLO)
-        await client.create_campaign(CampaignRequest(name="c"))
-    if session is not None:
-        await session.close()
-    assert [request.headers["api-key"] for request in server.requests] == [KEY, KEY]
+    async with WireServer() as server:
+        for source in (KEY, lambda: KEY, ask):
+            async with client_of(server, injected=injected, api_key=source) as client:
+                await client.send("u", HELLO)
+                await client.create_campaign(CampaignRequest(name="c"))
+    assert [request.headers["api-key"] for request in server.requests] == [KEY] * 6
     assert all(request.head.count(b"\r\nApi-Key: ") == 1 for request in server.requests)
-
-
-async def test_a_rotated_key_replaces_the_refused_one() -> None:
-    keys = iter(["old", "new", "new"])
-    script = when(lambda number: number == 0, answering(response(401)))
-    async with WireServer(script) as server, AsyncPushClient(server.base_url, lambda: next(keys)) as client:
-        await client.send("u", HELLO)
-    assert [request.headers["api-key"] for request in server.requests] == ["old", "new"]
 
 
 @OWN_OR_INJECTED
@@ -96,7 +84,7 @@ async def test_cookies_of_the_service_are_not_sent_back_on_the_own_session(injec
 
 
 @OWN_OR_INJECTED
-@REDIRECTS
+@pytest.mark.parametrize("status", [301, 307])
 async def test_no_redirect_is_followed_and_the_error_names_the_host_alone(status: int, injected: bool) -> None:
     async with WireServer() as other:
         target = f"http://localhost:{other.port}/secret/path?user=u-marker#f"
@@ -114,16 +102,7 @@ async def test_no_redirect_is_followed_and_the_error_names_the_host_alone(status
     assert (other.connections, other.api_keys, server.begun) == (0, set(), 2)
 
 
-@REDIRECTS
-async def test_a_redirect_back_to_the_service_is_not_followed_either(status: int) -> None:
-    script = when(always, answering(response(status, Location="/ext/api/v1/push")))
-    async with WireServer(script) as server, client_of(server) as client:
-        with pytest.raises(RejectedError, match="a redirect: not followed"):
-            await client.send("u", HELLO)
-    assert server.begun == 1
-
-
-LOCATIONS = ["", "http://[::1", "http://e\u00fc.example", "//", "javascript:alert(1)", "http://:80", "\t"]
+LOCATIONS = ["", "http://[::1", "http://e\u00fc.example", "javascript:alert(1)", "/ext/api/v1/push"]
 
 
 @pytest.mark.parametrize("location", LOCATIONS, ids=repr)
@@ -180,12 +159,17 @@ async def proxy(refuse: bytes = b"") -> AsyncIterator[Proxy]:
         yield instance
 
 
-@OWN_OR_INJECTED
-async def test_an_explicit_proxy_tunnels_and_never_sees_the_key(injected: bool) -> None:
+@pytest.mark.parametrize("whose", ["client", "client, beside a session", "session"])
+async def test_a_proxy_tunnels_https_and_never_sees_the_key(whose: str) -> None:
     async with (
         proxy() as between,
         WireServer(tls=wire_tls.good()) as server,
-        client_of(server, injected=injected, proxy=between.url) as client,
+        aiohttp.ClientSession(proxy=between.url if whose == "session" else None) as session,
+        client_of(
+            server,
+            session=None if whose == "client" else session,
+            proxy=None if whose == "session" else between.url,
+        ) as client,
     ):
         await client.send("u", HELLO)
     assert (server.processed, server.api_keys) == ({"u": 1}, {KEY})
@@ -313,15 +297,3 @@ async def test_a_sessions_proxy_is_used_with_allow_insecure(kind: str, monkeypat
     ):
         await client.send("u", HELLO)
     assert (len(between.heads), server.begun) == (1, 0)
-
-
-async def test_a_sessions_proxy_tunnels_https(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with (
-        proxy() as between,
-        WireServer(tls=wire_tls.good()) as server,
-        proxied("session", between.url, monkeypatch) as session,
-        client_of(server, session=session) as client,
-    ):
-        await client.send("u", HELLO)
-    assert server.processed == {"u": 1}
-    assert b"api-key" not in b"".join(between.heads).lower()

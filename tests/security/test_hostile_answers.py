@@ -1,7 +1,7 @@
 """Hostile answers: they cost little, settle nothing wrongly, and reach no terminal."""
 
 import asyncio
-import gc
+import functools
 import logging
 import time
 import tracemalloc
@@ -61,50 +61,46 @@ def at_most(megabytes: float, seconds: float) -> Iterator[None]:
     assert waited < seconds
 
 
-def bomb(megabytes: int) -> bytes:
+@functools.cache
+def bomb(megabytes: int = 64) -> bytes:
     packer = zlib.compressobj(9, wbits=31)
     return b"".join(packer.compress(bytes(MEGABYTE)) for _ in range(megabytes)) + packer.flush()
-
-
-BOMB = bomb(64)
-
-
-def chunked(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 # --- size ---
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("status", [200, 400, 429, 500])
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "none-such"])
-async def test_a_compressed_body_is_never_decompressed(status: int, encoding: str, injected: bool) -> None:
-    answer = response(status, BOMB, Content_Encoding=encoding, Content_Type="application/json")
+@pytest.mark.parametrize(
+    ("status", "encoding", "outcome"),
+    [(200, "gzip", Outcome.ACCEPTED), (400, "br", Outcome.REJECTED), (500, "deflate", Outcome.UNKNOWN)],
+)
+async def test_a_compressed_body_is_never_decompressed(
+    status: int, encoding: str, outcome: Outcome, injected: bool
+) -> None:
+    answer = response(status, bomb(), Content_Encoding=encoding, Content_Type="application/json")
     async with answered_by(take, send(answer), injected=injected) as client:
         with at_most(megabytes=5, seconds=2.0), pytest.raises(PushError) as excinfo:
             await client.create_campaign(CAMPAIGN)
-    body = getattr(excinfo.value, "body", BOMB[:4096])
-    assert body == BOMB[:4096]
-    assert excinfo.value.outcome is (
-        Outcome.ACCEPTED if status == 200 else Outcome.UNKNOWN if status == 500 else Outcome.REJECTED
-    )
+    assert excinfo.value.outcome is outcome
+    assert getattr(excinfo.value, "body", bomb()[:4096]) == bomb()[:4096]
+
+
+ENDLESS = {
+    "chunks": ({"Transfer_Encoding": "chunked"}, b"10000\r\n%b\r\n" % (b"x" * 65536)),
+    "ten gigabytes": ({"Content_Length": 10**10}, b"x" * 65536),
+    "no length": ({"Connection": "close", "Content_Length": ""}, b"x" * 65536),
+}
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("status", [200, 400])
-@pytest.mark.parametrize("framing", ["chunks", "ten gigabytes", "no length"])
-async def test_an_endless_body_is_read_to_a_bound_and_no_further(status: int, framing: str, injected: bool) -> None:
-    fields, piece = {
-        "chunks": ({"Transfer_Encoding": "chunked"}, chunked(b"x" * 65536)),
-        "ten gigabytes": ({"Content_Length": 10**10}, b"x" * 65536),
-        "no length": ({"Connection": "close", "Content_Length": ""}, b"x" * 65536),
-    }[framing]
-    head = response(status, **fields, Content_Type="application/json").replace(b"Content-Length: \r\n", b"")
+@pytest.mark.parametrize("framing", ENDLESS)
+async def test_an_endless_body_is_read_to_a_bound_and_no_further(framing: str, injected: bool) -> None:
+    fields, piece = ENDLESS[framing]
+    head = response(400, **fields, Content_Type="application/json").replace(b"Content-Length: \r\n", b"")
     async with answered_by(take, send(head), endless(piece), injected=injected) as client:
-        with at_most(megabytes=5, seconds=2.0), pytest.raises(PushError) as excinfo:
+        with at_most(megabytes=5, seconds=2.0), pytest.raises(RejectedError) as excinfo:
             await client.create_campaign(CAMPAIGN)
-    assert isinstance(excinfo.value, UnexpectedResponseError if status == 200 else RejectedError)
     assert excinfo.value.body == b"x" * 4096
 
 
@@ -127,18 +123,12 @@ async def test_endless_interim_answers_end_at_the_attempts_timeout() -> None:
 
 DEEP = {
     "an array of arrays": b"[" * 60_000,
-    "an object of objects": b'{"uuid":' * 8_000,
     "deep beside the uuid": b'{"uuid":"x","a":' + b"[" * 50_000,
     "a number of 60 000 digits": b'{"uuid":' + b"9" * 60_000 + b"}",
-    "a number of 60 000 digits in an unknown field": b'{"a":' + b"9" * 60_000 + b"}",
     "bad UTF-8": b'{"uuid":"\xff\xfe\xfd"}',
-    "UTF-16": '{"uuid":"x"}'.encode("utf-16"),
     "a byte order mark": b'\xef\xbb\xbf{"uuid":"x"}',
     "a lone surrogate": b'{"uuid":"\\ud800"}',
-    "a null": b"null",
     "an empty uuid": b'{"uuid":""}',
-    "an array": b'["x"]',
-    "two values": b'{"uuid":"x"}{"uuid":"y"}',
     "NUL bytes": b"\x00" * 1000,
 }
 
@@ -154,39 +144,11 @@ async def test_a_campaign_is_accepted_whatever_its_answer_holds(body: bytes) -> 
     assert excinfo.value.__cause__ is None
 
 
-@pytest.mark.parametrize("answer", BODIES.values(), ids=BODIES.keys())
-async def test_a_push_is_accepted_whatever_its_json_answer_holds(answer: bytes) -> None:
-    async with answered_by(take, send(answer)) as client:
-        with at_most(megabytes=5, seconds=1.0):
-            assert (await client.send("u", HELLO)).status == 200
-
-
-@pytest.fixture
-def uncollected() -> Iterator[None]:
-    """Without the collector of garbage, which takes time of its own."""
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.mark.usefixtures("uncollected")
-async def test_reading_a_large_answer_does_not_stall_the_loop() -> None:
-    gaps: list[float] = []
-
-    async def watch() -> None:
-        while True:
-            started = time.process_time()
-            await asyncio.sleep(0.001)
-            gaps.append(time.process_time() - started)
-
-    async with answered_by(
-        take, send(response(200, BOMB, Content_Encoding="gzip", Content_Type="application/json"))
-    ) as client:
-        watching = asyncio.create_task(watch())
-        with pytest.raises(UnexpectedResponseError):
-            await client.create_campaign(CAMPAIGN)
-        watching.cancel()
-    assert max(gaps, default=0.0) < 0.1
+async def test_a_push_is_accepted_whatever_its_json_answer_holds() -> None:
+    for answer in BODIES.values():
+        async with answered_by(take, send(answer)) as client:
+            with at_most(megabytes=5, seconds=1.0):
+                assert (await client.send("u", HELLO)).status == 200
 
 
 # --- text ---
@@ -195,14 +157,11 @@ ANSI = b"\x1b[31mred\x1b]0;title\x07\x9b31m\x08\x7f marker"
 SAYING: dict[str, bytes] = {
     "in the reason": b"HTTP/1.1 400 marker\xc2\x9b31m\xe2\x80\xae\r\nContent-Length: 0\r\n\r\n",
     "in the body": response(400, ANSI),
-    "in a header": b"HTTP/1.1 400 No\r\nX-A: marker\xc2\x9b31m\r\nContent-Length: 0\r\n\r\n",
     "in Location's path": response(302, Location="http://h.example/marker%1b[31m"),
     "in Location's host": b"HTTP/1.1 302 No\r\nLocation: http://marker\xc2\x9b.example/\r\nContent-Length: 0\r\n\r\n",
-    "in Location's user": response(302, Location="http://marker:marker@h.example/"),
     "in Retry-After": response(429, Retry_After="marker"),
     "in a campaign's answer": response(200, b'{"marker":"' + ANSI + b'"}'),
     "raw in the reason": b"HTTP/1.1 400 " + ANSI + b"\r\nContent-Length: 0\r\n\r\n",
-    "raw in a header": b"HTTP/1.1 400 No\r\nX-A: " + ANSI + b"\r\nContent-Length: 0\r\n\r\n",
     "raw in Location's host": b"HTTP/1.1 302 No\r\nLocation: http://" + ANSI + b"/\r\nContent-Length: 0\r\n\r\n",
     "instead of an answer": ANSI + b"\r\n\r\n",
     **{f"as {name}": data.replace(b"garbage", ANSI) for name, data in UNREADABLE.items()},
@@ -219,14 +178,6 @@ async def test_no_text_of_the_server_is_in_an_errors_text(answer: bytes, caplog:
     assert "marker" not in text
     assert text.replace("\n", "").isprintable()
     assert len(str(excinfo.value)) < 300
-
-
-async def test_an_overlong_host_of_a_redirect_is_cut() -> None:
-    answer = response(302, Location=f"http://{'a' * 5000}.example/")
-    async with answered_by(read_request, send(answer)) as client:
-        with pytest.raises(RejectedError) as excinfo:
-            await client.send("u", HELLO)
-    assert len(str(excinfo.value)) < 500
 
 
 # --- one answer too many ---

@@ -14,7 +14,6 @@ from yarl import URL
 
 from pushsdk import (
     AsyncPushClient,
-    Batching,
     ConfigurationError,
     Limits,
     MobilePush,
@@ -50,56 +49,25 @@ def shown(error: BaseException) -> str:
 
 SECRET = "s3cr3t"
 BAD_URLS = [
-    *(
-        "",
-        "push.example",
-        "/api",
-        "//push.example/api",
-        "ftp://push.example",
-        "file:///etc/passwd",
-        "ws://push.example",
-    ),
-    *("https:", "https://", "https:///api", "https:/push.example", "https://:8443", f"ftp://{SECRET}"),
-    *("https://push.example:0", "https://push.example:65536", "https://push.example:port"),
-    *("https://[::1", "https://[::1]x", "https://[nonsense]"),
-    *(
-        "https://[::1]]/a",
-        "https://[[::1]",
-        "https://[::1]]:8443",
-        "https://[::1].example",
-        "https://a[::1]",
-        "https://]",
-    ),
-    *("https://[1.2.3.4]", "https://[v1.x]", "https://[::g]", "https://[1:2]", "https://[]", "https://[::1%]"),
-    *("https://push.example:+80", "https://push.example:-1", "https://push.example:8_0", "https://[::1]:99999"),
-    *(
-        "http://%6cocalhost",
-        "https://push%zz.example",
-        "https://push%2eexample",
-        "https://push.example%00",
-        "https://%5b::1%5d",
-    ),
-    *(
-        "https://push..example",
-        "https://.push.example",
-        "https://xn--",
-        "https://push.xn--a-",
-        "https://a!b",
-        "https://a,b",
-    ),
+    # no absolute http URL
+    *("", "push.example", "//push.example/api", "ftp://push.example", "file:///etc/passwd", f"ftp://{SECRET}"),
+    *("https:", "https://", "https:///api", "https:/push.example", "https://:8443"),
+    # a port or a host that can't be
+    *("https://push.example:0", "https://push.example:65536", "https://push.example:port", "https://push.example:+80"),
+    *("https://[::1", "https://[::1]x", "https://[::1]]/a", "https://[[::1]", "https://a[::1]", "https://]"),
+    *("https://[1.2.3.4]", "https://[v1.x]", "https://[::g]", "https://[]", "https://[::1%]", "https://[::1]:99999"),
+    *("https://push..example", "https://.push.example", "https://xn--", "https://push.xn--a-", "https://a!b"),
+    # another host than it seems
+    *("http://%6cocalhost", "https://push%2eexample", "https://push.example%00", "https://%5b::1%5d"),
+    *(f"https://user:{SECRET}@push.example", f"https://{SECRET}@push.example", "https://@push.example"),
+    *("http://localhost@evil.example", "https://push.example\\@evil.example", "https:\\\\push.example"),
+    *("https://p\u00fcsh.example", "https://pu\u00adsh.example", "https://ⓟush.example"),
+    *("https://0x7f.1", "https://127.1", "https://2130706433", "https://0177.0.0.1", "https://127.0.0.1."),
+    *("https://256.0.0.1", "https://push.0X7f", "http://0x7f.1"),
+    # more than a host and a path
     *("https://push.example?a=b", "https://push.example/api?", "https://push.example/api#", "https://push.example#f"),
-    *(f"https://user:{SECRET}@push.example", f"https://{SECRET}@push.example", f"https://push.example/?{SECRET}"),
-    *("https://@push.example", "http://localhost@evil.example", "http://localhost:80@evil.example"),
-    *("https://push.example\\@evil.example", "https:\\\\push.example", "https://push.example/a b"),
-    *(
-        "https://push.example/\r\nX-A: 1",
-        "https://push.example/\x00",
-        "https://push.example\n",
-        " https://push.example",
-    ),
-    *("https://push.example\t", "https://p\u00fcsh.example", "https://pu\u00adsh.example", "https://ⓟush.example"),
-    *("https://0x7f.1", "https://0x7f000001", "https://127.1", "https://2130706433", "https://0177.0.0.1"),
-    *("https://017700000001", "https://127.0.0.1.", "https://256.0.0.1", "https://push.0X7f", "http://0x7f.1"),
+    *(f"https://push.example/?{SECRET}", "https://push.example/a b", "https://push.example/\r\nX-A: 1"),
+    *("https://push.example/\x00", "https://push.example\n", " https://push.example", "https://push.example\t"),
     *(None, 7, b"https://push.example"),
 ]
 PLAIN_URLS = [
@@ -110,13 +78,13 @@ PLAIN_URLS = [
 ]
 
 
-@pytest.mark.parametrize("url", BAD_URLS, ids=repr)
-def test_a_base_url_that_is_not_safe_and_absolute_is_refused(url: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("allow_insecure", [False, True])
+def test_a_base_url_that_is_not_safe_and_absolute_is_refused(
+    allow_insecure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("PUSHSDK_BASE_URL", raising=False)
-    for allow_insecure in (False, True):
-        error = refused(
-            lambda insecure=allow_insecure: AsyncPushClient(url, "key", allow_insecure=insecure), "base_url"
-        )
+    for url in BAD_URLS:
+        error = refused(lambda url=url: AsyncPushClient(url, "key", allow_insecure=allow_insecure), "base_url")
         assert SECRET not in f"{error} {error!r} {error.args}"
 
 
@@ -156,44 +124,21 @@ def test_no_text_makes_the_check_of_a_url_raise_another_error(text: str) -> None
         assert URL(url).joinpath("v1", "push").host is not None
 
 
-@pytest.mark.parametrize("option", ["base_url", "proxy"])
-def test_the_password_of_a_refused_url_is_not_in_the_tracebacks_locals(option: str) -> None:
-    urls = {"base_url": HERE, option: f"ftp://user:{SECRET}@push.example"}
-    assert SECRET not in shown(refused(lambda: AsyncPushClient(api_key="key", **urls), option))
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("http://localhost", "http://localhost:8080", "http://LOCALHOST", "http://127.0.0.1:80/api"),
-        *("http://127.9.9.9", "http://127.255.255.254", "http://[::1]:8080", "http://[0:0:0:0:0:0:0:1]/"),
-        *(
-            "https://10.0.0.1/a/",
-            "https://push.example/a/b%20c",
-            "https://push.example/@home",
-            "https://[2001:db8::7]:84",
-        ),
-        *("https://push_service", "https://push.example.", "https://push.example:", "https://xn--fa-hia.example"),
-        *("https://[fe80::1%eth0]/a", "https://[fe80::1%25eth0]/a", "https://[::ffff:10.0.0.1]", "https://a-.example"),
+def test_loopback_needs_no_tls_and_https_may_go_anywhere() -> None:
+    for url in (
+        *("http://localhost:8080", "http://LOCALHOST", "http://127.0.0.1:80/api", "http://127.255.255.254"),
+        *("http://[::1]:8080", "http://[0:0:0:0:0:0:0:1]/", "https://10.0.0.1/a/", "https://push.example/a/b%20c"),
+        *("https://push.example/@home", "https://[2001:db8::7]:84", "https://push_service", "https://push.example."),
+        *("https://push.example:", "https://xn--fa-hia.example", "https://[fe80::1%25eth0]/a", "https://a-.example"),
         *(f"https://push.example/{path}" for path in ("v10", "v1/api", "apiv1", "v1/pushes", "push", "V1")),
-    ],
-)
-def test_loopback_needs_no_tls_and_https_may_go_anywhere(url: str) -> None:
-    assert f"AsyncPushClient({url.rstrip('/')!r}" in repr(AsyncPushClient(url, "key"))
+    ):
+        assert f"AsyncPushClient({url.rstrip('/')!r}" in repr(AsyncPushClient(url, "key"))
 
 
-@pytest.mark.parametrize("url", PLAIN_URLS)
-def test_plain_http_elsewhere_needs_to_be_asked_for(url: str) -> None:
-    assert SECRET not in shown(refused(lambda: AsyncPushClient(url, "key"), "plain http"))
-    assert url.replace("HTTP:", "http:") in repr(AsyncPushClient(url, "key", allow_insecure=True))
-
-
-def test_the_environment_is_read_only_without_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PUSHSDK_BASE_URL", HERE)
-    monkeypatch.setenv("PUSHSDK_API_KEY", "key")
-    assert HERE in repr(AsyncPushClient())
-    refused(lambda: AsyncPushClient(""), "base_url")
-    refused(lambda: AsyncPushClient(api_key=""), "api_key")
+def test_plain_http_elsewhere_needs_to_be_asked_for() -> None:
+    for url in PLAIN_URLS:
+        assert SECRET not in shown(refused(lambda url=url: AsyncPushClient(url, "key"), "plain http"))
+        assert url.replace("HTTP:", "http:") in repr(AsyncPushClient(url, "key", allow_insecure=True))
 
 
 # --- the key ---
@@ -203,19 +148,16 @@ BAD_KEYS = [
 ]
 
 
-@pytest.mark.parametrize("key", BAD_KEYS, ids=lambda key: repr(key[:20]))
-async def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str) -> None:
-    hidden = f"{SECRET}{key}" if key else key
-    assert SECRET not in shown(refused(lambda: AsyncPushClient(HERE, hidden), "visible ASCII"))
-
-    def ask() -> str:
-        return hidden
-
-    async with WireServer() as server, AsyncPushClient(server.base_url, ask, retry=RetryPolicy.none()) as client:
-        with pytest.raises(Exception, match="api_key callable") as excinfo:
-            await client.send("u", HELLO)
+async def test_a_key_that_no_header_can_carry_is_refused_unseen() -> None:
+    for key in BAD_KEYS:
+        hidden = f"{SECRET}{key}" if key else key
+        assert SECRET not in shown(refused(lambda hidden=hidden: AsyncPushClient(HERE, hidden), "visible ASCII"))
+        options: dict[str, Any] = {"api_key": lambda hidden=hidden: hidden, "retry": RetryPolicy.none()}
+        async with WireServer() as server, AsyncPushClient(server.base_url, **options) as client:
+            with pytest.raises(Exception, match="api_key callable") as excinfo:
+                await client.send("u", HELLO)
         assert SECRET not in shown(excinfo.value)
-    assert server.begun == 0
+        assert server.begun == 0
 
 
 def test_a_client_whose_constructor_failed_has_a_repr() -> None:
@@ -229,41 +171,29 @@ def test_a_client_whose_constructor_failed_has_a_repr() -> None:
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
-        *((key, ": strip the quotation marks or white space") for key in ("abc\n", " abc", " ", "'key'", '"key"')),
+        *((key, ": strip the quotation marks or white space") for key in ("abc\n", " ", "'key'")),
         ("https://push.example", r": it is a URL: did you swap base_url and api_key\?"),
         ("", ": it is empty"),
-        *((key, ": it is a placeholder, put the key in its place") for key in ("<API_KEY>", "${API_KEY}", "{{ key }}")),
-        *((key, "$") for key in ("k\u00e9y", "a\tb", "k" * 4097, "Bearer abc")),
+        *((key, ": it is a placeholder, put the key in its place") for key in ("<API_KEY>", "{{ key }}")),
+        *((key, "$") for key in ("k\u00e9y", "k" * 4097, "Bearer abc")),
     ],
 )
 def test_a_refused_key_has_a_hint_at_the_commonest_causes(key: str, hint: str) -> None:
     refused(lambda: AsyncPushClient(HERE, key), f"^api_key must be .*, no spaces or line ends{hint}")
 
 
-@pytest.mark.parametrize("value", [b"key", b"", ["key"], {"key": 1}, 7, True], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"key",
+        {"key": 1},
+        7,
+    ],
+    ids=repr,
+)
 def test_a_key_or_url_of_another_type_is_refused_with_its_type(value: Any) -> None:
     refused(lambda: AsyncPushClient(HERE, value), f"api_key must be a str, .*; got {type(value).__name__}$")
     refused(lambda: AsyncPushClient(value, "key"), f"base_url must be .*; got {type(value).__name__}$")
-
-
-@pytest.mark.parametrize("url", [f"'{HERE}'", f"{HERE}\n"])
-def test_a_url_in_quotation_marks_or_white_space_is_refused_with_the_fix(url: str) -> None:
-    refused(lambda: AsyncPushClient(url, "key"), "strip the quotation marks or white space around it$")
-
-
-def test_a_swapped_url_and_key_are_named_and_not_shown() -> None:
-    assert SECRET not in shown(refused(lambda: AsyncPushClient(SECRET, HERE), "did you swap base_url and api_key"))
-
-
-@pytest.mark.parametrize(
-    "url", ["push.example/api", "ftp://push.example", "htps://push.example", "https:/push.example"]
-)
-def test_a_url_that_begins_wrongly_is_refused_with_the_right_start(url: str) -> None:
-    refused(lambda: AsyncPushClient(url, "key"), "for example 'https://push.example/api'; it must begin with https:// ")
-
-
-def test_a_key_given_as_bytes_is_not_in_the_tracebacks_locals() -> None:
-    assert SECRET not in shown(refused(lambda: AsyncPushClient(HERE, SECRET.encode())))  # type: ignore[arg-type]
 
 
 # --- headers, certificates, the proxy ---
@@ -277,11 +207,11 @@ BAD_HEADERS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("headers", BAD_HEADERS, ids=repr)
-def test_a_header_that_is_ours_or_none_is_refused(headers: Any) -> None:
+def test_a_header_that_is_ours_or_none_is_refused() -> None:
     words = "headers(: a name must be an HTTP token|: the value of X-A must be| must not set | must be a mapping)"
-    error = refused(lambda: AsyncPushClient(HERE, "key", headers=headers), words)
-    assert SECRET not in f"{error} {error!r} {error.args}"
+    for headers in BAD_HEADERS:
+        error = refused(lambda headers=headers: AsyncPushClient(HERE, "key", headers=headers), words)
+        assert SECRET not in f"{error} {error!r} {error.args}"
 
 
 def unverified(mode: ssl.VerifyMode) -> ssl.SSLContext:
@@ -291,9 +221,9 @@ def unverified(mode: ssl.VerifyMode) -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.parametrize("context", [False, True, 0, "no", *map(unverified, ssl.VerifyMode)])
-def test_verification_can_not_be_switched_off(context: Any) -> None:
-    refused(lambda: AsyncPushClient(HERE, "key", ssl=context), "ssl")
+def test_verification_can_not_be_switched_off() -> None:
+    for context in (False, True, "no", *map(unverified, ssl.VerifyMode)):
+        refused(lambda context=context: AsyncPushClient(HERE, "key", ssl=context), "ssl")
 
 
 def test_a_context_that_takes_an_old_tls_is_refused() -> None:
@@ -303,31 +233,15 @@ def test_a_context_that_takes_an_old_tls_is_refused() -> None:
     refused(lambda: AsyncPushClient(HERE, "key", ssl=context), "ssl")
 
 
-@pytest.mark.parametrize(
-    "proxy",
-    [
-        "",
-        "http://u:p@[::1]]:3128",
-        "http://u:p@a%zz:3128",
-        "http://u:p@xn--:3128",
-        "proxy:3128",
-        "socks5://proxy:1",
-        "http://",
-        "http://pro xy",
-        7,
-        True,
-        b"http://p",
-    ],
-    ids=repr,
-)
-def test_a_proxy_is_an_http_url(proxy: Any) -> None:
-    refused(lambda: AsyncPushClient(HERE, "key", proxy=proxy), "proxy")
+def test_a_proxy_is_an_http_url() -> None:
+    bad: tuple[Any, ...] = ("", "http://u:p@[::1]]:3128", "http://u:p@xn--:3128", "proxy:3128", "socks5://proxy:1")
+    for proxy in (*bad, "http://", "http://pro xy", 7, b"http://p"):
+        refused(lambda proxy=proxy: AsyncPushClient(HERE, "key", proxy=proxy), "proxy")
 
 
-@pytest.mark.parametrize("scheme", ["http", "HTTP"])
-def test_plain_http_through_a_proxy_is_refused(scheme: str) -> None:
+def test_plain_http_through_a_proxy_is_refused() -> None:
     proxy = f"http://user:{SECRET}@proxy.example:3128"
-    error = refused(lambda: AsyncPushClient(f"{scheme}://127.0.0.1", "key", proxy=proxy), "would read the Api-Key")
+    error = refused(lambda: AsyncPushClient("HTTP://127.0.0.1", "key", proxy=proxy), "would read the Api-Key")
     assert SECRET not in f"{error} {error!r} {error.args}"
 
 
@@ -352,12 +266,6 @@ def test_each_setting_of_a_client_has_its_kind(name: str) -> None:
         refused(lambda value=value: AsyncPushClient(HERE, "key", **{name: value}), name.capitalize()[1:])
 
 
-async def test_keepalive_and_drain_are_no_bool() -> None:
-    refused(lambda: AsyncPushClient(HERE, "key", keepalive=True), "keepalive")
-    with pytest.raises(ConfigurationError, match="drain"):
-        await AsyncPushClient(HERE, "key").aclose(drain=True)
-
-
 def test_allow_insecure_is_a_bool() -> None:
     refused(lambda: AsyncPushClient("http://push.example", "key", allow_insecure="false"), "allow_insecure")  # type: ignore[arg-type]
 
@@ -374,13 +282,14 @@ async def client() -> AsyncIterator[AsyncPushClient]:
 async def test_a_bad_option_of_a_call_sends_nothing(client: AsyncPushClient) -> None:
     for timeout in NO_TIME:
         with pytest.raises(ConfigurationError, match=r"[Tt]imeout"):
-            await client.send("u", HELLO, timeout=timeout)
-        with pytest.raises(ConfigurationError, match=r"[Tt]imeout"):
             await client.create_campaign({}, timeout=timeout)
         refused(lambda timeout=timeout: client.with_options(timeout=timeout), "[Tt]imeout")
     for retry in (3, True, "safe", RetryPolicy):
         with pytest.raises(ConfigurationError, match="retry"):
             await client.send("u", HELLO, retry=retry)
+        refused(lambda retry=retry: client.with_options(retry=retry), "retry")
+    with pytest.raises(TypeError, match="did you mean 'retry'"):
+        AsyncPushClient(HERE, "key", retries=3)
 
 
 async def test_a_bad_drain_closes_nothing(client: AsyncPushClient) -> None:
@@ -388,18 +297,3 @@ async def test_a_bad_drain_closes_nothing(client: AsyncPushClient) -> None:
         with pytest.raises(ConfigurationError, match="drain"):
             await client.aclose(drain=drain)
     assert "closed=False" in repr(client)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: Timeout(total=10**400),
-        lambda: RetryPolicy(max_delay=10**400),
-        lambda: Batching(linger=10**400),
-        lambda: Rate(requests_per_second=10**400),
-        lambda: AsyncPushClient(HERE, "key", keepalive=10**400),
-    ],
-    ids=["timeout", "cap", "linger", "rate", "keepalive"],
-)
-def test_a_number_that_no_clock_can_add_is_refused(make: Callable[[], object]) -> None:
-    refused(make)

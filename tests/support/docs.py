@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pushsdk import AsyncPushClient, MobilePush
+from pushsdk.testing import FakeService, VirtualLoop
 
 __all__ = ["DOCUMENTS", "GUIDE", "MODULES", "README", "ROOT", "Block", "Document", "page", "run"]
 
@@ -86,8 +87,11 @@ DOCUMENTS = [README, *(page(path.stem) for path in sorted(GUIDE.glob("*.md")))]
 MODULES = {block.module: block.text for document in DOCUMENTS for block in document.blocks if block.module}
 
 
-def run(block: Block) -> dict[str, Any]:
-    """Run an example. If it awaits at top level, it gets a ``client`` and a ``message``."""
+def run(block: Block, service: FakeService | None = None) -> dict[str, Any]:
+    """Run an example. If it awaits at top level, it gets a ``message`` and a ``client``.
+
+    That of a fake service runs in virtual time.
+    """
     message = MobilePush(title={"en": "Hello"}, ios_enabled=True, android_enabled=True)
     names: dict[str, Any] = {"__name__": "__main__", "message": message}
     code = compile(block.source, block.document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -96,9 +100,10 @@ def run(block: Block) -> dict[str, Any]:
         return names
 
     async def awaited() -> None:
-        async with AsyncPushClient() as names["client"]:
+        async with service.client() if service else AsyncPushClient() as names["client"]:
             example: Coroutine[Any, Any, None] = eval(code, names)
             await example
 
-    asyncio.run(awaited())
+    with asyncio.Runner(loop_factory=VirtualLoop if service else None) as runner:
+        runner.run(awaited())
     return names

@@ -1,8 +1,5 @@
 """Texts of test failures."""
 
-import pytest
-
-from pushsdk.emulator import Fault
 from pushsdk.emulator.store.records import RequestSummary
 from pushsdk.testing.inbox import quoted, show_texts, show_users, summary
 
@@ -24,18 +21,6 @@ def test_a_text_is_quoted_on_one_line_and_cut():
     assert quoted("it's\n“süß” 🎉") == '"it\'s\\n“süß” 🎉"'
     assert quoted("x" * 60) == f'"{"x" * 60}"'
     assert quoted("x" * 61) == f'"{"x" * 59}…"'
-
-
-@pytest.mark.parametrize(
-    ("fault", "text"),
-    [
-        (Fault.status(503, first=2), "Fault.status(code=503, first=2)"),
-        (Fault.reset_after(), "Fault.reset_after()"),
-        (Fault.hang(accepted=True, name="x"), "Fault.hang(accepted=True, name='x')"),
-    ],
-)
-def test_a_fault_is_shown_as_its_call(fault, text):
-    assert str(fault) == text
 
 
 def test_three_texts_are_shown_and_the_others_counted():

@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from support.programs import run_program
 
 import pushsdk
 
@@ -31,11 +30,11 @@ async def send(push, *users):
 
 @pytest.fixture
 def suite(tmp_path):
-    """Run a suite with this source and these plugins, and return the output of pytest."""
+    """Run these files in a suite of these plugins, and return the output of pytest."""
 
-    def run(source, *words, plugins=(), code=0, conftest=""):
-        (tmp_path / "test_suite.py").write_text(HEAD + source)
-        (tmp_path / "conftest.py").write_text(conftest)
+    def run(*words, plugins=(), code=0, **files):
+        for name, source in files.items():
+            (tmp_path / f"{name}.py").write_text(source if name == "conftest" else HEAD + source)
         settings = "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
         (tmp_path / "pytest.ini").write_text(settings if "pytest_asyncio.plugin" in plugins else settings[:32])
         process = subprocess.run(
@@ -50,7 +49,7 @@ def suite(tmp_path):
             },
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert process.returncode == code, process.stdout + process.stderr
@@ -101,42 +100,29 @@ def test_an_inbox_has_the_name_of_its_test(push):
 """
 
 
-@pytest.mark.parametrize("words", [[], ["--import-mode=importlib"], ["--import-mode=append"]], ids=str)
-def test_sync_tests_need_no_other_plugin(suite, words):
-    assert "7 passed" in suite(SYNC, *words)
+def test_sync_tests_need_no_other_plugin(suite):
+    assert "7 passed" in suite("--import-mode=importlib", test_suite=SYNC)
 
 
-def test_the_plugin_works_with_pytest_asyncio(suite):
-    source = """
-async def test_it(push):
+ASYNC = """
+@pytest.mark.asyncio
+async def test_by_pytest_asyncio(push):
     with push.fault(Fault.status(503, headers={"Retry-After": "0"}, first=1)) as fault:
         await send(push, "ann")
     assert fault.hits == 1
     assert (await push.until("ann"))[0].user_ids == ("ann",)
     push.assert_no_duplicates()
-"""
-    assert "1 passed" in suite(source, "-o", "asyncio_mode=auto", plugins=["pytest_asyncio.plugin"])
-
-
-def test_the_plugin_works_with_anyio(suite):
-    pytest.importorskip("anyio")
-    source = """
-pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
 
-async def test_it(push):
+@pytest.mark.anyio
+async def test_by_anyio(push):
     await send(push, "ann")
     assert (await push.until("ann"))[0].user_ids == ("ann",)
 """
-    assert "1 passed" in suite(source, plugins=["anyio.pytest_plugin"])
-
-
-def test_workers_of_xdist_have_separate_services(suite):
-    pytest.importorskip("xdist")
-    source = """
+WORKERS = """
 URLS = set()
 
 @pytest.mark.parametrize("number", range(8))
@@ -148,26 +134,32 @@ def test_it(push, number, worker_id):
     URLS.add(push.url)
     assert len(URLS) == 1
     print(worker_id, push.url)
+
+def test_the_emulators_options_can_be_overridden(push):
+    assert push.limits.max_users == 7
 """
-    output = suite(source, "-n", "2", "-rP", plugins=["xdist.plugin"])
-    assert "8 passed" in output
-    services = set(re.findall(r"(gw\d) (http://\S+)", output))
-    assert len(services) == len(dict(services)) == len({url for _, url in services}) == 2
-
-
-def test_the_emulators_options_can_be_overridden(suite):
-    conftest = """
+OPTIONS = """
 import pytest
 from pushsdk.emulator import ServiceLimits
 
 @pytest.fixture(scope="session")
 def push_emulator_options():
-    return {"limits": ServiceLimits(max_users=1)}
+    return {"limits": ServiceLimits(max_users=7)}
 """
-    assert "1 passed" in suite("def test_it(push): assert push.limits.max_users == 1", conftest=conftest)
+
+
+def test_the_plugin_works_beside_those_for_asyncio_anyio_and_workers_each_with_its_own_service(suite):
+    plugins = ["pytest_asyncio.plugin", "anyio.pytest_plugin", "xdist.plugin"]
+    words = ("-n", "2", "-rP")
+    output = suite(*words, plugins=plugins, conftest=OPTIONS, test_async=ASYNC, test_workers=WORKERS)
+    assert "11 passed" in output
+    services = set(re.findall(r"(gw\d) (http://\S+)", output))
+    assert len(services) == len(dict(services)) == len({url for _, url in services}) == 2
 
 
 FAILING = """
+import unittest
+
 def test_that_expects_another_push(push):
     asyncio.run(send(push, "ann"))
     push.assert_sent("eve")
@@ -179,24 +171,68 @@ def test_that_fails_by_itself(push):
 def test_that_sent_nothing(push):
     with push.fault(Fault.hang()):
         pass
+
+def test_by_name(request):
+    push = request.getfixturevalue("push")
+    asyncio.run(send(push, "ann"))
+    assert not push.users()
+
+class TestOfUnittest(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def inbox(self, push): self.push = push
+
+    def test_it(self):
+        asyncio.run(send(self.push, "ann"))
+        self.assertFalse(self.push.users())
+
+@pytest.fixture
+def greeted(push):
+    asyncio.run(send(push, "ann"))
+    assert not push.users()
+
+def test_whose_fixture_fails(greeted): pass
+
+class TestOfAnotherFixture:
+    @pytest.fixture
+    def push(self): return 7
+
+    def test_it(self, push): assert push == 8
+
+@pytest.fixture
+def broken(): raise ZeroDivisionError
+
+def test_that_fails_before_the_inbox_exists(broken, push): pass
 """
 
 
-def test_a_failing_test_shows_the_received_requests_once(suite):
-    output = suite(FAILING, code=1)
-    first, second, third = re.split(r"_{5,} test_that_\w+ _{5,}", output)[1:]
+def sections_of(output):
+    """Return the output of each failed test by its name."""
+    failures, _, _ = output.partition("= short test summary info =")
+    _, *parts = re.split(r"_{5,} (?:ERROR at setup of )?([\w.]+) _{5,}", failures)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def test_a_failing_test_shows_the_received_requests_once_however_it_requests_the_fixture(suite):
+    output = suite(code=1, test_suite=FAILING)
+    sections = sections_of(output)
     row = r'accepted  204  push to "ann"  en "Hello"'
-    assert 'E       AssertionError: Expected a push to "eve", got none.' in first
-    assert (first.count(row), second.count(row)) == (1, 1)
-    assert "- Push service -" in second
-    assert "- Push service -" not in first + third
-    assert ">       with push.fault(Fault.hang()):\n" in third  # 3.13 underlines it
-    assert "\nE       AssertionError: This fault never fired" in third
-
-
-def test_a_failure_points_to_the_test_not_to_the_plugin(suite):
-    output = suite(FAILING, code=1)
-    assert re.findall(r"^(\S+\.py):\d+: ", output, re.MULTILINE) == ["test_suite.py"] * 3
+    shown = {name: (section.count(row), "- Push service -" in section) for name, section in sections.items()}
+    assert shown == {
+        "test_that_expects_another_push": (1, False),
+        "test_that_fails_by_itself": (1, True),
+        "test_that_sent_nothing": (0, False),
+        "test_by_name": (1, True),
+        "TestOfUnittest.test_it": (1, True),
+        "test_whose_fixture_fails": (1, True),
+        "TestOfAnotherFixture.test_it": (0, False),
+        "test_that_fails_before_the_inbox_exists": (0, False),
+    }
+    expected = 'E       AssertionError: Expected a push to "eve", got none.'
+    assert expected in sections["test_that_expects_another_push"]
+    assert ">       with push.fault(Fault.hang()):\n" in sections["test_that_sent_nothing"]  # 3.13 underlines it
+    assert "\nE       AssertionError: This fault never fired" in sections["test_that_sent_nothing"]
+    # Each failure points to the test, and not to the plugin.
+    assert set(re.findall(r"^(\S+\.py):\d+: ", output, re.MULTILINE)) == {"test_suite.py"}
 
 
 NEVER_FIRED = """
@@ -229,69 +265,14 @@ def test_that_is_skipped(push):
 
 
 def test_a_test_fails_if_its_faults_never_fired(suite):
-    output = suite(NEVER_FIRED, "-rs", code=1)
+    output = suite("-rs", code=1, test_suite=NEVER_FIRED)
     assert "2 failed, 2 passed, 1 skipped, 1 xfailed" in output
-    first, second = re.split(r"_{5,} test_\w+ _{5,}", output)[1:]
-    assert first.lstrip().startswith("This fault never fired: no request met the conditions.")
+    first, second = (section.lstrip() for section in sections_of(output).values())
+    assert first.startswith("This fault never fired: no request met the conditions.")
     assert "\n  Fault.status(code=503, user='eve')\n\nThe service received 1 request" in first
-    assert second.lstrip().startswith("These faults were never used: write `with push.fault(...):`\n")
+    assert second.startswith("These faults were never used: write `with push.fault(...):`\n")
     assert "\n  Fault.status(code=503, first=2)\n  Fault.hang(accepted=False)\n" in second
     assert second.count('accepted  204  push to "ann"') == 1
-    assert re.search(r"^SKIPPED .*: not today$", output, re.MULTILINE)
-
-
-def test_the_received_requests_are_shown_however_the_fixture_is_requested(suite):
-    source = """
-import unittest
-
-def test_by_name(request):
-    push = request.getfixturevalue("push")
-    asyncio.run(send(push, "ann"))
-    assert not push.users()
-
-class TestOfUnittest(unittest.TestCase):
-    @pytest.fixture(autouse=True)
-    def inbox(self, push): self.push = push
-
-    def test_it(self):
-        asyncio.run(send(self.push, "ann"))
-        self.assertFalse(self.push.users())
-
-@pytest.fixture
-def greeted(push):
-    asyncio.run(send(push, "ann"))
-    assert not push.users()
-
-def test_whose_fixture_fails(greeted): pass
-"""
-    assert suite(source, code=1).count('accepted  204  push to "ann"') == 3
-
-
-def test_another_fixture_named_push_is_left_alone(suite):
-    conftest = "import pytest\n@pytest.fixture\ndef push(): return 7\n"
-    output = suite("def test_it(push): assert push == 8", code=1, conftest=conftest)
-    assert "1 failed" in output
-    assert "Push service" not in output
-
-
-def test_a_failure_before_the_inbox_exists_is_left_alone(suite):
-    source = """
-@pytest.fixture
-def broken(): raise ZeroDivisionError
-
-def test_it(broken, push): pass
-
-def test_other(): assert False
-"""
-    output = suite(source, code=1)
-    assert "1 failed, 1 error" in output
-    assert "Push service" not in output
-
-
-def test_loading_the_plugin_imports_nothing_heavy():
-    loaded = run_program(f"import sys, {PLUGIN}; print(*sys.modules)")
-    assert loaded.code == 0
-    assert {"aiohttp", "msgspec", "pushsdk.client", "pushsdk.emulator"}.isdisjoint(loaded.out.split())
 
 
 def test_the_package_registers_the_plugin():

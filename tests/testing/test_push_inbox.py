@@ -34,11 +34,6 @@ def test_sent_to_returns_a_users_pushes_with_placeholders_filled(inbox, send):
     assert (push.custom_fields, push.campaign) == ({"name": "Ann"}, None)
 
 
-def test_a_missing_field_shows_the_fallback_text(inbox, send):
-    send("ann")
-    assert inbox.sent_to("ann")[0].title["en"] == "Hello you"
-
-
 def test_accepted_pushes_users_duplicates_and_campaigns_are_counted(inbox, send):
     send("ann", "bob")
     send("ann")
@@ -48,17 +43,6 @@ def test_accepted_pushes_users_duplicates_and_campaigns_are_counted(inbox, send)
     assert inbox.duplicates() == {"ann": 2}
     assert [push.user_ids for push in inbox.pushes] == [("ann", "bob"), ("ann",)]
     assert [campaign.name for campaign in inbox.campaigns] == ["spring"]
-
-
-def test_another_key_has_another_inbox(inbox, send):
-    send("ann", key="another key")
-    assert (inbox.users(), inbox.sent_to("ann")) == ({}, [])
-
-
-def test_base_url_and_url_are_the_emulators(inbox):
-    assert inbox.base_url == inbox.emulator.base_url
-    assert inbox.url == inbox.emulator.url
-    assert repr(inbox) == f"PushInbox({inbox.base_url!r})"
 
 
 def test_closing_empties_the_inbox_and_resets_the_clock(host, inbox, send):
@@ -77,7 +61,6 @@ def test_closing_empties_the_inbox_and_resets_the_clock(host, inbox, send):
     "wish",
     [
         {},
-        {"title": "Hello you"},
         {"title": "Hallo", "language": "de"},
         {"title": "Hallo", "body": "Your order is on its way"},
         {"count": 2},
@@ -104,9 +87,7 @@ def test_assert_sent_matches_campaigns(inbox, send):
         ("ann", {"count": 2}, 'Expected 2 pushes to "ann", got 1.'),
         ("ann", {"count": 0}, 'Expected 0 pushes to "ann", got 1.'),
         (None, {"count": 3}, "Expected 3 pushes, got 2."),
-        ("ann", {"title": "Helo"}, 'Expected a push to "ann" with the title "Helo", got none.'),
         ("ann", {"title": "Hallo", "language": "en"}, 'with the title "Hallo" in en, got none.'),
-        ("ann", {"title": "Hallo", "language": "fr"}, 'with the title "Hallo" in fr, got none.'),
         ("ann", {"title": "Hallo", "body": "x"}, 'with the title "Hallo" and the body "x", got none.'),
     ],
 )
@@ -134,12 +115,6 @@ def test_assert_nothing_sent(inbox, send):
     inbox.assert_nothing_sent("bob")
     assert text_of(inbox.assert_nothing_sent).startswith("Expected no push or campaign, got 1.\n")
     assert text_of(inbox.assert_nothing_sent, "ann").startswith('Expected no push to "ann", got 1.\n')
-
-
-def test_a_refused_push_does_not_count_as_sent(inbox, send):
-    with inbox.fault(Fault.status(500)):
-        send("ann")
-    inbox.assert_nothing_sent()
 
 
 def test_assert_no_duplicates_names_the_users(inbox, send):
@@ -179,13 +154,7 @@ def soon(work):
     return thread
 
 
-def test_wait_for_returns_at_once_if_requests_match(inbox, send):
-    send("ann")
-    assert [push.user_ids for push in inbox.wait_for("ann")] == [("ann",)]
-    assert [push.user_ids for push in inbox.wait_for()] == [("ann",)]
-
-
-@pytest.mark.parametrize("wish", [{"user_id": "bob"}, {"count": 2}, {"search": "status:204 user:bob"}], ids=str)
+@pytest.mark.parametrize("wish", [{"user_id": "bob"}, {"search": "status:204 user:bob"}], ids=str)
 def test_wait_for_blocks_until_requests_match(inbox, send, wish):
     send("ann")
     sending = soon(lambda: send("bob"))
@@ -199,12 +168,6 @@ async def test_until_waits_without_blocking_the_loop(inbox, send):
     assert await sending == 204
 
 
-async def test_wait_for_works_in_an_event_loop(inbox, send):
-    sending = soon(lambda: send("ann"))
-    assert inbox.wait_for("ann", timeout=LONG)
-    sending.join()
-
-
 def test_wait_for_finds_a_user_id_with_any_characters(inbox, send):
     user = 'a "quoted\\" one: is:refused'
     send(user)
@@ -214,7 +177,6 @@ def test_wait_for_finds_a_user_id_with_any_characters(inbox, send):
 @pytest.mark.parametrize(
     ("search", "text"),
     [
-        ("is:sent", "search: there is no is:sent: use accepted, refused, failed, push, campaign"),
         ("status:ok", "search: there is no status:ok: use 429, 4xx or none"),
         ('title:"black', "search: a quotation mark is not closed"),
         ("user: hello", "search: user: needs a value"),
@@ -223,14 +185,6 @@ def test_wait_for_finds_a_user_id_with_any_characters(inbox, send):
 def test_wait_for_refuses_a_value_that_finds_nothing(inbox, search, text):
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         inbox.wait_for(search=search, timeout=0)
-
-
-def test_wait_for_finds_the_users_of_a_refused_request(inbox, send):
-    with inbox.fault(Fault.status(422)):
-        send("ann", "bob")
-    for search in ("is:failed", "status:422"):
-        inbox.wait_for("bob", search=search, timeout=0)
-        assert "got none" in text_of(inbox.wait_for, "cid", search=search, timeout=0)
 
 
 def test_a_fault_behind_another_one_says_why_it_never_fired(inbox, send):
@@ -242,6 +196,7 @@ def test_a_fault_behind_another_one_says_why_it_never_fired(inbox, send):
 def test_wait_for_counts_refused_requests_if_the_search_says_so(inbox, send):
     inbox.limits = ServiceLimits(max_users=1)
     send("ann", "bob")
+    assert "got none" in text_of(inbox.wait_for, "bob", timeout=0)
     send("ann")
     assert inbox.wait_for(search="is:refused", count=1) == []
     assert "got 1." in text_of(inbox.wait_for, search="is:refused", count=2, timeout=0)
@@ -261,10 +216,6 @@ def test_a_failed_wait_says_what_it_waited_for(inbox, send):
     assert "event loop" not in text
 
 
-def test_a_failed_wait_for_a_condition_says_so(inbox):
-    assert text_of(inbox.wait_for, condition=lambda: False, timeout=0).startswith("Waited 0 s for the condition.\n")
-
-
 async def test_a_failed_wait_for_in_an_event_loop_recommends_until(inbox):
     assert "use `await push.until(...)`" in text_of(inbox.wait_for, "ann", timeout=0)
 
@@ -278,15 +229,6 @@ async def test_a_failed_until_has_no_such_note(inbox):
 # -- faults and limits ----------------------------------------------------------------------------------------------
 
 
-def test_a_fault_acts_inside_its_with_block(inbox, send):
-    with inbox.fault(Fault.status(503, first=1)) as fault:
-        assert fault.hits == 0
-        assert (send("ann"), send("ann")) == (503, 204)
-        assert fault.hits == 1
-    assert fault.hits == 1
-    assert send("ann") == 204
-
-
 def test_an_inner_fault_is_tried_first_and_the_outer_fault_keeps_counting(inbox, send):
     with inbox.fault(Fault.status(503, first=2)) as outer:
         assert send("ann") == 503
@@ -296,32 +238,9 @@ def test_an_inner_fault_is_tried_first_and_the_outer_fault_keeps_counting(inbox,
     assert (outer.hits, inner.hits) == (2, 1)
 
 
-def test_two_faults_in_one_with_statement_both_fire(inbox, send):
-    with inbox.fault(Fault.status(503, first=1)), inbox.fault(Fault.status(429, first=1)):
-        assert [send("ann") for _ in range(3)] == [429, 503, 204]
-
-
-def test_a_fault_does_not_affect_other_inboxes(host, inbox, send):
-    with inbox.fault(Fault.status(503), required=False):
-        assert send("ann", key="another key") == 204
-
-
 def run_with(faults, action=lambda: None):
     with faults:
         action()
-
-
-def test_a_fault_that_never_fired_fails_the_test(inbox, send):
-    send("before")
-    text = text_of(
-        run_with, inbox.fault(Fault.status(503, headers={"Retry-After": "1"}, user="eve")), lambda: send("ann")
-    )
-    assert text.splitlines()[:2] == [
-        "This fault never fired: no request met the conditions. Pass `required=False` if that is fine.",
-        "  Fault.status(code=503, headers={'Retry-After': '1'}, user='eve')",
-    ]
-    assert 'push to "ann"' in text
-    assert "before" not in text
 
 
 def test_every_fault_must_fire(inbox, send):
@@ -348,23 +267,10 @@ def test_a_lost_draw_is_distinguished_from_unmet_conditions(inbox, send):
     assert "never fired: no request met the conditions." in text
 
 
-@pytest.mark.parametrize("faults", [(), (429,), (Fault.status(429), "flaky")])
+@pytest.mark.parametrize("faults", [(), (Fault.status(429), "flaky")])
 def test_fault_without_a_fault_is_an_error(inbox, faults):
     with pytest.raises(ValueError, match=r" a Fault, for example (push\.fault\()?Fault\.status\(429\)"):
         inbox.fault(*faults)
-
-
-def test_an_unknown_preset_is_an_error(inbox):
-    with pytest.raises(ValueError, match=r"^preset must be 'flaky', 'ratelimited', .* or 'poison-user'; got 'flakey'$"):
-        inbox.faults("flakey")
-
-
-def test_a_fault_context_can_be_entered_again(inbox, send):
-    context = inbox.fault(Fault.status(503))
-    for _ in range(2):
-        with context:
-            assert send("ann") == 503
-        assert send("ann") == 204
 
 
 FUNCTION = "must be a function of 0 arguments, not async; got"
@@ -375,33 +281,18 @@ FUNCTION = "must be a function of 0 arguments, not async; got"
     [
         (lambda push: push.faults(Fault.hang()), "preset must be 'flaky', .*; got Fault"),
         (lambda push: push.assert_sent(["ann"]), "user_id must be a str; got list"),
-        (lambda push: push.assert_sent(count="1"), "count must be a whole number, 0 or more; got '1'"),
         (lambda push: push.assert_sent(language="de"), "language needs a title or a body: .*"),
-        (lambda push: push.assert_nothing_sent(5), "user_id must be a str; got int"),
+        (lambda push: push.assert_sent(count="1"), "count must be a whole number, 0 or more; got '1'"),
         (lambda push: push.advance("x"), "seconds must be a number of seconds; got 'x'"),
-        (lambda push: push.wait_for(count=0), "count must be a whole number, 1 or more; got 0"),
         (lambda push: push.wait_for(timeout=None), "timeout must be a number of seconds, 0 or more; got None"),
-        (lambda push: push.wait_for(condition=True), f"condition {FUNCTION} True"),
+        (lambda push: push.wait_for(count=0), "count must be a whole number, 1 or more; got 0"),
         (lambda push: push.wait_for(condition=soon), f"condition {FUNCTION} the function soon"),
-        (lambda push: push.wait_for(condition=asyncio.sleep), f"condition {FUNCTION} the function sleep"),
         (lambda push: setattr(push, "limits", {}), r"limits must be a ServiceLimits, for example .*\); got dict"),
-        (lambda push: setattr(push, "limits", ServiceLimits), ".*; got the class ServiceLimits"),
     ],
 )
 def test_a_wrong_argument_is_an_error_with_the_rule(inbox, call, text):
     with pytest.raises(ValueError, match=f"^{text}$"):
         call(inbox)
-
-
-@pytest.mark.parametrize("name", ["faults", "limit"])
-def test_an_attribute_that_has_no_effect_cannot_be_set(inbox, name):
-    with pytest.raises(AttributeError, match=name):
-        setattr(inbox, name, [])
-
-
-def test_a_fault_that_is_not_required_may_never_fire(inbox):
-    run_with(inbox.fault(Fault.hang(), required=False))
-    run_with(inbox.faults("flaky", required=False))
 
 
 def test_another_error_is_raised_with_a_note_about_the_fault(inbox):
@@ -416,28 +307,10 @@ def test_an_interruption_gets_no_note(inbox):
     assert not hasattr(failed.value, "__notes__")
 
 
-def test_faults_of_the_session_are_restored_afterwards(inbox, send):
-    inbox.emulator.set_faults([Fault.status(500, user="eve")])
-    try:
-        with inbox.fault(Fault.status(503, first=1)):
-            assert (send("eve"), send("eve")) == (503, 500)
-        inbox.emulator.set_faults([])
-        assert send("eve") == 204
-    finally:
-        inbox.emulator.set_faults([])
-
-
 def test_limits_apply_to_this_inbox_only(inbox, send):
     inbox.limits = ServiceLimits(max_users=1)
     assert inbox.limits.max_users == 1
     assert (send("ann", "bob"), send("ann", "bob", key="another key")) == (413, 204)
-
-
-def test_advance_moves_the_clock(inbox, send):
-    inbox.advance(1000)
-    inbox.advance(1000)
-    send("ann")
-    assert abs(inbox.pushes[0].time - time.time() - 2000) < 100
 
 
 # -- the thread -----------------------------------------------------------------------------------------------------

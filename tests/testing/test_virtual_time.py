@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pushsdk import AsyncPushClient, NotSentError
-from pushsdk.testing import HangError, VirtualLoop, virtual_time
+from pushsdk.testing import HangError, virtual_time
 
 
 def test_a_delay_takes_no_real_time():
@@ -22,21 +22,6 @@ def test_a_delay_takes_no_real_time():
     before = time.monotonic()
     wait()
     assert time.monotonic() - before < 60
-
-
-def test_delays_end_in_order():
-    order = []
-
-    @virtual_time
-    async def wait():
-        async def after(seconds):
-            await asyncio.sleep(seconds)
-            order.append(seconds)
-
-        await asyncio.gather(*(after(seconds) for seconds in (3, 1, 2)))
-
-    wait()
-    assert order == [1, 2, 3]
 
 
 def test_waiting_forever_is_an_error_that_lists_the_tasks():
@@ -109,12 +94,3 @@ async def test_a_socket_is_refused_with_the_fix():
     async with AsyncPushClient("http://127.0.0.1:1", "key") as client:
         with pytest.raises(NotSentError, match="virtual time serves no sockets, use FakeService "):
             await client.send("ann", {"title": {"en": "Hello"}})
-
-
-def test_the_loop_works_in_any_runner():
-    async def wait():
-        await asyncio.sleep(1000)
-        return 7
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        assert runner.run(wait()) == 7
