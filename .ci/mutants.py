@@ -3284,7 +3284,7 @@ DEADLINES = [
         IO + "queue.py",
         "if call.deadline < earliest]:\n            if not call",
         "if False]:\n            if not call",
-        f"{T_OVERLOAD}::test_only_the_calls_that_are_short_of_time_leave_a_merged_batch",
+        T_OVERLOAD,
     ),
     Mutant(
         "a call whose time ran out while it connected is begun",
