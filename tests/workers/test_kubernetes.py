@@ -22,7 +22,7 @@ from pushsdk.emulator import Emulator, Fault
 from pushsdk.testing.inbox import EmulatorThread
 
 BROADCAST = re.search(r"command: \[pushsdk, (.*)\]", page("kubernetes").text)
-USERS = 100_000
+USERS = 200_000
 SERVICE = ["kubernetes_service.py", "aiohttp_service.py"]
 
 
