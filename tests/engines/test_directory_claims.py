@@ -92,6 +92,24 @@ def claim_of(number: int) -> Claim:
     return Claim(f"{number:032x}", b"{}")
 
 
+async def test_of_two_writers_of_the_same_version_one_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.link
+
+    async def put_by_another() -> None:
+        async with store_of(tmp_path) as other:
+            assert await put(other, TWO) is None
+
+    def link(source: str, target: str) -> None:
+        monkeypatch.setattr(os, "link", real)
+        asyncio.run(put_by_another())
+        real(source, target)
+
+    async with store_of(tmp_path) as store:
+        await put(store, ONE, key=key_of(1))
+        monkeypatch.setattr(os, "link", link)
+        assert await put(store, ONE) == TWO
+
+
 async def test_scan_reads_a_large_folder_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAGE", 3, raising=False)
     async with store_of(tmp_path) as store:
