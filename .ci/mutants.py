@@ -3284,7 +3284,7 @@ DEADLINES = [
         IO + "queue.py",
         "if call.deadline < earliest]:\n            if not call",
         "if False]:\n            if not call",
-        T_OVERLOAD,
+        f"{T_OVERLOAD}::test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time",
     ),
     Mutant(
         "a call whose time ran out while it connected is begun",
