@@ -425,7 +425,7 @@ async def test_a_call_cancelled_at_any_turn_of_the_loop_is_accounted_for() -> No
     for count in range(12):
         service, claims = FakeService(), ShakyClaims()
         async with service.client(claims=claims) as client:
-            task = asyncio.create_task(deliver(client))
+            task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
             await turns(count)
             # Repeatedly, as anyio does.
             while not task.done():

@@ -58,6 +58,7 @@ async def test_claims_expire_after_their_last_put(store: ClaimStore) -> None:
     await put(store, ONE, key=shortened)
     assert await put(store, TWO, ONE, key=shortened, ttl=SOON) in (None, ONE)
     await asyncio.sleep(2 * SOON)
+    assert await scan(store) == {restarted: TWO}
     await put(store, TWO, key=late)
     assert await store.get(KEYS[:5]) == [None, None, TWO, None, TWO]
     assert await scan(store) == {restarted: TWO, late: TWO}

@@ -148,8 +148,10 @@ def test_a_rollback_journal_without_its_run_is_harmless(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_whole_first_commit_is_planned_again(tmp_path: Path) -> None:
-    half, empty = tmp_path / "half.run", tmp_path / "empty.run"
-    kill_within_a_commit(half, "first")
+    half, at_once, empty = tmp_path / "half.run", tmp_path / "at_once.run", tmp_path / "empty.run"
+    for path in (half, at_once):
+        kill_within_a_commit(path, "first")
+    make_run(at_once).close()
     empty.touch(mode=0o644)
     for path in (half, empty):
         for write in (False, True):
