@@ -43,7 +43,7 @@ async def test_events_of_several_threads_have_consecutive_marks_and_none_is_miss
     with ThreadPoolExecutor() as pool:
         threads = [pool.submit(publish) for _ in range(3)]
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(20):
                 for mark in range(300):
                     permits.release()
                     await events.changed(mark)
