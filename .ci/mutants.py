@@ -2081,7 +2081,7 @@ SEGMENTS = [
         EMULATOR + "campaigns/segment.py",
         '("SET enable_external_access = false", ',
         "(",
-        T_EMULATOR + "segment_hostile.py",
+        T_EMULATOR + "segment_hostile.py::test_only_tables_are_read",
     ),
     Mutant(
         "a link out of the table folder is followed",
@@ -2102,7 +2102,7 @@ SEGMENTS = [
         EMULATOR + "campaigns/segment.py",
         "        signal.alarm(int(seconds) + _GRACE)\n",
         "",
-        T_EMULATOR + "segment_hostile.py",
+        T_EMULATOR + "segment_hostile.py::test_an_orphaned_process_ends_by_itself",
     ),
     Mutant(
         "the query process gets the key",
