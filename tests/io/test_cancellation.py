@@ -185,9 +185,8 @@ async def test_a_campaign_cancelled_anywhere_gives_its_place_back() -> None:
 
 
 @virtual
-@pytest.mark.parametrize(
-    ("calls", "end"), [(1, "cancelled"), (3, "cancelled"), (1, "late"), (3, "late"), (3, "refused")]
-)
+@pytest.mark.parametrize("calls", [1, 3], ids=["alone", "with others"])
+@pytest.mark.parametrize("end", ["cancelled", "late", "refused"])
 async def test_whatever_becomes_of_a_send_its_task_can_be_collected(calls: int, end: str) -> None:
     service = FakeService(then=answer(404) if end == "refused" else hang())
     async with client_of(service) as client:
