@@ -40,10 +40,11 @@ class Expected:
 
     def commits_in(self, journal: Journal, *, least: int = 0) -> int:
         """Return the number of commits in a run, which has at least this number."""
-        content, number = seen(journal), least
-        while content != self._after(number):
-            number += 1
-        return number
+        content = seen(journal)
+        for number in range(least, 201):
+            if content == self._after(number):
+                return number
+        raise AssertionError("no number of commits leads to this content")
 
     def _after(self, commits: int) -> object:
         while len(self._contents) <= commits:
