@@ -26,6 +26,7 @@ from pushsdk import (
     StopPolicy,
     Timeout,
     ValidationError,
+    read_report,
 )
 from pushsdk.claims import SqliteClaims
 from pushsdk.emulator import Fault
@@ -77,6 +78,7 @@ class Table:
         (lambda: SqliteClaims(":memory:"), "path must be that of a file: .* 'memory:'"),
         (lambda: DirectoryClaims(5), "path must be a path, for example 'claims'; got 5$"),
         (lambda: Audience.read(["ann@example.com"]), "must be a path, for example 'users.csv'; got list$"),
+        (lambda: read_report(None), "must be a path, for example .*; got None"),
         (lambda: Audience.read("ids.txt", primary_key=None), "primary_key must be a str; got None$"),
         (lambda: Audience.query("SELECT 1", primary_key=5), "primary_key must be a str; got 5$"),
         (lambda: Audience.lines(io.StringIO()), "file must be a binary stream, for example .*; got StringIO$"),
