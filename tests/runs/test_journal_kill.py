@@ -69,7 +69,7 @@ async def test_committed_events_survive_a_killed_writer(nursery: Nursery, expect
         # One in four is killed while it plans, or before its first byte.
         await life.hear(draw.randint(60, 100) if number % 4 else draw.randint(0, 50))
         life.kill()
-        await life.end()
+        assert (await life.end()).killed
         commits = life.said.count("committed")
         if path.exists():
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -110,6 +110,7 @@ async def test_a_reader_sees_whole_commits_while_another_process_writes(
     life = await nursery.start(job)
     await life.hear(51)
     while commits < 150:
+        assert life.is_alive, "the writer has ended"
         journal = Journal.open(path, write=False)
         commits = expected.commits_in(journal, least=commits)
         journal.close()

@@ -42,6 +42,10 @@ class ProcessLife:
         self.said: list[Any] = []
         self.ended = False
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
     def kill(self) -> None:
         """Send kill -9. Has no effect if the process has just ended."""
         self._process.kill()
