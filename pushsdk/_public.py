@@ -38,6 +38,6 @@ def set_public_module(module: str, package: str) -> None:
     namespace = vars(sys.modules[module])
     for name in sys.modules[package].__all__:
         value = namespace.get(name)
-        # Classes that the module imports are left to their own module, whose annotations are objects.
+        # Classes that the module imports are left to the module that defines them, whose annotations are objects.
         if str(getattr(value, "__module__", None)).startswith(module):
             value.__module__ = package

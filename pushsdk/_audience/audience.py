@@ -161,7 +161,7 @@ class Audience(BatchSource):
         check("into", into, Literal["custom_fields", "text", "both"], ValidationError)
         wire.encode_content(message, custom_fields)
         columns = [*self._source.columns, *(custom_fields or ())]
-        # The service may have its own value for a name that only the service fills.
+        # The service may have another value for a name that only the service fills.
         others = "" if into == "custom_fields" else f", only {listed(columns)}" if columns else ", as it has no columns"
         names = placeholder_names(message)
         wire.warn_of_placeholders(names, columns, "the audience has", others)

@@ -1,6 +1,6 @@
 """A call's result: its receipt, or the exception with its class and its data.
 
-Each caller gets its own object. An exception holds `Facts`, from which its text is made when it is read.
+Each caller gets another object. An exception holds `Facts`, from which its text is made when it is read.
 """
 
 from collections import Counter

@@ -84,7 +84,7 @@ def _encode_other(message: object, *, warn: bool) -> bytes:
         return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
     try:
         data = _encode(message)
-        is_exact = _decode(data) == message  # as above: only JSON's own types equal what a decoder reads
+        is_exact = _decode(data) == message  # as above: only JSON's types equal what a decoder reads
         meant = _known.get(data) or _decode_message(data)
     except _ENCODING_FAILED:
         is_exact = False
@@ -98,7 +98,7 @@ def _encode_other(message: object, *, warn: bool) -> bytes:
 
 
 def _encode_exact(value: object) -> bytes | None:
-    """Return the JSON for a value with JSON's own types; None if the check in Python has to decide."""
+    """Return the JSON for a value with JSON's types; None if the check in Python has to decide."""
     try:
         data = _encode(value)
         is_exact = _decode(data) == value

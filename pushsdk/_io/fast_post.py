@@ -413,7 +413,7 @@ class FastPost:
         )
 
     def takes(self, body: bytes) -> bool:
-        """Return True if the body is small enough for one write, and aiohttp's session and requests are its own."""
+        """Return True if the body is small enough for one write, and no mock replaces a part of aiohttp."""
         session = self._session
         return (
             len(body) <= WHOLE_BODY_LIMIT

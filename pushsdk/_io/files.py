@@ -119,7 +119,7 @@ class _FileLock:
         in_child(self, _FileLock._close)
 
     def release(self) -> None:
-        """Remove the file while it is still locked, so that the next one makes its own."""
+        """Remove the file while it is still locked, so that the next one makes another."""
         if self._file is not None:
             with suppress(OSError):
                 os.unlink(self._path)

@@ -1,7 +1,7 @@
 """Retries by tenacity: the loop after a first failed attempt.
 
 The failure is the loop's attempt number one, so a request that succeeds or may not be retried never pays for the loop.
-Each request has its own ``AsyncRetrying``: a shared one silently returns wrong values if a hook suspends.
+There is one ``AsyncRetrying`` for each request: a shared one silently returns wrong values if a hook suspends.
 """
 
 import inspect

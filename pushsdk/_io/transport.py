@@ -1,6 +1,6 @@
 """Transport over aiohttp: sends one request, and collects its evidence.
 
-Two paths lead to the service: small requests take ``fast_post``, on its own connections; all others take
+Two paths lead to the service: small requests take ``fast_post``, on connections that it keeps; all others take
 ``session_post``, over aiohttp's session. ``failures`` maps the exceptions from both.
 """
 
@@ -37,7 +37,7 @@ from pushsdk._version import __version__
 
 Session = aiohttp.ClientSession
 
-# aiohttp rounds timeouts above this threshold up to whole seconds. The client sets its own deadlines.
+# aiohttp rounds timeouts above this threshold up to whole seconds. Deadlines are set by the client.
 _NEVER_ROUND = 1e9
 # File descriptors: one client uses half, if the process may open more.
 DESCRIPTORS = 8192
@@ -56,10 +56,11 @@ class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=F
 
 
 class AiohttpTransport:
-    """A transport by aiohttp, over its own session or an injected one, which is never closed.
+    """A transport by aiohttp, over a session that it makes, or an injected one, which is never closed.
 
-    Constructed inside a running loop. Its own session has no redirects, cookies, decompression, environment proxies or
-    netrc. On an injected session, each request sets as much of that as it can, and always verifies certificates.
+    Constructed inside a running loop. The session that it makes has no redirects, cookies, decompression, proxies from
+    the environment, or netrc. On an injected session, each request sets as much of that as it can, and always verifies
+    certificates.
     """
 
     def __init__(self, settings: TransportSettings, *, limit: int) -> None:

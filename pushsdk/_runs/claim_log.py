@@ -224,7 +224,7 @@ class ClaimLog:
                 # A later try would fail, too, for example with a store from another loop.
                 entry.give_up()
         if isinstance(error, TimeoutError):
-            # A silent store fails all waiting requests: otherwise each would wait for its own timeout.
+            # A silent store fails all waiting requests: otherwise each would wait for a timeout.
             for entry in self._queue:
                 entry.fail_requests(error)
         if any(entry.failures == TRIES for entry in entries):

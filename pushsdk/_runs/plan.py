@@ -151,7 +151,7 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
 def chunks_of(user_ids: Sequence[str], *, fixed: int, max_users: int, max_bytes: int) -> Iterator[Chunk]:
     """Cut ids into chunks within the bounds; ``fixed`` counts the bytes in a request body beside the ids.
 
-    An id that alone exceeds ``max_bytes`` gets its own chunk. Raises ``ValidationError`` that names ``user_ids[i]``
+    An id that alone exceeds ``max_bytes`` gets a chunk to itself. Raises ``ValidationError`` that names ``user_ids[i]``
     for a value that is not a user id.
     """
     # If the message takes more than half the bytes, fewer users would not make the request small enough.

@@ -350,7 +350,7 @@ def _command_output(command: str, folder: Path) -> bytes:
         raise ConfigurationError("must be a command with its arguments, quoted as in a shell")
     try:
         # No standard input: user ids may come from there. The user sees the command's stderr.
-        ended = subprocess.run(  # noqa: S603 - the user's own command, without a shell
+        ended = subprocess.run(  # noqa: S603 - the user's command, without a shell
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=folder, timeout=_COMMAND_TIMEOUT, check=False
         )
     except OSError as error:

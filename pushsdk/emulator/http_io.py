@@ -1,4 +1,4 @@
-"""Reading request bodies, the emulator's own responses, and connections that end without a response."""
+"""Reading request bodies, the emulator's responses, and connections that end without a response."""
 
 import asyncio
 import socket

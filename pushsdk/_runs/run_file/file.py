@@ -299,7 +299,7 @@ def _connect(run_path: RunFilePath, options: str) -> sqlite3.Connection:
 def _identify(run_path: RunFilePath) -> None:
     """Raise RunFileError if the file is not a run file in this version, before anything is done to it.
 
-    ``immutable`` takes no lock, rolls nothing back and makes no file. Unlike closing our own descriptor, closing
+    ``immutable`` takes no lock, rolls nothing back and makes no file. Unlike closing our descriptor, closing
     this connection keeps the locks that SQLite holds on the file for another journal of this process.
     """
     db = _connect(run_path, "mode=ro&immutable=1")

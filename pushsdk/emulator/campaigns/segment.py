@@ -197,7 +197,7 @@ def _run_child(folder: Path, timeout: float, stopping: Callable[[], bool]) -> in
     # Without this package's settings, which include the Api-Key.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_")}
     try:
-        process = subprocess.Popen(  # noqa: S603 - our own command
+        process = subprocess.Popen(  # noqa: S603 - our command
             (*_COMMAND, str(folder)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -267,7 +267,7 @@ def run(job: SegmentJob, folder: Path) -> SegmentResult:
                 return _run_query(db, job, folder / "rows")
     except (MemoryError, RecursionError):
         raise SegmentError("the query is too large or too deep: make it simpler") from None
-    except ValidationError as error:  # our own text: DuckDB's may quote a row
+    except ValidationError as error:  # our text: DuckDB's may quote a row
         raise SegmentError(_worded(error, job.tables)) from None
 
 

@@ -91,7 +91,7 @@ class Ok(Struct, frozen=True):
 
 
 class Service(Struct, frozen=True):
-    """The emulator's own Api-Key, and the public name of its inbox, "" before its first request."""
+    """The emulator's Api-Key, and the public name of its inbox, "" before its first request."""
 
     api_key: str
     inbox: str
@@ -132,7 +132,7 @@ class Route(Struct, frozen=True):
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/health", "liveness", Ok, scoped=False, open=True),
     Route("GET", "/openapi.json", "this document", dict[str, Any], scoped=False, open=True),
-    Route("GET", "/service", "the emulator's own Api-Key and inbox", Service, scoped=False),
+    Route("GET", "/service", "the emulator's Api-Key and inbox", Service, scoped=False),
     Route("POST", "/lint", "check a request without sending it", views.LintResult, body=LintBody, scoped=False),
     Route("GET", "/inboxes", "all inboxes", list[InboxView], scoped=False),
     Route("GET", "/unmatched", "requests that reached no inbox", list[Unmatched], scoped=False),
