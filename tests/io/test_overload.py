@@ -25,6 +25,7 @@ from support.fake_service import (
     stale,
     start,
     titled,
+    unreachable,
 )
 from support.pool_service import Ended, Latency, PoolService, lognormal, send_at_random
 from support.virtual_time import now, turns, virtual
@@ -256,12 +257,14 @@ async def test_connecting_does_not_count_as_the_time_of_an_attempt() -> None:
 @virtual
 async def test_a_retry_that_can_not_be_answered_in_time_is_not_begun() -> None:
     async with warmed(0.5) as (service, client):
-        service.script = [answer(429, {"Retry-After": "0"}, after=0.6)]
+        service.script = [answer(429, {"Retry-After": "0"}, after=0.6), answer(after=0.5), unreachable()]
         send = client.submit("user", titled(1), timeout=1.0)
         await asyncio.sleep(0.4)
         beside = client.submit("beside", titled(2))
         error = await outcome_of(send)
         await beside
+        assert client.stats().in_flight == 0
+    # It did not even connect.
     assert (error.outcome, len(error.attempts)) == (Outcome.REJECTED, 1)
     assert "too little time was left for an answer" in str(error)
     assert service.accepted("user") == 0
