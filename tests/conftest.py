@@ -38,6 +38,11 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses, config.option.dist = "auto", "worksteal"
 
 
+def pytest_report_header() -> str:
+    """Say how long it takes."""
+    return "all tests: about 4 minutes on two cores"
+
+
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Run async tests on a loop with a clock that stops while the machine stalls, because both sides share the loop."""
     return {"patient": PatientLoop}
