@@ -41,6 +41,7 @@ def sending(**value: Any) -> Any:
     ("options", "text"),
     [
         ({"api_key": KEY}, "api_key must be a callable here"),
+        ({"api_key": 7}, "api_key must be a callable"),
         ({"base_url": "http://push.example"}, "base_url"),
         ({"allow_insecure": 1}, "allow_insecure"),
         ({"retry": 3}, "retry"),

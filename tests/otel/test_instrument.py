@@ -82,6 +82,14 @@ async def test_with_the_api_alone_sends_end_as_ever(caplog: pytest.LogCaptureFix
     assert caplog.text == ""
 
 
+@virtual
+async def test_spans_are_recorded_though_the_meter_provider_drops_entries(telemetry: Telemetry) -> None:
+    client = client_of(FakeService())
+    async with instrument(client, tracer_provider=telemetry.tracers, meter_provider=NoOpMeterProvider()):
+        await client.send("a", MESSAGE)
+    assert telemetry.tree() == "POST  204  ACCEPTED  users=1"
+
+
 # -- what goes along ------------------------------------------------------------------------------------------------
 
 
