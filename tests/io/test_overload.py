@@ -207,9 +207,11 @@ async def test_sends_that_expire_in_the_queue_or_find_no_room_in_time_count_as_n
     async with client_of(service, limits=limits, on_event=events.append) as client:
         first = client.submit("first", MESSAGE)
         await turns()
-        sends = [start(client.send(f"user-{number}", titled(number), timeout=1.0)) for number in range(2)]
-        for send in sends:
+        before, queued = now(), start(client.send("queued", titled(1), timeout=1.0))
+        outside = start(client.send("outside", titled(2), timeout=0.5))
+        for send, seconds in ((outside, 0.5), (queued, 1.0)):
             assert "the deadline passed" in str(await outcome_of(send))
+            assert now() == pytest.approx(before + seconds, abs=0.01)
         assert client.stats().not_begun == 2
         await first
     times = [(event.seconds_left, event.seconds_needed) for event in events if isinstance(event, SendNotBegun)]
