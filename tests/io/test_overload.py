@@ -39,6 +39,7 @@ from pushsdk import (
     NotSentError,
     Outcome,
     OutcomeUnknownError,
+    Rate,
     SendNotBegun,
     Timeout,
 )
@@ -70,7 +71,8 @@ async def test_an_urgent_send_goes_before_thousands_of_its_loop_turn_and_waits_f
 
 
 @pytest.mark.parametrize(
-    ("load", "timeout", "sigma"), [(1.3, 2.0, 0.0), (5.0, 1.0, 0.0), (2.0, 1.0, 1.0), (1.3, 20.0, 1.0)]
+    ("load", "timeout", "sigma"),
+    [(1.3, 2.0, 0.0), (5.0, 1.0, 0.0), (10.0, 2.0, 0.5), (2.0, 1.0, 1.0), (1.3, 20.0, 1.0)],
 )
 @virtual
 async def test_whatever_the_load_most_of_what_the_service_can_do_is_accepted(
@@ -380,6 +382,17 @@ async def test_calls_without_a_deadline_are_not_overtaken_for_ever(timeout: floa
         assert patient.done()
         assert number < 45
         await asyncio.gather(first, *others, return_exceptions=True)  # type: ignore[arg-type]
+
+
+@virtual
+async def test_urgent_sends_go_first_when_the_rate_allows_the_next() -> None:
+    service = FakeService()
+    async with client_of(service, rate=Rate(requests_per_second=10)) as client:
+        sends = [client.submit("user", titled(number)) for number in range(10)]
+        await turns()
+        await client.with_options(urgent=True).send("code", MESSAGE)
+        assert service.sent == [("user",), ("code",)]
+        await asyncio.gather(*sends)
 
 
 @virtual
