@@ -195,6 +195,11 @@ def test_good_settings_exit_with_0_and_nothing_is_sent(command, service, tmp_pat
     assert "  pushsdk send USER_ID --title Test --timeout 5  " in findings["request"][1]
 
 
+def test_findings_are_printed_as_json_too(command, service):
+    findings = [json.loads(line) for line in command("doctor", "--json").out.splitlines()]
+    assert ("base_url", "ok") in [(finding["check"], finding["state"]) for finding in findings]
+
+
 def test_a_bad_settings_file_is_a_finding(command, tmp_path):
     file = tmp_path / "config.toml"
     file.write_text("nonsense")

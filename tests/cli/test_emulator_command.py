@@ -275,6 +275,15 @@ def test_options_before_the_dashes_belong_to_the_emulator():
     assert "accepted 0 pushes" in result.stderr
 
 
+async def test_a_signal_that_is_ignored_stays_ignored_in_the_command():
+    code = "import signal, sys; sys.exit(signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN)"
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert await _run_command([sys.executable, "-c", code], {}) == 0
+    finally:
+        signal.signal(signal.SIGHUP, former)
+
+
 def test_a_command_ended_by_a_signal_exits_as_in_a_shell():
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     assert run_exec("--", sys.executable, "-c", code).returncode == 128 + signal.SIGKILL

@@ -259,3 +259,12 @@ def test_an_interrupt_while_modules_load_ends_the_command_silently(module, tmp_p
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}")
     assert run_apart("demo", "--users", "5000") == (130, "", "")
+
+
+def test_an_interrupt_that_is_ignored_stays_ignored(service):
+    words = [*COMMAND, "send", "ann", "--title", "Hi"]
+    ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=ignore)
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+    assert (process.communicate(timeout=60)[0], process.returncode) == ("accepted: 1 user\n", 0)

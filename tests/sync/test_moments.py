@@ -3,11 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.service_thread import HANGS, ThreadService, wait_until
 
 from pushsdk import ClientClosedError, DrainReport, MobilePush, PushClient
+from pushsdk._io.threads import DaemonThreads
 from pushsdk.sync.caller_thread import in_blocks
 from pushsdk.sync.loop_thread import LoopThread, ThreadCall
 
@@ -101,6 +103,42 @@ def test_an_interrupted_close_can_be_repeated(
         with pytest.raises(InterruptionError):
             client.close()
     assert client.close() == DrainReport()
+
+
+def test_threads_that_close_in_one_loop_turn_all_wait_for_its_end(
+    thread: LoopThread, go_on: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, submitted, all_are_queued = LoopThread.submit, threading.Semaphore(0), threading.Event()
+
+    def noted(thread: LoopThread, call: ThreadCall[DrainReport]) -> None:
+        submit(thread, call)
+        submitted.release()
+
+    go_on.set()
+    monkeypatch.setattr(LoopThread, "submit", noted)
+    thread.loop.call_soon_threadsafe(all_are_queued.wait, HANGS)
+    with ThreadPoolExecutor(4) as pool:
+        closings = [pool.submit(thread.close, 0.0) for _ in range(4)]
+        assert all(submitted.acquire(timeout=HANGS) for _ in closings)
+        all_are_queued.set()
+        assert [closing.result(HANGS) for closing in closings] == [DrainReport()] * 4
+    assert not thread.thread.is_alive()
+
+
+def test_blocking_work_waits_for_a_thread_if_no_other_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    threads, go_on = DaemonThreads(), threading.Event()
+    first = threads.submit(go_on.wait, HANGS)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        second = threads.submit(threading.current_thread)
+    go_on.set()
+    assert first.result(HANGS)
+    thread = second.result(HANGS)
+    threads.shutdown()
+    thread.join(HANGS)
 
 
 def test_a_block_requested_by_a_cancelled_reader_is_not_read() -> None:
