@@ -192,3 +192,11 @@ def test_a_value_that_is_no_collection_has_no_protocol_of_one(value: object) -> 
     assert not hasattr(value, "__getitem__")
     with pytest.raises(TypeError, match="object is not iterable"):
         iter(value)  # type: ignore[call-overload]
+
+
+async def test_leaving_the_block_by_an_exception_closes_too() -> None:
+    client = AsyncPushClient(NOWHERE, "key")
+    with pytest.raises(LookupError):
+        async with client:
+            raise LookupError
+    assert "closed=True" in repr(client)

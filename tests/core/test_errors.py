@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 import pushsdk
 from pushsdk._core.error_mapping import error_for, partial_error, recorded_error
-from pushsdk._core.error_texts import FIXES
+from pushsdk._core.error_texts import FIXES, Facts, Parts
 from pushsdk._core.errors import (
     LIBRARY,
     AuthenticationError,
@@ -417,3 +417,10 @@ def test_the_words_of_the_service_are_not_read_as_a_row():
     shown = Target(PUSH, "https://push.example/api", shows_answers=True)
     error = error_for(refused(422, body=b"{rate_100} {x} ttl: expected a list, got str"), target=shown)
     assert ": {rate_100} {x} ttl: expected a list, got str" in str(error)
+
+
+def test_an_error_that_nobody_reads_costs_no_text(monkeypatch):
+    monkeypatch.setattr(Facts, "render", None)
+    monkeypatch.setattr(Parts, "render", None)
+    error_for(refused(429, retry_after=90.0), target=TARGET, user_ids=("a",))
+    partial_error("ab", [part(REJECTED, "a"), part(UNKNOWN, "b")], TARGET)

@@ -458,3 +458,19 @@ async def test_a_retry_whose_calls_split_by_key_costs_the_budget_nothing() -> No
         await asyncio.gather(*(send_as(client, tenant) for tenant in ("acme", "globex")))
         assert client.stats().retry_tokens == 500
     assert service.users() == {"acme:1": 1, "globex:1": 1}
+
+
+@virtual
+async def test_a_call_whose_callable_recovers_at_a_later_attempt_is_accepted() -> None:
+    service, asked = FakeService(), list[str]()
+
+    def key() -> str:
+        asked.append("key")
+        if len(asked) == 1:
+            raise ConnectionError
+        return "key"
+
+    async with client_of(service, api_key=key) as client:
+        receipt = await client.send("user", MESSAGE)
+    assert [attempt.status for attempt in receipt.attempts] == [None, 204]
+    assert pushed(service) == {"key": {"user"}}

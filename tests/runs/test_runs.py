@@ -573,3 +573,25 @@ async def test_progress_is_reported_during_a_run_and_at_its_end() -> None:
     assert {reading.in_flight for reading in readings} == {0, 4}
     assert any(0 < reading.paused <= 5 for reading in readings)
     assert any(reading.rate == pytest.approx(4.0, rel=0.3) and reading.eta for reading in readings)
+
+
+@virtual
+async def test_the_stop_policy_stops_a_run_that_is_rejected() -> None:
+    service, stop_policy = FakeService(then=answer(404)), StopPolicy(rejected=0.1, after=40)
+    async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
+        report = await client.broadcast(users(1000), MESSAGE, stop_policy=stop_policy)
+    assert report.stopped is not None
+    assert report.rejected == 80, "twenty requests prove something"
+    judge(report, service, users(1000))
+
+
+@virtual
+async def test_an_on_progress_that_raises_is_logged_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(progress: Progress) -> None:
+        raise RuntimeError(f"secret {'text'}")
+
+    async with client_of(FakeService()) as client:
+        report = await client.broadcast(users(4), MESSAGE, on_progress=broken)
+    assert report.accepted == 4
+    assert "on_progress raised RuntimeError at test_runs.py:" in caplog.text
+    assert "secret text" not in caplog.text
