@@ -71,6 +71,7 @@ async def test_operations_complete_if_they_have_begun_and_never_begin_if_cancell
         task.cancel()
     ends = await asyncio.gather(*tasks, queued, return_exceptions=True)
     assert {type(end) for end in ends} == {asyncio.CancelledError}
+    await asyncio.sleep(0)  # takes the cancelled work from the queue
     resource.go_on.set()
     assert await waiting == MOST
     await blocking.aclose(ENOUGH, resource.close)

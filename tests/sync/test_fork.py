@@ -192,10 +192,12 @@ def test_a_fork_while_another_thread_starts_the_client_does_not_hang(service: Th
             return client.send("child", HELLO).users
 
         threading.Thread.start = start_slowly
-        threading.Thread(target=client.send, args=("parent", HELLO)).start()
+        sending = threading.Thread(target=client.send, args=("parent", HELLO))
+        sending.start()
         held.wait()
         wait(fork(child))
         go_on.set()
+        sending.join()
         """
     )
     assert result == (0, "child 1\nexit 0\n", "")
