@@ -40,7 +40,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     """Say how long it takes."""
-    return "all tests: about 4 minutes on two cores"
+    return "all tests: about 3 minutes on two cores"
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -298,7 +298,7 @@ sys.exit(9)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_is_forwarded_to_the_command(number):
     words = [*COMMAND, "emulator", "exec", "--", sys.executable, "-c", WAITS.format(number.name)]
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -150,9 +150,10 @@ def push_emulator_options():
 
 def test_the_plugin_works_beside_those_for_asyncio_anyio_and_workers_each_with_its_own_service(suite):
     plugins = ["pytest_asyncio.plugin", "anyio.pytest_plugin", "xdist.plugin"]
-    words = ("-n", "2", "-rP")
+    # Each worker runs all tests; by load, one may run them all before the other has started.
+    words = ("-n", "2", "--dist", "each", "-rP")
     output = suite(*words, plugins=plugins, conftest=OPTIONS, test_async=ASYNC, test_workers=WORKERS)
-    assert "11 passed" in output
+    assert "22 passed" in output
     services = set(re.findall(r"(gw\d) (http://\S+)", output))
     assert len(services) == len(dict(services)) == len({url for _, url in services}) == 2
 
