@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -79,7 +80,8 @@ class DispatcherRun:
         return await self.send_chunks(self.recipe.chunks(batches), every)
 
     async def send_chunks(self, chunks: Iterable[PreparedChunk], every: float) -> Counter[str]:
-        await self.dispatcher.run(self._fed(chunks, every))
+        async with aclosing(self._fed(chunks, every)) as fed:
+            await self.dispatcher.run(fed)
         return Counter(row.outcome for row in self.rows().values())
 
     def rows(self) -> dict[str, ReportedUser]:
@@ -88,7 +90,7 @@ class DispatcherRun:
     def stop(self) -> None:
         self.dispatcher.stop("asked", "it was asked to stop")
 
-    async def _fed(self, chunks: Iterable[PreparedChunk], interval: float) -> AsyncIterator[PreparedChunk]:
+    async def _fed(self, chunks: Iterable[PreparedChunk], interval: float) -> AsyncGenerator[PreparedChunk, None]:
         for chunk in chunks:
             if interval:
                 await asyncio.sleep(interval)

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class Disk:
         self.statements: tuple[str, ...] = ()
         self.error: BaseException = MemoryError()
         self.executed: list[str] = []
+        self.connections: list[sqlite3.Connection] = []
 
     def fail(self, *statements: str, error: BaseException | str) -> None:
         self.statements, self.error = statements, error if isinstance(error, BaseException) else error_of(error)
@@ -49,14 +50,17 @@ class Disk:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sqlite3, "connect", lambda *names, **named: plain(*names, factory=Connection, **named))
-            return _sqlite.connect(path, **options)
+            self.connections.append(_sqlite.connect(path, **options))
+        return self.connections[-1]
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     disk = Disk()
     monkeypatch.setattr(runfile, "connect", disk.connect)
-    return disk
+    yield disk
+    for connection in disk.connections:
+        connection.close()
 
 
 def error_of(name: str) -> sqlite3.OperationalError:
