@@ -108,6 +108,7 @@ async def test_the_keyboard_does_it_all(desk):
     await page.keyboard.press("4")
     await page.get_by_role("heading", name="Faults").wait_for()
     await page.keyboard.press("/")  # from a view without a search
+    await page.locator("input[type=search]:focus").wait_for()
     await page.keyboard.type("tea")  # typing does not move the choice
     await page.keyboard.press("Enter")
     await page.locator(".list-count").get_by_text("2 pushes", exact=True).wait_for()
