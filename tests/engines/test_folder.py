@@ -21,6 +21,7 @@ from pushsdk.claims import MemoryClaims
 from pushsdk.spark import DirectoryClaims, SparkReport, read_report
 from pushsdk.spark._folder import Manifest, RunFolder, call_store, has_sentinel, plant_sentinel, uri
 from pushsdk.spark._preflight import digest_of, mismatch
+from pushsdk.spark._tasks import SendPartition
 
 DAY = 86400.0
 MANIFEST = Manifest(
@@ -223,6 +224,15 @@ def test_the_same_run_is_resumed() -> None:
 )
 def test_another_run_is_not_resumed(name: str, word: str) -> None:
     assert word in (mismatch(MANIFEST, wanted(**{name: "another"})) or "")
+
+
+def test_an_executor_with_other_claims_is_an_error(folder: RunFolder, tmp_path: Path) -> None:
+    folder.path.mkdir()
+    folder.seal(MANIFEST)
+    sending = {"base_url": "https://push.example", "claims": partial(DirectoryClaims, tmp_path / "others")}
+    sender = SendPartition(str(folder.path), "f00d", {"title": {"en": "Hello"}}, None, None, sending)
+    with pytest.raises(ConfigurationError, match="does not see the claims that the driver made"):
+        next(sender([]))
 
 
 def test_a_run_whose_claims_may_expire_is_not_resumed() -> None:
