@@ -1,4 +1,4 @@
-"""What the processes do that tests kill: they send a run, deliver jobs, send an Arrow plan, or write a run file."""
+"""Processes for tests to kill: one sends a run, delivers jobs, sends an Arrow plan, or writes a run file."""
 
 import asyncio
 import os

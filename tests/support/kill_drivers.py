@@ -1,4 +1,4 @@
-"""What the kill tests have sent, by processes one after the other or at the same time: a run, jobs, an Arrow plan."""
+"""Drivers of the kill tests: a run, jobs, an Arrow plan, sent by processes in turn or at the same time."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Run(Driver):
 
 
 class ClaimDriver(Driver):
-    """What is sent under the claims of a store."""
+    """Work that is sent under the claims of a store."""
 
     claims_at, settles_at = "pushsdk._runs.claim_log.ClaimLog.claim", "pushsdk._runs.claim_log.ClaimLog.settle"
 

@@ -105,6 +105,12 @@ async def test_the_keyboard_does_it_all(desk):
     await title.get_by_text("tea two", exact=True).wait_for()
     await page.keyboard.press("e")
     await page.get_by_role("group", name="iPhone, expanded").wait_for()
+    await page.keyboard.press("/")
+    await page.keyboard.type("tea")  # typing does not move the choice
+    await page.locator(".list-count").get_by_text("2 pushes", exact=True).wait_for()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("j")
+    await page.get_by_role("option", name="tea one", selected=True).wait_for()
     await page.keyboard.press("4")
     await page.get_by_role("heading", name="Faults").wait_for()
     await page.keyboard.press("/")  # from a view without a search
