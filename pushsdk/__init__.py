@@ -66,4 +66,5 @@ __all__ += ["Audience", "AudienceSummary", "BroadcastReport", "Personalized", "P
 __all__ += ["AuthenticationError", "BroadcastError", "ClaimStoreError", "ClientClosedError", "ConfigurationError"]
 __all__ += ["MessageWarning", "NotSentError", "OutcomeUnknownError", "PartialError", "PayloadTooLargeError"]
 __all__ += ["PushError", "QueueFullError", "RateLimitedError", "RejectedError", "RunFileError"]
+__all__ += ["RunInUseError", "RunPlanError"]
 __all__ += ["UnexpectedResponseError", "ValidationError"]

@@ -378,9 +378,9 @@ class AsyncPushClient(ClientViews):
             message: The message, or a mapping with the interface's names. Likely mistakes cause a MessageWarning.
             custom_fields: Any JSON object, for the message's placeholders.
             run: Run file path (mode 0600, as it holds user ids); by default a temporary file. An existing run is
-                resumed, also after kill -9, without reading ``user_ids`` again; message, base_url and source must be
-                the same. Users that were claimed and never settled are UNKNOWN, and skipped unless
-                ``on_unknown="resend"``.
+                continued, also after kill -9, if message, base_url and users are the same: they are read and compared
+                again, except for an unchanged file. Users that were claimed and never settled are UNKNOWN, and skipped
+                unless ``on_unknown="resend"``.
             stop: Ends the run after the requests in flight, once it is set.
             dedupe: False keeps duplicate ids.
             **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
@@ -388,6 +388,7 @@ class AsyncPushClient(ClientViews):
         Raises:
             ValidationError: The message or an id can't be sent. Nothing was sent.
             ConfigurationError: An option is wrong. Nothing was sent.
+            RunPlanError: The run has other users, or another message or base_url. Nothing was sent.
             RunFileError: The run file can't be used.
 
         Example:
@@ -415,7 +416,7 @@ class AsyncPushClient(ClientViews):
 
         Args:
             requests: Items with ``user_ids`` (at most ``Batching.max_users``) and a ``message``.
-            run: Run file path. An existing run is resumed without reading ``requests`` again.
+            run: Run file path. An existing run is continued if its users have the same messages.
             stop: Ends the run after the requests in flight, once it is set.
             **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
 

@@ -110,10 +110,15 @@ class Audience(BatchSource):
     def source(self) -> str:
         """Description that identifies the audience in its present state.
 
-        A file: its absolute path, size and mtime. Several files: a digest of those. A query: its SQL, not the files it
-        reads. A stream: its name.
+        A file: its absolute path, id column, size and mtime. Several files: a digest of those. A query: its SQL, not
+        the files it reads. A stream: its name.
         """
         return self._source.description()
+
+    @property
+    def is_file(self) -> bool:
+        """True if ``source`` changes with the users: for files. Others have to be read to tell."""
+        return self._source.is_file
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -238,6 +238,8 @@ def _row_count(db: Connection) -> int:
 class _DuckdbSource(ABC):
     """The base class for ``ParquetFiles`` and ``SqlQuery``: a table in which the column ``key`` holds the ids."""
 
+    is_file = False
+
     def __init__(self, name: str, key: str) -> None:
         self._name = name
         self._key = key
@@ -313,6 +315,7 @@ class _DuckdbSource(ABC):
 class ParquetFiles(_DuckdbSource):
     """The Parquet files that a path names. Columns are matched by name, and may be missing in some files."""
 
+    is_file = True
     _UNFIT = "damaged, or no Parquet file"
 
     def __init__(self, path: str, *, key: str) -> None:
@@ -320,7 +323,7 @@ class ParquetFiles(_DuckdbSource):
         super().__init__(list_files(path).pattern, key)
 
     def description(self) -> str:
-        return list_files(self._path).description()
+        return list_files(self._path).description(self._key)
 
     def count(self) -> int:
         with self._opened() as db:

@@ -103,15 +103,16 @@ class FileListing(msgspec.Struct, frozen=True):
     stamps: tuple[tuple[int, int], ...]
     """Bytes and modification time of each file, in nanoseconds since the epoch."""
 
-    def description(self) -> str:
-        """Return the path, and a part that changes when a file does."""
+    def description(self, key: str) -> str:
+        """Return the path, the id column unless it has the default name, and a part that changes when a file does."""
         size = sum(size for size, _ in self.stamps)
+        name = printable(self.pattern, 1000) + ("" if key == "user_id" else f", {printable(key)}")
         if len(self.paths) == 1 and str(self.paths[0]) == self.pattern:
             seconds, rest = divmod(self.stamps[0][1], 10**9)
             modified = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            return f"{printable(self.pattern, 1000)} ({size} bytes, modified {modified}.{rest:09}Z)"
+            return f"{name} ({size} bytes, modified {modified}.{rest:09}Z)"
         digest = hashlib.sha256(repr((self.paths, self.stamps)).encode(errors="replace")).hexdigest()[:16]
-        return f"{printable(self.pattern, 1000)} ({len(self.paths)} files, {size} bytes, state {digest})"
+        return f"{name} ({len(self.paths)} files, {size} bytes, state {digest})"
 
     def check_unchanged(self) -> None:
         """Raise ValidationError if a file changed, or if the pattern matches other files now."""

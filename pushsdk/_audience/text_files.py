@@ -67,6 +67,7 @@ class TextFiles:
         self._name = name
         self._key = key
         self._form = form
+        self.is_file = isinstance(path, str)
         # Set when a stream is read.
         self._is_spent = False
         self.columns: list[str] = []
@@ -78,7 +79,7 @@ class TextFiles:
                     warn_caller(f"{printable(path)} begins with a header or a row of a table: {advice}")
 
     def description(self) -> str:
-        return list_files(self._path).description() if isinstance(self._path, str) else printable(self._name)
+        return list_files(self._path).description(self._key) if isinstance(self._path, str) else printable(self._name)
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         return self._read(BATCH, counts=counts, rows=False)

@@ -28,6 +28,8 @@ LIBRARY: Mapping[str, str] = {
     "primary_key": "primary_key=",
     "query": "query=",
     "personalize": "use client.send_each(audience.personalize(message))",
+    "resume": "client.resume(run)",
+    "new_run": 'run=f"daily-{date}.run"',
 }
 """Option names in texts for a program. The command line has the same keys, with its names."""
 
@@ -221,6 +223,19 @@ class RunFileError(PushError):
 
     path: str = ""
     """File path."""
+
+
+class RunInUseError(RunFileError):
+    """Another call or process plans or sends the run. The same call continues the run later, if anything is left."""
+
+    retryable: bool = True
+
+
+class RunPlanError(RunFileError):
+    """The run has another plan than this call asks for, or its plan is incomplete. Nothing was sent by this call.
+
+    The plan is a run's users, message, custom fields and base_url. ``resume`` takes all but the base_url from the file.
+    """
 
 
 # Here and not when a name is first used: other packages raise these errors before that.

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sized
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,11 @@ from pushsdk._audience.audience import Audience, Personalized
 from pushsdk._audience.source import printable
 from pushsdk._core import wire
 from pushsdk._core.arguments import iterable
-from pushsdk._core.errors import Advice, ConfigurationError, warn_caller
+from pushsdk._core.errors import Advice, ConfigurationError, RunPlanError, warn_caller
 from pushsdk._core.kinds import check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.placeholders import placeholder_names
+from pushsdk._core.user_states import UserState
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.forks import ProcessGuard
@@ -29,8 +30,8 @@ from pushsdk._io.lifetime import Lifetime
 from pushsdk._io.threads import settled
 from pushsdk._public import set_public_module
 from pushsdk._runs.pipeline import Pipeline, RunSettings
-from pushsdk._runs.plan import Header
-from pushsdk._runs.planner import Planner, PlanningStoppedError
+from pushsdk._runs.plan import Header, StopReason
+from pushsdk._runs.planner import Comparison, Planner, PlanningStoppedError
 from pushsdk._runs.progress import planning_reporter
 from pushsdk._runs.report import BroadcastReport, report_of
 from pushsdk._runs.run_file.file import run_file_error
@@ -66,7 +67,8 @@ async def broadcast(
         source=user_ids.source if isinstance(user_ids, Audience) else "",
         dedupe=dedupe,
     )
-    return await _run(lifetime, settings, header, lambda planner: planner.broadcast(user_ids), user_ids)
+    is_file = isinstance(user_ids, Audience) and user_ids.is_file
+    return await _run(lifetime, settings, header, lambda planner: planner.broadcast(user_ids), is_file=is_file)
 
 
 def broadcast_content(users: object, message: Any, fields: Mapping[str, Any] | None) -> tuple[bytes, bytes | None]:
@@ -100,17 +102,15 @@ async def resume(lifetime: Lifetime, settings: RunSettings) -> BroadcastReport:
 
 
 async def _run(
-    lifetime: Lifetime, settings: RunSettings, header: Header, plan: Plan, users: object = None
+    lifetime: Lifetime, settings: RunSettings, header: Header, plan: Plan, *, is_file: bool = False
 ) -> BroadcastReport:
     path = settings.path
     if path is None:
         return await _run_without_file(lifetime, settings, header, plan)
     opening = partial(_open_or_create, lifetime.settings, path, header, settings.durable)
     with closing(await _opened(lifetime.enter(), opening)) as journal:
-        if journal.sealed and isinstance(users, Sized) and len(users) != journal.users + journal.duplicates:
-            given = f"the {count(len(users))} of this call are not read"
-            warn_caller(f"the run is resumed with the {count(journal.users)} of its plan; {given}")
-        return await _plan_and_send(lifetime, settings, journal, plan)
+        is_same = is_file and journal.sealed and journal.header.source == header.source
+        return await _plan_and_send(lifetime, settings, journal, None if is_same else plan)
 
 
 async def _run_without_file(lifetime: Lifetime, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
@@ -146,27 +146,34 @@ async def _opened(engine: Engine, opening: Callable[[], Journal]) -> Journal:
         raise
 
 
-async def _plan_and_send(lifetime: Lifetime, settings: RunSettings, journal: Journal, plan: Plan) -> BroadcastReport:
-    if not journal.sealed:
-        engine = lifetime.enter()
-        planner = Planner(
-            journal,
-            offload=engine.offload,
-            durable=settings.syncs,
-            report=planning_reporter(settings.on_progress, engine.loop),
-            stop=settings.stop,
-        )
-        engine.runs.add(planner)
-        logger.info("the run reads its users")
-        try:
-            await plan(planner)
-        except PlanningStoppedError:
-            return report_of(journal, run=settings.path, stop_reason=planner.stop_reason)
-        finally:
-            engine.runs.discard(planner)
+async def _plan_and_send(
+    lifetime: Lifetime, settings: RunSettings, journal: Journal, plan: Plan | None
+) -> BroadcastReport:
+    if plan is not None and (stopped := await _plan(lifetime.enter(), settings, journal, plan)):
+        return report_of(journal, run=settings.path, stop_reason=stopped)
     if not journal.users:
         warn_caller("nothing was sent: the source has no users")
     return await _send(lifetime.enter(), settings, journal, warn_caller)
+
+
+async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: Plan) -> StopReason | None:
+    """Plan the run, or raise RunPlanError if its plan has other users. Return why the planning was stopped, if so."""
+    planner = Planner(
+        Comparison(journal) if journal.sealed else journal,
+        offload=engine.offload,
+        durable=settings.syncs or journal.sealed,  # a comparison reads the whole plan
+        report=planning_reporter(settings.on_progress, engine.loop),
+        stop=settings.stop,
+    )
+    engine.runs.add(planner)
+    logger.info("the run reads its users")
+    try:
+        await plan(planner)
+    except PlanningStoppedError:
+        return planner.stop_reason
+    finally:
+        engine.runs.discard(planner)
+    return None
 
 
 def _open_or_create(settings: EngineSettings, path: Path, header: Header, durable: bool) -> Journal:
@@ -175,22 +182,24 @@ def _open_or_create(settings: EngineSettings, path: Path, header: Header, durabl
     if not journal.sealed:
         return journal
     try:
-        planned = journal.header
-        _check_base_url(settings, planned, path)
-        if planned.kind != header.kind:
-            planned_kind, kind = _KINDS[planned.kind], _KINDS[header.kind]
-            raise run_file_error(path, f"it is a run of {planned_kind}, not of {kind}: {_OWN_FILE}")
-        if (planned.message, planned.custom_fields) != (header.message, header.custom_fields):
-            raise run_file_error(path, f"it has another message or other custom_fields: {_OWN_FILE}")
-        if planned.dedupe != header.dedupe:
-            raise run_file_error(path, f"it was planned with dedupe={planned.dedupe}: pass the same, or resume it")
-        if planned.source != header.source:
-            why = "its users came from another source, or the source has changed: resume it, or pass another path"
-            raise run_file_error(path, why)
+        _check_base_url(settings, journal.header, path)
+        if why := _difference(journal.header, header):
+            raise run_file_error(path, why, kind=RunPlanError)
     except BaseException:
         journal.close()
         raise
     return journal
+
+
+def _difference(planned: Header, header: Header) -> str:
+    """Return how a call differs from a plan in all but its users; empty if it does not."""
+    if planned.kind != header.kind:
+        return f"it is a run of {_KINDS[planned.kind]}, not of {_KINDS[header.kind]}: {_OWN_FILE}"
+    if (planned.message, planned.custom_fields) != (header.message, header.custom_fields):
+        return f"it has another message or other custom_fields: {_OWN_FILE}"
+    if planned.dedupe != header.dedupe:
+        return f"it was planned with dedupe={planned.dedupe}: pass the same, or resume it"
+    return ""
 
 
 async def _send(
@@ -200,6 +209,7 @@ async def _send(
     if pipeline.ended is not None:
         tell(f"nothing was sent: {_why_nothing(journal.outcomes()[Outcome.UNKNOWN])}")
     started, observer = engine.loop.time(), engine.sender.observer
+    accepted = journal.states.count(UserState.ACCEPTED)
     engine.runs.add(pipeline)
     watched = None if observer is None else observer.run(journal.users, journal.chunks)
     try:
@@ -217,7 +227,8 @@ async def _send(
         if watched is not None:
             watched.end(journal.outcomes())
     report, shows = report_of(journal, run=settings.path), engine.settings.show_answers
-    return msgspec.structs.replace(report, seconds=engine.loop.time() - started, show_answers=shows)
+    now, seconds = report.accepted - accepted, engine.loop.time() - started
+    return msgspec.structs.replace(report, accepted_now=now, seconds=seconds, show_answers=shows)
 
 
 def _why_nothing(unknown: int) -> str:
@@ -240,7 +251,7 @@ def _header(settings: EngineSettings, **fields: Any) -> Header:
 def _check_base_url(settings: EngineSettings, header: Header, path: Path) -> None:
     if header.base_url != settings.base_url:
         why = f"it was planned for another base_url, {printable(header.base_url)}: resume it with that one"
-        raise run_file_error(path, why)
+        raise run_file_error(path, why, kind=RunPlanError)
 
 
 _KINDS = {"broadcast": "one message for all users", "each": "one message per user"}

@@ -12,13 +12,14 @@ from pushsdk._audience.distinct import Distinct
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users, doubt_of, warn_of_doubt
 from pushsdk._core.body import encode_user_ids
-from pushsdk._core.errors import ValidationError
+from pushsdk._core.errors import RunPlanError, ValidationError
 from pushsdk._core.kinds import must_be
 from pushsdk._core.models import UNSET, PushRequest
 from pushsdk._core.paths import show_path
-from pushsdk._core.words import near_word
+from pushsdk._core.words import count, near_word
 from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
+from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Journal
 
 T = TypeVar("T")
@@ -36,12 +37,51 @@ class PlanningStoppedError(Exception):
     """Raised to end a planning that was asked to stop."""
 
 
+class Comparison:
+    """Stands in for a journal with a complete plan: its ``seal`` checks that the same users were planned again.
+
+    The users are counted, and the hashes of each user with its message are summed up, in any order. Python's hash of a
+    text is 64 bits of SipHash, so sums that are equal by accident are not to be expected. It differs between processes:
+    nothing is stored, and the plan is summed up anew.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.header = journal.header
+        self.users = 0
+        self._journal = journal
+        self._sum = 0
+
+    def add(self, chunks: Iterable[Chunk]) -> None:
+        """Add the next chunks that the call would send."""
+        self.users += sum([chunk.users for chunk in chunks])
+        self._sum += sum(map(_hashes, chunks))
+
+    def seal(self, *, duplicates: int) -> None:
+        """Raise RunPlanError unless the plan has the users that were added."""
+        journal = self._journal
+        planned = map(journal.load, range(journal.chunks))
+        if self.users != journal.users or self._sum != sum(map(_hashes, planned)):
+            given = f"this call has {count(self.users)}, not the same" + _OTHERS[self.header.kind]
+            why = f"it was planned for {count(journal.users)}, and {given}"
+            raise run_file_error(journal.path, why, _OTHER_RUN, kind=RunPlanError)
+
+
+def _hashes(chunk: Chunk) -> int:
+    # Not a hash of tuples: these are nearly linear, so sums stay equal if two users swap their messages.
+    content = f"{hash((chunk.message, chunk.custom_fields))} "
+    return sum([hash(content + user) for user in chunk.user_ids()])
+
+
+_OTHERS = {"broadcast": "", "each": " or with other messages"}
+_OTHER_RUN = "; to continue with the planned users: {resume}; to push to these: another run, such as {new_run}"
+
+
 class Planner:
     """Fills one journal. Calls ``report`` with the number planned so far, from the thread that plans."""
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Journal | Comparison,
         *,
         offload: Offload,
         durable: bool,
@@ -87,7 +127,7 @@ class Planner:
     def stop(self, by: StopCause, reason: str) -> None:
         """Raise PlanningStoppedError at the next block, in the code that plans."""
         if self.stop_reason is None:
-            self.stop_reason = StopReason(by, f"{reason} before its plan was complete: nothing was sent")
+            self.stop_reason = StopReason(by, f"{reason} before all its users were read: nothing was sent")
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         task = asyncio.ensure_future(self._offload(work))

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TextIO, TypeAlias
 import msgspec
 
 from pushsdk._audience.source import printable
-from pushsdk._core.errors import PushError, ValidationError
+from pushsdk._core.errors import PushError, RunInUseError, ValidationError
 from pushsdk._core.kinds import Rule, check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
@@ -41,6 +41,8 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     planned: int = 0
     """All users in the run."""
     accepted: int = 0
+    accepted_now: int = 0
+    """The accepted users that this call has sent to; the others were accepted before."""
     rejected: int = 0
     not_sent: int = 0
     """Users that a resume sends to."""
@@ -82,9 +84,13 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """The file that ``rows`` reads: the run file, or a temporary file that is deleted with this report."""
 
     def __repr__(self) -> str:
-        parts = [f"{self.accepted:,} of {count(self.planned)} accepted{self._failed()}"]
+        parts = [f"{self.accepted:,} of {count(self.planned)} accepted{self._now()}{self._failed()}"]
         parts += [f"{number:,} x {answer}" for answer, number in self.answers.items()]
         return f"<{type(self).__name__}: {'; '.join(parts)}>"
+
+    def _now(self) -> str:
+        """Return how many users were accepted now, in the report of a call that has resumed a run."""
+        return f", {self.accepted_now:,} now" if self.seconds and self.accepted_now < self.accepted else ""
 
     def _failed(self) -> str:
         failed = "".join(f", {number:,} {outcome.value}" for outcome, number in self._failures().items())
@@ -206,6 +212,7 @@ def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
     in_use = RunFilePath(path, write=False).in_use
     with closing(Journal.open(path, write=False)) as journal:
         if in_use and not journal.sealed:
-            raise run_file_error(path, "another process is still planning it: read it again once it is sending")
+            why = "another process is still planning it: read it again once it is sending"
+            raise run_file_error(path, why, kind=RunInUseError)
         journal.check_planned()
         return msgspec.structs.replace(report_of(journal, run=path), in_use=in_use)

@@ -16,6 +16,8 @@ SHELL = {
     "primary_key": "--primary-key ",
     "query": "--query",
     "personalize": "give --personalize",
+    "resume": "pushsdk resume",
+    "new_run": "--run daily-{date}.run",
 }
 
 

@@ -283,8 +283,8 @@ class PushClient(ClientViews):
             user_ids: Ids from any iterable, which is read in the calling thread, or an Audience.
             message: The message, or a mapping with the interface's names.
             custom_fields: Any JSON object, for the message's placeholders.
-            run: Run file path; by default a temporary file. An existing run is resumed, without reading
-                ``user_ids`` again: users that were claimed and never settled are UNKNOWN.
+            run: Run file path; by default a temporary file. An existing run is continued if message, base_url and
+                users are the same. Users that were claimed and never settled are UNKNOWN.
             stop: Ends the run after the requests in flight, once another thread sets it.
             dedupe: False keeps duplicate ids.
             **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
@@ -293,6 +293,7 @@ class PushClient(ClientViews):
         Raises:
             ValidationError: The message or an id can't be sent. Nothing was sent.
             ConfigurationError: An option is wrong. Nothing was sent.
+            RunPlanError: The run has other users, or another message or base_url. Nothing was sent.
             RunFileError: The run file can't be used.
         """
         call: ThreadCall[BroadcastReport] = ThreadCall()
@@ -318,7 +319,7 @@ class PushClient(ClientViews):
 
         Args:
             requests: Items with ``user_ids`` (at most ``Batching.max_users``) and a ``message``.
-            run: Run file path. An existing run is resumed without reading ``requests`` again.
+            run: Run file path. An existing run is continued if its users have the same messages.
             stop: Ends the run after the requests in flight, once another thread sets it.
             **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
 

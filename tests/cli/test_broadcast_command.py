@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import msgspec
@@ -176,6 +177,34 @@ def test_a_run_with_a_limit_goes_on_with_the_same_users_until_nothing_is_left(br
     result = command("resume", "spring.run", "--progress", "none")
     assert result.err == "nothing was sent: an earlier command completed this run; to push again, pass a new --run\n"
     assert (result.code, service.users()) == (0, dict.fromkeys(USERS, 1))
+
+
+def test_other_users_for_a_run_are_refused_with_both_numbers_and_the_options(broadcast, service):
+    query = "--query", "SELECT unnest(['ann', 'eve']) AS user_id"
+    assert broadcast("--limit", "1").code == 1
+    result = broadcast(*query, source=None)
+    assert (result.code, result.out, service.users()) == (2, "", {"ann": 1})
+    assert "it was planned for 3 users, and this call has 2 users, not the same; " in result.err
+    assert "planned users: pushsdk resume; to push to these: another run, such as --run daily-{date}.run" in result.err
+    assert broadcast(*query, source=None, run="daily-{date}.run").code == 0
+    assert service.users() == {"ann": 2, "eve": 1}
+
+
+def test_a_run_that_is_named_by_the_date_is_found_by_it(broadcast, command, service, folder):
+    name = f"daily-{time.strftime('%Y-%m-%d')}.run"
+    assert f"pushsdk resume {name}\n" in broadcast("--limit", "1", run="daily-{date}.run").err
+    assert command("resume", "daily-{date}.run", "--progress", "none").code == 0
+    assert ((folder / name).is_file(), service.users()) == (True, dict.fromkeys(USERS, 1))
+
+
+def test_a_command_that_had_nothing_left_to_send_does_not_look_like_a_send(broadcast, service):
+    assert "earlier" not in broadcast("--limit", "1").out
+    assert "accepted  3  1 by earlier commands\n" in broadcast().out
+    result = broadcast()
+    assert "accepted  3  3 by earlier commands\n" in result.out
+    assert "users     3  nothing was left to send" in result.out
+    assert json.loads(broadcast("--json").out)["accepted_now"] == 0
+    assert service.users() == dict.fromkeys(USERS, 1)
 
 
 def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, service):

@@ -6,7 +6,6 @@ import io
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -18,7 +17,6 @@ from pushsdk import (
     Audience,
     Batching,
     ConfigurationError,
-    MessageWarning,
     MobilePush,
     PushClient,
     PushError,
@@ -223,18 +221,6 @@ async def test_a_run_refuses_the_options_of_a_send(option: str) -> None:
         with pytest.raises(TypeError, match=rf"keyword argument '{option}'"):
             await client.broadcast(["u"], MESSAGE, **{option: 5})
     assert service.users() == {}
-
-
-async def test_a_run_that_is_resumed_warns_only_of_other_users_which_are_not_read(tmp_path: Path) -> None:
-    service = FakeService()
-    async with service.client(batching=Batching(max_users=1)) as client:
-        for _ in range(2):
-            await client.broadcast(["u-1", "u-2", "u-3", "u-1"], MESSAGE, run=tmp_path / "p.run", limit=1)
-        with pytest.warns(
-            MessageWarning, match="resumed with the 3 users of its plan; the 5 users of this call are not"
-        ):
-            await client.broadcast(["x"] * 5, MESSAGE, run=tmp_path / "p.run", limit=1)
-    assert service.users() == {"u-1": 1, "u-2": 1, "u-3": 1}
 
 
 async def test_a_report_refuses_an_unknown_outcome_and_what_is_no_open_file() -> None:

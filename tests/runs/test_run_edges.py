@@ -289,7 +289,7 @@ async def test_closing_the_client_ends_the_planning_and_stays_the_reason() -> No
     stop.set()
     report = await outcome_of(running)
     assert (report.stopped_by, slow.closed) == ("closed", True)
-    assert report.stopped == "the client was closed before its plan was complete: nothing was sent"
+    assert report.stopped == "the client was closed before all its users were read: nothing was sent"
 
 
 @pytest.mark.usefixtures("impatient")

@@ -74,6 +74,8 @@ from pushsdk import (
     RetryScheduled,
     Row,
     RunFileError,
+    RunInUseError,
+    RunPlanError,
     Schedule,
     ScheduleDict,
     Segment,
@@ -407,9 +409,11 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
         report.raise_for_failures()
     except BroadcastError as error:
         assert_type((error.outcome, error.report), tuple[Outcome, BroadcastReport | None])
+    except (RunInUseError, RunPlanError) as error:
+        assert_type((error.path, error.retryable), tuple[str, bool])
     except RunFileError as error:
         assert_type(error.path, str)
-    assert_type(results.accepted + resumed.accepted, int)
+    assert_type((results.accepted + resumed.accepted_now, audience.is_file), tuple[int, bool])
     with open("report.csv", "w") as file:  # noqa: ASYNC230
         assert_type(report.write_csv(file), int)
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pushsdk._core.errors import RunFileError
+from pushsdk._core.errors import Advice, RunFileError, RunInUseError
 from pushsdk._core.outcome import Outcome
 from pushsdk._io.files import is_locked, lock, objection, sync_folder
 from pushsdk._io.forks import ProcessGuard
@@ -44,9 +44,16 @@ _DAMAGED = "it is damaged, so its outcomes are lost: a new run, or an older copy
 _EMPTY = "it is empty, nothing was planned in it: start the broadcast again"
 
 
-def run_file_error(path: Path | None, why: str, *, outcome: Outcome | None = None) -> RunFileError:
-    """Return the error for a run file. ``why`` is the broken rule and its fix, for after the path."""
-    error = RunFileError(f"{path or 'the temporary run file'}: {why}", outcome=outcome)
+def run_file_error(
+    path: Path | None,
+    why: str,
+    fix: str = "",
+    *,
+    kind: type[RunFileError] = RunFileError,
+    outcome: Outcome | None = None,
+) -> RunFileError:
+    """Return the error for a run file. ``why`` and ``fix`` follow the path; ``fix`` may have placeholders."""
+    error = kind(Advice(f"{path or 'the temporary run file'}: {why}", fix), outcome=outcome)
     error.path = str(path or "")
     return error
 
@@ -65,7 +72,8 @@ class RunFilePath:
             if write:
                 self._release = lock(self._lock)
         except BlockingIOError:
-            raise run_file_error(path, "it is in use by another call or process: wait for it, or end it") from None
+            why = "it is in use by another call or process: wait for it, or end it"
+            raise run_file_error(path, why, kind=RunInUseError) from None
         except (OSError, ValueError) as error:
             raise run_file_error(path, f"its folder can't be used: {_message(error)}") from None
 

@@ -17,7 +17,7 @@ from zlib import crc32
 import msgspec
 
 from pushsdk._core.decisions import OUTCOMES
-from pushsdk._core.errors import RunFileError
+from pushsdk._core.errors import RunFileError, RunPlanError
 from pushsdk._core.outcome import Guarded, Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk._runs.plan import Chunk, Event, Header, Notes, UserRange
@@ -166,7 +166,8 @@ class Journal:
     def check_planned(self) -> None:
         """Raise RunFileError if the plan is incomplete: nothing was sent, and nothing can be."""
         if not self.sealed:
-            raise run_file_error(self.path, "its plan is incomplete and nothing was sent: start the broadcast again")
+            why = "its plan is incomplete and nothing was sent: start the broadcast again"
+            raise run_file_error(self.path, why, kind=RunPlanError)
 
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Add the plan's next chunks in one transaction. Raise RunFileError if that fails."""

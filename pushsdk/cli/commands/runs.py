@@ -32,7 +32,11 @@ from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, pro
 from pushsdk.cli.settings import ClientSettings
 from pushsdk.cli.terminal import duration, print_json, say, warn
 
-RunFile = Annotated[Path, Parameter(help="The file of the run.")]
+# Local, as the times of cron.
+RunPath = Annotated[
+    Path, Parameter(converter=lambda _, given: Path(given[0].value.replace("{date}", time.strftime("%Y-%m-%d"))))
+]
+RunFile = Annotated[RunPath, Parameter(help="The file of the run.")]
 UserSource = Annotated[
     str | None,
     Parameter(
@@ -186,7 +190,7 @@ def broadcast(
     /,
     *,
     content: BroadcastOptions = BroadcastOptions(),
-    run: Path,
+    run: RunPath,
     personalize: Literal["custom-fields", "text", "both"] | None = None,
     dry_run: DryRun = False,
     options: ResumeOptions = ResumeOptions(),
@@ -195,7 +199,7 @@ def broadcast(
     """Push a message to many users, in a run that survives a crash.
 
     Args:
-        run: Record the run in this file, which holds user ids and is readable by you only.
+        run: Record the run in this file, which holds user ids and is readable by you only; {date} is today's date.
         personalize: Use each row's other columns as custom fields, in the text's placeholders, or both.
     """
     settings = service.settings(dry_run=dry_run)
@@ -302,7 +306,7 @@ def _send_run(
     )
     if result is None:
         result = _report_of_cancelled(run)
-    _print_counts(result, json=options.json)
+    _print_counts(result, json=options.json, left=users)
     if not (interrupted or result.planned or result.stopped):
         run.unlink()  # it would only refuse the next try
         raise usage_error("nothing was sent: the source of this run has no users")
@@ -422,27 +426,32 @@ def _exit_code(result: pushsdk.BroadcastReport, *, interrupted: bool = False) ->
     return next((code for applies, code in rules if applies), Exit.DONE)
 
 
-def _print_counts(result: pushsdk.BroadcastReport, *, json: bool) -> None:
+def _print_counts(result: pushsdk.BroadcastReport, *, json: bool, left: int | None = None) -> None:
     if json:
         print_json({name: getattr(result, name) for name in result.__struct_fields__ if name != "file"})
     else:
-        print_figures(_run_figures(result))
+        print_figures(_run_figures(result, left))
 
 
-def _run_figures(result: pushsdk.BroadcastReport) -> Iterator[Figure]:
-    yield "accepted", f"{result.accepted:,}", "", "green"
+def _run_figures(result: pushsdk.BroadcastReport, left: int | None = None) -> Iterator[Figure]:
+    """Yield the counts. ``left`` is the number of users that the command had to send to, None if it is not known."""
+    earlier = result.accepted - result.accepted_now if result.seconds else 0
+    yield "accepted", f"{result.accepted:,}", f"{earlier:,} by earlier commands" if earlier else "", "green"
     yield "rejected", f"{result.rejected:,}", "", "red" if result.rejected else ""
     unknown = "may have been pushed; skipped" if result.unknown else ""
     yield "unknown", f"{result.unknown:,}", unknown, "yellow" if result.unknown else ""
     yield "not sent", f"{result.not_sent:,}", "", "yellow" if result.not_sent else ""
-    remarks = []
-    if result.seconds:
-        remarks.append(f"in {duration(result.seconds)}")
-    if result.duplicates:
-        remarks.append(f"{count(result.duplicates, 'duplicate')} left out")
-    if result.resent:
-        remarks.append(f"{result.resent:,} resent after an unknown outcome")
-    yield "users", f"{result.planned:,}", ", ".join(remarks), "bold"
+    yield "users", f"{result.planned:,}", ", ".join(_remarks(result, left)), "bold"
+
+
+def _remarks(result: pushsdk.BroadcastReport, left: int | None) -> list[str]:
+    remarks = (
+        (left == 0, "nothing was left to send"),
+        (result.seconds and left != 0, f"in {duration(result.seconds)}"),
+        (result.duplicates, f"{count(result.duplicates, 'duplicate')} left out"),
+        (result.resent, f"{result.resent:,} resent after an unknown outcome"),
+    )
+    return [text for applies, text in remarks if applies]
 
 
 def _print_answers(result: pushsdk.BroadcastReport) -> None:
