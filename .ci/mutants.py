@@ -1412,10 +1412,10 @@ TRANSPORT = [
     ),
     Mutant(
         "an id with a line end is not warned of",
-        CORE + "arguments.py",
-        r'(r"\s.*|.*\s", "begins',
-        r'(r"\s+", "begins',
-        "tests/client/test_warnings.py",
+        CORE + "damage.py",
+        r'r"\A\s|\s\Z"',
+        r'r"\A\s+\Z"',
+        "tests/core/test_damage.py",
     ),
     Mutant(
         "calls that the end of the event loop cuts off are not reported",

@@ -17,6 +17,7 @@ from pushsdk._audience.duckdb_reader import ParquetFiles, SqlQuery
 from pushsdk._audience.source import BatchSource, ReadCounts, deduplicated, list_files, listed, printable
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
+from pushsdk._core.damage import damage_in
 from pushsdk._core.errors import ValidationError, warn_caller
 from pushsdk._core.kinds import Rule, check
 from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
@@ -221,3 +222,9 @@ class Personalized(BatchSource):
         message: Any = self._message if self._into == "custom_fields" else fill(self._message, row)
         fields = self._custom_fields if self._into == "text" else {**(self._custom_fields or {}), **row}
         return PushRequest(user_ids=(user,), message=message, custom_fields=UNSET if fields is None else fields)
+
+
+def place_of(users: Audience | Personalized, damage: str) -> str:
+    """Return where the first id with this damage is: its file and line, or its row."""
+    audience = users._audience if isinstance(users, Personalized) else users
+    return audience._source.place_of(lambda user: damage_in(user) == damage)

@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -281,6 +281,12 @@ class _DuckdbSource(ABC):
                 batch = values.of(rows, counts.read + 1)
                 counts.read += len(rows)
                 yield batch
+
+    def place_of(self, is_wanted: Callable[[str], object]) -> str:
+        """Return the row that has the first wanted id, counted from 1."""
+        ids = itertools.chain.from_iterable(self.ids(ReadCounts()))
+        number = next((number for number, user in enumerate(ids, 1) if is_wanted(user)), 0)
+        return f"{printable(self._name)}, row {number}, {printable(self._key, 60)}"
 
     @abstractmethod
     def _opened(self) -> AbstractContextManager[Connection]:

@@ -15,7 +15,7 @@ import msgspec
 
 from pushsdk._audience.distinct import BATCH, ROWS, Row
 from pushsdk._audience.source import ReadCounts, deduplicated, list_files, missing_column, printable, sendable
-from pushsdk._core.errors import ValidationError, warn_caller
+from pushsdk._core.errors import ValidationError
 from pushsdk._core.words import count
 
 # Bytes per line.
@@ -73,10 +73,7 @@ class TextFiles:
         self.columns: list[str] = []
         # Raises if there is no such file, or if its first row has no id. A pipe has the size 0: it is read only once.
         if isinstance(path, str) and any(size for size, _ in list_files(path).stamps):
-            for user in next(self._read(1, counts=ReadCounts(), rows=False, columns=(), header=self.columns), []):
-                if form is read_text and (user == key or re.search(r"[,;\t]", user)):
-                    advice = "each line is read as one id; the file of a table ends in .csv"
-                    warn_caller(f"{printable(path)} begins with a header or a row of a table: {advice}")
+            next(self._read(1, counts=ReadCounts(), rows=False, columns=(), header=self.columns), [])
 
     def description(self) -> str:
         return list_files(self._path).description(self._key) if isinstance(self._path, str) else printable(self._name)
@@ -89,6 +86,16 @@ class TextFiles:
 
     def rows(self, counts: ReadCounts, columns: Collection[str] | None) -> Iterator[list[Row]]:
         return self._read(ROWS, counts=counts, rows=True, columns=columns)
+
+    def place_of(self, is_wanted: Callable[[str], object]) -> str:
+        """Return the file and the line with the first wanted id; for a stream its name."""
+        for name, file in self._files() if isinstance(self._path, str) else ():
+            lines: Any = _CountedLines(file)
+            ids = self._form(lines, ReadContext(name=name, key=self._key, counts=ReadCounts(), rows=False))
+            if any(map(is_wanted, ids)):
+                column = "" if self._form is read_text else f", {printable(self._key, 60)}"
+                return f"{printable(name)}, line {lines.number}{column}"
+        return self.description()
 
     def _read(self, size: int, *, counts: ReadCounts, **options: Any) -> Iterator[list[Any]]:
         for name, file in self._files():
@@ -113,6 +120,18 @@ class TextFiles:
             with file:
                 yield str(path), file
         listing.check_unchanged()
+
+
+class _CountedLines:
+    """A binary file that counts the lines read from it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.number = 0
+
+    def readline(self, limit: int) -> bytes:
+        self.number += 1
+        return self._file.readline(limit)
 
 
 def _lines(file: IO[bytes], context: ReadContext, longest: int = LONGEST_ROW) -> Iterator[str]:

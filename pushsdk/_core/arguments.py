@@ -2,53 +2,29 @@
 
 import io
 import itertools
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pushsdk._core.body import EncodedIds, encode_user_id, encode_user_ids
-from pushsdk._core.errors import ValidationError, warn_caller
+from pushsdk._core.damage import damage_in, damage_of, warn_of_damage
+from pushsdk._core.errors import ValidationError
 from pushsdk._core.kinds import check, must_be
 from pushsdk._core.models import MobilePush
 from pushsdk._core.policy import Timeout, TimeoutOrTotal
 from pushsdk._core.words import count
 
-# How str() shows a missing value.
-_MISSING = ("None", "nan", "NaN", "null", "NULL", "undefined")
-_LACKS_VALUE = rf"{'|'.join(_MISSING)}|.*\$?\{{[A-Za-z_][\w.]*\}}.*|\$\w+"
-# The first pattern that matches an id tells why it is probably not one. The text may quote the id.
-_DOUBTS = tuple(
-    (re.compile(pattern, re.DOTALL), text)
-    for pattern, text in (
-        (r"\s.*|.*\s", "begins or ends with a space or a line end: strip it"),
-        ("|".join(_MISSING), "is {!r}, the text of a missing value: leave such users out"),
-        ('"(?:.*")?', "has quotation marks around it: leave them out"),
-        (_LACKS_VALUE, "has the name of a variable for its value: is it unset, or an f missing?"),
-        (
-            r".*\.(?:csv|txt|parquet)",
-            "is the name of a file: broadcast reads the ids in a file",
-        ),
-        (r"\d+\.0", "is a number with .0 at its end, as pandas makes of an int: read the column as str"),
-        (r".*[,;\t\n].*", "looks like several: pass each as a separate id"),
-    )
-)
-# An id that no pattern matches. And the others' single bytes in JSON: they are found much faster than patterns.
-_is_plain = re.compile(
-    rf"(?!(?:{'|'.join(_MISSING)})$)[\w.@:+/=-]+(?<!\.csv)(?<!\.txt)(?<!\.parquet)(?<!\.0)"
-).fullmatch
-_MARKS = (b"\\", b";", b"{", b"$", b" ")
 
-
-def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], EncodedIds, int]:
+def check_users(
+    user_ids: object, max_users: int, warn: Callable[[str], object] = warn_of_damage
+) -> tuple[tuple[str, ...], EncodedIds, int]:
     """Return the distinct ids, the same encoded, and the duplicate count.
 
-    Raises ValidationError.
+    ``warn`` gets the damage if an id is probably none. Raises ValidationError.
     """
     if isinstance(user_ids, str):
         encoded = encode_user_id(user_ids)
-        # Without a call for nearly every id.
-        if not _is_plain(user_ids) and (doubt := _doubt(user_ids)):
-            warn_of_doubt(doubt)
+        if damage := damage_in(user_ids):
+            warn(damage)
         return (user_ids,), encoded, 0
     ids = tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
     if not ids:
@@ -59,11 +35,11 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], Enco
             "send them in parts, or as a broadcast"
         )
     encoded = encode_user_ids(ids)
-    distinct = tuple(once := dict.fromkeys(ids))
+    distinct = tuple(dict.fromkeys(ids))
     if len(distinct) < len(ids):
         encoded = encode_user_ids(distinct)
-    if doubt := doubt_of(once, encoded):
-        warn_of_doubt(doubt)
+    if damage := damage_of(distinct, encoded):
+        warn(damage)
     return distinct, encoded, len(ids) - len(distinct)
 
 
@@ -93,37 +69,6 @@ def iterable(name: str, items: object, rule: str) -> Iterable[Any]:
         if is_mistake(items):
             raise ValidationError(f"{must_be(name, rule, items)}{fix}")
     return items  # type: ignore[return-value] # checked above
-
-
-def warn_of_doubt(doubt: str) -> None:
-    """Warn about an id that is sent although it is probably none."""
-    warn_caller(f"{doubt}. It is sent as it is")
-
-
-def doubt_of(ids: Mapping[str, object], encoded: bytes) -> str | None:
-    """Return the doubt about the first id that is probably none. ``encoded`` is their JSON."""
-    return next(filter(None, map(_doubt, ids)), None) if _may_have_doubts(ids, encoded) else None
-
-
-def _may_have_doubts(ids: Mapping[str, object], encoded: bytes) -> bool:
-    """Return False if every id is plain. This is quick: 0.2 us for an id."""
-    if not ids.keys().isdisjoint(_MISSING) or any(mark in encoded for mark in _MARKS):
-        return True
-    # A look for several bytes is slow: a file name is looked for only if it is the one id.
-    has_end = b"." in encoded and (len(ids) == 1 or b'.0"' in encoded)
-    return has_end or encoded.count(b",") >= len(ids)
-
-
-def _doubt(user_id: str) -> str | None:
-    if _is_plain(user_id):
-        return None
-    texts = (text.format(user_id) for pattern, text in _DOUBTS if pattern.fullmatch(user_id))
-    text = next(texts, None)
-    return text and f"a user id {text}"
-
-
-lacks_value = re.compile(_LACKS_VALUE, re.DOTALL).fullmatch
-"""Match a text such as ``user-{i}`` or ``None``, whose value was not filled in."""
 
 
 def check_timeout(timeout: Any, default: Timeout) -> Timeout:

@@ -27,6 +27,7 @@ LIBRARY: Mapping[str, str] = {
     "outcomes": "; see .outcomes",
     "primary_key": "primary_key=",
     "query": "query=",
+    "sent": ". It is sent as it is",
     "personalize": "use client.send_each(audience.personalize(message))",
     "resume": "client.resume(run)",
     "new_run": 'run=f"daily-{date}.run"',

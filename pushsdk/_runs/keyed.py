@@ -10,9 +10,9 @@ from typing import TypeVar
 import msgspec
 
 from pushsdk._core import idempotency
-from pushsdk._core.arguments import lacks_value
 from pushsdk._core.batching import Call, Content
 from pushsdk._core.body import encode_user_ids, push_body
+from pushsdk._core.damage import lacks_value
 from pushsdk._core.error_mapping import conclude
 from pushsdk._core.errors import (
     ConfigurationError,

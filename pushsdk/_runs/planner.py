@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from pushsdk._audience.audience import Audience, Personalized
+from pushsdk._audience.audience import Audience, Personalized, place_of
 from pushsdk._audience.distinct import Distinct
 from pushsdk._core import wire
-from pushsdk._core.arguments import check_users, doubt_of, warn_of_doubt
+from pushsdk._core.arguments import check_users
 from pushsdk._core.body import encode_user_ids
+from pushsdk._core.damage import damage_of, warn_of_damage
 from pushsdk._core.errors import RunPlanError, ValidationError
 from pushsdk._core.kinds import must_be
 from pushsdk._core.models import UNSET, PushRequest
@@ -99,7 +100,8 @@ class Planner:
         self._waiting: list[Chunk] = []
         self._ids: list[str] = []
         self._taken = 0
-        self._doubt: str | None = None  # about an id that is probably none
+        # For the first id that is probably none.
+        self._damage: str | None = None
         self._duplicates = 0
 
     async def broadcast(self, user_ids: object) -> None:
@@ -110,7 +112,7 @@ class Planner:
         else:
             await self._plan_ids(user_ids)
         self._add_ids((), last=True)
-        await self._seal()
+        await self._seal(user_ids)
 
     async def each(self, requests: object) -> None:
         """Plan requests with one message each, and seal the plan."""
@@ -122,7 +124,7 @@ class Planner:
                 async for block in blocks:
                     self._add_requests(block)
                     await self._write(self._store)
-        await self._seal()
+        await self._seal(requests)
 
     def stop(self, by: StopCause, reason: str) -> None:
         """Raise PlanningStoppedError at the next block, in the code that plans."""
@@ -145,11 +147,17 @@ class Planner:
         else:
             work()
 
-    async def _seal(self) -> None:
+    async def _seal(self, users: object) -> None:
         await self._write(lambda: self._store(1))
+        if damage := self._damage:  # told here: a thread has no line in the caller's code
+            place = ""
+            if isinstance(users, (Audience, Personalized)):
+                place = await self._in_thread(lambda: place_of(users, damage))
+            warn_of_damage(damage, place)
         await self._write(lambda: self._journal.seal(duplicates=self._duplicates))
-        if self._doubt:  # told here: a thread has no line in the caller's code
-            warn_of_doubt(self._doubt)
+
+    def _note_damage(self, damage: str | None) -> None:
+        self._damage = self._damage or damage
 
     def _add_all(self, add: Callable[[Any], None], batches: Iterable[Sequence[Any]]) -> None:
         for batch in batches:
@@ -187,7 +195,7 @@ class Planner:
         chunks = [*chunks_of(ids, fixed=fixed, max_users=header.max_users, max_bytes=header.max_bytes)]
         at = 0
         for chunk in chunks:
-            self._doubt = self._doubt or doubt_of(dict.fromkeys(ids[at : at + chunk.users]), chunk.ids)
+            self._note_damage(damage_of(ids[at : at + chunk.users], chunk.ids))
             at += chunk.users
         self._waiting += chunks
         del self._ids[:end]
@@ -200,7 +208,7 @@ class Planner:
     def _request(self, request: object) -> Chunk:
         try:
             users, message, fields = _fields_of(request)
-            distinct, ids, duplicates = check_users(users, self._header.max_users)
+            distinct, ids, duplicates = check_users(users, self._header.max_users, self._note_damage)
             # ``personalize`` has warned.
             encoded, custom = wire.encode_content(message, fields, warn=not self._header.source)
         except ValidationError as error:

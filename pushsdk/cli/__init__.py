@@ -168,6 +168,10 @@ def _tell_known(error: Exception, words: Sequence[str]) -> int | None:
     return None if known is None else _print_error(known, words)
 
 
+def _refuse(warning: Warning, _: Sequence[str]) -> int:
+    return _print_error(usage_error(text_of(warning, sent=". Nothing was sent: mend it, or pass --force")), _)
+
+
 # The endings of a command, and the function that prints each and returns the exit code, or None to raise. First match.
 _ENDS: Sequence[tuple[type[BaseException], Callable[[Any, Sequence[str]], int | None]]] = (
     (CommandError, _print_error),
@@ -176,6 +180,7 @@ _ENDS: Sequence[tuple[type[BaseException], Callable[[Any, Sequence[str]], int | 
     (BrokenPipeError, _end_pipe),
     (SystemExit, lambda *_: _SIGPIPE),  # rich exits if the pipe is closed; the commands return their code
     (OSError, _tell_full_disk),
+    (Warning, _refuse),
     (Exception, _tell_known),
 )
 

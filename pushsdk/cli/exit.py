@@ -15,6 +15,7 @@ SHELL = {
     "outcomes": "",
     "primary_key": "--primary-key ",
     "query": "--query",
+    "sent": ". It is sent as it is",
     "personalize": "give --personalize",
     "resume": "pushsdk resume",
     "new_run": "--run daily-{date}.run",

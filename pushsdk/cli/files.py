@@ -22,8 +22,6 @@ from cyclopts import Parameter
 
 from pushsdk._audience.audience import Audience
 from pushsdk._audience.text_files import FORMATS
-from pushsdk._core.arguments import doubt_of
-from pushsdk._core.body import encode_user_id
 from pushsdk._core.errors import MessageWarning, ValidationError
 from pushsdk._core.lint import Problem, lint
 from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest
@@ -55,7 +53,7 @@ class MessageOptions:
     custom_fields: str | None = None
     """Set the custom fields: a JSON object, or @FILE."""
     force: Flag = False
-    """Send despite a misspelled field, value or placeholder, or without a platform, text or segment."""
+    """Send despite a damaged user id, a misspelled name or value, or without a platform, text or segment."""
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the message, with JSON field names, and the custom fields. Raises a usage error."""
@@ -160,12 +158,18 @@ def problem_text(problem: Problem) -> str:
 
 
 def print_advice(resource: Mapping[str, Any], *, force: bool) -> None:
-    """Print the problems that lint finds to stderr. Raises a usage error for a refused one, unless ``force`` is set."""
+    """Print the problems that lint finds to stderr.
+
+    Unless ``force`` is set, raises a usage error for a refused one, and makes later warnings about user ids errors.
+    """
     problems = lint(resource)
     for problem in problems:
         warn(f"advice: {problem_text(problem)}")
     warnings.filterwarnings("ignore", r"\$", MessageWarning)  # those with a path are printed above
-    if not force and any(problem.code in _REFUSED for problem in problems):
+    if force:
+        return
+    warnings.filterwarnings("error", "a user id", MessageWarning)
+    if any(problem.code in _REFUSED for problem in problems):
         raise usage_error("nothing was sent: fix the message, or pass --force")
 
 
@@ -206,8 +210,6 @@ def _checked_id(word: str) -> str:
         raise usage_error("a user id is empty: is a variable of the shell not set?")
     if re.search(r"[,;\s]", word):
         raise usage_error(f"{word!r} is one id: write ids apart, without quotation marks; a file may hold such ids")
-    if doubt := doubt_of({word: None}, encode_user_id(word)):
-        raise usage_error(f"{doubt}. A file may hold such ids")
     return word.removeprefix("@")
 
 

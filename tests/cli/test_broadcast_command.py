@@ -292,17 +292,47 @@ def test_a_dry_run_prints_the_first_request_and_sends_nothing(broadcast, service
 def test_likely_mistakes_are_told_once_before_anything_is_sent(folder, service, monkeypatch):
     monkeypatch.setenv("PUSHSDK_RETRY", "none")
     (folder / "ids.txt").write_text("ann,Ann\n")
-    result = run_apart("broadcast", "ids.txt", "--message", "message.json", "--run", "spring.run", "--yes")
+    result = run_apart("broadcast", "ids.txt", "--message", "message.json", "--run", "spring.run", "--yes", "--force")
     assert (result.code, service.requests) == (0, 1)
-    header, unused = result.err.splitlines()[:2]
+    unused, *others = [line for line in result.err.splitlines() if line.startswith("advice")]
     assert unused.startswith("advice: a run does not use the setting retry: it retries throttled and unsent requests")
-    assert header.startswith("advice: ids.txt begins with a header or a row of a table")
+    (several,) = others
+    assert several.startswith(f"advice: a user id ({folder / 'ids.txt'}, line 1) looks like several")
+    assert several.endswith(". It is sent as it is")
 
 
-def test_a_dry_run_tells_of_an_id_that_is_probably_none(command, service, folder):
-    (folder / "missing.txt").write_text("ann\nNone\n")
-    result = command("broadcast", "missing.txt", "--title", "x", "--run", "a.run", "--dry-run")
-    assert "advice: a user id is 'None', the text of a missing value" in result.err
+@pytest.mark.parametrize("words", [(), ("--dry-run",), ("--personalize", "custom-fields"), ("plan",)])
+@pytest.mark.parametrize(
+    ("source", "content", "sign"),
+    [
+        ("ids.txt", "user_id,name\nu0,Name0\n", "line 1) looks like several"),
+        ("ids.txt", "userId\nu0\n", "line 1) is the name of a column"),
+        ("ids.csv", "user_id\nann\n1.2E+11\n", "line 3, user_id) is a number"),
+        ("-", "user_id,name\nu0,Name0\n", "a user id (standard input) looks like several"),
+        ("-", "ann\n\ufeffbob\n", "(standard input) has an invisible character"),
+    ],
+)
+def test_damaged_ids_are_refused(broadcast, command, service, folder, monkeypatch, words, source, content, sign):
+    (folder / source).write_text(content, encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
+    if words == ("plan",):
+        result = command("plan", source, "--message", "message.json")
+    else:
+        result = broadcast(*words, source=source)
+    assert (result.code, result.out, service.requests) == (2, "", 0)
+    assert sign in result.err
+    assert result.err.endswith("Nothing was sent: mend it, or pass --force\n")
+    assert "1.2E+11" not in result.err
+
+
+def test_damaged_ids_are_refused_before_the_question(command, folder, monkeypatch):
+    monkeypatch.setenv("PUSHSDK_API_KEY", "key")
+    (folder / "ids.txt").write_text("null\n")
+    result = command("broadcast", "ids.txt", "--message", "message.json", "--run", "a.run", "--base-url", AWAY)
+    assert (result.code, result.err.startswith(f"pushsdk: a user id ({folder / 'ids.txt'}, line 1) is 'null'")) == (
+        2,
+        True,
+    )
 
 
 def test_a_dry_run_without_users_prints_no_request(broadcast, service, folder):
@@ -448,9 +478,9 @@ def test_a_run_cancelled_during_planning_exits_as_interrupted(broadcast, service
 @pytest.fixture
 def mixed(broadcast, service, folder):
     """A run with accepted, rejected, unknown and unsent users."""
-    (folder / "ids.txt").write_text("\n".join(["=cmd()", "bob", "ann \u00fc", *map(str, range(1001))]))
+    (folder / "ids.txt").write_text("\n".join(["@cmd()", "bob", "ann \u00fc", *map(str, range(1001))]))
     service.set_faults([Fault.status(422, user="bob"), Fault.status(500, user="1000")])
-    broadcast("--limit", "1002")
+    broadcast("--limit", "1002", "--force")
     service.set_faults([])
 
 
@@ -489,7 +519,7 @@ def test_a_report_has_one_row_for_each_user(mixed, command):
     by_user = {row["user_id"]: (row["outcome"], row["status"]) for row in rows}
     assert len(by_user) == len(rows) == 1004
     assert list(rows[0]) == ["user_id", "outcome", "status", "reason"]
-    assert (by_user["bob"], by_user["=cmd()"][0]) == (("REJECTED", 422), "ACCEPTED")
+    assert (by_user["bob"], by_user["@cmd()"][0]) == (("REJECTED", 422), "ACCEPTED")
     assert sum(outcome == "NOT_SENT" for outcome, _ in by_user.values()) == 2
 
 
@@ -508,7 +538,7 @@ def test_a_csv_is_safe_in_a_spreadsheet_and_counts_the_changed_ids(mixed, comman
         result.err
         == "answers: 9 x 422\nput a ' before 1 id, so that no spreadsheet runs it as a formula; jsonl is exact\n"
     )
-    assert any(line.lstrip('"').startswith("'=cmd()") for line in lines)
+    assert any(line.lstrip('"').startswith("'@cmd()") for line in lines)
     assert "put a '" not in command("report", "spring.run", "--format", "csv", "--outcome", "rejected").err
 
 

@@ -222,7 +222,7 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
         (("send", "ann", "--title", "--body", "x"), "--title requires an argument"),
         (("send", "--title", "Hi"), "name at least one user"),
         (("resend",), 'Did you mean "send"?'),
-        (("send", "None", "--title", "x"), "leave such users out. A file may hold such ids"),
+        (("send", "None", "--title", "x"), "leave such users out. Nothing was sent: mend it, or pass --force"),
         (("resume", "a.run", "ids.txt"), "resume: unexpected argument 'ids.txt'"),
         (("send", "@", "--title", "x"), "@ needs the name of a file: @ids.txt"),
         (("send", "ann", "--message", '{"title": "Hi"}'), "expected a mapping, got str, for example"),

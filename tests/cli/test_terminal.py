@@ -58,10 +58,10 @@ def folder(tmp_path, monkeypatch, service):
     return tmp_path
 
 
-BROADCAST = ("broadcast", "ids.jsonl", "--message", "message.json", "--run")
+BROADCAST = ("broadcast", "ids.jsonl", "--force", "--message", "message.json", "--run")
 
 
-@pytest.mark.filterwarnings("ignore:a user id looks like several")
+@pytest.mark.filterwarnings("ignore:a user id")
 @pytest.mark.parametrize(
     "words",
     [

@@ -310,11 +310,44 @@ def test_a_placeholder_that_no_column_fills_is_told_if_we_fill_it(caught: Caught
     assert caught.one().startswith("the audience has no 'first_name' for the placeholder, only city.")
 
 
-@pytest.mark.parametrize("content", ["user_id\nann\n", "ann,Bonn\nbob,Ulm\n", "ann\tBonn\n", "ann;Bonn\n"])
-def test_a_text_file_that_is_a_table_is_warned_of(caught: Caught, tmp_path: Path, content: str) -> None:
-    (tmp_path / "users.txt").write_text(content)
-    Audience.read(tmp_path / "users.txt")
-    assert caught.one().startswith(f"{tmp_path / 'users.txt'} begins with a header or a row of a table: ")
+@pytest.mark.parametrize(
+    ("name", "content", "place", "damage"),
+    [
+        ("users.txt", "ann\n\nuser_id\n", "line 3", "is the name of a column"),
+        ("users.csv", 'user_id,n\na,"1\n2"\n1.23E+11,3\n1.23E+11,4\n', "line 4, user_id", "is a number that a"),
+        ("users.jsonl", '{"user_id":"a"}\n{"user_id":"#N/A"}\n', "line 2, user_id", "is an error in a spreadsheet"),
+    ],
+)
+@pytest.mark.parametrize("each", [False, True])
+async def test_a_damaged_id_is_warned_of_with_its_place(
+    caught: Caught, tmp_path: Path, name: str, content: str, place: str, damage: str, each: bool
+) -> None:
+    (tmp_path / name).write_text(content)
+    users = Audience.read(tmp_path / name)
+    async with FakeService().client() as client:
+        if each:
+            await client.send_each(users.personalize(GOOD))
+        else:
+            await client.broadcast(users, GOOD)
+    assert caught.one().startswith(f"a user id ({tmp_path / name}, {place}) {damage}")
+
+
+async def test_a_damaged_id_in_a_query_is_warned_of_with_its_row(caught: Caught) -> None:
+    async with FakeService().client() as client:
+        await client.broadcast(Audience.query("SELECT unnest(['a', 'NULL']) AS user_id"), GOOD)
+    assert caught.one().startswith("a user id (the query, row 2, user_id) is 'NULL'")
+
+
+async def test_a_run_whose_ids_are_refused_can_be_planned_again(tmp_path: Path) -> None:
+    service = FakeService()
+    async with service.client() as client:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "a user id", MessageWarning)
+            with pytest.raises(MessageWarning, match=r"'null'"):
+                await client.broadcast(["ann", "null"], GOOD, run=tmp_path / "a.run")
+        assert service.requests == []
+        report = await client.broadcast(["ann"], GOOD, run=tmp_path / "a.run")
+    assert report.accepted == 1
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 import pushsdk
-from pushsdk._audience.audience import Audience
+from pushsdk._audience.audience import Audience, place_of
 from pushsdk._core import wire
-from pushsdk._core.arguments import doubt_of
 from pushsdk._core.body import EncodedIds, encode_user_ids, push_body
+from pushsdk._core.damage import damage_of, warn_of_damage
 from pushsdk._core.operations import PUSH
 from pushsdk._core.words import count
 from pushsdk._runs.api import broadcast_content
@@ -169,9 +169,18 @@ def _totals(audience: Audience, message: bytes, fields: bytes | None, distinct: 
 
 def _chunks(audience: Audience, message: bytes, fields: bytes | None, distinct: bool) -> Iterator[Chunk]:
     fixed, bounds = len(message) + len(fields or b""), pushsdk.Batching()
-    ids = itertools.chain.from_iterable(audience.ids(distinct=distinct))
+    ids = itertools.chain.from_iterable(_ids(audience, distinct))
     while batch := list(itertools.islice(ids, bounds.max_users)):
         yield from chunks_of(batch, fixed=fixed, max_users=bounds.max_users, max_bytes=bounds.max_bytes)
+
+
+def _ids(audience: Audience, distinct: bool) -> Iterator[list[str]]:
+    """Yield the ids in batches. Warns about the first that is probably none, which is an error without --force."""
+    found: str | None = None
+    for ids in audience.ids(distinct=distinct):
+        if found is None and (found := damage_of(ids, encode_user_ids(ids))):
+            warn_of_damage(found, place_of(audience, found))
+        yield ids
 
 
 def _plan_figures(totals: Mapping[str, int], seconds: Mapping[str, float]) -> Iterator[Figure]:
@@ -228,7 +237,7 @@ def broadcast(
             return f"{count(users, 'more user')} of {run}{_in_requests(users, each=bool(into))}"
         if content.query is None and str(source) in ("-", "@-"):
             return "the users on standard input"
-        number = options.limited(sum(map(len, audience.ids(distinct=distinct))))
+        number = options.limited(sum(map(len, _ids(audience, distinct))))
         return f"{count(number)}{_in_requests(number, each=bool(into))}"
 
     async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
@@ -257,8 +266,8 @@ def _first_body(
         return None
     ids, message, fields = first
     encoded = encode_user_ids(ids)
-    if doubt := doubt_of(dict.fromkeys(ids), encoded):
-        warn(f"advice: {doubt}. It is sent as it is")
+    if damage := damage_of(ids, encoded):
+        warn_of_damage(damage)
     return push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
 
 

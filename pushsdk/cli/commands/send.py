@@ -50,8 +50,8 @@ def send(
     settings = options.settings(dry_run=dry_run)
     message, fields = content.read()
     ids = read_ids(users, Batching().max_users)
+    _, encoded, _ = check_users(ids, Batching().max_users)
     if dry_run:
-        _, encoded, _ = check_users(ids, Batching().max_users)
         body = push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
         print_request(settings["base_url"], PUSH, body, json=json)
         return Exit.DONE

@@ -1,0 +1,61 @@
+"""Ids that are damaged, or are not ids: each sign is found in an id alone and among others, and a plain id has none."""
+
+import random
+
+import pytest
+
+from pushsdk._core.body import encode_user_ids
+from pushsdk._core.damage import damage_in, damage_of
+
+
+def _words(*texts: str) -> list[str]:
+    return " ".join(texts).split(" ")
+
+
+DAMAGED = {
+    "missing": _words(r"None nan NaN NaT NA <NA> N/A null NULL (null) [NULL] \N nil undefined inf -Infinity"),
+    "error": _words("#N/A #REF! #DIV/0! #NAME? #NV #WERT! #¡VALOR! ######## #GETTING_DATA -1.#IND"),
+    "shortened": _words("1.23457E+11 1,23457E+11 1e+20 -1.5E+7 1.23457E11 1.5E-7"),
+    ".0": _words("17.0 1.00 17,0 -3.000"),
+    "formula": _words('="00123" =A1 \'00123'),
+    "quotation": _words('"ann" "ann'),
+    "variable": _words("user-{i} ${id} $ID {{user_id}} {user.id}"),
+    "column": _words("user_id userId UserID USER-ID customer_id ID email"),
+    "several": _words("ann,Bonn ann;bob a\tb"),
+    "begins or ends": [" ann", "ann ", "ann\r", "\u00a0ann", "ann\n"],
+    "invisible": _words(
+        "\ufeffann an\ufeffn ann\u200b a\u00adn a\u00a0n \u2060ann \u202eann ann\u200c a\x00b a\x7fb M\ufffdller"
+    ),
+}
+PLAIN = _words(
+    "user-1 00123 1e3 12345e10 v1.0 10.0.0.1 +46701234567 ann@example.com a0EEBC99-9C0B auth0|5f7c8 YWJj+/== O'Brien",
+    "n nancy Nat #Nancy None-1 identity {3F25-4F89} 5% ünï \u0633\u0644\u200c\u0647 \U0001f469\u200d\U0001f680 a=b",
+    "key:1 https://x.org/~ann 田中",
+)
+
+
+@pytest.mark.parametrize(
+    ("user", "kind"), [(user, kind) for kind, users in DAMAGED.items() for user in users], ids=ascii
+)
+def test_damage_is_named_for_an_id_alone_and_among_others(user: str, kind: str) -> None:
+    for users in ([user], [*map(str, range(500)), user, *PLAIN]):
+        damage = damage_of(users, encode_user_ids(users))
+        assert damage == damage_in(user)
+        assert damage is not None
+        assert kind in damage
+
+
+def test_a_plain_id_has_no_damage() -> None:
+    users = [*PLAIN, "a b"]
+    assert [damage_in(user) for user in users] == [None] * len(users)
+    assert damage_of(users, encode_user_ids(users)) is None
+
+
+def test_the_look_at_many_ids_finds_what_the_look_at_one_finds() -> None:
+    draw = random.Random(7)
+    others = [f"user-{number}" for number in range(20)]
+    parts = [*"0123.,Ee+-#aNA/!='\" {}$_\u200b\u00e9", "null", "id", "user"]
+    for _ in range(20_000):
+        user = "".join(draw.choices(parts, k=draw.randint(1, 6)))
+        users = [*others, user]
+        assert damage_of(users, encode_user_ids(users)) == damage_in(user), ascii(user)
