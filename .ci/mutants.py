@@ -1439,6 +1439,27 @@ TRANSPORT = [
         "tests/runs/test_same_users.py",
     ),
     Mutant(
+        "a send goes to users that only_users does not name",
+        "pushsdk/_io/queue.py",
+        "call.users, call.ids = listed, encode_user_ids(listed)",
+        "call.users = listed",
+        "tests/client/test_only_users.py",
+    ),
+    Mutant(
+        "a run goes to users that only_users does not name",
+        "pushsdk/_runs/pipeline.py",
+        "if is_listed:",
+        "if is_listed or in_doubt:",
+        "tests/client/test_only_users.py",
+    ),
+    Mutant(
+        "a campaign is created in spite of only_users",
+        "pushsdk/client.py",
+        "if engine.settings.only_users is not None:",
+        "if engine.settings.only_users == ():",
+        "tests/client/test_only_users.py",
+    ),
+    Mutant(
         "another column of the same file continues a run",
         "pushsdk/_audience/source.py",
         '"" if key == "user_id" else',

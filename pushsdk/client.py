@@ -16,6 +16,7 @@ The constructor checks the settings, and opens nothing. At the first use its ``L
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping
@@ -33,7 +34,7 @@ from pushsdk._core.address import (
 from pushsdk._core.arguments import check_timeout, check_users
 from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import error_for, set_answer
-from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError, ValidationError
+from pushsdk._core.errors import Advice, ConfigurationError, UnexpectedResponseError, ValidationError
 from pushsdk._core.hints import check_options, warn_of_milliseconds
 from pushsdk._core.kinds import Delay, check, check_seconds, check_values, must_be
 from pushsdk._core.models import (
@@ -59,6 +60,7 @@ from pushsdk._core.policy import (
 )
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._core.secret import Secret, sealed
+from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.lifetime import Lifetime
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from pushsdk._runs.pipeline import RunSettings
     from pushsdk._runs.report import BroadcastReport
 
+logger = logging.getLogger("pushsdk")
 # The argument names that both clients have.
 NAMES = frozenset({"base_url", "api_key", *ClientOptions.__optional_keys__})
 # The ``ClientOptions`` defaults. Unless there is one here, None is off.
@@ -91,6 +94,8 @@ _DEFAULTS: dict[str, Any] = {
     "ssl": True,
     "keepalive": 1.5,
     "allow_insecure": False,
+    # Who gets pushes
+    "only_users": None,
     # What you learn
     "on_event": None,
 }
@@ -129,6 +134,7 @@ class AsyncPushClient(ClientViews):
             limits: A Limits; by default 100,000 users or 64 MiB are queued, then new calls wait.
             rate: A Rate, in requests or users per second; by default unlimited.
             claims: A claim store, or its location such as ``"sqlite:claims.db"``, for ``idempotency_key``.
+            only_users: The ids of the only users that get pushes, for a staging system. Everybody else is NOT_SENT.
             on_event: A callable that gets each Event.
             show_answers: True quotes the service's answers in errors; by default only if ``base_url`` is loopback.
             **options: proxy, headers, ssl, keepalive and allow_insecure; see ``pushsdk.options.ClientOptions``.
@@ -153,6 +159,8 @@ class AsyncPushClient(ClientViews):
         keepalive = check_seconds("keepalive", chosen["keepalive"])
         warn_of_milliseconds("keepalive", chosen["keepalive"])
         check_ssl(given.get("ssl"))
+        if (only_users := given.get("only_users")) is not None:
+            logger.warning("pushes are limited to %s (only_users): all others are NOT_SENT", count(len(only_users)))
         settings = EngineSettings(
             base_url=url,
             allow_insecure=allow_insecure,
@@ -165,6 +173,8 @@ class AsyncPushClient(ClientViews):
             batching=chosen["batching"],
             limits=chosen["limits"],
             rate=chosen["rate"],
+            # Who gets pushes
+            only_users=None if only_users is None else frozenset(only_users),
             # What you learn
             on_event=chosen["on_event"],
             show_answers=chosen.get("show_answers", _shows_answers(url)),
@@ -320,6 +330,8 @@ class AsyncPushClient(ClientViews):
             UnexpectedResponseError: The campaign was created, but the response has no readable uuid.
         """
         engine = self._lifetime.enter()
+        if engine.settings.only_users is not None:
+            raise ConfigurationError(Advice("a campaign goes to a segment, which can't be limited", " to {only_users}"))
         options = self._options_of(timeout, retry)
         total = options.timeout.total
         body = wire.encode_campaign(request)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 from pushsdk._core.events import Event
-from pushsdk._core.kinds import Rule
+from pushsdk._core.kinds import Rule, UserIds
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Seconds, TimeoutOrTotal
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk.claims.store import ClaimStore
@@ -55,6 +55,9 @@ class ClientOptions(SendingOptions, total=False):
     keepalive: Seconds
     """Seconds for which an idle connection is kept: keep it half a second below the server's. Shortened if the server
     announces less (``Keep-Alive: timeout=N``), or closes a connection with a request in flight. Default: 1.5."""
+    # Who gets pushes
+    only_users: UserIds | None
+    """The only users that get pushes, for a staging system: everybody else is NOT_SENT. Default: all users."""
     # What you learn
     on_event: Callable[[Event], Any] | None
     """A callable that is called with each event."""

@@ -100,7 +100,7 @@ def is_retryable(verdict: Verdict) -> bool:
     if verdict.outcome not in (Outcome.NOT_SENT, Outcome.REJECTED):
         return False
     if not verdict.attempts:
-        return verdict.outcome is Outcome.NOT_SENT
+        return verdict.outcome is Outcome.NOT_SENT and verdict.failure is not Failure.NOT_LISTED
     last = verdict.attempts[-1]
     # The call ended before its next attempt. After a 413, some users were never sent a smaller request.
     return last.retryable or (last.outcome is Outcome.REJECTED and verdict.failure is not None)

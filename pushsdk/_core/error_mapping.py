@@ -129,7 +129,7 @@ def partial_error(
         Parts(dict(counts), None if cause is None else cause.args[0], number),
         outcome=worst,
         attempts=attempts_of(parts),
-        user_ids=tuple(users),
+        user_ids=tuple(outcomes),
     )
     if cause is not None:
         error.status, error.headers, error.body = cause.status, cause.headers, cause.body
@@ -140,9 +140,9 @@ def partial_error(
 
 
 def _in_order(users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], Verdict]]) -> dict[str, Outcome]:
-    """Return every user's outcome, in the call's order."""
+    """Return every user's outcome, in the call's order; last the users that are not in ``users``: NOT_LISTED."""
     unordered = {user: verdict.outcome for part, verdict in parts for user in part}
-    return {user: unordered[user] for user in users}
+    return {user: unordered[user] for user in users} | unordered
 
 
 _FROM_BEST_TO_WORST = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN)
@@ -163,7 +163,7 @@ def _most_frequent(
     users: Counter[object] = Counter()
     examples: dict[object, Verdict] = {}
     for part, verdict in parts:
-        if verdict.attempts:
+        if not verdict.recorded:
             decisive = decisive_of(verdict)
             cause: object = (decisive and decisive.status) or verdict.failure
             users[cause] += len(part)

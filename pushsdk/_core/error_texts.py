@@ -171,6 +171,7 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({Failure.QUEUE_FULL}, ". Call again later, or raise Limits(queued_users=..., queued_bytes=...)"),
     ({Failure.PAUSED}, ". Call again after this pause; see: pushsdk docs retries"),
     ({Failure.BUDGET}, ". The service fails too often; see: pushsdk docs retries"),
+    ({Failure.NOT_LISTED}, ": see {only_users}"),
     ({429, "throttled"}, ". Call again after {pause}" + _RATE),
     ({429}, ". Call again later" + _RATE),
     ({Outcome.REJECTED, "throttled"}, ". Call again after {pause}"),

@@ -29,6 +29,7 @@ LIBRARY: Mapping[str, str] = {
     "query": "query=",
     "sent": ". It is sent as it is",
     "personalize": "use client.send_each(audience.personalize(message))",
+    "only_users": "only_users",
     "resume": "client.resume(run)",
     "new_run": 'run=f"daily-{date}.run"',
 }

@@ -25,7 +25,7 @@ __tracebackhide__ = True  # by pytest: a failure shows the test's line
 MAX_NUMBER = 1e9
 # Arguments whose values are not shown: secrets, ids and texts.
 _SECRETS = frozenset({"api_key", "base_url", "claims", "headers", "proxy", "server", "session", "token"})
-_HIDDEN = _SECRETS | {"idempotency_key", "request", "user_id", "user_ids"}
+_HIDDEN = _SECRETS | {"idempotency_key", "only_users", "request", "user_id", "user_ids"}
 _PLAIN = (bool, int, float, str)
 
 
@@ -56,6 +56,7 @@ RefusedStatus: TypeAlias = Annotated[
 ]
 Port: TypeAlias = Annotated[int, Rule("a port from 0 to 65535, 0 for any free one", range(65_536).__contains__)]
 NonEmpty: TypeAlias = Annotated[str, Rule("a str that is not empty", bool)]
+UserIds: TypeAlias = Annotated[Set[str], Rule("a set of user ids, for example {'user-1', 'user-2'}")]
 
 _EXAMPLES = {
     "Batching": "(linger=0.005)",

@@ -57,6 +57,7 @@ class Failure(StrEnum):
     BUDGET = "the retry budget is used up"
     UNCLAIMED = "the claim was refused or could not be made"
     REKEYED = "its calls have different keys now"
+    NOT_LISTED = "not among the users that pushes are limited to"
     OTHER = "the transport failed"
 
 

@@ -5,7 +5,7 @@ Calls share batches (``queue``), which are sent as requests (``batch_sender``, `
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,6 +33,7 @@ class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):
     batching: Batching
     limits: Limits
     rate: Rate
+    only_users: Set[str] | None
     on_event: Callable[[Event], Any] | None
     show_answers: bool
 
@@ -87,7 +88,12 @@ class Engine:
         )
         self.pending = PendingCalls(counters, emit, settings.target(PUSH))
         self.queue = SendQueue(
-            self.sender, self.pending, sizes=self.sizes, batching=settings.batching, limits=settings.limits
+            self.sender,
+            self.pending,
+            sizes=self.sizes,
+            batching=settings.batching,
+            limits=settings.limits,
+            only_users=settings.only_users,
         )
         #: Campaigns, sends with idempotency keys, and runs that have not ended.
         self.unfinished: set[object] = set()

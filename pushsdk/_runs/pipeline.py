@@ -14,10 +14,11 @@ import msgspec
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.kinds import Count, check_values
+from pushsdk._core.outcome import Failure
 from pushsdk._core.policy import Options, warn_of_unused
 from pushsdk._core.splitting import Rejected
 from pushsdk._core.stop_policy import StopPolicy
-from pushsdk._core.user_states import UserState
+from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
@@ -118,6 +119,7 @@ class Pipeline:
         if self._settings.stop is not None:
             helpers.append(self._loop.create_task(self._await_stop(self._settings.stop)))
         try:
+            await self._restrict()
             await self._send_all()
             if self.stop_reason is None and self._is_limited:
                 self.stop("limit", f"the limit of {count(self._settings.limit or 0)} is reached: resume for the rest")
@@ -133,6 +135,26 @@ class Pipeline:
             raise self._read_error
         self._report()
         self._log_phase("ends")
+
+    async def _restrict(self) -> None:
+        """Leave out users who may not get pushes. They keep their state; if it is PENDING, with the reason."""
+        only_users = self._engine.settings.only_users
+        if only_users is None:
+            return
+        work: list[tuple[UserRange, bool]] = []
+        for positions, in_doubt in self._work:
+            users = self._journal.load(positions.chunk).user_ids()
+            start, first = positions.start, self._journal.first_user(positions.chunk)
+            listed = [user in only_users for user in users[start - first : positions.stop - first]]
+            for is_listed, group in itertools.groupby(listed):
+                part = UserRange(positions.chunk, start, start + len([*group]))
+                start = part.stop
+                if is_listed:
+                    work.append((part, in_doubt))
+                elif not in_doubt:
+                    self._log.settle(part, _NOT_LISTED)
+            await asyncio.sleep(0)
+        self._work = iter(work)
 
     async def _send_all(self) -> None:
         """Send the plan, and the requests that were given up again if the message was accepted for any user."""
@@ -221,6 +243,9 @@ class Pipeline:
     def _report(self) -> None:
         sender, now = self._sender, self._loop.time()
         self._progress.report(now, self._engine.limiter, waiting=sender.is_waiting, trouble=sender.trouble)
+
+
+_NOT_LISTED = UserStatus(UserState.PENDING, reason=Failure.NOT_LISTED)
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> BaseException:

@@ -17,6 +17,7 @@ SHELL = {
     "query": "--query",
     "sent": ". It is sent as it is",
     "personalize": "give --personalize",
+    "only_users": "--only-users",
     "resume": "pushsdk resume",
     "new_run": "--run daily-{date}.run",
 }

@@ -45,6 +45,8 @@ class ServiceOptions:
     """Read settings from this file, not from your pushsdk/config.toml."""
     profile: str | None = None
     """Use the settings in the table [profiles.NAME] of that file."""
+    only_users: str | None = None
+    """Push only to these users, whose ids have commas between them. Everybody else is NOT_SENT."""
     attempt_timeout: float | None = None
     """Limit each attempt to this many seconds. [default: 10]"""
     # As it is written: cyclopts would round 1.5.

@@ -46,6 +46,7 @@ SETTINGS: Mapping[str, Any] = {
     "requests_per_second": PerSecond,
     "allow_insecure": Annotated[bool, Rule("true or false")],
     "proxy": str,
+    "only_users": str,
 }
 DEFAULTS: Mapping[str, Any] = {"timeout": 30.0, "attempt_timeout": 10.0, "retry": "safe", "allow_insecure": False}
 """The values for settings that are not set. Without a default, a setting is off."""
@@ -306,6 +307,7 @@ def _client_settings(values: Mapping[str, Any], key: Secret | None) -> ClientSet
         "rate": Rate(users_per_second=values["rate"], requests_per_second=values["requests_per_second"]),
         "allow_insecure": bool(values["allow_insecure"]),
         "proxy": values["proxy"],
+        "only_users": values["only_users"] and {user.strip() for user in values["only_users"].reveal().split(",")},
         "show_answers": True,
     }
 

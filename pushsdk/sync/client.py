@@ -160,6 +160,7 @@ class PushClient(ClientViews):
             limits: A Limits; by default 100,000 users or 64 MiB are queued, then new calls wait.
             rate: A Rate, in requests or users per second; by default unlimited.
             claims: A claim store, or its location such as ``"sqlite:claims.db"``; closed with the client.
+            only_users: The ids of the only users that get pushes, for a staging system. Everybody else is NOT_SENT.
             on_event: A callable that gets each Event, in the client's thread.
             show_answers: True quotes the service's answers in errors; by default only if ``base_url`` is loopback.
             **options: proxy, headers, ssl, keepalive and allow_insecure; see ``pushsdk.options.ClientOptions``.

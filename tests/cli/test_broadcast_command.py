@@ -207,6 +207,18 @@ def test_a_command_that_had_nothing_left_to_send_does_not_look_like_a_send(broad
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
+@pytest.mark.usefixtures("folder")
+def test_only_the_users_of_the_option_get_pushes_also_in_the_command_that_resumes(command, service):
+    words = "--title", "x", "--run", "spring.run", "--progress", "none", "--only-users", "bob, eve"
+    result = run_apart("broadcast", "ids.txt", *words)
+    assert (result.code, service.users()) == (1, {"bob": 1})
+    assert result.err.startswith("pushes are limited to 2 users (only_users): all others are NOT_SENT\n")
+    assert "pushsdk resume spring.run --only-users 'bob, eve'\n" in result.err
+    assert "ann      NOT_SENT          not among the users that" in command("report", "spring.run").out
+    assert run_apart("send", "ann", "--title", "x", "--only-users", "bob").err.endswith(": see --only-users\n")
+    assert service.users() == {"bob": 1}
+
+
 def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, service):
     service.set_faults([Fault.reset_after(first=1)])
     result = broadcast()

@@ -82,6 +82,7 @@ def test_unset_settings_are_left_to_the_client():
         "rate": Rate(),
         "allow_insecure": False,
         "proxy": None,
+        "only_users": None,
         "show_answers": True,
     }
     assert settings == {"base_url": URL, "api_key": Secret.of(SECRET), **unset}

@@ -24,6 +24,7 @@ from pushsdk._core.errors import (
     QueueFullError,
     RateLimitedError,
     RejectedError,
+    RunInUseError,
     UnexpectedResponseError,
     ValidationError,
 )
@@ -57,7 +58,7 @@ def test_each_error_has_an_outcome_and_its_place_in_the_tree():
         assert error.outcome is (REJECTED if issubclass(kind, RejectedError) else expected)
         assert isinstance(error, PushError)
     assert issubclass(ValidationError, ValueError)
-    not_sent = {ClaimStoreError, ClientClosedError, NotSentError, QueueFullError}
+    not_sent = {ClaimStoreError, ClientClosedError, NotSentError, QueueFullError, RunInUseError}
     assert {kind for kind in KINDS if kind().retryable} == {*not_sent, RateLimitedError}
 
 

@@ -302,7 +302,7 @@ def mappings(client: PushClient, loaded: dict[str, Any], untyped: Any, ids: list
 
 
 def without_a_loop(message: MobilePush, campaign: CampaignRequest) -> None:
-    with PushClient("https://push.example", "key", timeout=5, on_event=print) as client:
+    with PushClient("https://push.example", "key", timeout=5, on_event=print, only_users={"a"}) as client:
         assert_type(client, PushClient)
         assert_type(client.send("u", message), Receipt)
         client.send((f"u{n}" for n in range(3)), {"title": {}}, custom_fields={"n": 1}, idempotency_key="k", timeout=5)
