@@ -115,8 +115,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         else:
             poller.register(sock.fileno(), select.POLLIN)
             self.poll = poller.poll
-        # Only Linux counts what the peer has not acknowledged, and only for TCP; TLS adds bytes.
-        is_counted = sys.platform == "linux" and self.is_plain and sock.family in (socket.AF_INET, socket.AF_INET6)
+        # Only Linux counts what the peer has not acknowledged, and only for TCP.
+        is_counted = sys.platform == "linux" and sock.family in (socket.AF_INET, socket.AF_INET6)
         self._fd = sock.fileno() if is_counted else None
         #: Time when the connection was opened, the last request was written, or the last response received.
         self.since = monotonic()
@@ -212,8 +212,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self.evidence.status is not None:
             return False
         self._shorten()
-        # The peer's FIN acknowledges all that came before it.
-        if self._unacknowledged() < self.size:
+        # The peer's FIN acknowledges all that came before it. TLS adds bytes, so that the size tells nothing.
+        if not self.is_plain or self._unacknowledged() < self.size:
             return False
         self._await_reset(RESET_CHECKS)
         return True

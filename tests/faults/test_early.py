@@ -90,30 +90,32 @@ async def refuse_to_read(wire: Wire) -> None:
     wire.writer.transport.pause_reading()
 
 
-def unread(answer: bytes, *, at: int) -> WireServer:
+def unread(answer: bytes, *, at: int, tls: ssl.SSLContext | None = None) -> WireServer:
     """A server that answers the request with that number while the body is still on its way."""
     script = when(only(at), step(refuse_to_read, pause(0.05), send(answer), never_read))
-    return WireServer(script, receive_buffer=2048)
+    return WireServer(script, receive_buffer=2048, tls=tls)
 
 
 LARGE = MobilePush(body={"en": "x" * 47_000})
+HUGE = MobilePush(body={"en": "x" * 2_000_000})  # more than a TLS connection reads ahead
 
 
-async def check_unread(*, warm: bool, answer: bytes, injected: bool) -> None:
+async def check_unread(*, warm: bool, answer: bytes, injected: bool, tls: bool = False) -> None:
     """A 2xx proves nothing if the body is still on its way, and its connection is used no more."""
     async with (
-        unread(answer, at=int(warm)) as server,
+        unread(answer, at=int(warm), tls=wire_tls.good() if tls else None) as server,
         client_of(server, injected=injected, retry=NONE) as client,
     ):
         if warm:
             await client.send("warm", HELLO)
         with pytest.raises(OutcomeUnknownError):
-            await client.send("user", LARGE)
+            await client.send("user", HUGE if tls else LARGE)
         await client.send("again", HELLO)
     assert (server.connections, server.processed["user"], server.processed["again"]) == (2, 0, 1)
 
 
 @OWN_OR_INJECTED
+@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
 @LINUX
 @pytest.mark.parametrize(
     ("warm", "answer"),
@@ -121,9 +123,9 @@ async def check_unread(*, warm: bool, answer: bytes, injected: bool) -> None:
     ids=["after a fast push", "on a new connection", "with a body"],
 )
 async def test_a_2xx_for_a_large_request_that_was_not_read_is_unknown_however_late_it_comes(
-    warm: bool, answer: bytes, injected: bool
+    warm: bool, answer: bytes, tls: bool, injected: bool
 ) -> None:
-    await check_unread(warm=warm, answer=answer, injected=injected)
+    await check_unread(warm=warm, answer=answer, injected=injected, tls=tls)
 
 
 @LINUX
@@ -135,11 +137,12 @@ async def test_a_2xx_for_what_the_peer_has_not_got_is_retried_if_the_policy_says
     assert (receipt.outcome, len(receipt.attempts), server.processed["user"]) == (Outcome.ACCEPTED, 2, 1)
 
 
+@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
 @LINUX
-def test_the_same_on_uvloop() -> None:
+def test_the_same_on_uvloop(tls: bool) -> None:
     uvloop = pytest.importorskip("uvloop")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(check_unread(warm=True, answer=response(204), injected=False))
+        runner.run(check_unread(warm=True, answer=response(204), injected=False, tls=tls))
 
 
 @OWN_OR_INJECTED

@@ -66,11 +66,13 @@ def test_threads_that_close_one_client_wait_for_its_end_and_the_first_sets_the_d
     service: ThreadService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.set_faults([Fault.delay(0.3)])
-    submit, submitted = LoopThread.submit, threading.Event()
+    submit, one, both = LoopThread.submit, threading.Event(), threading.Event()
 
     def noted(thread: LoopThread, call: ThreadCall[DrainReport]) -> None:
+        if not one.is_set():
+            thread.loop.call_soon_threadsafe(both.wait, HANGS)  # the loop begins both in one turn
         submit(thread, call)
-        submitted.set()
+        (both if one.is_set() else one).set()
 
     client = PushClient()
     outcome = sending(client)
@@ -83,7 +85,7 @@ def test_threads_that_close_one_client_wait_for_its_end_and_the_first_sets_the_d
 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(close, 10.0)
-        assert submitted.wait(HANGS)
+        assert one.wait(HANGS)
         second = pool.submit(close, 0.0)
         assert (first.result(HANGS), second.result(HANGS)) == ((True, 1), (True, 0))
     assert outcome.result(HANGS) is Outcome.ACCEPTED
