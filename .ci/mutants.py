@@ -1460,6 +1460,20 @@ TRANSPORT = [
         "tests/client/test_only_users.py",
     ),
     Mutant(
+        "a request that waited is begun after not_after",
+        "pushsdk/_runs/sender.py",
+        "not users or not self._sender.stopping.may_begin()",
+        "not users or self._sender.stopping.reason is not None",
+        "tests/runs/test_not_after.py",
+    ),
+    Mutant(
+        "a resume on Monday sends what ends on Sunday",
+        "pushsdk/_runs/pipeline.py",
+        "min(journal.header.not_after, settings.end)",
+        "settings.end",
+        "tests/runs/test_not_after.py",
+    ),
+    Mutant(
         "another column of the same file continues a run",
         "pushsdk/_audience/source.py",
         '"" if key == "user_id" else',

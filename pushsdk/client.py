@@ -395,7 +395,7 @@ class AsyncPushClient(ClientViews):
                 unless ``on_unknown="resend"``.
             stop: Ends the run after the requests in flight, once it is set.
             dedupe: False keeps duplicate ids.
-            **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
+            **options: Resending, stopping, progress and durability; see ``pushsdk.options.RunOptions``.
 
         Raises:
             ValidationError: The message or an id can't be sent. Nothing was sent.
@@ -430,7 +430,7 @@ class AsyncPushClient(ClientViews):
             requests: Items with ``user_ids`` (at most ``Batching.max_users``) and a ``message``.
             run: Run file path. An existing run is continued if its users have the same messages.
             stop: Ends the run after the requests in flight, once it is set.
-            **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
+            **options: Resending, stopping, progress and durability; see ``pushsdk.options.RunOptions``.
 
         Raises:
             PushError: As for ``broadcast``.
@@ -448,7 +448,7 @@ class AsyncPushClient(ClientViews):
         Args:
             run: Run file path.
             stop: Ends the run after the requests in flight, once it is set.
-            **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
+            **options: Resending, stopping, progress and durability; see ``pushsdk.options.RunOptions``.
 
         Raises:
             RunFileError: The file is not a run, is in use or damaged, or its plan was never finished.

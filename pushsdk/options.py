@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 from pushsdk._core.events import Event
-from pushsdk._core.kinds import Rule, UserIds
+from pushsdk._core.kinds import Moment, Rule, UserIds
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Seconds, TimeoutOrTotal
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk.claims.store import ClaimStore
@@ -80,6 +80,9 @@ class RunOptions(TypedDict, total=False):
     """When to stop the run. Default: ``StopPolicy()``."""
     on_progress: Callable[[Progress], object] | None
     """A callable that is called twice a second."""
+    not_after: Moment | None
+    """A datetime with a zone: no request is begun later, and its users stay NOT_SENT. The run keeps it: a resume may
+    only pass an earlier one. Default: no bound."""
     limit: int | None
     """Pause the run after this many users. Default: no limit."""
     durable: bool

@@ -11,7 +11,7 @@ import inspect
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import FunctionType, MethodType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -56,6 +56,10 @@ RefusedStatus: TypeAlias = Annotated[
 ]
 Port: TypeAlias = Annotated[int, Rule("a port from 0 to 65535, 0 for any free one", range(65_536).__contains__)]
 NonEmpty: TypeAlias = Annotated[str, Rule("a str that is not empty", bool)]
+Moment: TypeAlias = Annotated[
+    datetime,
+    Rule("a datetime with a zone, for example datetime.now(UTC) + timedelta(hours=2)", lambda moment: moment.tzinfo),
+]
 UserIds: TypeAlias = Annotated[Set[str], Rule("a set of user ids, for example {'user-1', 'user-2'}")]
 
 _EXAMPLES = {

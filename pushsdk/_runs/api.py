@@ -61,6 +61,7 @@ async def broadcast(
     encoded, fields = broadcast_content(user_ids, message, custom_fields)
     header = _header(
         lifetime.settings,
+        settings,
         kind="broadcast",
         message=encoded,
         custom_fields=fields,
@@ -85,7 +86,7 @@ async def send_each(lifetime: Lifetime, settings: RunSettings, requests: object)
     if not isinstance(requests, (Personalized, AsyncIterable)):
         iterable("requests", requests, "an iterable of requests")
     source = requests.source if isinstance(requests, Personalized) else ""
-    header = _header(lifetime.settings, kind="each", source=source, dedupe=False)
+    header = _header(lifetime.settings, settings, kind="each", source=source, dedupe=False)
     return await _run(lifetime, settings, header, lambda planner: planner.each(requests))
 
 
@@ -237,8 +238,9 @@ def _why_nothing(unknown: int) -> str:
     return "an earlier call completed this run; to push again, pass a new run"
 
 
-def _header(settings: EngineSettings, **fields: Any) -> Header:
+def _header(settings: EngineSettings, run: RunSettings, **fields: Any) -> Header:
     return Header(
+        not_after=run.end,
         base_url=settings.base_url,
         max_users=settings.batching.max_users,
         max_bytes=settings.batching.max_bytes,

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from pushsdk._core.errors import RunFileError
-from pushsdk._core.kinds import Count, check_values
+from pushsdk._core.kinds import Count, Moment, check_values
 from pushsdk._core.outcome import Failure
 from pushsdk._core.policy import Options, warn_of_unused
 from pushsdk._core.splitting import Rejected
@@ -44,6 +44,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     on_unknown: OnUnknown = "skip"
     stop_policy: StopPolicy | None = None
     on_progress: OnProgress | None = None
+    not_after: Moment | None = None
     limit: Count | None = None
     """The number of users after which the run pauses; None for no limit."""
     durable: bool = False
@@ -58,6 +59,11 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.on_progress is not None:
             msgspec.structs.force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))
         warn_of_unused(self.sending.policy)
+
+    @property
+    def end(self) -> float:
+        """Return ``not_after`` in seconds since the epoch, infinite if there is none."""
+        return math.inf if self.not_after is None else self.not_after.timestamp()
 
     @property
     def syncs(self) -> bool:
@@ -80,6 +86,7 @@ class Pipeline:
             settings.sending,
             settings.credentials,
             stop_policy=settings.stop_policy,
+            not_after=min(journal.header.not_after, settings.end),
             varied=journal.header.message is None,
             resends=settings.on_unknown == "resend",
         )
@@ -121,8 +128,7 @@ class Pipeline:
         try:
             await self._restrict()
             await self._send_all()
-            if self.stop_reason is None and self._is_limited:
-                self.stop("limit", f"the limit of {count(self._settings.limit or 0)} is reached: resume for the rest")
+            await self._explain_rest()
         except* Exception as group:  # noqa: BLE001 - raised again, without its group
             raise _first(group) from None
         finally:
@@ -135,6 +141,16 @@ class Pipeline:
             raise self._read_error
         self._report()
         self._log_phase("ends")
+
+    async def _explain_rest(self) -> None:
+        """Say why users are left, of whom no failure does."""
+        reason = self.stop_reason
+        if reason is None and self._is_limited:
+            self.stop("limit", f"the limit of {count(self._settings.limit or 0)} is reached: resume for the rest")
+        elif reason is not None and reason.by == "not_after":
+            await self._log.flush()
+            for positions in self._journal.ranges(PENDING):
+                self._log.settle(positions, UserStatus(UserState.PENDING, reason=reason.reason))
 
     async def _restrict(self) -> None:
         """Leave out users who may not get pushes. They keep their state; if it is PENDING, with the reason."""

@@ -1,5 +1,6 @@
 """The plan for a run, cut into chunks, and the events in its journal. Values only: others store and send them."""
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
@@ -39,6 +40,8 @@ class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
     max_users: int
     max_bytes: int
     dedupe: bool = True
+    not_after: float = math.inf
+    """Seconds since the epoch. No request is begun later."""
     created: float = 0.0
     """Seconds since the epoch."""
     version: str = ""
@@ -57,9 +60,9 @@ class UserRange(msgspec.Struct, frozen=True, gc=False):
         return self.stop - self.start
 
 
-StopCause = Literal["stop_policy", "refused", "failure", "limit", "asked", "closed"]
+StopCause = Literal["stop_policy", "refused", "failure", "limit", "not_after", "asked", "closed"]
 """The cause of an early end: the stop policy; a refused Api-Key (401, 403); a failure that every other request would
-meet, such as a bad certificate; ``limit``; ``stop`` or Ctrl-C; a closed client."""
+meet, such as a bad certificate; ``limit``; ``not_after``; ``stop`` or Ctrl-C; a closed client."""
 
 
 class StopReason(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ a run file (``log``) or a claim store (``pushsdk.arrow``).
 
 import asyncio
 import logging
+import math
 import random
 from typing import Protocol
 
@@ -60,7 +61,7 @@ class ChunkClaim:
     async def claim(self, part: WholePart) -> tuple[WholePart, bytes | None]:
         request = self._request
         users, ids = await self._sender._log.claim(request, resent=self._in_doubt)
-        if not users or self._sender.stopping.reason is not None:
+        if not users or not self._sender.stopping.may_begin():
             return part, None
         body = self._body if ids is request.ids else msgspec.structs.replace(request, ids=ids).body()
         return WholePart(part.units, users), body
@@ -91,8 +92,12 @@ class ChunkSender:
         stop_policy: StopPolicy | None,
         varied: bool,
         resends: bool = False,
+        not_after: float = math.inf,
     ) -> None:
-        """``varied``: every chunk has its own message. ``resends``: requests with an UNKNOWN outcome are resent."""
+        """``varied``: every chunk has its own message. ``resends``: requests with an UNKNOWN outcome are resent.
+
+        ``not_after``, in seconds since the epoch, is the time after which no request is begun.
+        """
         self._engine = engine
         self._log = log
         self._options = _for_one_attempt(options)
@@ -101,7 +106,7 @@ class ChunkSender:
         self._varied = varied
         self._resends = resends
         #: Ends the sending early.
-        self.stopping = Stopping(engine, stop_policy)
+        self.stopping = Stopping(engine, stop_policy, not_after)
         # Requests that wait after a failure.
         self._pausing = 0
         #: The record of responses to the message that all chunks share.

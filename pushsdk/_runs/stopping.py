@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from pushsdk._core.outcome import ACCEPTED, Failure, Outcome
 from pushsdk._core.stop_policy import StopMonitor, StopPolicy
@@ -52,7 +54,7 @@ class SendingClock:
 class Stopping:
     """Stops one run. Made inside the event loop."""
 
-    def __init__(self, engine: Engine, policy: StopPolicy | None) -> None:
+    def __init__(self, engine: Engine, policy: StopPolicy | None, not_after: float) -> None:
         self._timers = engine.timers
         self._rate_limiter = engine.limiter.rate_limiter
         self.clock = SendingClock(engine.loop)
@@ -60,8 +62,17 @@ class Stopping:
         self._monitor.started(self.clock.now())
         # Requests that wait for a slot or after a failure: ``stop`` wakes them.
         self._waiting: set[DeadlineScope] = set()
+        self._not_after = not_after
         #: The reason for an early end; None so far. Set by ``stop``.
         self.reason: StopReason | None = None
+
+    def may_begin(self) -> bool:
+        """Return True if a request may be begun now. Stop if it is too late."""
+        # The wall clock: the loop's stands still while the machine sleeps.
+        if time.time() >= self._not_after:
+            end = datetime.fromtimestamp(self._not_after, UTC)
+            self.stop("not_after", f"not to be sent after {end:%Y-%m-%d %H:%M:%S} UTC")
+        return self.reason is None
 
     async def tick(self, report: Callable[[], object] = lambda: None) -> None:
         """Call ``report`` and check the stop policy twice a second until cancelled, even if no request completes."""
@@ -69,6 +80,8 @@ class Stopping:
             await asyncio.sleep(TICK)
             report()
             self.check(self.clock.now())
+            if self._waiting:
+                self.may_begin()
 
     def stop(self, by: StopCause, reason: str) -> None:
         """Start nothing more; requests in flight complete. The first reason stays."""

@@ -288,7 +288,7 @@ class PushClient(ClientViews):
                 users are the same. Users that were claimed and never settled are UNKNOWN.
             stop: Ends the run after the requests in flight, once another thread sets it.
             dedupe: False keeps duplicate ids.
-            **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
+            **options: Resending, stopping, progress and durability; see ``pushsdk.options.RunOptions``.
                 ``on_progress`` is called in the calling thread.
 
         Raises:
@@ -322,7 +322,7 @@ class PushClient(ClientViews):
             requests: Items with ``user_ids`` (at most ``Batching.max_users``) and a ``message``.
             run: Run file path. An existing run is continued if its users have the same messages.
             stop: Ends the run after the requests in flight, once another thread sets it.
-            **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
+            **options: Resending, stopping, progress and durability; see ``pushsdk.options.RunOptions``.
 
         Raises:
             PushError: As for ``broadcast``.
@@ -339,7 +339,7 @@ class PushClient(ClientViews):
         Args:
             run: Run file path.
             stop: Ends the run after the requests in flight, once another thread sets it.
-            **options: on_unknown, stop_policy, on_progress, limit, durable; see ``pushsdk.options.RunOptions``.
+            **options: Resending, stopping, progress and durability; see ``pushsdk.options.RunOptions``.
 
         Raises:
             RunFileError: The file is not a run, is in use or damaged, or its plan was never finished.

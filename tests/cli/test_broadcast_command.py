@@ -219,6 +219,19 @@ def test_only_the_users_of_the_option_get_pushes_also_in_the_command_that_resume
     assert service.users() == {"bob": 1}
 
 
+def test_after_the_time_that_is_given_nothing_is_begun(broadcast, command, service):
+    result = broadcast("--not-after", "2026-01-31 18:00+01:00")
+    assert (result.code, result.err) == (1, "stopped: not to be sent after 2026-01-31 17:00:00 UTC\n")
+    assert "not to be sent after 2026-01-31 17:00:00 UTC" in command("report", "spring.run").out
+    assert broadcast("--not-after", "23:59:59.999999", run="today.run").code == 0
+    assert service.users() == dict.fromkeys(USERS, 1)
+    result = broadcast("--not-after", "Sunday")
+    assert (result.code, "--not-after must be a time such as 18:00 or 2026-11-29T18:00+01:00" in result.err) == (
+        2,
+        True,
+    )
+
+
 def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, service):
     service.set_faults([Fault.reset_after(first=1)])
     result = broadcast()

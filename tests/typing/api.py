@@ -9,7 +9,7 @@ import asyncio
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Unpack, assert_never, assert_type
 
@@ -309,6 +309,7 @@ def without_a_loop(message: MobilePush, campaign: CampaignRequest) -> None:
         stop = threading.Event()
         assert_type(client.broadcast(iter(["u"]), message, run=Path("r"), stop=stop, limit=3), BroadcastReport)
         assert_type(client.send_each([PushRequest(user_ids=["u"], message=message)]), BroadcastReport)
+        client.resume("r", not_after=datetime.now(UTC) + timedelta(hours=2))
         assert_type(client.resume("r", on_progress=lambda progress: progress.rate), BroadcastReport)
         view = client.with_options(timeout=1.0, retry=RetryPolicy.none())
         assert_type(view, PushClient)

@@ -24,7 +24,9 @@ Connection = sqlite3.Connection
 
 # In the first page, where `file` and SQLite's tools find them: "push", and the schema version.
 APPLICATION = 0x70757368
-FORMAT = 5
+FORMAT = 6
+# Format 5 has no ``not_after``.
+OLDEST = 5
 PAGE = 4096
 SCHEMA = tuple(re.findall("^CREATE[^;]+", Path(__file__).with_name("schema.sql").read_text(), re.MULTILINE))
 # Seconds to wait for the lock of a reader or a backup.
@@ -326,7 +328,7 @@ def _identify(run_path: RunFilePath) -> None:
         raise run_file_error(run_path.path, _FOREIGN)
     if version > FORMAT:
         raise run_file_error(run_path.path, "it was made by a newer pushsdk: update this one")
-    if version != FORMAT:
+    if version < OLDEST:
         older = "it was made by an older pushsdk: resume it with that version"
         raise run_file_error(run_path.path, older if version > 0 else _DAMAGED)
 

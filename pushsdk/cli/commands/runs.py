@@ -86,6 +86,8 @@ class ResumeOptions:
         None
     )
     """Stop after this many users; resume continues there. [default: no limit]"""
+    not_after: str | None = None
+    """Begin no request after this time: 18:00 today, or 2026-11-29T18:00+01:00. A resume keeps it."""
     max_rejected: Share = 0.5
     """Stop if more than this share of the last settled users was rejected."""
     max_unknown: Share = 0.25
@@ -112,6 +114,7 @@ class ResumeOptions:
         return {
             "on_unknown": self.on_unknown,
             "limit": self.limit,
+            "not_after": None if self.not_after is None else _moment(self.not_after),
             "stop_policy": pushsdk.StopPolicy.off() if self.no_stop_policy else stop_policy,
             "durable": self.durable,
         }
@@ -123,6 +126,15 @@ class ResumeOptions:
     def users_left(self, result: pushsdk.BroadcastReport) -> int:
         """Return how many users the command still sends to."""
         return self.limited(result.not_sent + (result.unknown if self.on_unknown == "resend" else 0))
+
+
+def _moment(text: str) -> datetime:
+    """Return the time that a text names, in the local zone unless it names another."""
+    day = "" if "-" in text else time.strftime("%Y-%m-%dT")
+    try:
+        return datetime.fromisoformat(day + text).astimezone()
+    except ValueError:
+        raise usage_error("--not-after must be a time such as 18:00 or 2026-11-29T18:00+01:00") from None
 
 
 def plan(
@@ -476,7 +488,7 @@ def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment:
     if result.stopped:
         warn(f"stopped: {result.stopped}")
     _print_answers(result)
-    if result.not_sent:
+    if result.not_sent and result.stopped_by != "not_after":
         warn(f"to send the rest:  {command}{comment}")
     if result.unknown:
         warn(f"to resend to unknown users, who may be pushed twice:  {command} --on-unknown resend{comment}")

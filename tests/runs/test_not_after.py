@@ -1,0 +1,88 @@
+"""``not_after``: no request is begun later, by this call or a later one, and the users left over have that reason."""
+
+import math
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, reset_after
+from support.virtual_time import now, run, virtual
+
+from pushsdk import Batching, BroadcastReport, ConfigurationError, Limits, Outcome, StopPolicy, read_report
+from pushsdk._runs import stopping
+
+USERS = [f"user-{number}" for number in range(12)]
+# At a few requests at a time, this is about what all of them need.
+SECONDS = st.floats(0, 15 * LATENCY) | st.floats(0, 3)
+ANSWERS = st.sampled_from([answer(), answer(503, {"Retry-After": "1"}), reset_after()])
+
+
+@pytest.fixture(autouse=True)
+def wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wall clock shows the loop's time."""
+    monkeypatch.setattr(stopping, "time", SimpleNamespace(time=now))
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+@given(SECONDS, SECONDS, st.lists(ANSWERS, max_size=12), st.integers(1, 4), st.booleans())
+def test_no_request_is_begun_later_by_any_call(
+    end: float, pause: float, script: list[Any], in_flight: int, resends: bool
+) -> None:
+    begun: dict[int, float] = {}
+
+    def then(request: Any) -> Any:
+        begun[id(request)] = now()
+        return script.pop() if script else answer()
+
+    service = FakeService(then=then)
+    options: Any = {"on_unknown": "resend"} if resends else {}
+
+    async def story(path: Path) -> tuple[BroadcastReport, datetime]:
+        batching, limits = Batching(max_users=1), Limits(in_flight=in_flight)
+        async with client_of(service, batching=batching, limits=limits) as client:
+            options["stop_policy"], last = StopPolicy.off(), moment(now() + end)
+            await client.broadcast(USERS, MESSAGE, run=path, not_after=last, limit=4, **options)
+            await client.resume(path, not_after=moment(now() + end + pause), **options)
+            return await client.resume(path, **options), last
+
+    with tempfile.TemporaryDirectory() as folder:
+        report, last = run(story(Path(folder, "a.run")), collect=False)
+        rows = list(read_report(Path(folder, "a.run")).rows(Outcome.NOT_SENT))
+    assert all(begun[id(request)] < last.timestamp() for request in service.written)
+    left = report.not_sent + report.unknown * resends
+    assert report.stopped_by == ("not_after" if left else None)
+    assert {row.reason for row in rows} <= {f"not to be sent after {last:%Y-%m-%d %H:%M:%S} UTC"}
+
+
+@pytest.mark.parametrize(("seconds", "end"), [("1", 1.0 + LATENCY / 2), ("50", 0.1)])
+@virtual
+async def test_a_request_that_waits_is_not_begun_later_and_does_not_wait_for_long(seconds: str, end: float) -> None:
+    service, begun = FakeService(then=answer(503, {"Retry-After": seconds})), now()
+    async with client_of(service) as client:
+        report = await client.broadcast(["a"], MESSAGE, not_after=moment(begun + end))
+    assert (report.stopped_by, len(service.written), report.not_sent) == ("not_after", 1, 1)
+    assert now() < begun + 2
+
+
+async def test_an_earlier_bound_of_a_resume_holds_and_a_later_one_does_not(tmp_path: Path) -> None:
+    async with client_of(service := FakeService(), batching=Batching(max_users=1)) as client:
+        await client.broadcast(USERS, MESSAGE, run=tmp_path / "a.run", limit=1, not_after=moment(now() + 99))
+        report = await client.resume(tmp_path / "a.run", not_after=moment(now()))
+        assert (report.stopped_by, report.accepted) == ("not_after", 1)
+        assert (await client.resume(tmp_path / "a.run")).accepted == len(service.sent) == 12
+
+
+@pytest.mark.parametrize("wrong", ["18:00", datetime(2026, 11, 28), time.time(), math.inf])
+async def test_the_bound_has_a_zone(wrong: Any) -> None:
+    async with client_of(FakeService()) as client:
+        with pytest.raises(ConfigurationError, match="not_after must be a datetime with a zone, for example"):
+            await client.broadcast(USERS, MESSAGE, not_after=wrong)
