@@ -30,11 +30,6 @@ class Content(NamedTuple):
     api_key: Any = None
     """A Secret, or why the callable gave none; None before it is asked."""
 
-    @property
-    def frame(self) -> int:
-        """Body bytes that are not ids."""
-        return FRAME + len(self.message) + len(self.custom_fields or b"")
-
     def __repr__(self) -> str:
         return f"Content(message bytes={len(self.message)})"
 
@@ -224,7 +219,7 @@ class Batches:
 
     def open(self, content: Content, call: Call, context: object = None, *, is_joinable: bool = True) -> Batch:
         """Return a new batch with this call and its context. Other calls may join if ``is_joinable``."""
-        frame = content.frame
+        frame = FRAME + len(content.message) + len(content.custom_fields or b"")
         max_users, max_bytes = self._bounds(frame)
         size = frame + len(call.ids) + 1
         batch = call.batch = Batch(content, [call], len(call.users), size, frame, max_users, max_bytes, context)

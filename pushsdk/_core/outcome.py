@@ -311,7 +311,7 @@ def judge(
     """
     if evidence.written and evidence.status == 204 and not statuses:
         # Nearly every push, decided without reading the table.
-        return Attempt(outcome=ACCEPTED, status=204, reason="HTTP 204", started=started, seconds=seconds)
+        return plain_attempt(started, seconds)
     outcome, retryable = _decide(evidence, statuses, retry_on)
     headers, body = NO_HEADERS, b""
     if evidence.status is not None and (outcome is not ACCEPTED or evidence.body):
@@ -329,6 +329,11 @@ def judge(
         headers=headers,
         body=body,
     )
+
+
+def plain_attempt(started: float, seconds: float) -> Attempt:
+    """Return the attempt for a request that was written and answered by a 204."""
+    return Attempt(outcome=ACCEPTED, status=204, reason="HTTP 204", started=started, seconds=seconds)
 
 
 def _decide(evidence: Evidence, statuses: Mapping[int, Outcome], retry_on: Set[int]) -> tuple[Outcome, bool]:

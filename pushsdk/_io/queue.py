@@ -57,6 +57,8 @@ class SendQueue:
         self._batches = Batches(batching, sizes)
         #: Sends the batches that have a slot.
         self.batch_sender = BatchSender(sender, pending, self._batches, sizes=sizes, batching=batching)
+        # The batches opened in this loop turn, which are dispatched at its end.
+        self._opened: list[Batch] = []
         # The timers for the batches that are LINGERING.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
         #: Kept while calls are pending. Set by the engine.
@@ -164,7 +166,8 @@ class SendQueue:
             may_linger = not self._linger or call.deadline - self._loop.time() > self._linger
             batch = self._batches.join(content, call) if may_linger else None
             if batch is None:
-                self._open(call, Content(*content), may_linger=may_linger)
+                # ``Content(*content)``, without a frame.
+                self._open(call, tuple.__new__(Content, content), may_linger=may_linger)
             else:
                 self._backlog.enter(call.unsettled, len(call.ids) + 1)
                 self._expect(call, batch)
@@ -197,7 +200,9 @@ class SendQueue:
             self._expect(call, batch)
         else:
             # The other tasks in this loop turn may submit calls that join.
-            self._loop.call_soon(self._dispatch, batch)
+            if not self._opened:
+                self._loop.call_soon(self._dispatch_opened)
+            self._opened.append(batch)
 
     async def unwind(self, call: Call, error: asyncio.CancelledError) -> None:
         """Cancel a cancelled task's call, wait for its request's end, and note the outcome at the error."""
@@ -260,6 +265,15 @@ class SendQueue:
     def _not_sent(self, reason: Failure) -> Verdict:
         pause = self._rate_limiter.paused_until - self._loop.time() if reason is Failure.PAUSED else None
         return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause)
+
+    def _dispatch_opened(self) -> None:
+        """Dispatch the batches of the last loop turn, each in its context."""
+        opened, self._opened = self._opened, []
+        for batch in opened:
+            try:
+                batch.context.run(self._dispatch, batch)
+            except Exception:  # noqa: BLE001 - logged there; the other batches are sent
+                self.pending.fail(batch.calls)
 
     def _dispatch(self, batch: Batch) -> None:
         """Send the batch at once, or queue it for a slot: calls may join until it has one."""

@@ -17,7 +17,17 @@ import msgspec
 
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
-from pushsdk._core.outcome import ACCEPTED, NO_HEADERS, REJECTED, Attempt, Evidence, Failure, Verdict, judge, verdict_of
+from pushsdk._core.outcome import (
+    ACCEPTED,
+    NO_HEADERS,
+    REJECTED,
+    Attempt,
+    Evidence,
+    Failure,
+    Verdict,
+    judge,
+    plain_attempt,
+)
 from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
 from pushsdk._core.secret import Secret
@@ -113,14 +123,15 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     def accept(self, request: ApiRequest) -> Verdict | None:
         """End a begun request that was answered by a plain 204. Return None if that came before everything was sent."""
-        flight = request.flight
+        flight, evidence = request.flight, request.evidence
         connection = flight.connection
         connection.pool.release(connection)
-        if not request.evidence.written:
+        if not evidence.written:
             return None
-        self._conclude(request, flight)
+        now = self.limiter.clock()
+        self._conclude(request, plain_attempt(flight.started, now - flight.started), now)
         self.budget.refund()
-        return verdict_of(request.attempts, request.evidence)
+        return Verdict(outcome=ACCEPTED, attempts=request.attempts, status=204, is_first=not evidence.reused)
 
     def abort(self, request: ApiRequest) -> Verdict:
         """Give up a begun request, as its caller was cancelled."""
@@ -129,15 +140,16 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         request.failure = Failure.CANCELLED
         if request.evidence.status is None:
             request.evidence.failure = Failure.CANCELLED
-        self._conclude(request, flight)
+        now = self.limiter.clock()
+        self._conclude(request, self._judge(request, now), now)
         return request.verdict()
 
-    def _conclude(self, request: ApiRequest, flight: Flight) -> None:
+    def _conclude(self, request: ApiRequest, attempt: Attempt, now: float) -> None:
+        flight = request.flight
         flight.end()
         flight.connection = None
-        now = self.limiter.clock()
         try:
-            self._note(request, self._judge(request, now))
+            self._note(request, attempt)
         finally:
             self._release(request, now)
 
