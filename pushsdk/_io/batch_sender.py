@@ -20,17 +20,29 @@ from pushsdk._core.body import push_body
 from pushsdk._core.events import RequestSplit
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import ACCEPTED, REJECTED, Evidence, Failure, Outcome, Verdict, verdict_of
+from pushsdk._core.outcome import (
+    ACCEPTED,
+    REJECTED,
+    Attempt,
+    Evidence,
+    Failure,
+    Outcome,
+    Verdict,
+    plain_attempt,
+    verdict_of,
+)
 from pushsdk._core.policy import Batching
+from pushsdk._core.secret import Secret
 from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, call_of, split_calls
 from pushsdk._core.words import count
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.pending import PendingCalls
-from pushsdk._io.request import Claim, ClaimedRequest
+from pushsdk._io.request import ApiRequest, Claim, ClaimedRequest
 from pushsdk._io.sender import RequestSender
 
 logger = logging.getLogger("pushsdk")
 End = Callable[[BatchPart, Verdict], Awaitable[None]]
+Write = Callable[[ApiRequest, Secret, Callable[[bool], None]], Any]
 _CANCELLED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED)
 _LOST = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED)
 
@@ -76,9 +88,18 @@ class BatchSender:
     """A sender for batches that have a slot."""
 
     def __init__(
-        self, sender: RequestSender, pending: PendingCalls, batches: Batches, *, sizes: LearnedSizes, batching: Batching
+        self,
+        sender: RequestSender,
+        pending: PendingCalls,
+        batches: Batches,
+        *,
+        write: Write | None,
+        sizes: LearnedSizes,
+        batching: Batching,
     ) -> None:
+        """``write`` is ``FastPost.begin``; None if each request needs a task."""
         self._sender = sender
+        self._write = write
         self._pending = pending
         self._batches = batches
         self._sizes = sizes
@@ -94,15 +115,34 @@ class BatchSender:
         batch.has_slot = True
         try:
             parts = split_calls(batch.calls, self._sizes, batch.frame, self._max_users)
-            if len(parts) == 1 and not batch.content.options.keyed:
-                request = batch.request = self._request(batch.content, parts[0])
-                # A request that was begun has taken over the slot.
-                batch.has_slot = not self._sender.begin(request, partial(batch.context.run, self.land, batch))
-            self._batches.advance(batch, SENDING if batch.has_slot else FLYING)
-            if batch.has_slot:
+            if len(parts) > 1 or not self.launch(batch, parts[0]):
+                self._batches.advance(batch, SENDING)
                 self._create_task(batch, parts)
         except Exception:  # noqa: BLE001 - logged there
             self._fail(batch)
+
+    def launch(self, batch: Batch, part: BatchPart) -> bool:
+        """Write the batch's request at once, if that needs no await. It has taken over the slot then."""
+        content, sender = batch.content, self._sender
+        write, key, options = self._write, content.api_key, content.options
+        if write is None or options.keyed or options.policy.statuses or key.__class__ is NoKey or sender.closed:
+            return False
+        request = batch.request = self._request(content, part)
+        flight, times = sender.open(request), sender.limiter.times
+        # If its time may be short, ``run`` looks again.
+        if flight.started + times.likely >= request.deadline:
+            return False
+        respond = partial(batch.context.run, self.land, batch)
+        flight.connection = write(request, key, respond)
+        if flight.connection is None:
+            return False
+        flight.sent = flight.started
+        times.sent(flight.started)
+        sender.counters.requests += 1
+        flight.begin(respond)
+        batch.has_slot = False
+        self._batches.advance(batch, FLYING)
+        return True
 
     def land(self, batch: Batch, is_plain: bool) -> None:
         """End a batch without a task: its response is a plain 204. Anything else is left to a task."""
@@ -111,7 +151,7 @@ class BatchSender:
         self._batches.advance(batch, SENDING)
         request = batch.request
         try:
-            verdict = self._sender.accept(request) if is_plain else None
+            verdict = self._accept(request) if is_plain else None
             if verdict is None:
                 self._create_task(batch, [request.part])
             else:
@@ -119,6 +159,38 @@ class BatchSender:
                 self._finish(batch)
         except Exception:  # noqa: BLE001 - logged there
             self._fail(batch)
+
+    def _accept(self, request: BatchRequest) -> Verdict | None:
+        """End a flight that was answered by a plain 204. Return None if that came before everything was sent."""
+        sender, flight, evidence = self._sender, request.flight, request.evidence
+        connection = flight.connection
+        connection.pool.release(connection)
+        if not evidence.written:
+            return None
+        now = sender.limiter.clock()
+        self._conclude(request, plain_attempt(flight.started, now - flight.started), now)
+        sender.budget.refund()
+        return Verdict(outcome=ACCEPTED, attempts=request.attempts, status=204, is_first=not evidence.reused)
+
+    def _give_up(self, request: BatchRequest) -> Verdict:
+        """End a flight whose caller was cancelled."""
+        evidence = request.evidence
+        request.flight.connection.abort()
+        request.failure = Failure.CANCELLED
+        if evidence.status is None:
+            evidence.failure = Failure.CANCELLED
+        now = self._sender.limiter.clock()
+        self._conclude(request, self._sender.attempt_of(request, now), now)
+        return request.verdict()
+
+    def _conclude(self, request: BatchRequest, attempt: Attempt, now: float) -> None:
+        flight = request.flight
+        flight.end()
+        flight.connection = None
+        try:
+            self._sender.note(request, attempt)
+        finally:
+            self._sender.release(request, now)
 
     def cancel(self, batch: Batch) -> asyncio.Task[None] | None:
         """Cancel a batch in flight. Returns the task that ends it; None if it has ended, or is about to."""
@@ -144,7 +216,7 @@ class BatchSender:
             return
         request = batch.request
         if request is not None and request.is_begun:
-            self._pending.settle_part(request.part, self._sender.abort(request))
+            self._pending.settle_part(request.part, self._give_up(request))
         self._pending.settle_rest(batch.calls, _CANCELLED)
         self._finish(batch)
 

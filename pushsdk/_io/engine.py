@@ -66,17 +66,16 @@ class Engine:
         self.timers = TimerWheel(loop)
         self.limiter = ConcurrencyLimiter(loop, cap, RateLimiter(settings.rate))
         self.backlog = Backlog(settings.limits)
-        begin_post = None
+        write = None
         if transport is None:
             by_aiohttp = AiohttpTransport(settings, limit=cap)
-            transport, begin_post = by_aiohttp, by_aiohttp.begin if observer is None else None
+            transport, write = by_aiohttp, by_aiohttp.begin if observer is None else None
         self.transport: Transport = transport
         #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()
         self.sender = RequestSender(
             loop=loop,
             transport=self.transport,
-            begin_post=begin_post,
             timers=self.timers,
             limiter=self.limiter,
             backlog=self.backlog,
@@ -90,6 +89,7 @@ class Engine:
         self.queue = SendQueue(
             self.sender,
             self.pending,
+            write=write,
             sizes=self.sizes,
             batching=settings.batching,
             limits=settings.limits,

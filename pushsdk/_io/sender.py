@@ -26,11 +26,9 @@ from pushsdk._core.outcome import (
     Failure,
     Verdict,
     judge,
-    plain_attempt,
 )
 from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
-from pushsdk._core.secret import Secret
 from pushsdk._core.words import count, trace_of
 from pushsdk._io.backlog import Backlog
 from pushsdk._io.credentials import NoKey
@@ -64,8 +62,6 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     loop: asyncio.AbstractEventLoop
     transport: Transport
-    begin_post: Callable[[ApiRequest, Secret, Callable[[bool], None]], Any] | None
-    """``FastPost.begin``; None if each request needs a task."""
     timers: TimerWheel
     limiter: ConcurrencyLimiter
     backlog: Backlog
@@ -99,59 +95,6 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         elif is_accepted and request.own == 1:
             self.budget.refund()
         return request.verdict()
-
-    def begin(self, request: ApiRequest, respond: Callable[[bool], None]) -> bool:
-        """Write the request at once, if that needs no await. The caller has taken a slot for it.
-
-        ``respond(True)`` follows a plain 204: call ``accept``. ``respond(False)`` follows anything else: call ``run``.
-        """
-        key, begin = request.key, self.begin_post
-        if begin is None or key.__class__ is NoKey or self.closed or request.options.policy.statuses:
-            return False
-        flight, times = self._open(request), self.limiter.times
-        # If its time may be short, ``run`` looks again.
-        if flight.started + times.likely >= request.deadline:
-            return False
-        flight.connection = begin(request, key, respond)
-        if flight.connection is None:
-            return False
-        flight.sent = flight.started
-        times.sent(flight.started)
-        self.counters.requests += 1
-        flight.begin(respond)
-        return True
-
-    def accept(self, request: ApiRequest) -> Verdict | None:
-        """End a begun request that was answered by a plain 204. Return None if that came before everything was sent."""
-        flight, evidence = request.flight, request.evidence
-        connection = flight.connection
-        connection.pool.release(connection)
-        if not evidence.written:
-            return None
-        now = self.limiter.clock()
-        self._conclude(request, plain_attempt(flight.started, now - flight.started), now)
-        self.budget.refund()
-        return Verdict(outcome=ACCEPTED, attempts=request.attempts, status=204, is_first=not evidence.reused)
-
-    def abort(self, request: ApiRequest) -> Verdict:
-        """Give up a begun request, as its caller was cancelled."""
-        flight = request.flight
-        flight.connection.abort()
-        request.failure = Failure.CANCELLED
-        if request.evidence.status is None:
-            request.evidence.failure = Failure.CANCELLED
-        now = self.limiter.clock()
-        self._conclude(request, self._judge(request, now), now)
-        return request.verdict()
-
-    def _conclude(self, request: ApiRequest, attempt: Attempt, now: float) -> None:
-        flight = request.flight
-        flight.end()
-        flight.connection = None
-        try:
-            self._note(request, attempt)
-        finally:
-            self._release(request, now)
 
     async def wait(self, request: ApiRequest, seconds: float) -> None:
         """Wait between two attempts. Sets ``request.failure`` if the wait is cut short."""
@@ -270,7 +213,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                     return False
                 if failure is Failure.STALE and self._may_replace(request):
                     continue
-                self._note(request, attempt)
+                self.note(request, attempt)
                 if attempt.status != 401 or not await self._has_other_key(request, attempt):
                     return attempt.outcome is ACCEPTED
             return False
@@ -281,10 +224,10 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                 self._withdraw(request)
                 self.limiter.give_back(users)
             else:
-                self._release(request, self.limiter.clock())
+                self.release(request, self.limiter.clock())
 
-    def _release(self, request: ApiRequest, now: float) -> None:
-        """Return an attempt's slot."""
+    def release(self, request: ApiRequest, now: float) -> None:
+        """Return an attempt's slot, and measure the attempt."""
         evidence, status = request.evidence, request.evidence.status
         seconds = evidence.latency
         if evidence.reused and status not in THROTTLES:
@@ -310,7 +253,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             flight.sent = None
             self.limiter.times.withdrawn()
 
-    def _open(self, request: ApiRequest) -> Flight:
+    def open(self, request: ApiRequest) -> Flight:
         """Prepare a post that starts now."""
         started, last = self.limiter.clock(), request.flight
         request.evidence = Evidence()
@@ -329,7 +272,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     async def _post(self, request: ApiRequest, *, is_begun: bool) -> Attempt:
         """Post the request once, until its deadline. Returns the attempt, and settles the claim."""
-        flight: Any = request.flight if is_begun else self._open(request)
+        flight: Any = request.flight if is_begun else self.open(request)
         evidence, key = request.evidence, request.key
         if self.observer is not None and flight.span is None:
             first = not request.attempts
@@ -344,17 +287,18 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         except asyncio.CancelledError:
             if evidence.status is None:
                 evidence.failure, evidence.reason = Failure.CANCELLED, ""
-            attempt = self._judge(request, self.limiter.clock())
+            attempt = self.attempt_of(request, self.limiter.clock())
             request.settle(attempt)
-            self._note(request, attempt)
+            self.note(request, attempt)
             raise
         if flight.expired is not None and evidence.status is None:
             _record_expiry(request, flight)
-        attempt = self._judge(request, self.limiter.clock())
+        attempt = self.attempt_of(request, self.limiter.clock())
         request.settle(attempt)
         return attempt
 
-    def _judge(self, request: ApiRequest, now: float) -> Attempt:
+    def attempt_of(self, request: ApiRequest, now: float) -> Attempt:
+        """Return the attempt that the evidence proves."""
         evidence = request.evidence
         if evidence.headers is not NO_HEADERS:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
@@ -368,7 +312,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             key=request.key,
         )
 
-    def _note(self, request: ApiRequest, attempt: Attempt) -> None:
+    def note(self, request: ApiRequest, attempt: Attempt) -> None:
+        """Add an attempt that has ended, and report it."""
         request.attempts = (*request.attempts, attempt)
         request.own += 1
         self.counters.attempts += 1

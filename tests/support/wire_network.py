@@ -22,8 +22,8 @@ from unittest.mock import patch
 
 import aiohttp
 
+from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.fast_post import FastPost
-from pushsdk._io.sender import RequestSender
 from support.wire_faults import Step, When, always, first_byte, hold, reached, when
 from support.wire_server import Wire, WireServer
 
@@ -252,7 +252,7 @@ def spoiled(server: WireServer, spoil: Spoil, bad: When = always) -> Iterator[li
     # the client's and is written, all without a turn of the loop.
     takes_turns = getattr(spoil, "turns", 0) > 0
     with (
-        patch.object(RequestSender, "begin", lambda *_: False) if takes_turns else nullcontext(),
+        patch.object(BatchSender, "launch", lambda *_: False) if takes_turns else nullcontext(),
         patch.object(FastPost, "acquire", spoiling(FastPost.acquire)) if takes_turns else nullcontext(),
         nullcontext() if takes_turns else patch.object(FastPost, "_take_idle", spoiling_at_once(FastPost._take_idle)),
         patch.object(aiohttp.TCPConnector, "connect", spoiling(aiohttp.TCPConnector.connect)),
