@@ -127,11 +127,17 @@ class BatchSender:
         write, key, options = self._write, content.api_key, content.options
         if write is None or options.keyed or options.policy.statuses or key.__class__ is NoKey or sender.closed:
             return False
+        observer = sender.observer
+        if observer is not None and len(batch.calls) > 1:
+            return False  # its span is current in a task
         request = batch.request = self._request(content, part)
         flight, times = sender.open(request), sender.limiter.times
         # If its time may be short, ``run`` looks again.
         if flight.started + times.likely >= request.deadline:
             return False
+        if observer is not None:
+            # A copy, as the batch may be dispatched in its context.
+            flight.span = batch.context.copy().run(partial(observer.attempt, PUSH, part.users, 0, first=True))
         respond = partial(batch.context.run, self.land, batch)
         flight.connection = write(request, key, respond)
         if flight.connection is None:

@@ -69,7 +69,7 @@ class Engine:
         write = None
         if transport is None:
             by_aiohttp = AiohttpTransport(settings, limit=cap)
-            transport, write = by_aiohttp, by_aiohttp.begin if observer is None else None
+            transport, write = by_aiohttp, by_aiohttp.begin
         self.transport: Transport = transport
         #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()

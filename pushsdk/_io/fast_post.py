@@ -159,11 +159,21 @@ class HttpConnection(asyncio.BufferedProtocol):
         now = monotonic()
         self.used, self.idle, self.since, self.evidence = True, now - self.since, now, evidence
 
-    def write(self, head: RequestHead, body: bytes, evidence: Evidence, respond: Callable[[bool], None]) -> None:
-        """Write the whole request. ``respond`` is called at its response, or if the connection is lost."""
+    def write(
+        self,
+        head: RequestHead,
+        body: bytes,
+        evidence: Evidence,
+        respond: Callable[[bool], None],
+        extra: bytes = b"",
+    ) -> None:
+        """Write the whole request, with these ``extra`` header lines.
+
+        ``respond`` is called at its response, or if the connection is lost.
+        """
         evidence.started_writing = True
         self.respond = respond
-        self.size = head.write(self.transport, body)
+        self.size = head.write(self.transport, body, extra)
         evidence.written = True
 
     def hand_over(self) -> None:
@@ -429,13 +439,13 @@ class FastPost:
         """Send the request, and record its response. Raises as a session does."""
         evidence, claim, span = request.evidence, request.prepare, request.flight.span
         evidence.touched = True
-        head = self._heads.of(request.operation, key, span and span.headers)
+        head, extra = self._heads.of(request.operation, key, span and span.headers)
         connection = await self.acquire(head, evidence, timeout)
         try:
             body = request.body if claim is None else await claimed(claim)
             connection.check_stale(evidence)
             waiter = self._loop.create_future()
-            connection.write(head, body, evidence, partial(_resolve, waiter))
+            connection.write(head, body, evidence, partial(_resolve, waiter), extra)
             if await waiter:
                 self.release(connection)
             else:
@@ -462,8 +472,13 @@ class FastPost:
             self._idle.append(connection)  # counted when it is taken again
             return None
         evidence.touched = True
+        span = request.flight.span
         try:
-            connection.write(self._heads.of_push(key), request.body, evidence, respond)
+            if span is None:
+                connection.write(self._heads.of_push(key), request.body, evidence, respond)
+            else:
+                head, extra = self._heads.of(request.operation, key, span.headers)
+                connection.write(head, request.body, evidence, respond, extra)
         except BaseException:
             connection.abort()
             raise

@@ -48,6 +48,11 @@ def header_text(secret: Secret) -> str:
     return _HeaderText(secret) if aiohttp.__version__.startswith(KNOWN_RELEASES) else str(secret.reveal())
 
 
+def _lines_of(headers: Mapping[str, str]) -> bytes:
+    """Return header lines. Raises ValueError if a value would add another line."""
+    return _serialize_headers("", CIMultiDict(headers)).removeprefix(b"\r\n").removesuffix(b"\r\n")
+
+
 class RequestHead:
     """The constant part of a request: request line and headers. Contains the Api-Key; never log it."""
 
@@ -56,15 +61,16 @@ class RequestHead:
         self.request = aiohttp.ClientRequest(method, url, headers=headers)
         self.request.headers.popall(hdrs.CONTENT_LENGTH, None)
         text = _serialize_headers(f"{method} {url.raw_path_qs} HTTP/1.1", self.request.headers)
-        text = text.removesuffix(b"\r\n") + b"Content-Length: "
+        text = text.removesuffix(b"\r\n")
 
-        def write(transport: Any, body: bytes) -> int:
-            data = b"%b%d\r\n\r\n%b" % (text, len(body), body)
+        def write(transport: Any, body: bytes, extra: bytes) -> int:
+            data = b"%b%bContent-Length: %d\r\n\r\n%b" % (text, extra, len(body), body)
             transport.write(data)
             return len(data)
 
-        #: Writes the whole request to a transport, and returns its size. A closure: an attribute could be shown.
-        self.write: Callable[[Any, bytes], int] = write
+        #: Writes the whole request with extra header lines to a transport, and returns its size. A closure: an
+        #: attribute could be shown.
+        self.write: Callable[[Any, bytes, bytes], int] = write
 
 
 class Heads:
@@ -72,16 +78,18 @@ class Heads:
 
     def __init__(self, base_url: URL, headers: Mapping[str, str]) -> None:
         self._headers = headers
+        self._names = {name.lower() for name in headers}
         #: An operation's URL. Bounded, for paths with an id. Not ``join``, which would drop the path prefix.
         self.url = lru_cache(64)(lambda operation: base_url.joinpath(*operation.path.split("/")))
         #: A push's head by key; a client with tenants has many keys.
         self.of_push = lru_cache(1024)(lambda key: self._make(PUSH, key, None))
 
-    def of(self, operation: Operation, key: Secret, extra: Mapping[str, str] | None) -> RequestHead:
-        """Return a request's head with these ``extra`` headers."""
-        if operation is PUSH and extra is None:
-            return self.of_push(key)
-        return self._make(operation, key, extra)
+    def of(self, operation: Operation, key: Secret, extra: Mapping[str, str] | None) -> tuple[RequestHead, bytes]:
+        """Return a request's head, and the lines to add to it for these ``extra`` headers."""
+        extra = extra or {}
+        if operation is PUSH and self._names.isdisjoint(map(str.lower, extra)):
+            return self.of_push(key), _lines_of(extra) if extra else b""
+        return self._make(operation, key, extra), b""
 
     def headers(self, key: Secret, extra: Mapping[str, str] | None) -> Mapping[str, str]:
         """Return a request's headers."""
