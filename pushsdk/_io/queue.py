@@ -244,8 +244,8 @@ class SendQueue:
             return
         entry = batch.entry
         if entry is None:
-            entry = batch.entry = QueuedBatch(self, batch)
-        if call.deadline < entry.deadline:
+            batch.entry = QueuedBatch(self, batch, call.deadline)
+        elif call.deadline < entry.deadline:
             entry.include(call.deadline)
 
     def leave(self, call: Call, batch: Batch, reason: Failure) -> None:
@@ -369,13 +369,13 @@ class QueuedBatch:
 
     __slots__ = ("_batch", "_is_closed", "_queue", "_tick", "deadline")
 
-    def __init__(self, queue: SendQueue, batch: Batch) -> None:
+    def __init__(self, queue: SendQueue, batch: Batch, deadline: float) -> None:
         self._queue = queue
         self._batch = batch
-        self._tick = queue.timers.add(self, math.inf)
+        self._tick = queue.timers.add(self, deadline)
         self._is_closed = False
         #: The calls' earliest deadline, as of the last look; infinite if there is none. Set by ``include``.
-        self.deadline = math.inf
+        self.deadline = deadline
 
     def include(self, deadline: float) -> None:
         """Include a call with this deadline."""
