@@ -31,6 +31,7 @@ from pushsdk._core.events import Event
 from pushsdk._core.outcome import Failure
 from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.fast_post import HttpConnection
+from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.pending import PendingCalls
 
 CALLER = ContextVar("CALLER", default="nobody")
@@ -146,6 +147,23 @@ async def test_a_task_that_can_not_be_made_ends_its_call(caplog: pytest.LogCaptu
         with pytest.raises(OutcomeUnknownError):
             await future
         assert client.stats().in_flight == 0
+    assert "a request failed inside the client" in caplog.text
+
+
+async def test_a_bug_that_meets_one_batch_of_a_loop_turn_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail_once(*_: object) -> NoReturn:
+        monkeypatch.undo()
+        raise RuntimeError("a bug")
+
+    async with WireServer() as server, client_of(server) as client:
+        monkeypatch.setattr(ConcurrencyLimiter, "try_acquire", fail_once)
+        first, second = client.submit("first", HELLO), client.submit("second", {"title": {"en": "Other"}})
+        with pytest.raises(OutcomeUnknownError):
+            await first
+        assert (await second).users == 1
+    assert server.processed == {"second": 1}
     assert "a request failed inside the client" in caplog.text
 
 
