@@ -32,17 +32,15 @@ from pushsdk._core.outcome import (
     verdict_of,
 )
 from pushsdk._core.policy import Batching
-from pushsdk._core.secret import Secret
 from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, call_of, split_calls
 from pushsdk._core.words import count
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.pending import PendingCalls
-from pushsdk._io.request import ApiRequest, Claim, ClaimedRequest
+from pushsdk._io.request import Claim, ClaimedRequest
 from pushsdk._io.sender import RequestSender
 
 logger = logging.getLogger("pushsdk")
 End = Callable[[BatchPart, Verdict], Awaitable[None]]
-Write = Callable[[ApiRequest, Secret, Callable[[bool], None]], Any]
 _CANCELLED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED)
 _LOST = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED)
 
@@ -88,18 +86,9 @@ class BatchSender:
     """A sender for batches that have a slot."""
 
     def __init__(
-        self,
-        sender: RequestSender,
-        pending: PendingCalls,
-        batches: Batches,
-        *,
-        write: Write | None,
-        sizes: LearnedSizes,
-        batching: Batching,
+        self, sender: RequestSender, pending: PendingCalls, batches: Batches, *, sizes: LearnedSizes, batching: Batching
     ) -> None:
-        """``write`` is ``FastPost.begin``; None if each request needs a task."""
         self._sender = sender
-        self._write = write
         self._pending = pending
         self._batches = batches
         self._sizes = sizes
@@ -123,14 +112,11 @@ class BatchSender:
 
     def launch(self, batch: Batch, part: BatchPart) -> bool:
         """Write the batch's request at once, if that needs no await. It has taken over the slot then."""
-        content, sender = batch.content, self._sender
-        write, key, options = self._write, content.api_key, content.options
-        if write is None or options.keyed or options.policy.statuses or key.__class__ is NoKey or sender.closed:
-            return False
+        sender = self._sender
         observer = sender.observer
-        if observer is not None and len(batch.calls) > 1:
-            return False  # its span is current in a task
-        request = batch.request = self._request(content, part)
+        if sender.closed or self._needs_task(batch):
+            return False
+        request = batch.request = self._request(batch.content, part)
         flight, times = sender.open(request), sender.limiter.times
         # If its time may be short, ``run`` looks again.
         if flight.started + times.likely >= request.deadline:
@@ -139,7 +125,7 @@ class BatchSender:
             # A copy, as the batch may be dispatched in its context.
             flight.span = batch.context.copy().run(partial(observer.attempt, PUSH, part.users, 0, first=True))
         respond = partial(batch.context.run, self.land, batch)
-        flight.connection = write(request, key, respond)
+        flight.connection = sender.transport.begin(request, request.key, respond)
         if flight.connection is None:
             return False
         flight.sent = flight.started
@@ -149,6 +135,14 @@ class BatchSender:
         batch.has_slot = False
         self._batches.advance(batch, FLYING)
         return True
+
+    def _needs_task(self, batch: Batch) -> bool:
+        """Return True if sending the batch needs an await, whatever comes of it."""
+        sender, options = self._sender, batch.content.options
+        if sender.transport.begin is None or batch.content.api_key.__class__ is NoKey:
+            return True
+        # A plain 204 may not be what the policy accepts. The span of merged calls is current in a task.
+        return options.keyed or bool(options.policy.statuses) or (sender.observer is not None and len(batch.calls) > 1)
 
     def land(self, batch: Batch, is_plain: bool) -> None:
         """End a batch without a task: its response is a plain 204. Anything else is left to a task."""

@@ -66,11 +66,7 @@ class Engine:
         self.timers = TimerWheel(loop)
         self.limiter = ConcurrencyLimiter(loop, cap, RateLimiter(settings.rate))
         self.backlog = Backlog(settings.limits)
-        write = None
-        if transport is None:
-            by_aiohttp = AiohttpTransport(settings, limit=cap)
-            transport, write = by_aiohttp, by_aiohttp.begin
-        self.transport: Transport = transport
+        self.transport: Transport = transport or AiohttpTransport(settings, limit=cap)
         #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()
         self.sender = RequestSender(
@@ -89,7 +85,6 @@ class Engine:
         self.queue = SendQueue(
             self.sender,
             self.pending,
-            write=write,
             sizes=self.sizes,
             batching=settings.batching,
             limits=settings.limits,

@@ -165,7 +165,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         body: bytes,
         evidence: Evidence,
         respond: Callable[[bool], None],
-        extra: bytes = b"",
+        extra: bytes,
     ) -> None:
         """Write the whole request, with these ``extra`` header lines.
 
@@ -428,8 +428,7 @@ class FastPost:
         return (
             len(body) <= WHOLE_BODY_LIMIT
             and self._is_plain
-            and type(session)._request is _REQUEST
-            and "_request" not in session.__dict__
+            and getattr(session._request, "__func__", None) is _REQUEST
             and not session._trace_configs
             and aiohttp.ClientRequest.send is _SEND
             and aiohttp.ClientResponse.start is _START
@@ -474,11 +473,8 @@ class FastPost:
         evidence.touched = True
         span = request.flight.span
         try:
-            if span is None:
-                connection.write(self._heads.of_push(key), request.body, evidence, respond)
-            else:
-                head, extra = self._heads.of(request.operation, key, span.headers)
-                connection.write(head, request.body, evidence, respond, extra)
+            head, extra = self._heads.of(request.operation, key, span and span.headers)
+            connection.write(head, request.body, evidence, respond, extra)
         except BaseException:
             connection.abort()
             raise

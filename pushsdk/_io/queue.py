@@ -19,7 +19,7 @@ from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
-from pushsdk._io.batch_sender import BatchSender, Write
+from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.credentials import ApiKey
 from pushsdk._io.keys import keys_of
 from pushsdk._io.pending import PendingCalls, unsettled
@@ -38,7 +38,6 @@ class SendQueue:
         sender: RequestSender,
         pending: PendingCalls,
         *,
-        write: Write | None,
         sizes: LearnedSizes,
         batching: Batching,
         limits: Limits,
@@ -57,7 +56,7 @@ class SendQueue:
         self.pending = pending
         self._batches = Batches(batching, sizes)
         #: Sends the batches that have a slot.
-        self.batch_sender = BatchSender(sender, pending, self._batches, write=write, sizes=sizes, batching=batching)
+        self.batch_sender = BatchSender(sender, pending, self._batches, sizes=sizes, batching=batching)
         # The batches opened in this loop turn, which are dispatched at its end.
         self._opened: list[Batch] = []
         # The timers for the batches that are LINGERING.

@@ -163,6 +163,9 @@ class ClaimedRequest(ApiRequest, eq=False, gc=False):
 class Transport(Protocol):
     """The one effect on the network: send once, and collect evidence."""
 
+    begin: Any
+    """``FastPost.begin``: writes a request at once, if that needs no await. None if each request needs one."""
+
     async def post(self, request: ApiRequest, key: Secret) -> None:
         """Send the request once, or go on with one that was begun, and fill its evidence.
 

@@ -116,7 +116,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     async def again(self, request: ApiRequest) -> bool:
         """Make the next attempt. Return True if it was accepted."""
         retried = request.attempts[-1]
-        if request.failure is None and await self._take_slot(request) and await self._attempt(request):
+        if request.failure is None and await self._has_turn(request, has_slot=False) and await self._attempt(request):
             self.budget.refund(retry_cost(retried))
             return True
         if request.failure is Failure.REKEYED:  # no attempt was made
@@ -169,15 +169,16 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             logger.error("a tenacity strategy of the RetryPolicy raised %s; not retried", type(error).__name__)
 
     async def _has_turn(self, request: ApiRequest, *, has_slot: bool) -> bool:
-        """Return True if the request has a slot, and time for its first attempt. Else it has no slot."""
+        """Return True if the request has a slot, and time for an attempt. Else it has no slot."""
         if not has_slot:
-            return await self._take_slot(request)
-        has_time = request.has_time()
-        if not has_time:
-            self.limiter.give_back(request.users)
-        return has_time
+            await self._take_slot(request)
+        users = request.users
+        if request.failure is None and not request.has_time():
+            self.limiter.give_back(users)
+        return request.failure is None
 
-    async def _take_slot(self, request: ApiRequest) -> bool:
+    async def _take_slot(self, request: ApiRequest) -> None:
+        """Wait for a slot. Set the failure if there is none in time."""
         limiter, users = self.limiter, request.users
         if self.closed:
             request.failure = Failure.CLOSED
@@ -187,12 +188,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             else:
                 with self._queued(request):
                     await limiter.acquire(users, deadline=request.deadline, is_urgent=request.is_urgent)
-        if request.failure is None and not request.has_time():
-            limiter.give_back(users)
         if request.failure is Failure.PAUSED and request.evidence.retry_after is None:
             pause = limiter.rate_limiter.paused_until - self.loop.time()
             request.evidence = Evidence(retry_after=max(0.0, pause))
-        return request.failure is None
 
     async def _attempt(self, request: ApiRequest, *, is_begun: bool = False) -> bool:
         """Make one attempt, repeated for a stale connection or a rotated key, and release the slot.

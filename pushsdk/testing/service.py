@@ -158,6 +158,8 @@ class FakeService:
         """The accepted campaigns, oldest first."""
         return [request for request in self.requests if request.accepted and request.path == CREATE_CAMPAIGN.path]
 
+    begin = None
+
     async def post(self, sent: ApiRequest, key: Secret) -> None:
         """Receive a request; called by the client."""
         operation, evidence, span = sent.operation, sent.evidence, sent.flight.span
