@@ -86,11 +86,9 @@ class Heads:
 
     def of(self, operation: Operation, key: Secret, extra: Mapping[str, str] | None) -> tuple[RequestHead, bytes]:
         """Return a request's head, and the lines to add to it for these ``extra`` headers."""
-        if operation is PUSH and not extra:
-            return self.of_push(key), b""
-        if operation is PUSH and self._names.isdisjoint(map(str.lower, extra or ())):
-            return self.of_push(key), _lines_of(extra)
-        return self._make(operation, key, extra), b""
+        if operation is not PUSH or not self._names.isdisjoint(map(str.lower, extra or ())):
+            return self._make(operation, key, extra), b""
+        return self.of_push(key), _lines_of(extra) if extra else b""
 
     def headers(self, key: Secret, extra: Mapping[str, str] | None) -> Mapping[str, str]:
         """Return a request's headers."""
