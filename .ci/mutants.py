@@ -3219,7 +3219,7 @@ BY_ARROW = [
     Mutant(
         "a chunk is sent although the run stopped during the claim",
         RUNS + "sender.py",
-        "if not users or self._sender.stopping.reason is not None:",
+        "if not users or not self._sender.stopping.may_begin():",
         "if not users:",
         T_ARROW + "dispatcher.py",
     ),
