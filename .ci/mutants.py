@@ -1474,6 +1474,13 @@ TRANSPORT = [
         "tests/runs/test_not_after.py",
     ),
     Mutant(
+        "a stop mark stops the next process that sends the run",
+        "pushsdk/_runs/run_file/journal.py",
+        "mark.by if mark.at >= self._run_path.opened else None",
+        "mark.by",
+        "tests/runs/test_run_edges.py",
+    ),
+    Mutant(
         "another column of the same file continues a run",
         "pushsdk/_audience/source.py",
         '"" if key == "user_id" else',

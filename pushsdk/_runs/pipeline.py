@@ -249,6 +249,8 @@ class Pipeline:
     def _tick(self) -> None:
         self._report()
         self._note()
+        if (by := self._journal.stopped_by()) is not None:
+            self.stop("asked", f"{by} stopped it")
 
     def _note(self, *, ended: float | None = None) -> None:
         reason = None if ended is None else self.stop_reason

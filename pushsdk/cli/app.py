@@ -42,6 +42,13 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
             "spring.run --rate 5000",
             "Needs neither the message nor the source of the users.",
         ),
+        "stop": Command(
+            "runs:stop",
+            "Stop a run that another process sends.",
+            "broadcasts",
+            "spring.run",
+            "The process stops after its requests in flight, as with Ctrl-C, and says who stopped it.",
+        ),
         "campaign create": Command(
             "send:create",
             "Create a push campaign from a file and print its uuid.",

@@ -14,6 +14,14 @@ from pushsdk.cli.terminal import warn
 _GRACE = 3.0  # seconds for a cancelled run to settle its users in the run file
 
 
+_HANGUP = [number for number in signal.Signals if number.name == "SIGHUP"]  # not on Windows
+
+
+def not_ignored(numbers: Sequence[int]) -> list[int]:
+    """Return the signals that are not ignored. An ignored signal, as under nohup, stays ignored."""
+    return [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+
+
 @contextmanager
 def signal_handlers(numbers: Sequence[int], callback: Callable[[int], None]) -> Iterator[None]:
     """Call ``callback`` in the event loop on these signals. Works on Windows, unlike ``add_signal_handler``."""
@@ -32,7 +40,7 @@ def signal_handlers(numbers: Sequence[int], callback: Callable[[int], None]) -> 
 
 @contextmanager
 def interruptible(last_words: str) -> Iterator[asyncio.Event]:
-    """Yield an event that the first SIGINT or SIGTERM sets, to stop the run. The second cancels the current task.
+    """Yield an event that the first SIGINT, SIGTERM or SIGHUP sets, to stop the run. The second cancels the task.
 
     A thread may still wait for a standard input line then, so the process exits ``_GRACE`` seconds later, with these
     last words. A run file survives that as it survives kill -9.
@@ -50,11 +58,11 @@ def interruptible(last_words: str) -> Iterator[asyncio.Event]:
             task.cancel()
             timers.append(loop.call_later(_GRACE, end))
         else:
+            stop.set()  # first: nobody may be left to read the text
             warn("stopping after the requests in flight; press Ctrl-C again to stop at once")
-            stop.set()
 
     try:
-        with signal_handlers((signal.SIGINT, signal.SIGTERM), on_signal):
+        with signal_handlers([signal.SIGINT, signal.SIGTERM, *not_ignored(_HANGUP)], on_signal):
             yield stop
     finally:
         for timer in timers:

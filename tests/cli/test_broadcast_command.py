@@ -435,7 +435,7 @@ def interrupt_broadcast(service, folder, signals):
     return process.returncode, out, notice + err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_one_signal_waits_for_the_requests_in_flight(service, folder, command, number):
     service.set_faults([Fault.delay(0.2)])
     code, out, err = interrupt_broadcast(service, folder, [number])
@@ -448,6 +448,22 @@ def test_one_signal_waits_for_the_requests_in_flight(service, folder, command, n
     assert f"accepted  {figures['accepted']:>6,}" in out
     assert err.startswith("stopping after the requests in flight; press Ctrl-C again to stop at once\n")
     assert err.endswith("to send the rest:  pushsdk resume 'my run' --in-flight 2\n")
+
+
+def test_another_terminal_stops_a_run_like_a_signal(service, folder, command, monkeypatch):
+    service.set_faults([Fault.delay(0.2)])
+    monkeypatch.setattr(runs.getpass, "getuser", lambda: {}["no name"])
+    (folder / "many.txt").write_text("\n".join(map(str, range(CROWD))))
+    words = ["many.txt", "--message", "message.json", "--run", "a.run", "--in-flight", "2", "--progress", "none"]
+    with subprocess.Popen([*COMMAND, "broadcast", *words], stderr=subprocess.PIPE, text=True) as process:
+        service.wait_for(requests=3)
+        assert command("stop", "a.run").out == "a.run stops after the requests in flight\n"
+        err = process.communicate(timeout=60)[1]
+    assert (process.returncode, err.partition(" on ")[0]) == (130, "stopped: somebody")
+    assert command("status", "a.run").code == 130
+    figures = json.loads(command("status", "a.run", "--json").out)
+    assert (figures["unknown"], figures["accepted"]) == (0, len(service.users()))
+    assert command("stop", "a.run").err.endswith("a.run: no process is sending it\n")
 
 
 def test_two_signals_stop_at_once_and_the_run_file_has_the_outcomes(service, folder, command):

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, outcome_of, start
-from support.run_files import BROADCAST, CLAIMED, chunk, event, record
+from support.run_files import BROADCAST, CLAIMED, chunk, event, make_run, record
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
@@ -31,7 +31,8 @@ from pushsdk._core import wire
 from pushsdk._io.threads import Offload, in_thread
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
-from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.run_file.file import RunFilePath, leave_mark
+from pushsdk._runs.run_file.journal import Journal, ask_to_stop
 
 SMALL = Batching(max_users=4)
 ONE = Limits(in_flight=1)
@@ -326,6 +327,36 @@ async def test_a_durable_plan_is_written_in_a_thread(each: bool, tmp_path: Path)
             report = await client.broadcast(users(4), MESSAGE, run=run, durable=True, limit=2)
     assert (report.accepted, report.stopped_by) == (2, "limit")
     assert later.works >= 6, "opened, planned, sealed, claimed, settled, ended"
+
+
+@virtual
+async def test_a_stop_mark_ends_the_run_that_is_sent_and_no_later_one(tmp_path: Path) -> None:
+    path, service = tmp_path / "run", FakeService()
+    with pytest.raises(RunFileError, match="can't be opened"):
+        ask_to_stop(path, "bob")
+    make_run(path).close()
+    with pytest.raises(RunFileError, match="no process is sending it"):
+        ask_to_stop(path, "bob")
+    path.unlink()
+    async with client_of(service, batching=Batching(max_users=1), limits=ONE) as client:
+        running = start(client.broadcast(users(64), MESSAGE, run=path))
+        while not service.requests:
+            await turns(1)
+        ask_to_stop(path, "bob")
+        report = await running
+        assert (report.stopped, report.stopped_by) == ("bob stopped it", "asked")
+        assert (report.accepted, report.unknown) == (len(service.sent), 0)
+        assert len(service.sent) < 64
+        assert (await client.resume(path)).accepted == len(service.sent) == 64
+
+
+def test_a_damaged_stop_mark_stops_nothing(tmp_path: Path) -> None:
+    journal = make_run(tmp_path / "run")
+    ask_to_stop(tmp_path / "run", "bob")
+    assert journal.stopped_by() == "bob"
+    leave_mark(RunFilePath(tmp_path / "run", write=False), b"bob", 0)
+    assert journal.stopped_by() is None
+    journal.close()
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ import os
 import re
 import sqlite3
 import stat
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ class RunFilePath:
     def __init__(self, path: Path, *, write: bool) -> None:
         """Lock the file for writing. Raise RunFileError if another process or journal has locked it."""
         self.path = path
+        #: Seconds since the epoch; before the lock is held.
+        self.opened = time.time()
         # Releases the lock; set while the lock is held.
         self._release: Callable[[], None] | None = None
         try:
@@ -291,6 +294,17 @@ class RunFile:
         db.execute(f"PRAGMA synchronous = {'EXTRA' if durable else 'OFF'}")
         if durable:
             sync_folder(self.path.parent)
+
+
+def leave_mark(run_path: RunFilePath, data: bytes, crc: int) -> None:
+    """Write the stop mark beside the process that writes the rest. Raises RunFileError."""
+    run_path.check()
+    _identify(run_path)
+    with closing(_connect(run_path, "mode=rw")) as db:
+        try:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (3, ?, ?)", (data, crc))
+        except _ERRORS as error:
+            raise run_file_error(run_path.path, _why(error)) from None
 
 
 _SCHEMA_BYTES = tuple(statement.encode() for statement in SCHEMA)

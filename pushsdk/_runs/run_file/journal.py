@@ -5,6 +5,7 @@ each log row continues the checksum from the row before, and the head names the 
 """
 
 import hashlib
+import time
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -21,7 +22,7 @@ from pushsdk._core.errors import RunFileError, RunPlanError
 from pushsdk._core.outcome import Guarded, Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk._runs.plan import Chunk, Event, Header, Notes, UserRange
-from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_file_error
+from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, leave_mark, run_file_error
 
 # Rows per query: a reader blocks the writer for one query at most, and holds no more rows in memory.
 PLAN_ROWS, LOG_ROWS = 16, 256
@@ -34,6 +35,7 @@ _SELECT_ENDS = (
     "SELECT meta.data, meta.crc, head.seq, head.crc, (SELECT max(seq) FROM log) FROM meta, head WHERE meta.id = 1"
 )
 _SELECT_NOTES = "SELECT data, crc FROM meta WHERE id = 2"
+_SELECT_MARK = "SELECT data, crc FROM meta WHERE id = 3"
 _SELECT_PLAN = "SELECT first, data, crc FROM plan WHERE first >= ? ORDER BY first LIMIT ?"
 _SELECT_PACK = "SELECT first, data, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
 _SELECT_LOG = "SELECT data, crc FROM log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
@@ -80,6 +82,14 @@ class Meta(msgspec.Struct, frozen=True, array_like=True):
 
     header: Header
     seal: Seal | None
+
+
+class StopMark(msgspec.Struct, frozen=True, array_like=True):
+    """A request to stop, for the process that was sending the run at that time."""
+
+    at: float
+    """Seconds since the epoch."""
+    by: str
 
 
 class ChunkSize(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -240,6 +250,14 @@ class Journal:
             first, chunks = self._pack = self._fetch(number)
         return chunks[number - first]
 
+    def stopped_by(self) -> str | None:
+        """Return who has left a stop mark since this journal was opened."""
+        with suppress(Damaged, RunFileError):
+            for row in self._file.read(_SELECT_MARK):
+                mark = _decode(_MARK, row)
+                return mark.by if mark.at >= self._run_path.opened else None
+        return None
+
     def outcomes(self) -> dict[Outcome, int]:
         """Return how many planned users have each outcome. Cheap."""
         users = dict.fromkeys(Outcome, 0)
@@ -363,9 +381,18 @@ class Journal:
         raise self._file.damaged()
 
 
+def ask_to_stop(path: Path, by: str) -> None:
+    """Ask the process that sends a run to stop. Raises RunFileError if there is none."""
+    run_path = RunFilePath(path, write=False)
+    leave_mark(run_path, *_encode(StopMark(time.time(), by)))
+    if not run_path.in_use:
+        raise run_file_error(path, "no process is sending it")
+
+
 _encoder = msgspec.msgpack.Encoder()
 _META = msgspec.msgpack.Decoder(Meta)
 _NOTES = msgspec.msgpack.Decoder(Notes)
+_MARK = msgspec.msgpack.Decoder(StopMark)
 _SIZES = msgspec.msgpack.Decoder(list[ChunkSize])
 _CHUNKS = msgspec.msgpack.Decoder(list[Chunk])
 _EVENTS = msgspec.msgpack.Decoder(list[Event])

@@ -21,7 +21,7 @@ from pushsdk._core.kinds import kinds_of
 from pushsdk._core.words import count, near_word, rule_and_path
 from pushsdk.cli.exit import CommandError, Exit, usage_error
 from pushsdk.cli.files import not_json
-from pushsdk.cli.interrupt import signal_handlers
+from pushsdk.cli.interrupt import not_ignored, signal_handlers
 from pushsdk.cli.options import Flag
 from pushsdk.cli.terminal import say, warn
 from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError
@@ -190,7 +190,7 @@ async def emulator(
     service = build_emulator(options, port=port, host=host, hosts=allow_host, token=token, log=log)
     async with _running(service, port, host=host):
         stop = asyncio.Event()
-        with signal_handlers(_not_ignored(_STOPPING), lambda _: stop.set()):
+        with signal_handlers(not_ignored(_STOPPING), lambda _: stop.set()):
             _say(f"# Emulator at {service.base_url} (Ctrl-C stops it)")
             _say(f"# Inbox page at {service.url}/{'' if token is None else ' (add #token= and the token)'}")
             _say(f"export PUSHSDK_BASE_URL={service.base_url}")
@@ -257,7 +257,7 @@ async def _run_command(command: Sequence[str], variables: Mapping[str, str]) -> 
                 process.send_signal(number)
 
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_API_KEY_")}
-    with signal_handlers(_not_ignored(_FORWARDED), forward):
+    with signal_handlers(not_ignored(_FORWARDED), forward):
         try:
             process = await asyncio.create_subprocess_exec(*command, env={**inherited, **variables})
         except OSError as error:
@@ -265,11 +265,6 @@ async def _run_command(command: Sequence[str], variables: Mapping[str, str]) -> 
         for number in early:
             forward(number)
         return await process.wait()
-
-
-def _not_ignored(numbers: Sequence[int]) -> list[int]:
-    # An ignored signal, as under nohup, stays ignored: the command inherits that.
-    return [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
 
 
 def _in_foreground() -> bool:

@@ -1,8 +1,10 @@
 """The run commands: ``plan``, ``broadcast``, ``resume``, ``status`` and ``report``."""
 
 import asyncio
+import getpass
 import io
 import itertools
+import platform
 import sys
 import time
 import warnings
@@ -24,6 +26,7 @@ from pushsdk._core.operations import PUSH
 from pushsdk._core.words import count
 from pushsdk._runs.api import broadcast_content
 from pushsdk._runs.plan import Chunk, chunks_of
+from pushsdk._runs.run_file.journal import ask_to_stop
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.files import DryRun, MessageOptions, open_users, print_request
 from pushsdk.cli.interrupt import interruptible
@@ -369,6 +372,19 @@ async def _send(
         finally:
             await client.aclose(drain=0)
     return result, stop.is_set()
+
+
+def stop(run: RunFile, /) -> int:
+    ask_to_stop(run, f"{_user()} on {platform.node()}")
+    say(f"{run} stops after the requests in flight")
+    return Exit.DONE
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # as in a container whose user has no name
+        return "somebody"
 
 
 def status(
