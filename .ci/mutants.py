@@ -1914,10 +1914,24 @@ COMMANDS = [
 
 AUDIENCE = [
     Mutant(
+        "excluded ids in memory are forgotten when the memory is full",
+        READERS + "distinct.py",
+        "self.exclude(list(excluded))",
+        "excluded.clear()",
+        T_DISTINCT,
+    ),
+    Mutant(
+        "users with an unknown outcome are not left out with those of an earlier run",
+        RUNS + "report.py",
+        ", self._report.rows(Outcome.UNKNOWN))",
+        ")",
+        "tests/audience/test_exclude.py",
+    ),
+    Mutant(
         "ids seen before the spill to disk are forgotten",
         READERS + "distinct.py",
-        ".items() if user not in seen}",
-        ".items() if self._spill or user not in seen}",
+        "_without(self._first(items), self._seen)",
+        "_without(self._first(items), set() if self._spills else self._seen)",
         T_DISTINCT,
     ),
     Mutant(

@@ -52,6 +52,7 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ThreadS
     Path("message.json").write_text(json.dumps(MESSAGE))
     Path("ids.txt").write_text("".join(f"{user['user_id']}\n" for user in users))
     Path("users.txt").write_text(Path("ids.txt").read_text())
+    Path("optout.csv").write_text("user_id\nuser-1\nuser-2\n")
     Path("users.jsonl").write_text("".join(json.dumps(user) + "\n" for user in users))
     campaign = {"name": "Spring", "externalId": "spring-2026", "schedule": {"type": "START_NOW"}, "message": MESSAGE}
     campaign["segment"] = {"query": "SELECT id FROM users", "primaryKey": "id"}

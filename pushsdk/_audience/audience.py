@@ -17,8 +17,9 @@ from pushsdk._audience.duckdb_reader import ParquetFiles, SqlQuery
 from pushsdk._audience.source import BatchSource, ReadCounts, deduplicated, list_files, listed, printable
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
-from pushsdk._core.damage import damage_in
-from pushsdk._core.errors import ValidationError, warn_caller
+from pushsdk._core.body import encode_user_ids
+from pushsdk._core.damage import damage_in, damage_of
+from pushsdk._core.errors import Advice, ValidationError, warn_caller
 from pushsdk._core.kinds import Rule, check
 from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
 from pushsdk._core.placeholders import fill, placeholder_names
@@ -38,6 +39,7 @@ class AudienceSummary(ReadCounts, frozen=True, kw_only=True):  # type: ignore[mi
         parts = (
             (True, count(self.users)),
             (self.duplicates, count(self.duplicates, "duplicate")),
+            (self.excluded, f"{self.excluded:,} excluded"),
             (self.blank, count(self.blank, "blank line")),
             (self.padded, f"{self.padded:,} with space around them"),
         )
@@ -45,7 +47,11 @@ class AudienceSummary(ReadCounts, frozen=True, kw_only=True):  # type: ignore[mi
 
 
 _Made: TypeAlias = Annotated[
-    Source, Rule('made by Audience.read("ids.txt"), Audience.query(sql) or Audience.lines(file)')
+    Any,
+    Rule(
+        'made by Audience.read("ids.txt"), Audience.query(sql) or Audience.lines(file)',
+        lambda source: hasattr(source, "distinct_ids"),
+    ),
 ]
 _BinaryStream: TypeAlias = Annotated[
     Any,
@@ -67,6 +73,10 @@ class Audience(BatchSource):
     def __init__(self, source: Source) -> None:
         check("source", source, _Made, ValidationError)
         self._source = source
+        # Set by exclude.
+        self._excluded: tuple[Audience, ...] = ()
+        # Damage with its place: the first in each excluded audience. Set when these are read.
+        self._damages: list[tuple[str, str]] = []
         # Set when a reading is complete.
         self._summary = AudienceSummary()
 
@@ -114,12 +124,12 @@ class Audience(BatchSource):
         A file: its absolute path, id column, size and mtime. Several files: a digest of those. A query: its SQL, not
         the files it reads. A stream: its name.
         """
-        return self._source.description()
+        return " without ".join([self._source.description(), *(users.source for users in self._excluded)])
 
     @property
     def is_file(self) -> bool:
         """True if ``source`` changes with the users: for files. Others have to be read to tell."""
-        return self._source.is_file
+        return self._source.is_file and all(users.is_file for users in self._excluded)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -132,13 +142,28 @@ class Audience(BatchSource):
         return self._summary
 
     def count(self) -> int | None:
-        """Return the number of rows if the file states it (Parquet), else None."""
-        return self._source.count() if isinstance(self._source, ParquetFiles) else None
+        """Return the number of rows if the file states it (Parquet) and no users are excluded, else None."""
+        return self._source.count() if isinstance(self._source, ParquetFiles) and not self._excluded else None
+
+    def exclude(self, *users: "str | os.PathLike[str] | Audience", primary_key: str = "user_id") -> "Audience":
+        """Return these users without others: those in files or in audiences. Ids are compared as texts.
+
+        ``primary_key`` names the id column in the files. To leave out an earlier run's users, pass
+        ``read_report("spring.run").pushed()``. Raises as ``read`` does.
+        """
+        audience = type(self)(self._source)
+        others = [
+            each if isinstance(each, Audience) else Audience.read(each, primary_key=primary_key) for each in users
+        ]
+        audience._excluded = (*self._excluded, *others)
+        return audience
 
     def ids(self, *, distinct: bool = True) -> Iterator[list[str]]:
         """Yield the ids in batches: each once in no particular order, or all in file order."""
         counts = ReadCounts()
-        return self._counted(self._source.distinct_ids(counts) if distinct else self._source.ids(counts), counts)
+        if distinct and not self._excluded:
+            return self._counted(self._source.distinct_ids(counts), counts)
+        return self._counted(self._chosen(self._source.ids(counts), counts, distinct=distinct, rows=False), counts)
 
     def rows(self, *, distinct: bool = True) -> Iterator[list[Row]]:
         """Yield the ids, each with the other columns in its row, in batches.
@@ -178,7 +203,30 @@ class Audience(BatchSource):
     def _rows(self, distinct: bool, columns: Collection[str] | None) -> Iterator[list[Row]]:
         counts = ReadCounts()
         rows = self._source.rows(counts, columns)
-        return self._counted(deduplicated(rows, counts, rows=True) if distinct else rows, counts)
+        return self._counted(self._chosen(rows, counts, distinct=distinct, rows=True), counts)
+
+    def _chosen(
+        self, batches: Iterator[list[Any]], counts: ReadCounts, *, distinct: bool, rows: bool
+    ) -> Iterator[list[Any]]:
+        if distinct:
+            return deduplicated(batches, counts, rows=rows, excluded=self._ids_to_exclude())
+        if self._excluded:
+            raise ValidationError(Advice("users can be excluded only if each is pushed to once: ", "{dedupe}"))
+        return batches
+
+    def _ids_to_exclude(self) -> Iterator[list[str]]:
+        self._damages = []
+        for users in self._excluded:
+            damage = None
+            for ids in users.ids():
+                damage = damage or damage_of(ids, encode_user_ids(ids))
+                yield ids
+            if damage:
+                self._damages.append((damage, users._place_of(damage)))
+
+    def _place_of(self, damage: str) -> str:
+        """Return where the first id with this damage is: its file and line, or its row."""
+        return self._source.place_of(lambda user: damage_in(user) == damage)
 
     def _counted(self, batches: Iterator[list[T]], counts: ReadCounts) -> Iterator[list[T]]:
         for batch in batches:
@@ -224,7 +272,9 @@ class Personalized(BatchSource):
         return PushRequest(user_ids=(user,), message=message, custom_fields=UNSET if fields is None else fields)
 
 
-def place_of(users: Audience | Personalized, damage: str) -> str:
-    """Return where the first id with this damage is: its file and line, or its row."""
+def damages(users: object, damage: str | None) -> list[tuple[str, str]]:
+    """Return the damage with its place, and that of the users that are excluded from an audience."""
     audience = users._audience if isinstance(users, Personalized) else users
-    return audience._source.place_of(lambda user: damage_in(user) == damage)
+    if isinstance(audience, Audience):
+        return [*audience._damages, *([(damage, audience._place_of(damage))] if damage else [])]
+    return [(damage, "")] if damage else []

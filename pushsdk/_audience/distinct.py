@@ -1,4 +1,4 @@
-"""Exact user deduplication in bounded memory: ids are kept in a set, and beyond that spilled to disk.
+"""Exact user deduplication and exclusion in bounded memory: ids are kept in sets, and beyond that spilled to disk.
 
 The file on disk has no name: no other process can open it, and it is gone with the process.
 """
@@ -41,9 +41,9 @@ _decode_rows = msgspec.msgpack.Decoder(list[Row]).decode
 
 
 class Distinct(AbstractContextManager["Distinct"]):
-    """A filter that returns each user id once, or the first row of each id.
+    """A filter that returns each user id once, or the first row of each id, unless the id is excluded.
 
-    Pass all items to ``add``, then take the rest from ``finish``; use ``with``, or call ``close``. Items are returned
+    Pass ids to ``exclude``, all items to ``add``, then take the rest from ``finish``; use ``with``. Items are returned
     in their order until ``memory`` (bytes) is used up; later new items are returned by ``finish``, in no particular
     order.
     """
@@ -51,56 +51,77 @@ class Distinct(AbstractContextManager["Distinct"]):
     def __init__(self, *, rows: bool = False, memory: int = MEMORY) -> None:
         self.duplicates = 0
         """Number of items whose id was seen before. Complete when ``finish`` has ended."""
+        self.excluded = 0
+        """Number of other items whose id is excluded. Complete when ``finish`` has ended."""
         self._rows = rows
         self._memory = memory
         self._seen: set[str] = set()
-        # Bytes that the set takes. Set by add.
+        self._excluded: set[str] = set()
+        # Bytes that the sets take. Set by _keep.
         self._used = 0
-        # Created when the set is full; from then on no id enters the set.
-        self._spill: _Spill | None = None
+        # For items and excluded ids. Created when the sets are full; from then on no id enters them.
+        self._spills: tuple[_Spill, _Spill] | None = None
 
     def __exit__(self, *_: object) -> None:
-        self._seen = set()
-        if self._spill is not None:
-            self._spill.close()
+        self._seen = self._excluded = set()
+        for spill in self._spills or ():
+            spill.close()
+
+    def exclude(self, ids: Sequence[str]) -> None:
+        """Return no item with these ids. Call it before ``add``."""
+        if self._spills is None:
+            self._keep(ids, self._excluded)
+        else:
+            self._spills[1].add(dict(zip(ids, ids, strict=True)), _size_of_ids(ids))
 
     def add(self, items: Sequence[Any]) -> list[list[Any]]:
         """Add a batch and return its items whose ids are new, as none or one batch.
 
         Raises ValidationError if an id that is not Unicode has to be spilled.
         """
-        seen = self._seen
-        fresh = self._first(items)
-        if not seen.isdisjoint(fresh):
-            fresh = {user: item for user, item in fresh.items() if user not in seen}
+        fresh = _without(self._first(items), self._seen)
         self.duplicates += len(items) - len(fresh)
-        if self._spill is not None:
-            self._spill.add(fresh, _size_of_rows(list(fresh.values())) if self._rows else _size_of_ids(fresh))
+        if self._spills is not None:
+            self._spills[0].add(fresh, _size_of_rows(list(fresh.values())) if self._rows else _size_of_ids(fresh))
             return []
-        seen.update(fresh)
-        self._used += _size_of_ids(fresh)
-        if self._used > self._memory * _SEEN:
-            self._spill = _Spill(int(self._memory * _WAITING))
-        return [list(fresh.values())] if fresh else []
+        left = self._left(fresh, self._excluded)
+        self._keep(fresh, self._seen)
+        return left
 
     def finish(self) -> Iterator[list[Any]]:
         """Yield the rest in batches, in no particular order. Call it once, after all calls of ``add``."""
-        if self._spill is None:
+        if self._spills is None:
             return
         self._seen = set()  # no id on disk is in it
-        self.duplicates += self._spill.items
+        spill, excluded = self._spills
+        self.duplicates += spill.items
         size, decode = (ROWS, _decode_rows) if self._rows else (BATCH, _decode_ids)
         # Parts are small unless there are many ids: a batch may hold several parts.
         items: list[Any] = []
-        for blocks in self._spill.parts():
+        for blocks, ids in zip(spill.parts(), excluded.parts(), strict=True):
             fresh = self._first(itertools.chain.from_iterable(map(decode, blocks)))
             self.duplicates -= len(fresh)
-            items += fresh.values()
+            items += itertools.chain(*self._left(fresh, set().union(*map(_decode_ids, ids))))
             while len(items) >= size:
                 yield items[:size]
                 del items[:size]
         if items:
             yield items
+
+    def _keep(self, ids: Collection[str], known: set[str]) -> None:
+        known.update(ids)
+        self._used += _size_of_ids(ids)
+        if self._used > self._memory * _SEEN:
+            room = int(self._memory * _WAITING)
+            self._spills = _Spill(room), _Spill(room)
+            excluded, self._excluded = self._excluded, set()
+            self.exclude(list(excluded))
+
+    def _left(self, fresh: dict[str, Any], excluded: set[str]) -> list[list[Any]]:
+        """Return the items that are not excluded, as none or one batch."""
+        left = _without(fresh, excluded)
+        self.excluded += len(fresh) - len(left)
+        return [list(left.values())] if left else []
 
     def _first(self, items: Iterable[Any]) -> dict[str, Any]:
         """Return the first item of each id, by id."""
@@ -111,6 +132,10 @@ class Distinct(AbstractContextManager["Distinct"]):
         for row in items:
             first.setdefault(row[0], row)
         return first
+
+
+def _without(items: dict[str, Any], ids: set[str]) -> dict[str, Any]:
+    return items if ids.isdisjoint(items) else {user: item for user, item in items.items() if user not in ids}
 
 
 class _Spill:

@@ -7,7 +7,7 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ class ReadCounts(msgspec.Struct):
     """Rows whose id was in an earlier row."""
     blank: int = 0
     """Blank lines, which are skipped."""
+    excluded: int = 0
+    """Users that were left out because they are excluded."""
     padded: int = 0
     """Text file lines with space around the id, which is removed."""
 
@@ -85,13 +87,17 @@ def sendable(value: Any, depth: int = MAX_DEPTH) -> Any:
     return {name: sendable(item, depth - 1) for name, item in value.items()}
 
 
-def deduplicated(batches: Iterator[list[Any]], counts: ReadCounts, *, rows: bool = False) -> Iterator[list[Any]]:
-    """Yield the batches without repeated ids, which are counted."""
+def deduplicated(
+    batches: Iterator[list[Any]], counts: ReadCounts, *, rows: bool = False, excluded: Iterable[list[str]] = ()
+) -> Iterator[list[Any]]:
+    """Yield the batches without repeated and ``excluded`` ids, which are counted."""
     with Distinct(rows=rows) as distinct:
+        for ids in excluded:
+            distinct.exclude(ids)
         for batch in batches:
             yield from distinct.add(batch)
         yield from distinct.finish()
-        counts.duplicates = distinct.duplicates
+        counts.duplicates, counts.excluded = distinct.duplicates, distinct.excluded
 
 
 class FileListing(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from pushsdk._audience.audience import Audience, Personalized, place_of
+from pushsdk._audience.audience import Audience, Personalized, damages
 from pushsdk._audience.distinct import Distinct
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
@@ -57,7 +57,7 @@ class Comparison:
         self.users += sum([chunk.users for chunk in chunks])
         self._sum += sum(map(_hashes, chunks))
 
-    def seal(self, *, duplicates: int) -> None:
+    def seal(self, *, duplicates: int, excluded: int) -> None:
         """Raise RunPlanError unless the plan has the users that were added."""
         journal = self._journal
         planned = map(journal.load, range(journal.chunks))
@@ -103,12 +103,13 @@ class Planner:
         # For the first id that is probably none.
         self._damage: str | None = None
         self._duplicates = 0
+        self._excluded = 0
 
     async def broadcast(self, user_ids: object) -> None:
         """Plan one message to an Audience or an iterable of ids, and seal the plan."""
         if isinstance(user_ids, Audience):
             await self._in_thread(lambda: self._add_all(self._add_ids, user_ids.ids(distinct=self._header.dedupe)))
-            self._duplicates = user_ids.summary.duplicates
+            self._duplicates, self._excluded = user_ids.summary.duplicates, user_ids.summary.excluded
         else:
             await self._plan_ids(user_ids)
         self._add_ids((), last=True)
@@ -119,6 +120,7 @@ class Planner:
         if isinstance(requests, Personalized):
             await self._in_thread(lambda: self._add_all(self._add_requests, requests.batches()))
             self._duplicates += requests.summary.duplicates
+            self._excluded = requests.summary.excluded
         else:
             async with aclosing(blocks_of(requests)) as blocks:
                 async for block in blocks:
@@ -149,12 +151,10 @@ class Planner:
 
     async def _seal(self, users: object) -> None:
         await self._write(lambda: self._store(1))
-        if damage := self._damage:  # told here: a thread has no line in the caller's code
-            place = ""
-            if isinstance(users, (Audience, Personalized)):
-                place = await self._in_thread(lambda: place_of(users, damage))
+        # Told here: a thread has no line in the caller's code.
+        for damage, place in await self._in_thread(lambda: damages(users, self._damage)):
             warn_of_damage(damage, place)
-        await self._write(lambda: self._journal.seal(duplicates=self._duplicates))
+        await self._write(lambda: self._journal.seal(duplicates=self._duplicates, excluded=self._excluded))
 
     def _note_damage(self, damage: str | None) -> None:
         self._damage = self._damage or damage

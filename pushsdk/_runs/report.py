@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ from typing import Annotated, Any, Literal, TextIO, TypeAlias
 
 import msgspec
 
-from pushsdk._audience.source import printable
+from pushsdk._audience.audience import Audience
+from pushsdk._audience.distinct import BATCH
+from pushsdk._audience.source import ReadCounts, deduplicated, printable
 from pushsdk._core.errors import PushError, RunInUseError, ValidationError
 from pushsdk._core.kinds import Rule, check
 from pushsdk._core.outcome import Outcome
@@ -52,6 +55,8 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """Users that were sent to again after an unknown outcome, and may have been pushed twice."""
     duplicates: int = 0
     """Source ids that were left out because they occurred before."""
+    excluded: int = 0
+    """Users that ``Audience.exclude`` left out."""
     seconds: float = 0.0
     """Seconds that this process spent sending."""
     stopped: str | None = None
@@ -130,6 +135,16 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         texts = Counter(status for status, _, _ in parts)
         return {int(status): text for status, _, text in parts if texts[status] == 1 and text not in ("", ANOTHER_TEXT)}
 
+    def pushed(self) -> Audience:
+        """Return the users that the run pushed or may have pushed, ACCEPTED and UNKNOWN: to exclude them from others.
+
+        Raises RunInUseError if the run is being sent, as it may still push to more.
+        """
+        if self.in_use:
+            raise run_file_error(Path(self.file), "it is still pushing: wait until it ends", kind=RunInUseError)
+        source: Any = _PushedUsers(self)
+        return Audience(source)
+
     def write_csv(self, file: TextIO, outcome: Outcome | None = None) -> int:
         """Write the rows as CSV that is safe to open in a spreadsheet. Return how many ids got such a prefix.
 
@@ -166,6 +181,34 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         raise error
 
 
+class _PushedUsers:
+    """The source of ``BroadcastReport.pushed``."""
+
+    is_file = False
+    columns = ()
+
+    def __init__(self, report: BroadcastReport) -> None:
+        self._report = report
+
+    def description(self) -> str:
+        return f"pushed by {printable(self._report.file)}"
+
+    def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
+        rows = itertools.chain(self._report.rows(Outcome.ACCEPTED), self._report.rows(Outcome.UNKNOWN))
+        while batch := list(itertools.islice(rows, BATCH)):
+            counts.read += len(batch)
+            yield [row.user_id for row in batch]
+
+    def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
+        return deduplicated(self.ids(counts), counts)
+
+    def rows(self, counts: ReadCounts, columns: object) -> Iterator[list[tuple[str, dict[str, Any]]]]:
+        return ([(user, {}) for user in users] for users in self.ids(counts))
+
+    def place_of(self, is_wanted: object) -> str:
+        return self.description()
+
+
 class BroadcastError(PushError):
     """Some users in a broadcast were not accepted. Raised by ``BroadcastReport.raise_for_failures``.
 
@@ -188,6 +231,7 @@ def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | N
         unknown=users[Outcome.UNKNOWN],
         resent=journal.states.resent,
         duplicates=journal.duplicates,
+        excluded=journal.excluded,
         stopped=None if stop_reason is None else stop_reason.reason,
         stopped_by=None if stop_reason is None else stop_reason.by,
         run=None if run is None else str(run),

@@ -201,7 +201,7 @@ def _read_ids_file(word: str, most: int) -> list[str]:
 
 def _checked_id(word: str) -> str:
     """Return the id that a word names. Raises a usage error if the word may be meant for something else."""
-    if Path(word).suffix in (*FORMATS, ".parquet") and Path(word).is_file():
+    if has_users(word) and Path(word).is_file():
         raise usage_error(
             f"{word} is a file: write @{word} for the ids in it, or --message {word} for a message; an id of this "
             "name is only taken from a file of ids"
@@ -211,6 +211,11 @@ def _checked_id(word: str) -> str:
     if re.search(r"[,;\s]", word):
         raise usage_error(f"{word!r} is one id: write ids apart, without quotation marks; a file may hold such ids")
     return word.removeprefix("@")
+
+
+def has_users(name: str) -> bool:
+    """Return True if files with such a name hold users."""
+    return Path(name).suffix.lower() in (*FORMATS, ".parquet")
 
 
 def open_users(source: str, primary_key: str) -> Audience:

@@ -52,6 +52,23 @@ def test_whatever_the_memory_each_id_comes_out_exactly_once(parts: list[list[str
     assert duplicates == len(ids) - len(out)
 
 
+@given(st.lists(st.lists(st.sampled_from("abcdxy"))), st.lists(st.lists(rows)), MEMORIES, st.booleans())
+def test_whatever_the_memory_no_excluded_id_comes_out(
+    excluded: list[list[str]], parts: list[list[Any]], memory: int, whole: bool
+) -> None:
+    rows = [row for part in parts for row in part]
+    left_out = {user for part in excluded for user in part}
+    with Distinct(rows=whole, memory=memory) as distinct:
+        for part in excluded:
+            distinct.exclude(part)
+        batches = parts if whole else [[user for user, _ in part] for part in parts]
+        out = [item for batch in batches for fresh in distinct.add(batch) for item in fresh]
+        out += [item for batch in distinct.finish() for item in batch]
+    users = {user for user, _ in rows}
+    assert sorted(user for user, *_ in out) == sorted(users - left_out)
+    assert (distinct.excluded, distinct.duplicates) == (len(users & left_out), len(rows) - len(users))
+
+
 @example([[("a", {"n": 0})], [("b", {"n": 1}), ("b", {"n": 2})]], NEXT_TO_NOTHING)
 @given(st.lists(st.lists(rows)), MEMORIES)
 def test_the_first_row_of_an_id_counts_whatever_the_memory(parts: list[list[Any]], memory: int) -> None:
@@ -106,7 +123,7 @@ def test_the_file_has_no_name_and_is_gone_when_closed(tmp_path: Path, monkeypatc
         distinct.add(["a", "b"])
         distinct.add([f"user-{i}" for i in range(1000)])
         assert list(tmp_path.iterdir()) == []
-        assert len(os.listdir("/proc/self/fd")) == before + 1
+        assert len(os.listdir("/proc/self/fd")) == before + 2
         raise RuntimeError
     assert len(os.listdir("/proc/self/fd")) == before
 

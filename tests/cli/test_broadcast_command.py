@@ -323,7 +323,7 @@ def test_likely_mistakes_are_told_once_before_anything_is_sent(folder, service, 
     assert unused.startswith("advice: a run does not use the setting retry: it retries throttled and unsent requests")
     (several,) = others
     assert several.startswith(f"advice: a user id ({folder / 'ids.txt'}, line 1) looks like several")
-    assert several.endswith(". It is sent as it is")
+    assert several.endswith(". It is used as it is")
 
 
 @pytest.mark.parametrize("words", [(), ("--dry-run",), ("--personalize", "custom-fields"), ("plan",)])
@@ -348,6 +348,19 @@ def test_damaged_ids_are_refused(broadcast, command, service, folder, monkeypatc
     assert sign in result.err
     assert result.err.endswith("Nothing was sent: mend it, or pass --force\n")
     assert "1.2E+11" not in result.err
+
+
+def test_users_in_files_and_of_an_earlier_run_are_excluded(broadcast, command, service, folder):
+    (folder / "optout.csv").write_text("user_id\nbob\n")
+    (folder / "one.txt").write_text("cid\n")
+    assert broadcast(source="one.txt", run="one.run").code == 0
+    words = ("--exclude", "optout.csv", "--exclude", "one.run")
+    assert "users       1  1 duplicate left out, 2 excluded\n" in command("plan", "ids.txt", "--title", "x", *words).out
+    assert '"userIds":["ann"]' in broadcast("--dry-run", *words).out
+    result = broadcast("--json", *words)
+    assert json.loads(result.out)["excluded"] == 2
+    assert "2 excluded" in command("status", "spring.run").out
+    assert [row.user_id for row in read_report("spring.run").rows()] == ["ann"]
 
 
 def test_damaged_ids_are_refused_before_the_question(command, folder, monkeypatch):

@@ -75,6 +75,7 @@ class Seal(msgspec.Struct, frozen=True, array_like=True):
     duplicates: int
     digest: bytes
     """SHA-256 over the plan rows' checksums."""
+    excluded: int = 0
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True):
@@ -105,10 +106,12 @@ class Journal:
         self._run_path = run_path
         self._file = file
         self.header = header
-        #: True once the plan is complete. Set by ``seal``, with ``duplicates``.
+        #: True once the plan is complete. Set by ``seal``, with ``duplicates`` and ``excluded``.
         self.sealed = False
         #: Duplicate ids that were left out.
         self.duplicates = 0
+        #: Excluded users.
+        self.excluded = 0
         #: The notes. Set by ``apply``.
         self.notes = Notes()
         # Both are changed after each commit, so they match the file.
@@ -188,9 +191,9 @@ class Journal:
             self._digest.update(b"%d," % crc)
         self._extend([chunk.users for chunk in chunks])
 
-    def seal(self, *, duplicates: int) -> None:
+    def seal(self, *, duplicates: int, excluded: int = 0) -> None:
         """Mark the plan as complete. From now on it can be sent and never changes."""
-        seal = Seal(self.chunks, self.users, duplicates, self._digest.digest())
+        seal = Seal(self.chunks, self.users, duplicates, self._digest.digest(), excluded)
         data, crc = _encode(Meta(self.header, seal))
 
         def work(db: Connection) -> None:
@@ -198,7 +201,7 @@ class Journal:
             db.execute("UPDATE head SET crc = ?", (crc,))
 
         self._file.commit(work, outcome=Outcome.NOT_SENT)
-        self.sealed, self.duplicates, self._crc = True, duplicates, crc
+        self.sealed, self.duplicates, self.excluded, self._crc = True, duplicates, excluded, crc
 
     def commit(self, events: Sequence[Event], notes: Notes | None = None, *, at_once: bool = False) -> bool:
         """Commit ``events``, and new notes, in one transaction. ``apply`` them afterwards, in the thread that reads.
@@ -334,9 +337,9 @@ class Journal:
                 self._extend([chunk.users for chunk in _decode(_SIZES, row, first)])
                 self._digest.update(b"%d," % row[1])
         if seal is not None:
-            if seal != Seal(self.chunks, self.users, seal.duplicates, self._digest.digest()):
+            if seal != Seal(self.chunks, self.users, seal.duplicates, self._digest.digest(), seal.excluded):
                 raise Damaged
-            self.sealed, self.duplicates = True, seal.duplicates
+            self.sealed, self.duplicates, self.excluded = True, seal.duplicates, seal.excluded
 
     def _read_log(self, last: int) -> None:
         while rows := self._file.read(_SELECT_LOG, self._seq, last, LOG_ROWS):

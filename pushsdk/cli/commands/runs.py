@@ -18,7 +18,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 import pushsdk
-from pushsdk._audience.audience import Audience, place_of
+from pushsdk._audience.audience import Audience, damages
 from pushsdk._core import wire
 from pushsdk._core.body import EncodedIds, encode_user_ids, push_body
 from pushsdk._core.damage import damage_of, warn_of_damage
@@ -28,7 +28,7 @@ from pushsdk._runs.api import broadcast_content
 from pushsdk._runs.plan import Chunk, chunks_of
 from pushsdk._runs.run_file.journal import ask_to_stop
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
-from pushsdk.cli.files import DryRun, MessageOptions, open_users, print_request
+from pushsdk.cli.files import DryRun, MessageOptions, has_users, open_users, print_request
 from pushsdk.cli.interrupt import interruptible
 from pushsdk.cli.options import Flag, Json, ServiceOptions, Yes, command_line, confirm, quoted, title_of
 from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, progress
@@ -65,6 +65,8 @@ class BroadcastOptions(MessageOptions):
     """Read the users with this DuckDB SELECT, for example "SELECT id FROM 'users.parquet'"."""
     primary_key: str = "user_id"
     """Read the user id from this column or key."""
+    exclude: tuple[str, ...] = ()
+    """Leave out the users in this file, or the users that an earlier run pushed to; give it once for each file."""
     no_dedupe: Flag = False
     """Keep duplicates: push to an id as often as it occurs."""
 
@@ -73,8 +75,11 @@ class BroadcastOptions(MessageOptions):
         if (source is None) is (self.query is None):
             raise usage_error("pass exactly one source of users: a file, - for standard input, or --query SQL")
         if self.query is not None:
-            return Audience.query(self.query, primary_key=self.primary_key)
-        return open_users(str(source), self.primary_key)
+            audience = Audience.query(self.query, primary_key=self.primary_key)
+        else:
+            audience = open_users(str(source), self.primary_key)
+        excluded = [name if has_users(name) else pushsdk.read_report(name).pushed() for name in self.exclude]
+        return audience.exclude(*excluded, primary_key=self.primary_key)
 
 
 @Parameter(name="*", group=Group("Run", sort_key=5))
@@ -179,7 +184,8 @@ def _totals(audience: Audience, message: bytes, fields: bytes | None, distinct: 
         users += chunk.users
         sizes.append(envelope + len(chunk.ids))
     requests = {"requests": len(sizes) - 1, "bytes": sum(sizes), "largest": max(sizes)}
-    return {"users": users, "duplicates": audience.summary.duplicates, **requests}
+    summary = audience.summary
+    return {"users": users, "duplicates": summary.duplicates, "excluded": summary.excluded, **requests}
 
 
 def _chunks(audience: Audience, message: bytes, fields: bytes | None, distinct: bool) -> Iterator[Chunk]:
@@ -190,17 +196,17 @@ def _chunks(audience: Audience, message: bytes, fields: bytes | None, distinct: 
 
 
 def _ids(audience: Audience, distinct: bool) -> Iterator[list[str]]:
-    """Yield the ids in batches. Warns about the first that is probably none, which is an error without --force."""
+    """Yield the ids in batches, then warn about those that are probably none, which is an error without --force."""
     found: str | None = None
     for ids in audience.ids(distinct=distinct):
-        if found is None and (found := damage_of(ids, encode_user_ids(ids))):
-            warn_of_damage(found, place_of(audience, found))
+        found = found or damage_of(ids, encode_user_ids(ids))
         yield ids
+    for damage, place in damages(audience, found):
+        warn_of_damage(damage, place)
 
 
 def _plan_figures(totals: Mapping[str, int], seconds: Mapping[str, float]) -> Iterator[Figure]:
-    duplicates = f"{count(totals['duplicates'], 'duplicate')} left out" if totals["duplicates"] else ""
-    yield "users", f"{totals['users']:,}", duplicates, "bold"
+    yield "users", f"{totals['users']:,}", ", ".join(_left_out(totals["duplicates"], totals["excluded"])), "bold"
     yield "requests", f"{totals['requests']:,}", "", ""
     yield "bytes", f"{totals['bytes']:,}", f"{totals['largest']:,} in the largest request", ""
     if seconds:
@@ -481,14 +487,21 @@ def _run_figures(result: pushsdk.BroadcastReport, left: int | None = None) -> It
     yield "users", f"{result.planned:,}", ", ".join(_remarks(result, left)), "bold"
 
 
-def _remarks(result: pushsdk.BroadcastReport, left: int | None) -> list[str]:
-    remarks = (
-        (left == 0, "nothing was left to send"),
-        (result.seconds and left != 0, f"in {duration(result.seconds)}"),
-        (result.duplicates, f"{count(result.duplicates, 'duplicate')} left out"),
-        (result.resent, f"{result.resent:,} resent after an unknown outcome"),
-    )
-    return [text for applies, text in remarks if applies]
+def _remarks(result: pushsdk.BroadcastReport, left: int | None) -> Iterator[str]:
+    if left == 0:
+        yield "nothing was left to send"
+    elif result.seconds:
+        yield f"in {duration(result.seconds)}"
+    yield from _left_out(result.duplicates, result.excluded)
+    if result.resent:
+        yield f"{result.resent:,} resent after an unknown outcome"
+
+
+def _left_out(duplicates: int, excluded: int) -> Iterator[str]:
+    if duplicates:
+        yield f"{count(duplicates, 'duplicate')} left out"
+    if excluded:
+        yield f"{excluded:,} excluded"
 
 
 def _print_answers(result: pushsdk.BroadcastReport) -> None:

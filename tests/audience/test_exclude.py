@@ -1,0 +1,92 @@
+"""Users without others: from files, audiences, queries and earlier runs, wherever they are counted, shown or sent."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.audiences import ids_of, made, rows_of
+from support.run_files import ACCEPTED, CLAIMED, REJECTED, UNKNOWN, event, make_run
+
+from pushsdk import Audience, MessageWarning, MobilePush, RunInUseError, ValidationError, read_report
+from pushsdk.testing import FakeService
+
+MESSAGE = MobilePush(title={"en": "Hi"}, ios_enabled=True)
+
+
+@pytest.fixture
+def everyone(tmp_path: Path) -> Audience:
+    """Five users, of which one is named twice."""
+    return Audience.read(made(tmp_path, "all.csv", "user_id,n\na,1\nb,2\nc,3\nb,4\nd,5\n00123,6\n"))
+
+
+def test_excluded_users_are_left_out_and_counted(everyone: Audience, tmp_path: Path) -> None:
+    optout = made(tmp_path, "optout.csv", "id\nb\n123\nx\n")
+    left = everyone.exclude(optout, primary_key="id").exclude(Audience.lines(io.BytesIO(b"d\nb\n")))
+    assert sorted(ids_of(left, distinct=True)) == ["00123", "a", "c"]
+    assert str(left.summary) == "3 users, 1 duplicate, 2 excluded"
+    assert sorted(ids_of(everyone, distinct=True)) == ["00123", "a", "b", "c", "d"]
+    assert left.count() is None
+
+
+def test_rows_and_nested_audiences_are_excluded_too(everyone: Audience, tmp_path: Path) -> None:
+    staff = Audience.read(made(tmp_path, "staff.txt", "a\nb\nc\n")).exclude(made(tmp_path, "but.txt", "b\n"))
+    left = everyone.exclude(staff)
+    assert rows_of(left, distinct=True) == [("b", {"n": "2"}), ("d", {"n": "5"}), ("00123", {"n": "6"})]
+    query = Audience.query("SELECT unnest(['a', 'd']) AS user_id").exclude(left)
+    assert ids_of(query, distinct=True) == ["a"]
+
+
+def test_users_are_not_excluded_from_a_reading_with_duplicates(everyone: Audience, tmp_path: Path) -> None:
+    left = everyone.exclude(made(tmp_path, "optout.txt", "a\n"))
+    for read in (ids_of, rows_of):
+        with pytest.raises(ValidationError, match=r"only if each is pushed to once: leave out dedupe=False"):
+            read(left)
+
+
+def test_the_source_changes_with_the_excluded_file(everyone: Audience, tmp_path: Path) -> None:
+    left = everyone.exclude(made(tmp_path, "optout.txt", "a\n"))
+    assert left.is_file
+    before = left.source
+    made(tmp_path, "optout.txt", "a\nb\n")
+    assert before != left.source
+    assert before.startswith(everyone.source)
+
+
+def test_an_earlier_run_excludes_whom_it_pushed_or_may_have_pushed(tmp_path: Path) -> None:
+    journal = make_run(tmp_path / "old.run", sizes=(3, 2))
+    events = [event(ACCEPTED, 0, 1, 204), event(REJECTED, 1, 2, 422), event(UNKNOWN, 2, 3), event(CLAIMED, 3, 4)]
+    journal.commit(events)
+    with pytest.raises(RunInUseError, match="it is still pushing"):
+        read_report(tmp_path / "old.run").pushed()
+    journal.close()
+    pushed = read_report(tmp_path / "old.run").pushed()
+    assert (
+        ids_of(pushed) == ids_of(pushed, distinct=True) == [user for user, _ in rows_of(pushed)] == ["u0", "u2", "u3"]
+    )
+    users = Audience.lines(io.BytesIO(b"u0\nu1\nu2\nu3\nu4\nu5\n")).exclude(pushed)
+    assert sorted(ids_of(users, distinct=True)) == ["u1", "u4", "u5"]
+    assert not users.is_file
+
+
+@pytest.mark.parametrize("each", [False, True])
+async def test_a_run_without_excluded_users_reports_them(everyone: Audience, tmp_path: Path, each: bool) -> None:
+    service = FakeService()
+    left = everyone.exclude(made(tmp_path, "optout.txt", "b\nd\n"))
+    async with service.client() as client:
+        for _ in range(2):  # the second call continues the run
+            run: Any = {"run": tmp_path / "a.run"}
+            if each:
+                report = await client.send_each(left.personalize(MESSAGE), **run)
+            else:
+                report = await client.broadcast(left, MESSAGE, **run)
+    assert sorted(service.users()) == ["00123", "a", "c"]
+    assert (report.planned, report.duplicates, report.excluded) == (3, 1, 2)
+    assert read_report(tmp_path / "a.run").excluded == 2
+
+
+async def test_a_damaged_id_to_exclude_is_warned_of_with_its_place(everyone: Audience, tmp_path: Path) -> None:
+    left = everyone.exclude(made(tmp_path, "optout.csv", "user_id\nb\n1.2E+11\n"))
+    async with FakeService().client() as client:
+        with pytest.warns(MessageWarning, match=r"a user id \(.*optout\.csv, line 3, user_id\) is a number"):
+            await client.broadcast(left, MESSAGE)
