@@ -13,8 +13,9 @@ from typing import IO, Annotated, Any, Literal, TypeAlias, TypeVar
 import msgspec
 
 from pushsdk._audience.distinct import Row
-from pushsdk._audience.duckdb_reader import ParquetFiles, SqlQuery
+from pushsdk._audience.duckdb_reader import ParquetFiles
 from pushsdk._audience.source import BatchSource, ReadCounts, deduplicated, list_files, listed, printable
+from pushsdk._audience.sql_query import SqlQuery
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
 from pushsdk._core.body import encode_user_ids

@@ -4,7 +4,6 @@ DuckDB is imported only when used. An id is the text of the stored value. A type
 date, a boolean) is a column error, an empty or NULL id a row error.
 """
 
-import hashlib
 import itertools
 import operator
 import os
@@ -113,6 +112,15 @@ _ID_SQL: Mapping[str, str] = {
     r"JSON": "CASE WHEN json_type({0}) = 'VARCHAR' OR regexp_full_match(CAST({0} AS VARCHAR), '-?[0-9]+') "
     "THEN {0}->>'$' END",
 }
+# The advice for a column of another type.
+_ID_FIXES: Mapping[str, str] = {
+    "DOUBLE": "CAST({0} AS BIGINT) in a query, if all are whole and have at most 15 digits",
+    "FLOAT": "CAST({0} AS BIGINT) in a query, if all are whole and have at most 7 digits",
+    r"DECIMAL\(.*": "CAST({0} AS HUGEINT) in a query, if all are whole",
+    r".*\[\d*\]": "unnest({0}) in a query",
+    r"STRUCT\(.*": "write {0}.field in a query, for the field that holds the id",
+    "BLOB": "decode({0}) in a query, if all are UTF-8",
+}
 # The same for the value of another column. Dates and times are ISO 8601; some tools write NaN for NULL.
 _NESTED = r".*\[\d*\]|STRUCT\(.*|MAP\(.*|UNION\(.*|JSON|VARIANT"
 _VALUE_SQL: Mapping[str, str] = {
@@ -141,9 +149,10 @@ def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str 
         raise missing_column(name, key, list(types), option=option)
     if sql := _sql_by_type(_ID_SQL, kind, key):
         return sql
+    fix = _sql_by_type(_ID_FIXES, kind, key) or "is this the right column?"
     raise ValidationError(
         f"{printable(name)}: {printable(key, 60)} is of type {printable(kind, 60)}; user ids are texts or whole "
-        "numbers: turn them into those in a query, as CAST(... AS VARCHAR)"
+        f"numbers: {printable(fix)}"
     )
 
 
@@ -218,6 +227,10 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
 def _sql_by_type(table: Mapping[str, str], kind: str, column: str) -> str | None:
     return next((sql.format(quoted(column)) for pattern, sql in table.items() if _matches(pattern, kind)), None)
 
@@ -227,16 +240,16 @@ def _matches(pattern: str, kind: str) -> bool:
 
 
 # The rows to read, a view in each open database.
-_VIEW = "pushsdk_audience"
+VIEW = "pushsdk_audience"
 
 
 def _row_count(db: Connection) -> int:
-    [(rows,)] = db.execute(f"SELECT count(*) FROM {_VIEW}").fetchall()
+    [(rows,)] = db.execute(f"SELECT count(*) FROM {VIEW}").fetchall()
     return int(rows)
 
 
-class _DuckdbSource(ABC):
-    """The base class for ``ParquetFiles`` and ``SqlQuery``: a table in which the column ``key`` holds the ids."""
+class DuckdbSource(ABC):
+    """The base class for Parquet files and queries: a table in which the column ``key`` holds the ids."""
 
     is_file = False
 
@@ -244,13 +257,13 @@ class _DuckdbSource(ABC):
         self._name = name
         self._key = key
         with self._opened() as db:
-            types = column_types(db, _VIEW)
+            types = column_types(db, VIEW)
             self._id_sql(types)
         self.columns: list[str] = [name for name in types if name != key]
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         with self._opened() as db:
-            id_sql = self._id_sql(column_types(db, _VIEW))
+            id_sql = self._id_sql(column_types(db, VIEW))
             for rows in self._select(db, id_sql, id_sql):
                 counts.read += len(rows)
                 yield list(itertools.chain.from_iterable(rows))
@@ -258,7 +271,7 @@ class _DuckdbSource(ABC):
     def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         try:
             with self._opened() as db:
-                id_sql = self._id_sql(column_types(db, _VIEW))
+                id_sql = self._id_sql(column_types(db, VIEW))
                 for rows in self._select(db, id_sql, f"{id_sql}, count(*)", tail=" GROUP BY 1"):
                     read = sum(map(operator.itemgetter(1), rows))
                     counts.read += read
@@ -273,7 +286,7 @@ class _DuckdbSource(ABC):
 
     def rows(self, counts: ReadCounts, columns: Collection[str] | None) -> Iterator[list[Row]]:
         with self._opened() as db:
-            types = column_types(db, _VIEW)
+            types = column_types(db, VIEW)
             id_sql = self._id_sql(types)
             names = [name for name in types if name != self._key and (columns is None or name in columns)]
             values = ValueColumns(self._name, types, names)
@@ -303,14 +316,14 @@ class _DuckdbSource(ABC):
         self, db: Connection, id_sql: str, columns: str, *, tail: str = "", size: int = BATCH
     ) -> Iterator[list[Any]]:
         """Yield the rows in batches; the first of the columns is the id. Raises ValidationError for a bad id."""
-        result = db.execute(f"SELECT {columns} FROM {_VIEW}{tail}")
+        result = db.execute(f"SELECT {columns} FROM {VIEW}{tail}")
         while rows := result.fetchmany(size):
             if not all(map(operator.itemgetter(0), rows)):
                 raise self._bad_id(db, id_sql)
             yield rows
 
     def _bad_id(self, db: Connection, id_sql: str) -> ValidationError:
-        rows = f"(SELECT {id_columns(id_sql, self._key)} FROM {_VIEW})"
+        rows = f"(SELECT {id_columns(id_sql, self._key)} FROM {VIEW})"
         for part in self._parts(db):
             if problem := first_bad_id(db, rows, self._key):
                 return ValidationError(f"{printable(part)}, {problem}")
@@ -318,7 +331,7 @@ class _DuckdbSource(ABC):
         return ValidationError(f"{printable(self._name)}: {printable(self._key, 60)} is NULL or empty in a row")
 
 
-class ParquetFiles(_DuckdbSource):
+class ParquetFiles(DuckdbSource):
     """The Parquet files that a path names. Columns are matched by name, and may be missing in some files."""
 
     is_file = True
@@ -358,29 +371,9 @@ class ParquetFiles(_DuckdbSource):
             yield str(path)
 
 
-class SqlQuery(_DuckdbSource):
-    """The result of one SELECT, which may name files."""
-
-    def __init__(self, sql: str, *, key: str) -> None:
-        self._sql = sql
-        super().__init__("the query", key)
-
-    def description(self) -> str:
-        digest = hashlib.sha256(self._sql.encode(errors="replace")).hexdigest()[:16]
-        return f"query {digest}: {printable(' '.join(self._sql.split()))}"
-
-    @contextmanager
-    def _opened(self) -> Iterator[Connection]:
-        with connection() as db, duckdb_errors(self._name):
-            check_select(db, self._sql)
-            db.execute(f"CREATE TEMP VIEW {_VIEW} AS {self._sql}")
-            yield db
-
-
 def _show(db: Connection, paths: Sequence[Path]) -> None:
     """Have the view show these Parquet files."""
     # DuckDB would read a name with these characters as a pattern.
-    names = [re.sub(r"([*?\[])", r"[\1]", str(path)).replace("'", "''") for path in paths]
-    files = ", ".join([f"'{name}'" for name in names])
+    files = ", ".join([literal(re.sub(r"([*?\[])", r"[\1]", str(path))) for path in paths])
     options = "union_by_name = true, hive_partitioning = false"
-    db.execute(f"CREATE OR REPLACE TEMP VIEW {_VIEW} AS SELECT * FROM read_parquet([{files}], {options})")
+    db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS SELECT * FROM read_parquet([{files}], {options})")

@@ -1,0 +1,134 @@
+"""The table columns that a query's column comes from, found in DuckDB's plan.
+
+A plan is a tree of operators, as ``json_serialize_plan`` writes it. Values flow from the tables to the result;
+conditions, sort orders and groups only decide about rows. An operator without a rule ends the search.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+Origins: TypeAlias = frozenset[tuple[str, str]]
+"""Tables and columns."""
+
+# The parts of an expression that choose among values or sort them, and add none.
+_CHOOSING = {"when_expr", "filter", "filter_expr", "order_bys", "partitions", "orders"}
+_NONE: Origins = frozenset()
+
+
+def origins_of(plan: Json, names: Sequence[str], column: str) -> Origins:
+    """Return the table columns whose values are in a result column, or compared with it by IN.
+
+    ``names`` are those of all result columns. Raises LookupError for an operator without a rule, and for a later plan
+    format possibly also TypeError or ValueError.
+    """
+    tracer = _Tracer()
+    origins = dict(zip(names, tracer.columns(plan), strict=True))[column]
+    for compared in tracer.compared * len(tracer.compared):
+        if compared & origins:
+            origins |= compared
+    return origins
+
+
+def _origins(node: Any, inputs: Sequence[Origins]) -> Origins:
+    """Return the origins of the columns that an expression reads."""
+    if isinstance(node, dict):
+        if node.get("type") == "BOUND_REF":
+            return inputs[node["index"]]
+        node = [part for name, part in node.items() if name not in _CHOOSING]
+    return _NONE.union(*[_origins(part, inputs) for part in node]) if isinstance(node, list) else _NONE
+
+
+def _made(expressions: Sequence[Any], inputs: Sequence[Origins]) -> list[Origins]:
+    return [_origins(expression, inputs) for expression in expressions]
+
+
+def _read(operator: Json) -> list[Origins]:
+    table, names = operator["function_data"]["table"], operator["names"]
+    # A position behind the last column is the number of the row.
+    positions = [column["index"] for column in operator["column_indexes"]]
+    return [frozenset({(table, names[position])}) if position < len(names) else _NONE for position in positions]
+
+
+def _kept(columns: list[Origins], positions: Sequence[int]) -> list[Origins]:
+    """Return the columns that an operator passes on; no positions are all."""
+    return [columns[position] for position in positions] or columns
+
+
+class _Tracer:
+    """A walk through one plan."""
+
+    def __init__(self) -> None:
+        #: The origins on both sides of each IN. Extended by ``join``.
+        self.compared: list[Origins] = []
+        #: The columns of each common table expression, by number. Extended by ``share``.
+        self.shared: dict[int, list[Origins]] = {}
+        #: The columns that a correlated subquery gets. Set by ``join``.
+        self.outer: list[Origins] = []
+
+    def columns(self, operator: Json) -> list[Origins]:
+        """Return the origins of each column in the operator's result."""
+        return _RULES[operator["type"].removeprefix("LOGICAL_")](self, operator)
+
+    def inputs(self, operator: Json) -> list[Origins]:
+        """Return the columns of all children, in a row."""
+        return list(itertools.chain.from_iterable(map(self.columns, operator["children"])))
+
+    def extend(self, operator: Json) -> list[Origins]:
+        """Return the input, and a column for each expression."""
+        inputs = self.inputs(operator)
+        return inputs + _made(operator["expressions"], inputs)
+
+    def join(self, operator: Json) -> list[Origins]:
+        left, right = operator["children"]
+        first, outer = self.columns(left), self.outer
+        self.outer = _made(operator.get("duplicate_eliminated_columns", ()), first) or outer
+        second = self.columns(right)
+        self.outer = outer
+        kind = operator.get("join_type", "INNER")
+        if kind == "MARK":
+            # Those of a correlated subquery compare outer columns with themselves.
+            equal = [on for on in operator["conditions"] if on["comparison"] == "COMPARE_EQUAL"]
+            self.compared += [_origins(on["left"], first) | _origins(on["right"], second) for on in equal]
+        second = _kept(second, operator.get("right_projection_map", ()))
+        return _kept(first, operator.get("left_projection_map", ())) + _JOINED[kind](second)
+
+    def share(self, operator: Json) -> list[Origins]:
+        definition, query = operator["children"]
+        self.shared[operator["table_index"]] = self.columns(definition)
+        return self.columns(query)
+
+
+# The right side's columns in the result, by the kind of the join.
+_JOINED: Mapping[str, Callable[[list[Origins]], list[Origins]]] = {
+    **dict.fromkeys(("INNER", "LEFT", "RIGHT", "OUTER", "SINGLE"), lambda right: right),
+    **dict.fromkeys(("SEMI", "ANTI"), lambda _: []),
+    "MARK": lambda _: [_NONE],
+}
+
+# Not EXCEPT and INTERSECT: text is not equal there to the same number.
+_RULES: Mapping[str, Callable[[_Tracer, Json], list[Origins]]] = {
+    "GET": lambda _, operator: _read(operator),
+    "PROJECTION": lambda tracer, operator: _made(operator["expressions"], tracer.inputs(operator)),
+    "AGGREGATE_AND_GROUP_BY": lambda tracer, operator: _made(
+        operator["groups"] + operator["expressions"] + operator["grouping_functions"], tracer.inputs(operator)
+    ),
+    **dict.fromkeys(("WINDOW", "UNNEST"), _Tracer.extend),
+    **dict.fromkeys(
+        ("FILTER", "ORDER_BY", "LIMIT", "DISTINCT", "SAMPLE"),
+        lambda tracer, operator: _kept(tracer.inputs(operator), operator.get("projection_map", ())),
+    ),
+    **dict.fromkeys(
+        ("CROSS_PRODUCT", "COMPARISON_JOIN", "ANY_JOIN", "DELIM_JOIN", "POSITIONAL_JOIN", "ASOF_JOIN"), _Tracer.join
+    ),
+    "UNION": lambda tracer, operator: [
+        _NONE.union(*columns) for columns in zip(*map(tracer.columns, operator["children"]), strict=True)
+    ],
+    "MATERIALIZED_CTE": _Tracer.share,
+    "CTE_REF": lambda tracer, operator: tracer.shared[operator["cte_index"]],
+    "DELIM_GET": lambda tracer, _: tracer.outer,
+    "DUMMY_SCAN": lambda *_: [_NONE],
+    "EXPRESSION_GET": lambda _, operator: [_NONE for _ in operator["expr_types"]],
+    "EMPTY_RESULT": lambda _, operator: [_NONE for _ in operator["return_types"]],
+}

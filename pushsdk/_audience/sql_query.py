@@ -1,0 +1,225 @@
+"""Audiences from one SELECT: the columns that feed the ids are read as text, as their file writes them.
+
+DuckDB guesses the types in CSV and JSON files: the id ``00123`` becomes 123. So the query is bound to empty tables
+with the guessed types, and DuckDB's plan says which columns feed the ids. All others keep their types.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pushsdk._audience.duckdb_reader import (
+    VIEW,
+    Connection,
+    DuckdbSource,
+    check_select,
+    column_types,
+    connection,
+    duckdb_errors,
+    duckdb_module,
+    literal,
+)
+from pushsdk._audience.query_plan import Json, Origins, origins_of
+from pushsdk._audience.source import printable
+from pushsdk._core.errors import ValidationError
+
+
+class SqlQuery(DuckdbSource):
+    """The result of one SELECT, which may name files."""
+
+    def __init__(self, sql: str, *, key: str) -> None:
+        self._sql = sql
+        # Set by _opened; again if the types in a file change.
+        self._text_query: _TextQuery | None = None
+        super().__init__("the query", key)
+
+    def description(self) -> str:
+        digest = hashlib.sha256(self._sql.encode(errors="replace")).hexdigest()[:16]
+        return f"query {digest}: {printable(' '.join(self._sql.split()))}"
+
+    @contextmanager
+    def _opened(self) -> Iterator[Connection]:
+        with connection() as db, duckdb_errors(self._name):
+            check_select(db, self._sql)
+            if self._text_query is None or not self._text_query.show(db):
+                self._text_query = _text_query(db, self._sql, self._key)
+            yield db
+
+
+# Text, and lists of texts.
+_TEXT = re.compile(r"VARCHAR(\[\])*")
+# Types with parts.
+_NESTED = re.compile(r".*[(\[].*", re.DOTALL)
+
+
+class _Source(msgspec.Struct):
+    """A file or table function in a FROM clause."""
+
+    table: str
+    """The table, and later the view, that takes its place."""
+    call: str
+    """The table function with its arguments."""
+    reader: str
+    """CSV or JSON if types are guessed, else empty."""
+    types: dict[str, str]
+    text: dict[str, str] = {}
+    """The types to state: for the columns that may feed the ids and have a guessed type."""
+
+    def find_text(self, db: Connection, origins: Origins | None) -> None:
+        """Set ``text``. ``origins`` are the columns that feed the ids, None if any may."""
+        can_be_text = self.reader == "CSV" or not _are_numbered(self.types)
+        for column, kind in self._guessed(db).items():
+            if origins is None or (self.table, column) in origins:
+                self.text[column] = "VARCHAR" if can_be_text and not _NESTED.fullmatch(kind) else kind
+
+    def _guessed(self, db: Connection) -> dict[str, str]:
+        """Return the columns with a guessed type other than text."""
+        if not self.reader:
+            return {}
+        # Without guesses, a column is a text in CSV, and of type JSON in JSON.
+        option = "auto_type_candidates = ['VARCHAR']" if self.reader == "CSV" else "maximum_depth = 1"
+        # By position: the first row may pass for the header now.
+        pairs = zip(self.types.items(), column_types(db, self._with(option)).values(), strict=True)
+        return {column: kind for (column, kind), stated in pairs if kind != stated and not _TEXT.fullmatch(kind)}
+
+    def show(self, db: Connection) -> bool:
+        """Create the view, with text in the columns that feed the ids. Return False if the file can't be read so."""
+        types = {**self.types, **self.text}
+        call = self._with(self._option(types)) if self.text else self.call
+        db.execute(f"CREATE OR REPLACE TEMP VIEW {self.table} AS FROM {call}")
+        return {*self.text.values()} <= {"VARCHAR"} and column_types(db, self.table) == types
+
+    def fix(self) -> str:
+        """Return the option to write, and where."""
+        return printable(f"{self._option({**self.types, **self.text})} in {self.call}")
+
+    def _option(self, types: Mapping[str, str]) -> str:
+        """Return the option that states types. In CSV, those of the other columns are guessed all the same."""
+        name, columns = ("types", self.text) if self.reader == "CSV" else ("columns", types)
+        return f"{name} = {{{', '.join(f'{literal(column)}: {literal(types[column])}' for column in columns)}}}"
+
+    def _with(self, option: str) -> str:
+        return f"{self.call.removesuffix(')')}, {option})"
+
+
+def _are_numbered(names: Iterable[str]) -> bool:
+    """Return True if DuckDB may have numbered a JSON key that differs from another only in case: no key in the file."""
+    folded = {name.casefold() for name in names}
+    return any(re.sub(r"_\d+$", "", name) in folded - {name} for name in folded)
+
+
+class _TextQuery(NamedTuple):
+    """A query with text in the columns that feed the ids."""
+
+    sql: str
+    sources: Sequence[_Source] = ()
+
+    def show(self, db: Connection) -> bool:
+        """Create the view of the result. Return False if a file can't be read with the types that it had."""
+        with suppress(duckdb_module().Error):
+            if all(source.show(db) for source in self.sources):
+                db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {self.sql}")
+                return True
+        return False
+
+
+_FIX = "types = {'user_id': 'VARCHAR'} in read_csv('users.csv')"
+
+# The names of the functions in a plan. Those that end in _OBJECTS guess no types.
+_READER = re.compile(r'"READ_(CSV|N?D?JSON)(_AUTO)? *"')
+
+
+def _reader_of(db: Connection, select: str) -> str | None:
+    """Return CSV or JSON if a query reads a file whose types are guessed, else an empty text; None for wrong SQL."""
+    with suppress(duckdb_module().Error):
+        [(_, plan)] = db.execute(f"EXPLAIN (FORMAT json) {select}").fetchall()
+        found = _READER.search(plan)
+        return found[1].removeprefix("ND") if found else ""
+    return None
+
+
+def _text_query(db: Connection, sql: str, key: str) -> _TextQuery:
+    """Return the query with text in the columns that feed the ids, and create its view.
+
+    Raises ValidationError if these columns can't be found, or if the query needs their guessed types.
+    """
+    if not _reader_of(db, sql):
+        db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {sql}")  # or DuckDB says what is wrong
+        return _TextQuery(sql)
+    tree = json.loads(_called(db, "json_serialize_sql", sql))
+    sources: list[_Source] = []
+    _replace_sources(db, tree, sources)
+    query = _called(db, "json_deserialize_sql", json.dumps(tree))
+    origins = _origins(db, query, key)
+    fixes = _fixes(db, query, sources, origins)
+    text_query = _TextQuery(query if fixes else sql, sources)
+    if (fixes and origins is None) or not text_query.show(db):
+        raise ValidationError(
+            f"the query: DuckDB guesses the types of the columns that {printable(key, 60)} is made from, and that "
+            f"would change an id like 00123. State the types, as {' and '.join(fixes)}; use CAST where the query "
+            "needs another type"
+        )
+    return text_query
+
+
+def _fixes(db: Connection, query: str, sources: Sequence[_Source], origins: Origins | None) -> list[str]:
+    """Return the types to state. The tables are gone then."""
+    # A file that is named by a text has no table.
+    fixes = [_FIX] if _reader_of(db, query) else []
+    for source in sources:
+        source.find_text(db, origins)
+        db.execute(f"DROP TABLE {source.table}")
+    return fixes + [source.fix() for source in sources if source.text]
+
+
+def _origins(db: Connection, query: str, key: str) -> Origins | None:
+    """Return the columns that feed the ids, None if that is unknown."""
+    with suppress(duckdb_module().Error, LookupError, TypeError, ValueError, RecursionError):
+        names = [*column_types(db, f"({query})")]
+        # A missing key is an error later.
+        plan = json.loads(_called(db, "json_serialize_plan", query))["plans"][0]
+        return origins_of(plan, names, key) if key in names else frozenset()
+    return None
+
+
+def _called(db: Connection, function: str, argument: str) -> str:
+    [(result,)] = db.execute(f"SELECT {function}(?)", [argument]).fetchall()
+    return str(result)
+
+
+def _replace_sources(db: Connection, node: Any, sources: list[_Source]) -> None:
+    """Put an empty table in the place of each file and table function in a parsed query; add it to ``sources``."""
+    for part in node.values() if isinstance(node, dict) else node:
+        if isinstance(part, (dict, list)):
+            _replace_sources(db, part, sources)
+    if isinstance(node, dict) and node.get("type") in ("BASE_TABLE", "TABLE_FUNCTION"):
+        _replace_source(db, node, sources)
+
+
+def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
+    tree = json.loads(_called(db, "json_serialize_sql", f"FROM pushsdk_{len(sources)}"))
+    select = tree["statements"][0]["node"]
+    table = select["from_table"]
+    select["from_table"] = {**node, "alias": "", "sample": None, "column_name_alias": []}
+    call = _called(db, "json_deserialize_sql", json.dumps(tree)).removeprefix("SELECT * FROM ")
+    reader = _reader_of(db, f"FROM {call}")
+    if reader is None:
+        return  # a common table expression, or a function of another table's columns
+    if "function" in node:
+        alias = node["function"]["function_name"]
+        if reader and not alias.startswith("read_"):
+            return  # the file's name is in a text
+    else:
+        alias = node["table_name"].rpartition("/")[2].partition(".")[0]
+        call = f"read_{reader.lower()}({literal(node['table_name'])})" if reader else call
+    name = table["table_name"]
+    db.execute(f"DROP VIEW IF EXISTS {name}; CREATE TEMP TABLE {name} AS FROM {call} LIMIT 0")
+    sources.append(_Source(name, call, reader, column_types(db, name)))
+    table.update(alias=node["alias"] or alias, sample=node["sample"], column_name_alias=node["column_name_alias"])
+    node.clear()
+    node.update(table)

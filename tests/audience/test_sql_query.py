@@ -1,0 +1,168 @@
+"""Queries over CSV and JSON, whose types DuckDB guesses: the ids are those that the files hold."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from support.audiences import ids_of, made, refused, rows_of
+
+from pushsdk import ValidationError
+from pushsdk._audience.audience import Audience
+
+# DuckDB guesses from the first 20,480 rows.
+EARLY = 21_000
+UUID = "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The working folder, with files whose last rows are not written as their types are."""
+    folder = tmp_path_factory.mktemp("files")
+    early = [(i + 1000, "SE", i % 60, "1.5") for i in range(EARLY)]
+    rows = [*early, ("00123", "NO", 30, "1.50"), ("1e3", "NO", 17, "2.50")]
+    lines = "".join(f"{','.join(map(str, row))}\n" for row in rows)
+    made(folder, "late.csv", f"user_id,country,age,amount\n{lines}")
+    made(folder, "bare.csv", lines)
+    made(folder, "late.csv.gz", gzip.compress(f"user_id;country;age;amount\n{lines.replace(',', ';')}".encode()))
+    made(folder, "optout.csv", "".join(["user_id,n\n", *(f"{i},{i}\n" for i in range(EARLY)), "0123,17\n1e3,30\n"]))
+    keys = ("user_id", "country", "age", "amount")
+    made(folder, "late.jsonl", "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows))
+    uuid = {"user_id": UUID, "n": 1, "user": {"id": UUID, "n": 1}, "ids": [UUID], "tags": ["007"]}
+    made(folder, "uuid.jsonl", json.dumps(uuid))
+    made(folder, "case.jsonl", '{"user_id": 5, "USER_ID": 7}')
+    made(folder, "text.csv", "user_id,country\nann,Norway\n")
+    with duckdb.connect() as db:
+        db.execute(f"COPY (SELECT i + 1000 AS user_id FROM range(5) t(i)) TO '{folder}/p.parquet' (FORMAT parquet)")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield folder
+
+
+NO = ["00123", "1e3"]
+# Queries for the two Norwegians, and their ids.
+TRACED: list[tuple[str, list[str]]] = [
+    ("FROM 'late.csv' WHERE country = 'NO' AND age + 1 > 18", ["00123"]),
+    ("SELECT late.user_id FROM 'late.csv' WHERE country = 'NO'", NO),
+    ("SELECT user_id FROM 'late.csv.gz' WHERE country = 'NO'", NO),
+    ("SELECT user_id FROM 'lat*.csv' TABLESAMPLE 100% WHERE country = 'NO'", NO),
+    ("SELECT uid AS user_id FROM './late.csv' AS l(uid) WHERE country = 'NO'", NO),
+    ("SELECT user_id FROM read_csv('late.csv', delim = ',') WHERE country = 'NO'", NO),
+    ("SELECT column0 AS user_id FROM 'bare.csv' WHERE column1 = 'NO'", NO),
+    ("SELECT user_id FROM read_csv('bare.csv', names = ['user_id', 'c']) WHERE c = 'NO'", NO),
+    ("SELECT user_id FROM 'late.jsonl' WHERE country = 'NO'", NO),
+    ("SELECT user_id FROM read_json('late.jsonl') WHERE country = 'NO'", NO),
+    ("SELECT user_id FROM 'uuid.jsonl'", [UUID]),
+    ("SELECT lower(user_id::VARCHAR) AS user_id FROM 'uuid.jsonl'", [UUID.lower()]),
+    ("SELECT unnest(tags) AS user_id FROM 'uuid.jsonl'", ["007"]),
+    # Hidden by a cast, a function, a name.
+    ("SELECT CAST(user_id AS VARCHAR) AS user_id FROM 'late.csv' WHERE country = 'NO'", NO),
+    ("SELECT 'u' || user_id AS user_id FROM 'late.csv' WHERE country = 'NO' AND age % 2 = 0", ["u00123"]),
+    ("SELECT format('{}', user_id) AS user_id FROM 'late.csv' WHERE country = 'NO'", NO),
+    ("SELECT COALESCE(NULL, user_id) AS user_id FROM 'late.csv' WHERE country = 'NO'", NO),
+    ("SELECT CASE WHEN age + 1 > 18 THEN user_id ELSE user_id END AS user_id FROM 'late.csv' WHERE country = 'NO'", NO),
+    ("SELECT * EXCLUDE user_id, user_id || '' AS user_id FROM 'late.csv' WHERE country = 'NO'", NO),
+    ("SELECT COLUMNS('user.*') FROM 'late.csv' WHERE country = 'NO'", NO),
+    # Common table expressions, subqueries, sets.
+    (
+        "WITH t AS (FROM 'late.csv'), u(x) AS (SELECT user_id FROM t WHERE country = 'NO') SELECT x AS user_id FROM u",
+        NO,
+    ),
+    (
+        "WITH t AS MATERIALIZED (FROM 'late.csv' WHERE country = 'NO') SELECT user_id FROM t JOIN t u USING (user_id)",
+        NO,
+    ),
+    ("SELECT user_id FROM 'late.csv' WHERE country = 'NO' UNION ALL SELECT user_id FROM 'uuid.jsonl'", [*NO, UUID]),
+    ("SELECT n::VARCHAR AS user_id FROM 'uuid.jsonl' UNION ALL BY NAME SELECT 'x' AS user_id", ["1", "x"]),
+    ("SELECT user_id || i AS user_id FROM 'late.csv', range(1) t(i) WHERE country = 'NO'", ["001230", "1e30"]),
+    ("SELECT user_id FROM 'late.csv' l, range(1) WHERE country = 'NO'", NO),
+    (
+        "SELECT (SELECT max(user_id) FROM 'optout.csv' WHERE n = age) AS user_id FROM 'late.csv' WHERE country = 'NO'",
+        ["30", "17"],
+    ),
+    # Groups, windows, joins: they decide about rows.
+    ("SELECT user_id FROM 'late.csv' WHERE country = 'NO' GROUP BY user_id HAVING sum(amount) > 2", ["1e3"]),
+    ("SELECT max(user_id) AS user_id FROM 'late.csv' WHERE country = 'NO' GROUP BY GROUPING SETS ((age))", NO),
+    (
+        "SELECT user_id FROM 'late.csv' WHERE country = 'NO' QUALIFY row_number() OVER (ORDER BY amount * 2 DESC) = 1",
+        ["1e3"],
+    ),
+    ("SELECT first(user_id) OVER (ORDER BY age) AS user_id FROM 'late.csv' WHERE country = 'NO' LIMIT 1", ["1e3"]),
+    ("SELECT list(user_id ORDER BY amount * 2)[1] AS user_id FROM 'late.csv' WHERE country = 'NO'", ["00123"]),
+    ("FROM (PIVOT 'late.csv' ON country IN ('NO') USING sum(amount) GROUP BY user_id) WHERE \"NO\" > 2", ["1e3"]),
+    ("SELECT DISTINCT ON (country) user_id FROM 'late.csv' WHERE country = 'NO' ORDER BY age + 1", ["1e3"]),
+    ("SELECT p.user_id FROM 'p.parquet' p JOIN 'late.csv' l ON l.user_id = p.user_id WHERE age > 3", ["1000", "1004"]),
+    ("SELECT l.user_id FROM 'late.csv' l JOIN 'p.parquet' USING (user_id) WHERE age > 3", ["1004", "1e3"]),
+    ("SELECT l.user_id FROM 'late.csv' l SEMI JOIN 'p.parquet' USING (user_id) WHERE age > 3", ["1004", "1e3"]),
+    (
+        "SELECT user_id FROM 'late.csv' l WHERE country = 'NO' AND user_id NOT IN (SELECT user_id FROM 'optout.csv')",
+        ["00123"],
+    ),
+    (
+        "FROM 'late.csv' l WHERE country = 'NO' AND NOT EXISTS (FROM 'optout.csv' o WHERE o.user_id = l.user_id)",
+        [],
+    ),
+    ("SELECT user_id FROM 'late.csv' ASOF JOIN (SELECT 17 AS since) ON age >= since WHERE country = 'NO'", NO),
+    ("FROM 'late.csv' WHERE country = 'NO' AND age NOT IN (SELECT n FROM 'optout.csv' WHERE n > 99)", NO),
+    # The types are stated, or no ids are numbers.
+    (
+        "SELECT user_id FROM read_csv('late.csv', types = {'user_id': 'BIGINT'}) WHERE age = 30 AND country = 'NO'",
+        ["123"],
+    ),
+    ("SELECT user_id FROM read_csv('late.csv', all_varchar = true) WHERE country = 'NO' EXCEPT SELECT 'x'", NO),
+    ("SELECT json->>'user_id' AS user_id FROM read_json_objects('uuid.jsonl')", [UUID]),
+    ("SELECT user_id FROM 'text.csv' EXCEPT SELECT 'x'", ["ann"]),
+]
+
+
+@pytest.mark.parametrize(("sql", "expected"), TRACED, ids=range(len(TRACED)))
+def test_ids_are_those_in_the_file_whatever_the_query(sql: str, expected: list[str]) -> None:
+    assert sorted(ids_of(Audience.query(sql))) == sorted(expected)
+
+
+JSON = "{'user_id': 'UUID', 'n': 'BIGINT', 'user': 'STRUCT(id UUID, n BIGINT)', 'ids': 'UUID[]', 'tags': 'VARCHAR[]'}"
+REFUSED: list[tuple[str, str]] = [
+    (
+        "SELECT user_id FROM 'late.csv' WHERE user_id % 10 = 3",
+        "types = {'user_id': 'VARCHAR'} in read_csv('late.csv');",
+    ),
+    ("SELECT user_id FROM 'late.csv' WHERE user_id > 1000", "use CAST where the query needs another type"),
+    ("SELECT user_id FROM 'late.csv' WHERE user_id IN (SELECT user_id FROM 'p.parquet')", "types = {'user_id': 'VARC"),
+    ("SELECT user_id FROM read_csv('late.csv', types = {'age': 'SMALLINT'})", "in read_csv('late.csv', "),
+    ("SELECT age AS user_id FROM 'late.csv' EXCEPT SELECT user_id FROM 'p.parquet'", "'age': 'VARCHAR', 'amount'"),
+    ("FROM query('FROM ''late.csv''')", "types = {'user_id': 'VARCHAR'} in read_csv('users.csv');"),
+    ("FROM query_table('text.csv') EXCEPT SELECT 'x', 'y'", "types = {'user_id': 'VARCHAR'} in read_csv('users.csv');"),
+    ("SELECT user.id AS user_id FROM 'uuid.jsonl'", f"columns = {JSON} in read_json('uuid.jsonl')"),
+    ("SELECT ids[1] AS user_id FROM 'uuid.jsonl'", "columns = {"),
+    ("SELECT USER_ID_1 AS user_id FROM 'case.jsonl'", "columns = {'user_id': 'BIGINT', 'USER_ID_1': 'BIGINT'}"),
+]
+
+
+@pytest.mark.parametrize(("sql", "text"), REFUSED, ids=range(len(REFUSED)))
+def test_a_query_that_needs_a_guess_for_its_ids_is_refused_with_the_types_to_state(sql: str, text: str) -> None:
+    with pytest.raises(ValidationError) as excinfo:
+        Audience.query(sql)
+    assert str(excinfo.value).startswith("the query: DuckDB guesses the types of the columns that user_id is made from")
+    assert text in str(excinfo.value)
+
+
+def test_the_columns_that_feed_no_id_keep_their_types() -> None:
+    for name, amount in (("late.csv", 2.5), ("late.jsonl", "2.50")):
+        sql = f"FROM '{name}' WHERE amount::DOUBLE * 2 > 3 AND age + 1 < 20 AND country = 'NO'"
+        assert rows_of(Audience.query(sql)) == [("1e3", {"country": "NO", "age": 17, "amount": amount})]
+    [(user, fields)] = rows_of(Audience.query("FROM 'uuid.jsonl'"))
+    assert (user, fields["n"], fields["user"]) == (UUID, 1, {"id": UUID.lower(), "n": 1})
+    sql = "SELECT user_id || age AS user_id, age FROM 'late.csv' WHERE country = 'NO'"
+    assert rows_of(Audience.query(sql)) == [("0012330", {"age": "30"}), ("1e317", {"age": "17"})]
+
+
+def test_a_file_whose_types_change_is_read_with_the_new_types(tmp_path: Path) -> None:
+    path = made(tmp_path, "u.csv", "user_id,n\nann,1\n")
+    audience = Audience.query(f"SELECT user_id || '' AS user_id, n FROM '{path}'")
+    rows = [f"{i},x\n" for i in range(EARLY)]
+    made(tmp_path, "u.csv", "".join(["user_id,n\n", *rows, "00123,x\n"]))
+    assert rows_of(audience)[-1] == ("00123", {"n": "x"})
+    path.unlink()
+    assert "No files found" in refused(lambda: audience)
