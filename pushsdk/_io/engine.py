@@ -81,14 +81,9 @@ class Engine:
             emit=emit,
             observer=observer,
         )
-        self.pending = PendingCalls(counters, emit, settings.target(PUSH))
+        self.pending = PendingCalls(counters, emit, settings.target(PUSH), settings.only_users)
         self.queue = SendQueue(
-            self.sender,
-            self.pending,
-            sizes=self.sizes,
-            batching=settings.batching,
-            limits=settings.limits,
-            only_users=settings.only_users,
+            self.sender, self.pending, sizes=self.sizes, batching=settings.batching, limits=settings.limits
         )
         #: Campaigns, sends with idempotency keys, and runs that have not ended.
         self.unfinished: set[object] = set()

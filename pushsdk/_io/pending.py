@@ -1,13 +1,15 @@
 """The calls that have not ended: their verdicts, their receipts and errors, and whoever waits for their end."""
 
 import asyncio
+import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 import msgspec
 
 from pushsdk._core.batching import Call
+from pushsdk._core.body import encode_user_ids
 from pushsdk._core.error_mapping import conclude
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import Event, SendAbandoned
@@ -24,10 +26,18 @@ logger = logging.getLogger("pushsdk")
 class PendingCalls:
     """The calls that have not ended: settles them, counts outcomes, and tells waiters when all have ended."""
 
-    def __init__(self, counters: Counters, emit: Callable[[Event], None] | None, target: Target) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        emit: Callable[[Event], None] | None,
+        target: Target,
+        only_users: Container[str] | None,
+    ) -> None:
         self._counters = counters
         #: Where pushes go, for error texts.
         self.target = target
+        #: The users that may get pushes; None is all.
+        self.only_users = only_users
         self._emit = emit
         #: The calls that have not ended. Added by the queue.
         self.active: set[Call] = set()
@@ -65,6 +75,17 @@ class PendingCalls:
         self._counters.users[verdict.outcome] += len(users)
         if call.settle(users, verdict) and call.abandoned:
             self.report_abandoned(call)
+
+    def restrict(self, call: Call) -> bool:
+        """Settle the call's users that are not in ``only_users``. Return True if there are others."""
+        only_users = self.only_users or ()
+        others = tuple(itertools.filterfalse(only_users.__contains__, call.users))
+        if others:
+            self.settle(call, others, Verdict(outcome=Outcome.NOT_SENT, failure=Failure.NOT_LISTED))
+        if call.unsettled:
+            call.users = tuple(filter(only_users.__contains__, call.users))
+            call.ids = encode_user_ids(call.users)
+        return call.unsettled > 0
 
     def settle_rest(self, calls: Sequence[Call], verdict: Verdict) -> None:
         """Settle the users in these calls that have no verdict yet."""

@@ -8,7 +8,7 @@ a slot is sent by ``batch_sender``.
 import asyncio
 import functools
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from contextvars import copy_context
 from typing import Any
 
@@ -34,14 +34,7 @@ class SendQueue:
     """A queue that sends calls in as few requests as possible, and settles each."""
 
     def __init__(
-        self,
-        sender: RequestSender,
-        pending: PendingCalls,
-        *,
-        sizes: LearnedSizes,
-        batching: Batching,
-        limits: Limits,
-        only_users: Set[str] | None,
+        self, sender: RequestSender, pending: PendingCalls, *, sizes: LearnedSizes, batching: Batching, limits: Limits
     ) -> None:
         self._sender = sender
         self._observer = sender.observer
@@ -52,7 +45,6 @@ class SendQueue:
         self._backlog = sender.backlog
         self._linger = batching.linger
         self._raise_when_full = limits.when_full == "raise"
-        self._only_users = only_users
         self.pending = pending
         self._batches = Batches(batching, sizes)
         #: Sends the batches that have a slot.
@@ -160,7 +152,7 @@ class SendQueue:
             self.pending.active.add(call)
             if self._observer is not None and call.caller is None:
                 call.caller = self._observer.caller(self._loop.time())
-            if self._only_users is not None and not self._restrict(call, self._only_users):
+            if self.pending.only_users is not None and not self.pending.restrict(call):
                 return future
             # A call whose deadline falls within the linger time can't linger.
             may_linger = not self._linger or call.deadline - self._loop.time() > self._linger
@@ -176,16 +168,6 @@ class SendQueue:
         except Exception:  # noqa: BLE001 - logged there
             self.pending.fail([call])
         return future
-
-    def _restrict(self, call: Call, only_users: Set[str]) -> bool:
-        """Settle the call's users that may not get pushes. Return True if there are others."""
-        listed = tuple(user for user in call.users if user in only_users)
-        if len(listed) < len(call.users):
-            others = tuple(user for user in call.users if user not in only_users)
-            self.pending.settle(call, others, self._not_sent(Failure.NOT_LISTED))
-            if listed:
-                call.users, call.ids = listed, encode_user_ids(listed)
-        return bool(listed)
 
     def _open(self, call: Call, content: Content, *, may_linger: bool) -> None:
         """Open a batch for the call, and dispatch it: now, soon, or after the linger time."""

@@ -224,12 +224,14 @@ def open_users(source: str, primary_key: str) -> Audience:
     return Audience.lines(sys.stdin.buffer) if name == "-" else Audience.read(name, primary_key=primary_key)
 
 
-def print_request(base_url: str, operation: Operation, body: bytes, *, json: bool) -> None:
-    """Print a request as JSON without the Api-Key, or as a curl command with the variable's."""
+def print_request(
+    base_url: str, operation: Operation, body: bytes, *, json: bool, more: Mapping[str, Any] = {}
+) -> None:
+    """Print a request as JSON without the Api-Key, with ``more``; or as a curl command with the variable's key."""
     url = f"{base_url}/{operation.path}"
     if json:
         request = {"method": operation.method, "url": url, "headers": {"Content-Type": "application/json"}}
-        print_json({**request, "body": msgspec.Raw(body)})
+        print_json({**request, "body": msgspec.Raw(body), **more})
         return
     say(f"curl -X {operation.method} {shlex.quote(url)} \\")
     say("  -H \"Api-Key: $PUSHSDK_API_KEY\" -H 'Content-Type: application/json' \\")

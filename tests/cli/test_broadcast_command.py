@@ -302,16 +302,33 @@ def test_a_missing_setting_is_reported_before_the_source_is_read(broadcast, monk
     assert "none.txt" not in result.err
 
 
-def test_a_dry_run_prints_the_first_request_and_sends_nothing(broadcast, service, folder):
+def test_a_dry_run_prints_the_counts_the_first_text_and_the_first_request(broadcast, service, folder):
     (folder / "message.json").write_text(json.dumps({**MESSAGE, "title": {"en": "Hi {{ city | 'you' }}"}}))
     (folder / "users.csv").write_text("user_id,city\nann,Bonn\nbob,Ulm\n")
     result = broadcast("--dry-run", source="ids.txt")
-    assert (result.code, result.err) == (0, "this is the first request; pushsdk plan counts all\n")
+    assert (result.code, result.err) == (0, "nothing was sent: this is the first request, with 3 of its 3 users\n")
+    figures = "users     3  1 duplicate left out\nrequests  1\n"
+    assert result.out.startswith(f"{figures}[en] iOS\nHi you\nWorld\ncurl -X POST {service.base_url}/v1/push \\\n")
     assert sorted(json.loads(shlex.split(result.out)[-1])["userIds"]) == USERS
-    words = ("--dry-run", "--json", "--personalize", "text")
-    body = json.loads(broadcast(*words, source="users.csv").out)["body"]
-    assert (body["userIds"], body["message"]["title"]) == (["ann"], {"en": "Hi Bonn"})
+    for into in "text", "custom-fields":
+        words = ("--dry-run", "--json", "--personalize", into, "--exclude", "ids.txt", "--force")
+        (folder / "ids.txt").write_text("dan\nann\nann")
+        (folder / "users.csv").write_text("user_id,city\nann,Rom\nbob,Bonn\nbob,Ulm\neve,\n")
+        shown = json.loads(broadcast(*words, source="users.csv").out)
+        totals = [shown[name] for name in ("users", "requests", "duplicates", "excluded")]
+        assert (totals, shown["texts"][0]["title"]) == ([2, 2, 1, 1], "Hi Bonn")
+        assert shown["body"]["userIds"] == ["bob"]
     assert (service.requests, (folder / "spring.run").exists()) == (0, False)
+
+
+@pytest.mark.parametrize("source", ["ids.txt", "-"])
+def test_a_dry_run_of_a_crowd_shows_three_users(broadcast, service, folder, monkeypatch, source):
+    crowd = "\n".join([f"user-{number}" for number in range(2500)])
+    (folder / "ids.txt").write_text(crowd)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(crowd.encode())))
+    result = broadcast("--dry-run", source=source)
+    assert (result.out[:40], result.out.count("user-")) == ("users     2,500\nrequests      3\n[en] iOS", 3)
+    assert result.err == "nothing was sent: this is the first request, with 3 of its 1,000 users\n"
 
 
 def test_likely_mistakes_are_told_once_before_anything_is_sent(folder, service, monkeypatch):
@@ -465,14 +482,14 @@ def test_one_signal_waits_for_the_requests_in_flight(service, folder, command, n
 
 def test_another_terminal_stops_a_run_like_a_signal(service, folder, command, monkeypatch):
     service.set_faults([Fault.delay(0.2)])
-    monkeypatch.setattr(runs.getpass, "getuser", lambda: {}["no name"])
+    monkeypatch.setenv("LOGNAME", "bob")
     (folder / "many.txt").write_text("\n".join(map(str, range(CROWD))))
     words = ["many.txt", "--message", "message.json", "--run", "a.run", "--in-flight", "2", "--progress", "none"]
     with subprocess.Popen([*COMMAND, "broadcast", *words], stderr=subprocess.PIPE, text=True) as process:
         service.wait_for(requests=3)
         assert command("stop", "a.run").out == "a.run stops after the requests in flight\n"
         err = process.communicate(timeout=60)[1]
-    assert (process.returncode, err.partition(" on ")[0]) == (130, "stopped: somebody")
+    assert (process.returncode, err.partition(" on ")[0]) == (130, "stopped: bob")
     assert command("status", "a.run").code == 130
     figures = json.loads(command("status", "a.run", "--json").out)
     assert (figures["unknown"], figures["accepted"]) == (0, len(service.users()))

@@ -31,7 +31,7 @@ from pushsdk._core import wire
 from pushsdk._io.threads import Offload, in_thread
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
-from pushsdk._runs.run_file.file import RunFilePath, leave_mark
+from pushsdk._runs.run_file.file import RunFile, RunFilePath
 from pushsdk._runs.run_file.journal import Journal, ask_to_stop
 
 SMALL = Batching(max_users=4)
@@ -354,7 +354,7 @@ def test_a_damaged_stop_mark_stops_nothing(tmp_path: Path) -> None:
     journal = make_run(tmp_path / "run")
     ask_to_stop(tmp_path / "run", "bob")
     assert journal.stopped_by() == "bob"
-    leave_mark(RunFilePath(tmp_path / "run", write=False), b"bob", 0)
+    RunFile.open(RunFilePath(tmp_path / "run", write=False), write=False).leave_mark(b"bob", 0)
     assert journal.stopped_by() is None
     journal.close()
 

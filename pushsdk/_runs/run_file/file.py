@@ -11,7 +11,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +255,12 @@ class RunFile:
             self._fail("an earlier write was interrupted: open it again")
             raise
 
+    def leave_mark(self, data: bytes, crc: int) -> None:
+        """Write the stop mark into a file that was opened for reading: another process writes the rest."""
+        with self.closed_on_error():
+            self._db.execute("PRAGMA query_only = OFF")
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES (3, ?, ?)", (data, crc))
+
     def damaged(self) -> RunFileError:
         """Return the error for a file with damaged content."""
         return run_file_error(self.path, _DAMAGED)
@@ -294,17 +300,6 @@ class RunFile:
         db.execute(f"PRAGMA synchronous = {'EXTRA' if durable else 'OFF'}")
         if durable:
             sync_folder(self.path.parent)
-
-
-def leave_mark(run_path: RunFilePath, data: bytes, crc: int) -> None:
-    """Write the stop mark beside the process that writes the rest. Raises RunFileError."""
-    run_path.check()
-    _identify(run_path)
-    with closing(_connect(run_path, "mode=rw")) as db:
-        try:
-            db.execute("INSERT OR REPLACE INTO meta VALUES (3, ?, ?)", (data, crc))
-        except _ERRORS as error:
-            raise run_file_error(run_path.path, _why(error)) from None
 
 
 _SCHEMA_BYTES = tuple(statement.encode() for statement in SCHEMA)

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, TypeVar
 from zlib import crc32
@@ -22,7 +22,7 @@ from pushsdk._core.errors import RunFileError, RunPlanError
 from pushsdk._core.outcome import Guarded, Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk._runs.plan import Chunk, Event, Header, Notes, UserRange
-from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, leave_mark, run_file_error
+from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_file_error
 
 # Rows per query: a reader blocks the writer for one query at most, and holds no more rows in memory.
 PLAN_ROWS, LOG_ROWS = 16, 256
@@ -387,7 +387,8 @@ class Journal:
 def ask_to_stop(path: Path, by: str) -> None:
     """Ask the process that sends a run to stop. Raises RunFileError if there is none."""
     run_path = RunFilePath(path, write=False)
-    leave_mark(run_path, *_encode(StopMark(time.time(), by)))
+    with closing(RunFile.open(run_path, write=False)) as file:
+        file.leave_mark(*_encode(StopMark(time.time(), by)))
     if not run_path.in_use:
         raise run_file_error(path, "no process is sending it")
 

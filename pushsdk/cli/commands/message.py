@@ -90,11 +90,12 @@ def preview(file: ResourceFile, /, *, fields: str = "{}", lang: str | None = Non
         for notification in notifications:
             print_json(notification)
     else:
-        _draw(notifications)
+        draw(notifications)
     return Exit.DONE
 
 
-def _draw(notifications: Iterable[Mapping[str, Any]]) -> None:
+def draw(notifications: Iterable[Mapping[str, Any]]) -> None:
+    """Print ``previews``."""
     console = Console(highlight=False, soft_wrap=True)
     for number, notification in enumerate(notifications):
         if number:

@@ -1,9 +1,9 @@
 """The run commands: ``plan``, ``broadcast``, ``resume``, ``status`` and ``report``."""
 
 import asyncio
-import getpass
 import io
 import itertools
+import os
 import platform
 import sys
 import time
@@ -27,6 +27,7 @@ from pushsdk._core.words import count
 from pushsdk._runs.api import broadcast_content
 from pushsdk._runs.plan import Chunk, chunks_of
 from pushsdk._runs.run_file.journal import ask_to_stop
+from pushsdk.cli.commands.message import draw, previews
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.files import DryRun, MessageOptions, has_users, open_users, print_request
 from pushsdk.cli.interrupt import interruptible
@@ -242,11 +243,8 @@ def broadcast(
     else:
         broadcast_content(audience, message, fields)
     if dry_run:
-        body = _first_body(audience, message, fields, into=into, distinct=distinct)
-        if body is None:
-            raise usage_error("the source has no users")
-        print_request(settings["base_url"], PUSH, body, json=options.json)
-        warn("this is the first request; pushsdk plan counts all")
+        requests = _requests(audience, message, fields, into=into, distinct=distinct)
+        _print_dry_run(requests, audience, settings["base_url"], json=options.json)
         return Exit.DONE
     try:
         users = options.users_left(pushsdk.read_report(run))
@@ -272,24 +270,36 @@ def broadcast(
     return _send_run(start, run, options, settings, given, users, lambda: f"Push{quoted(title)} to {target()}")
 
 
-def _first_body(
+def _requests(
     audience: Audience, message: dict[str, Any], fields: dict[str, Any] | None, *, into: Any, distinct: bool
-) -> bytes | None:
-    """Return the body of the first broadcast request, None without users."""
-    parts: Iterator[Any]
+) -> Iterator[Any]:
+    """Return an iterator over each request's users, message and custom fields."""
     if into:
         requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
-        parts = ((request.user_ids, request.message, request.custom_fields or None) for request in requests)
-    else:
-        chunks = _chunks(audience, wire.encode_message(message), wire.encode_custom_fields(fields), distinct)
-        parts = ((chunk.user_ids(), message, fields) for chunk in chunks)
-    if (first := next(parts, None)) is None:
-        return None
+        return ((request.user_ids, request.message, request.custom_fields or None) for request in requests)
+    chunks = _chunks(audience, wire.encode_message(message), wire.encode_custom_fields(fields), distinct)
+    return ((chunk.user_ids(), message, fields) for chunk in chunks)
+
+
+def _print_dry_run(requests: Iterator[Any], audience: Audience, base_url: str, *, json: bool) -> None:
+    """Print the counts, the text that the first user sees, and the first request, with three users at most."""
+    first, users, number = None, 0, 0
+    for request in requests:
+        first = first or request
+        users, number = users + len(request[0]), number + 1
+    if first is None:
+        raise usage_error("the source has no users")
     ids, message, fields = first
-    encoded = encode_user_ids(ids)
-    if damage := damage_of(ids, encoded):
+    if damage := damage_of(ids, encode_user_ids(ids)):  # in a personalized request
         warn_of_damage(damage)
-    return push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
+    summary, texts = audience.summary, previews(message, fields or {})
+    totals = {"users": users, "requests": number, "duplicates": summary.duplicates, "excluded": summary.excluded}
+    if not json:
+        print_figures(itertools.islice(_plan_figures(totals, {}), 2))
+        draw(texts)
+    body = push_body(encode_user_ids(ids[:3]), wire.encode_message(message), wire.encode_custom_fields(fields))
+    print_request(base_url, PUSH, body, json=json, more={**totals, "texts": texts})
+    warn(f"nothing was sent: this is the first request, with {len(ids[:3])} of its {count(len(ids))}")
 
 
 def _in_requests(users: int, *, each: bool = False) -> str:
@@ -381,16 +391,11 @@ async def _send(
 
 
 def stop(run: RunFile, /) -> int:
-    ask_to_stop(run, f"{_user()} on {platform.node()}")
+    # Set by shells and by cron, not in each container.
+    user = os.environ.get("LOGNAME", "somebody")
+    ask_to_stop(run, f"{user} on {platform.node()}")
     say(f"{run} stops after the requests in flight")
     return Exit.DONE
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # as in a container whose user has no name
-        return "somebody"
 
 
 def status(
