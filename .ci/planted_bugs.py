@@ -377,7 +377,7 @@ BATCHES = [
     ),
     Bug(
         "a send goes to users that only_users does not name",
-        "_io.queue:SendQueue._restrict",
+        "_io.pending:PendingCalls.restrict",
         "return True",
         "tests/client/test_only_users.py",
     ),
