@@ -121,7 +121,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
             "no answer": not decisive.answer,
             "unseen answer": decisive.answer and not target.shows_answers,
             **{failure: decisive.reason.startswith(failure) for failure in Failure},
-            **{word: word in decisive.reason for word in ("TLS handshake", "mismatch", "expired")},
+            **{word: word in decisive.reason for word in ("host name", "TLS handshake", "mismatch", "expired")},
         }
         return {sign for sign, holds in signs.items() if holds}
 
@@ -142,16 +142,18 @@ _OUTCOMES = "see: pushsdk docs outcomes"
 _RATE = ", or set a rate, for example {rate_100}; " + _LIMITS
 _WRONG_URL = ". base_url is probably wrong: check its host and its path, which must end before /v1"
 _LINT = ". Check the message: {lint}"
+_DNS = ". Check the host in base_url, and the DNS of this machine"
 _TLS = ". Does the service speak TLS on this port?"
 _KEY = ". Check the api_key, and that it belongs to this base_url"
 
 FIXES: tuple[tuple[set[object], str], ...] = (
     ({"http to TLS"}, ". base_url says http://: does the service speak https? See: pushsdk docs troubleshooting"),
-    ({Failure.DNS}, ". Check the host in base_url, and the DNS of this machine"),
+    ({Failure.DNS}, _DNS),
     ({Failure.REFUSED, "local"}, ". Is the service up? For a local one: pushsdk emulator"),
     ({Failure.REFUSED}, ". Is the service up?"),
     ({Failure.CONNECT_TIMEOUT, "TLS handshake"}, _TLS),
     ({Failure.TLS, "TLS handshake"}, _TLS),
+    ({Failure.CONNECT_TIMEOUT, "host name"}, _DNS),
     ({Failure.CONNECT_TIMEOUT}, ". Is the host reachable from here, past firewalls and proxies?"),
     ({Failure.UNREADABLE}, ". Is base_url right? A port for TLS needs https; see: pushsdk docs troubleshooting"),
     ({Failure.CERTIFICATE, "mismatch"}, ". base_url must have a name that the certificate is for"),

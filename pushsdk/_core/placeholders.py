@@ -1,8 +1,10 @@
 """Personalization placeholders, ``{{ first_name | 'there' }}``: make, find and fill them."""
 
 import itertools
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -73,17 +75,31 @@ def find_placeholders(text: str) -> list[Placeholder]:
 def render(text: str, fields: Mapping[str, Any]) -> str:
     """Return the text as a user with these fields sees it.
 
-    A missing field or None gives the fallback, any other value its ``str``. Malformed placeholders stay unchanged.
-    Raises ValidationError unless the text is a str and the fields are a mapping.
+    A missing field, None or NaN gives the fallback. A number has no exponent and no ``.0``, and a bool is ``true`` or
+    ``false``. Malformed placeholders stay unchanged. Raises ValidationError unless the text is a str and the fields are
+    a mapping, and for a list or an object that a placeholder names.
     """
     if not isinstance(text, str) or not isinstance(fields, Mapping):
         raise ValidationError(f"render takes a text and a mapping of fields; got {kind_of(text)} and {kind_of(fields)}")
 
     def value_of(match: re.Match[str]) -> str:
-        value = fields.get(match[1].rstrip())
-        return match[2] if value is None else str(value)
+        name = match[1].rstrip()
+        value = fields.get(name)
+        is_missing = value is None or (isinstance(value, float) and math.isnan(value))
+        return match[2] if is_missing else _written(name, value)
 
     return _PLACEHOLDER.sub(value_of, text)
+
+
+def _written(name: str, value: Any) -> str:
+    """Return the value as a person writes it."""
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        raise ValidationError(f"the placeholder {name!r} takes a text or a number; its field is {kind_of(value)}")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (float, Decimal)) and math.isfinite(value):
+        return format(Decimal(str(value)), "f").removesuffix(".0")
+    return str(value)
 
 
 def placeholder_names(message: MobilePush | Mapping[str, Any]) -> frozenset[str]:

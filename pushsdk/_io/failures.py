@@ -57,10 +57,12 @@ def failure_of(error: Exception, evidence: Evidence) -> Failure:
 
 
 def phase_of(error: BaseException) -> str | None:
-    """Return the phase in which opening a connection ended, ``""`` before TLS; None for any other exception."""
+    """Return the phase in which opening a connection ended, ``""`` in TCP; None for any other exception."""
     names = {frame.f_code.co_name for link in _chain(error) for frame, _ in traceback.walk_tb(link.__traceback__)}
     if "_create_connection" not in names:
         return None
+    if "_resolve_host" in names:
+        return "the host name was not resolved in time, "
     # Functions from aiohttp's connector, and from the library that opens its TCP connections.
     is_tls = "_wrap_create_connection" in names and "start_connection" not in names
     return "TCP connected, the TLS handshake did not end, " if is_tls else ""

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import math
 import os
+import re
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,6 +18,7 @@ import msgspec
 
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
+from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import (
     ACCEPTED,
     NO_HEADERS,
@@ -41,6 +43,12 @@ from pushsdk._io.tracing import Observer
 T = TypeVar("T")
 
 logger = logging.getLogger("pushsdk")
+
+# An error in a JSON object, unless its value is empty.
+_error_in = re.compile(
+    rb'"(?:errors?|exception|fault)"\s*+:\s*+(?!null|false|0|""|\[\]|\{\})|"(?:success|ok)"\s*+:\s*+false',
+    re.IGNORECASE,
+).search
 
 
 def log_to_stderr(level: str | None) -> None:
@@ -319,6 +327,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             self._end_span(request, attempt)
         if attempt.outcome is not ACCEPTED:
             self._slow_down(request, attempt)
+        elif attempt.body and request.operation is PUSH and _error_in(attempt.body):
+            logger.warning("%s counts as accepted, but its body has an error: is base_url right?", attempt.reason)
         if logger.isEnabledFor(logging.DEBUG):
             operation, outcome, seconds = request.operation.name, attempt.outcome.value, attempt.seconds
             message = "attempt %d of %s for %s: %s, %s, in %.3f s"

@@ -57,7 +57,7 @@ class MessageOptions:
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the message, with JSON field names, and the custom fields. Raises a usage error."""
-        texts = {name: text for name, text in (("title", self.title), ("body", self.body)) if text is not None}
+        texts = {name: utf8(text) for name, text in (("title", self.title), ("body", self.body)) if text is not None}
         if (self.message is None) is not bool(texts) or None not in (self.message, self.lang):
             raise usage_error("pass the message either with --message FILE, or with --title, --body and --lang")
         fields = None if self.custom_fields is None else read_object("--custom-fields", self.custom_fields)
@@ -210,7 +210,12 @@ def _checked_id(word: str) -> str:
         raise usage_error("a user id is empty: is a variable of the shell not set?")
     if re.search(r"[,;\s]", word):
         raise usage_error(f"{word!r} is one id: write ids apart, without quotation marks; a file may hold such ids")
-    return word.removeprefix("@")
+    return utf8(word).removeprefix("@")
+
+
+def utf8(word: str) -> str:
+    """Decode a word from the command line as UTF-8 if the locale could not."""
+    return word.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
 
 def has_users(name: str) -> bool:

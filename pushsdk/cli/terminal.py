@@ -4,6 +4,7 @@ Every line of a command goes through `say` or `warn`, and rich draws only text t
 loads this module, so it imports nothing large.
 """
 
+import codecs
 import sys
 import unicodedata
 from typing import TextIO
@@ -22,9 +23,15 @@ def visible(text: str) -> str:
     return text if text.isprintable() else "".join("\ufffd" if _is_unsafe(char) else char for char in text)
 
 
-def escaped(json: str) -> str:
-    r"""Return a JSON text with the same data and each unsafe character as ``\uXXXX``."""
-    return json if json.isprintable() else "".join(_escape(char) if _is_unsafe(char) else char for char in json)
+def escaped(json: str, file: TextIO | None = None) -> str:
+    r"""Return a JSON text with the same data, which is UTF-8 in any locale: each unsafe character is ``\uXXXX``.
+
+    If the stream, by default stdout, is not UTF-8, only ASCII is safe.
+    """
+    is_utf8 = codecs.lookup((file or sys.stdout).encoding or "utf-8").name == "utf-8"
+    if json.isprintable() and (is_utf8 or json.isascii()):
+        return json
+    return "".join(char if (is_utf8 or char.isascii()) and not _is_unsafe(char) else _escape(char) for char in json)
 
 
 def say(text: str) -> None:
@@ -42,7 +49,7 @@ def print_json(data: object, file: TextIO | None = None) -> None:
     """Print one JSON line, by default to stdout."""
     import msgspec  # imported late: --help does not need it
 
-    (file or sys.stdout).write(escaped(msgspec.json.encode(data).decode()) + "\n")
+    (file or sys.stdout).write(escaped(msgspec.json.encode(data).decode(), file) + "\n")
 
 
 def duration(seconds: float) -> str:

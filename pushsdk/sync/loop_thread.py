@@ -140,13 +140,19 @@ class LoopThread:
                 "call the client in another thread"
             )
         # A notebook has a loop, and its cells may block that.
-        if "ipykernel" not in sys.modules and asyncio._get_running_loop() is not None:
+        is_blocking = "ipykernel" not in sys.modules and asyncio._get_running_loop() is not None
+        if is_blocking and not _is_green():
             warn_caller("PushClient blocks the event loop of this thread until its call ends: use AsyncPushClient")
 
     def start(self) -> None:
         """Start the thread. Raises ClientClosedError if the interpreter is exiting."""
         _open.add(self)
         try:
+            if _is_green():
+                raise ConfigurationError(
+                    "gevent and eventlet run one event loop for all threads: keep one PushClient open at a time, and "
+                    "use its with_options"
+                )
             self.thread.start()
         except BaseException as error:
             if not self.has_started:
@@ -303,6 +309,12 @@ class LoopThread:
 
 
 _open: set[LoopThread] = set()
+
+
+def _is_green() -> bool:
+    """Return True if our loop runs here, but for another thread: gevent and eventlet do that."""
+    running = asyncio._get_running_loop()
+    return any(thread.loop is running and not thread.is_current for thread in tuple(_open))
 
 
 def _at_exit() -> None:

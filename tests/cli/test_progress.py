@@ -3,7 +3,9 @@
 import asyncio
 import io
 import itertools
+import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -221,6 +223,25 @@ def test_the_help_of_every_command_explains_each_option(command, name):
     for line in result.out.splitlines():
         # An option alone on its line has no explanation.
         assert not (line.startswith("│ --") and len(line.strip("│ ").split()) == 1), line
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "utf-8"])
+def test_json_is_utf_8_in_every_locale(monkeypatch, encoding):
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    words = ("send", "us\u00e9r", "--title", "Hi \U0001f600", "--base-url", "http://localhost", "--dry-run")
+    for options in (("--json",), ()):
+        output = subprocess.run([*COMMAND, *words, *options], capture_output=True, check=True).stdout.decode("utf-8")
+        request = json.loads(output)["body"] if options else json.loads(shlex.split(output)[-1])
+        assert (request["userIds"], request["message"]["title"]) == (["us\u00e9r"], {"en": "Hi \U0001f600"})
+
+
+def test_words_that_the_locale_can_not_decode_are_utf_8(monkeypatch):
+    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    words = ("send", "us\u00e9r", "--title", "Hi \U0001f600", "--base-url", "http://localhost", "--dry-run", "--json")
+    done = subprocess.run([*COMMAND, *words], capture_output=True, check=True)
+    body = json.loads(done.stdout)["body"]
+    assert (body["userIds"], body["message"]["title"]) == (["us\u00e9r"], {"en": "Hi \U0001f600"})
 
 
 def test_a_letter_that_the_locale_lacks_is_escaped(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import tenacity
+from aiohttp.resolver import ThreadedResolver
 from support import wire_tls
 from support.wire_faults import always, fin, hold, read_head, send, step, take, when
 from support.wire_network import black_hole, closed_port, lookups
@@ -167,6 +168,17 @@ async def test_a_tls_handshake_that_hangs_is_named(timeout: Timeout, named: str)
         error = await error_of(client_of(f"https://127.0.0.1:{server.port}", timeout=timeout))
     assert f"{server.port}, TCP connected, the TLS handshake did not end, {named} 0.2 s" in str(error)
     assert str(error).endswith("Does the service speak TLS on this port?")
+
+
+async def test_a_host_name_that_is_not_resolved_in_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(*_: object, **__: object) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(ThreadedResolver, "resolve", hang)
+    for timeout, named in ((Timeout(connect=0.1), "connect"), (Timeout(total=0.1), "total")):
+        error = await error_of(client_of("https://slow.example", timeout=timeout))
+        assert f"slow.example:443, the host name was not resolved in time, {named} timeout 0.1 s" in str(error)
+        assert str(error).endswith("Check the host in base_url, and the DNS of this machine")
 
 
 async def test_a_claim_store_that_hangs_is_no_missing_connection() -> None:

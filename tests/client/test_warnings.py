@@ -19,6 +19,7 @@ from pushsdk import (
     AsyncPushClient,
     Audience,
     Batching,
+    ConfigurationError,
     MessageWarning,
     MobilePush,
     PushClient,
@@ -157,6 +158,22 @@ def test_a_client_without_asyncio_in_an_event_loop_is_warned_of(
         asyncio.run(main())
     text = "PushClient blocks the event loop of this thread until its call ends: use AsyncPushClient"
     assert caught == [(text, 'client.send("u", GOOD)  # here')]
+
+
+def test_a_loop_of_pushsdk_in_a_green_thread_is_not_blocked(monkeypatch: pytest.MonkeyPatch, caught: Caught) -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+    with served(monkeypatch), PushClient(on_event=lambda _: loops.append(asyncio.get_running_loop())) as client:
+        client.send("u", GOOD)
+        asyncio._set_running_loop(loops[0])  # as gevent and eventlet do
+        try:
+            client.send("u", GOOD)
+            other = PushClient()
+            with pytest.raises(ConfigurationError, match="keep one PushClient open at a time"):
+                other.send("u", GOOD)
+        finally:
+            asyncio._set_running_loop(None)
+        other.close()
+    assert caught == []
 
 
 async def test_personal_messages_are_warned_of_once_where_they_are_made(caught: Caught, tables: Path) -> None:

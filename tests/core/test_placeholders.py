@@ -1,6 +1,8 @@
 """Placeholders: make, find, fill."""
 
+import math
 import time
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -100,12 +102,25 @@ def test_a_text_without_leftover_braces_is_well_formed(text):
         ({"name": None}, "Hi there"),
         ({"name": ""}, "Hi "),
         ({"name": 0}, "Hi 0"),
+        ({"name": True}, "Hi true"),
+        ({"name": 19.0}, "Hi 19"),
+        ({"name": 0.1}, "Hi 0.1"),
+        ({"name": 1e21}, "Hi 1000000000000000000000"),
+        ({"name": Decimal("1.50")}, "Hi 1.50"),
+        ({"name": math.nan}, "Hi there"),
+        ({"name": math.inf}, "Hi inf"),
         ({"name": "{{ x | 'y' }}"}, "Hi {{ x | 'y' }}"),
         ({"name": r"\1\g<0>"}, r"Hi \1\g<0>"),
     ],
 )
 def test_a_value_is_filled_in_and_a_missing_value_becomes_the_fallback(fields, text):
     assert render("Hi {{ name | 'there' }}", fields) == text
+
+
+@pytest.mark.parametrize("value", [["12A"], {"row": 12}, b"12A"])
+def test_a_list_or_an_object_is_not_filled_in(value):
+    with pytest.raises(ValidationError, match=f"takes a text or a number; its field is {type(value).__name__}$"):
+        render("Hi {{ seats | 'there' }}", {"seats": value})
 
 
 @pytest.mark.parametrize("unit", ["{{", "{", "{{a|'", "{{a|' ", "{{ a |", "{{a|'b'", "'", " ", "{{a "])

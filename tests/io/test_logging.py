@@ -44,6 +44,25 @@ async def test_each_attempt_and_each_retry_is_a_line(caplog: pytest.LogCaptureFi
     assert lines[2][1].startswith("attempt 2 of push for 1 user: ACCEPTED, HTTP 204, in ")
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "is_told"),
+    [
+        (200, b'{"error": "USERMARKER"}', True),
+        (202, b'{"success": false}', True),
+        (200, b'{"error": null, "errors":[]}', False),
+        (200, b"", False),
+        (400, b'{"error": "USERMARKER"}', False),
+    ],
+)
+async def test_an_error_in_an_accepted_answer_is_a_line(
+    caplog: pytest.LogCaptureFixture, status: int, body: bytes, is_told: bool
+) -> None:
+    service = FakeService(Fault.status(status, body=body.decode(), headers={"Content-Type": "application/json"}))
+    lines = await lines_of(service, caplog, ["u"])
+    text = f"HTTP {status} counts as accepted, but its body has an error: is base_url right?"
+    assert (("WARNING", text) in lines) is is_told
+
+
 async def test_a_pause_and_a_split_are_lines(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pushsdk")
     service = FakeService(Fault.status(429, headers={"Retry-After": "1"}, first=1), Fault.status(413, first=1))
