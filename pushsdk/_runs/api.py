@@ -240,7 +240,7 @@ def _why_nothing(unknown: int) -> str:
 
 def _header(settings: EngineSettings, run: RunSettings, **fields: Any) -> Header:
     return Header(
-        not_after=run.end,
+        not_after=run.not_after,
         base_url=settings.base_url,
         max_users=settings.batching.max_users,
         max_bytes=settings.batching.max_bytes,

@@ -61,11 +61,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         warn_of_unused(self.sending.policy)
 
     @property
-    def end(self) -> float:
-        """Return ``not_after`` in seconds since the epoch, infinite if there is none."""
-        return math.inf if self.not_after is None else self.not_after.timestamp()
-
-    @property
     def syncs(self) -> bool:
         """Return True if each commit must reach the disk. A temporary file does not survive a power failure anyway."""
         return self.durable and self.path is not None
@@ -86,7 +81,7 @@ class Pipeline:
             settings.sending,
             settings.credentials,
             stop_policy=settings.stop_policy,
-            not_after=min(journal.header.not_after, settings.end),
+            not_after=min(filter(None, (journal.header.not_after, settings.not_after)), default=None),
             varied=journal.header.message is None,
             resends=settings.on_unknown == "resend",
         )

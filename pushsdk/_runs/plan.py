@@ -1,7 +1,7 @@
 """The plan for a run, cut into chunks, and the events in its journal. Values only: others store and send them."""
 
-import math
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import pairwise
 from typing import Literal
 
@@ -40,8 +40,8 @@ class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
     max_users: int
     max_bytes: int
     dedupe: bool = True
-    not_after: float = math.inf
-    """Seconds since the epoch. No request is begun later."""
+    not_after: datetime | None = None
+    """The time after which no request is begun."""
     created: float = 0.0
     """Seconds since the epoch."""
     version: str = ""

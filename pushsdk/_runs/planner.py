@@ -62,7 +62,7 @@ class Comparison:
         journal = self._journal
         planned = map(journal.load, range(journal.chunks))
         if self.users != journal.users or self._sum != sum(map(_hashes, planned)):
-            given = f"this call has {count(self.users)}, not the same" + _OTHERS[self.header.kind]
+            given = f"this call has {count(self.users)}{_OTHERS[self.header.kind] if self.users else _USED_UP}"
             why = f"it was planned for {count(journal.users)}, and {given}"
             raise run_file_error(journal.path, why, _OTHER_RUN, kind=RunPlanError)
 
@@ -73,7 +73,8 @@ def _hashes(chunk: Chunk) -> int:
     return sum([hash(content + user) for user in chunk.user_ids()])
 
 
-_OTHERS = {"broadcast": "", "each": " or with other messages"}
+_OTHERS = {"broadcast": ", not the same", "each": ", not the same or with other messages"}
+_USED_UP = " (an iterator can be read only once)"
 _OTHER_RUN = "; to continue with the planned users: {resume}; to push to these: another run, such as {new_run}"
 
 

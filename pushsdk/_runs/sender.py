@@ -6,8 +6,8 @@ a run file (``log``) or a claim store (``pushsdk.arrow``).
 
 import asyncio
 import logging
-import math
 import random
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
@@ -92,11 +92,11 @@ class ChunkSender:
         stop_policy: StopPolicy | None,
         varied: bool,
         resends: bool = False,
-        not_after: float = math.inf,
+        not_after: datetime | None = None,
     ) -> None:
         """``varied``: every chunk has its own message. ``resends``: requests with an UNKNOWN outcome are resent.
 
-        ``not_after``, in seconds since the epoch, is the time after which no request is begun.
+        ``not_after`` is the time after which no request is begun.
         """
         self._engine = engine
         self._log = log

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -54,7 +53,7 @@ class SendingClock:
 class Stopping:
     """Stops one run. Made inside the event loop."""
 
-    def __init__(self, engine: Engine, policy: StopPolicy | None, not_after: float) -> None:
+    def __init__(self, engine: Engine, policy: StopPolicy | None, not_after: datetime | None) -> None:
         self._timers = engine.timers
         self._rate_limiter = engine.limiter.rate_limiter
         self.clock = SendingClock(engine.loop)
@@ -69,9 +68,9 @@ class Stopping:
     def may_begin(self) -> bool:
         """Return True if a request may be begun now. Stop if it is too late."""
         # The wall clock: the loop's stands still while the machine sleeps.
-        if time.time() >= self._not_after:
-            end = datetime.fromtimestamp(self._not_after, UTC)
-            self.stop("not_after", f"not to be sent after {end:%Y-%m-%d %H:%M:%S} UTC")
+        end = self._not_after
+        if end is not None and datetime.now(UTC) >= end:
+            self.stop("not_after", f"not to be sent after {end.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
         return self.reason is None
 
     async def tick(self, report: Callable[[], object] = lambda: None) -> None:

@@ -489,7 +489,7 @@ def test_another_terminal_stops_a_run_like_a_signal(service, folder, command, mo
         service.wait_for(requests=3)
         assert command("stop", "a.run").out == "a.run stops after the requests in flight\n"
         err = process.communicate(timeout=60)[1]
-    assert (process.returncode, err.partition(" on ")[0]) == (130, "stopped: bob")
+    assert (process.returncode, err.partition("\n")[0]) == (130, "stopped: bob stopped it")
     assert command("status", "a.run").code == 130
     figures = json.loads(command("status", "a.run", "--json").out)
     assert (figures["unknown"], figures["accepted"]) == (0, len(service.users()))

@@ -26,7 +26,7 @@ ANSWERS = st.sampled_from([answer(), answer(503, {"Retry-After": "1"}), reset_af
 @pytest.fixture(autouse=True)
 def wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wall clock shows the loop's time."""
-    monkeypatch.setattr(stopping, "time", SimpleNamespace(time=now))
+    monkeypatch.setattr(stopping, "datetime", SimpleNamespace(now=lambda zone: datetime.fromtimestamp(now(), zone)))
 
 
 def moment(seconds: float) -> datetime:

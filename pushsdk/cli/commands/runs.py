@@ -4,7 +4,6 @@ import asyncio
 import io
 import itertools
 import os
-import platform
 import sys
 import time
 import warnings
@@ -391,9 +390,8 @@ async def _send(
 
 
 def stop(run: RunFile, /) -> int:
-    # Set by shells and by cron, not in each container.
-    user = os.environ.get("LOGNAME", "somebody")
-    ask_to_stop(run, f"{user} on {platform.node()}")
+    # Shells and cron set the variable, some containers don't.
+    ask_to_stop(run, os.environ.get("LOGNAME", "somebody"))
     say(f"{run} stops after the requests in flight")
     return Exit.DONE
 
