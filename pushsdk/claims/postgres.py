@@ -33,7 +33,7 @@ SWEEP_INTERVAL, SWEEP_ROWS = 60.0, 1000
 
 _SCHEMA = Path(__file__).with_name("postgres.sql").read_text()
 # Columns are arrays. Expected tokens are a JSON object by key: sent as text, since a pool may have a codec for
-# jsonb, and parsed once, by a subquery.
+# jsonb, and parsed once, by a subquery. Never committed asynchronously: a crash would lose claims.
 _PUT = Path(__file__).with_name("postgres_put.sql").read_text()
 _FIND = "SELECT key, token, record FROM {table} WHERE key = ANY($1::text[]) AND expires > clock_timestamp()"
 _PAGE = """SELECT key, token, record FROM {table} WHERE key > $1 AND expires > clock_timestamp()

@@ -1,6 +1,8 @@
 """Claims in Redis or a compatible server: for processes on many machines."""
 
+import asyncio
 import inspect
+import logging
 import pkgutil
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -15,6 +17,17 @@ from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+logger = logging.getLogger("pushsdk")
+# Sections and fields of INFO, each with the value that keeps claims.
+_RISKS = (
+    (
+        "memory",
+        "maxmemory_policy",
+        "noeviction",
+        "drops claims when its memory is full (maxmemory-policy {}): set noeviction",
+    ),
+    ("persistence", "aof_enabled", "1", "loses the claims since its last snapshot in a crash: set appendonly yes"),
+)
 _PUT = pkgutil.get_data(__name__, "put.lua") or b""  # also from a zip, as Spark ships packages
 
 
@@ -24,9 +37,9 @@ class RedisClaims(ClaimStore):
     Needs redis-py (the extra ``redis``). Keys are ``prefix`` and 64 hexadecimal digits. Redis expires the claims.
 
     A claim is as durable as the Redis: a server crash loses everything since the last snapshot (without AOF) or
-    about a second (``appendfsync everysec``), a failover the claims not replicated yet, eviction (``allkeys-*``) any
-    claim. A job whose claim is lost is pushed again if it is delivered again. Redis Cluster is not supported: one
-    script would write keys on several nodes.
+    about a second (``appendfsync everysec``), a failover the claims not replicated yet, eviction (any policy but
+    ``noeviction``) any claim. A job whose claim is lost is pushed again if it is delivered again. The first ``put``
+    logs the ``risks`` as warnings. Redis Cluster is not supported: one script would write keys on several nodes.
     """
 
     def __init__(
@@ -38,6 +51,9 @@ class RedisClaims(ClaimStore):
         check("prefix", prefix, NonEmpty)
         self._prefix = prefix
         self._loop = LoopGuard()
+        # Held while the first ``put`` asks for the risks. True once they are known, or can't be asked for.
+        self._asking = asyncio.Lock()
+        self._has_asked = False
         self._is_own = isinstance(target, Secret)
         self._redis: Any = _client(target, self.timeout) if isinstance(target, Secret) else _checked(target)
 
@@ -46,11 +62,35 @@ class RedisClaims(ClaimStore):
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
         self._loop.check()
+        async with self._asking:
+            if not self._has_asked:
+                await self._warn()
         keys = [self._prefix + put.key for put in puts]
         values = list[bytes | str]()
         for put in puts:
             values += put.claim.token.encode() + put.claim.record, ",".join(put.expected)
         return [_claim(value) for value in await self._redis.eval(_PUT, len(keys), *keys, int(ttl * 1000), *values)]
+
+    async def risks(self) -> list[str]:
+        """Return one sentence each for eviction and missing persistence; none if INFO is forbidden."""
+        from redis.exceptions import ResponseError
+
+        self._loop.check()
+        risks = list[str]()
+        for section, field, safe, text in _RISKS:
+            with suppress(ResponseError, AttributeError):  # forbidden, or unknown to a proxy or a custom client
+                value = str((await self._redis.info(section)).get(field, safe))
+                if value != safe:
+                    text = text.format(value)
+                    risks.append(f"the claim store's Redis {text}, or jobs delivered again may push twice")
+        return risks
+
+    async def _warn(self) -> None:
+        # A lost connection must not fail the claim: the next one asks again.
+        with suppress(Exception):
+            for risk in await self.risks():
+                logger.warning(risk)
+            self._has_asked = True
 
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
         self._loop.check()

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import logging
 import os
 import sqlite3
 import stat
@@ -281,6 +282,50 @@ async def test_a_prefix_with_pattern_characters_matches_literally(redis_url: str
         assert [pair async for pair in store.scan()] == [(KEY, ONE)]
 
 
+@pytest.mark.parametrize(
+    ("durable", "policy", "rights", "risks"),
+    [
+        (True, "noeviction", "+@all", []),
+        (True, "volatile-lru", "+@all", ["(maxmemory-policy volatile-lru): set noeviction"]),
+        (False, "allkeys-random", "+@all", ["(maxmemory-policy allkeys-random)", "in a crash: set appendonly yes"]),
+        (False, "volatile-ttl", "-info", []),
+    ],
+)
+async def test_a_redis_that_can_lose_claims_is_a_warning_at_the_first_put(
+    durable: bool, policy: str, rights: str, risks: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with redis_server("--maxmemory-policy", policy, durable=durable) as server:
+        async with RedisClaims(server.url) as store, Redis.from_url(server.url) as admin:
+            await admin.execute_command("ACL", "SETUSER", "default", rights)
+            await asyncio.gather(*(put(store, ONE, key=key_of(number)) for number in range(3)))
+            await put(store, TWO)
+            warned = [record.message for record in caplog.records]
+            assert warned == await store.risks()
+    assert [risk in text for risk, text in zip(risks, warned, strict=True)] == [True] * len(risks)
+    assert {record.levelno for record in caplog.records} <= {logging.WARNING}
+
+
+async def test_a_lost_connection_delays_the_warning_and_fails_no_put(caplog: pytest.LogCaptureFixture) -> None:
+    class Flaky:
+        mget = scan = None
+        is_up, logs = False, list[str]()
+
+        async def info(self, section: str) -> dict[str, object]:
+            if not self.is_up:
+                raise redis.ConnectionError
+            return {"aof_enabled": 0}
+
+        async def eval(self, *_: object) -> list[None]:
+            self.logs.append(caplog.text)
+            return [None]
+
+    store = RedisClaims(server := Flaky())  # type: ignore[arg-type]
+    assert await put(store, ONE) is None
+    server.is_up = True
+    assert await put(store, ONE) is None
+    assert ["set appendonly" in text for text in server.logs] == [False, True]
+
+
 # -- PostgreSQL -------------------------------------------------------------------------------------------------------
 
 
@@ -395,6 +440,33 @@ async def test_puts_of_the_same_keys_in_any_order_do_not_deadlock(postgres_url: 
         await asyncio.gather(*(store.put(puts[::step], WEEK) for store, step in zip(stores, (1, -1) * 2, strict=True)))
     for store in stores:
         await store.aclose()
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")])
+async def test_a_claim_is_committed_durably(postgres_url: str, mode: str, expected: str) -> None:
+    settings = {"synchronous_commit": mode}
+    async with asyncpg.create_pool(postgres_url, min_size=0, max_size=1, server_settings=settings) as pool:
+        store = PostgresClaims(pool, table=f"commits_{mode}")
+        await put(store, ONE)
+        await pool.execute(f"""CREATE TABLE modes_{mode}(mode text);
+            CREATE FUNCTION tell_{mode}() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+                INSERT INTO modes_{mode} VALUES (current_setting('synchronous_commit')); RETURN NULL; END$$;
+            CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT OR UPDATE ON commits_{mode} INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION tell_{mode}()""")
+        await store.put([Put(KEY, TWO, (ONE.token,)), Put(key_of(1), ONE)], WEEK)
+        modes = [row["mode"] for row in await pool.fetch(f"SELECT mode FROM modes_{mode}")]
+        assert (modes, await pool.fetchval("SHOW synchronous_commit")) == ([expected] * 2, mode)
+
+
+async def test_claims_survive_a_crash_of_a_server_that_commits_asynchronously() -> None:
+    with postgres_server("synchronous_commit=off", "wal_writer_delay=10s", durable=True) as server:
+        async with PostgresClaims(server.url) as store:
+            for number in range(20):
+                await put(store, ONE, key=key_of(number))
+        server.stop()
+        server.start()
+        async with PostgresClaims(server.url) as store:
+            assert await store.get([key_of(number) for number in range(20)]) == [ONE] * 20
 
 
 # -- unavailable servers ----------------------------------------------------------------------------------------------

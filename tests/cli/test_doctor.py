@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from support import wire_tls
+from support.servers import redis_server
 
 from pushsdk.cli.commands import doctor
 from pushsdk.cli.commands.doctor import probe
@@ -198,6 +199,23 @@ def test_good_settings_exit_with_0_and_nothing_is_sent(command, service, tmp_pat
 def test_findings_are_printed_as_json_too(command, service):
     findings = [json.loads(line) for line in command("doctor", "--json").out.splitlines()]
     assert ("base_url", "ok") in [(finding["check"], finding["state"]) for finding in findings]
+
+
+def test_the_settings_of_the_claim_store_are_findings(command, service, monkeypatch):
+    with redis_server("--maxmemory-policy", "volatile-lru") as server:
+        for claims, expected in (
+            ("sqlite:missing.db", []),
+            (server.url, [("warn", "maxmemory-policy volatile-lru"), ("warn", "set appendonly yes")]),
+            ("redis://:s3cret@127.0.0.1:1", [("fail", "the claim store failed (ConnectionError)")]),
+            ("s3cret", [("fail", "claims must be a claim store, or its location")]),
+        ):
+            monkeypatch.setenv("PUSHSDK_CLAIMS", claims)
+            found = [json.loads(line) for line in command("doctor", "--json").out.splitlines()]
+            _, *found = [finding for finding in found if finding["check"] == "claims"]
+            for (state, text), finding in zip(expected, found, strict=True):
+                assert finding["state"] == state
+                assert text in finding["text"]
+                assert "s3cret" not in finding["text"]
 
 
 def test_a_bad_settings_file_is_a_finding(command, tmp_path):

@@ -55,8 +55,8 @@ class Server:
 
 
 @contextmanager
-def redis_server(*, tcp: bool = False, durable: bool = False) -> Iterator[Server]:
-    """Start a Redis that writes nothing to disk (with ``durable``: an AOF, synced every second).
+def redis_server(*options: str, tcp: bool = False, durable: bool = False) -> Iterator[Server]:
+    """Start a Redis with these options that writes nothing to disk (with ``durable``: an AOF, synced every second).
 
     ``tcp`` adds a port on 127.0.0.1, for clients without Unix sockets.
     """
@@ -65,7 +65,7 @@ def redis_server(*, tcp: bool = False, durable: bool = False) -> Iterator[Server
         sock = folder / "redis.sock"
         port = free_port() if tcp else 0
         words = [*as_user, command, "--bind", "127.0.0.1", "--port", str(port), "--unixsocket", str(sock)]
-        words += ["--save", "", "--dir", str(folder), "--appendonly", "yes" if durable else "no"]
+        words += ["--save", "", "--dir", str(folder), "--appendonly", "yes" if durable else "no", *options]
         url = f"redis://127.0.0.1:{port}/0" if tcp else f"unix://{sock}"
         server = Server(url, lambda: _answers(sock), words, signal="KILL", env=dict(os.environ))
         server.start()
@@ -76,8 +76,8 @@ def redis_server(*, tcp: bool = False, durable: bool = False) -> Iterator[Server
 
 
 @contextmanager
-def postgres_server(*, durable: bool = False) -> Iterator[Server]:
-    """Start a PostgreSQL that syncs to disk only if ``durable``.
+def postgres_server(*options: str, durable: bool = False) -> Iterator[Server]:
+    """Start a PostgreSQL with these settings that syncs to disk only if ``durable``.
 
     Runs as the user postgres if this process is root, as PostgreSQL refuses to run as root.
     """
@@ -92,7 +92,7 @@ def postgres_server(*, durable: bool = False) -> Iterator[Server]:
             check=True,
         )
         fsync = f"fsync={'on' if durable else 'off'}"
-        settings = ("listen_addresses=", f"unix_socket_directories={folder}", fsync, "shared_buffers=16MB")
+        settings = ("listen_addresses=", f"unix_socket_directories={folder}", fsync, "shared_buffers=16MB", *options)
         words = [*as_user, postgres, *(word for setting in settings for word in ("-c", setting))]
         url = f"postgresql://postgres@/postgres?host={folder}"
         # Its last line, once it is up.

@@ -454,6 +454,7 @@ class MyClaims(ClaimStore):
         return [put.claim if put.may_replace(Claim("0" * 32, b"{}")) else None for put in puts]
 
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+        assert_type(await self.risks(), list[str])
         return [None for _ in keys]
 
 

@@ -57,7 +57,7 @@ class StoreOptions:
 def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: JsonLines = False) -> int:
     """List the sends with claimed users, newest last: in flight, from a dead process, or with an unknown outcome."""
     now = time.time()
-    sends = _with_store(store, lambda opened: _claimed_sends(opened, older_than))
+    sends = with_store(store.open, lambda opened: _claimed_sends(opened, older_than))
     if sends and not json:
         say(f"{'claimed at':<20}  {'age':>9}  {'users':>7}  key")
     for send in sends:
@@ -73,7 +73,7 @@ def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: Json
 
 
 def count(*, store: StoreOptions, older_than: OlderThan = None, json: Json = False) -> int:
-    sends = _with_store(store, lambda opened: _claimed_sends(opened, older_than))
+    sends = with_store(store.open, lambda opened: _claimed_sends(opened, older_than))
     counts = {"sends": len(sends), "users": _users_of(sends)}
     if json:
         print_json(counts)
@@ -96,7 +96,7 @@ def release(*keys: str, store: StoreOptions, older_than: OlderThan = None, yes: 
             "get the push a second time, with the next delivery.",
             declined="nothing was changed",
         )
-    changed = _with_store(store, lambda opened: _operators.release(opened, sends))
+    changed = with_store(store.open, lambda opened: _operators.release(opened, sends))
     if changed:
         warn(f"{words.count(len(changed), 'send')} changed meanwhile and stayed claimed: list the claims again")
     users -= _users_of(changed)
@@ -109,11 +109,11 @@ def _chosen(keys: tuple[str, ...], older_than: timedelta | None, store: StoreOpt
     if bool(keys) is (older_than is not None):
         raise usage_error("pass either keys or --older-than")
     if not keys:
-        return _with_store(store, lambda opened: _claimed_sends(opened, older_than))
+        return with_store(store.open, lambda opened: _claimed_sends(opened, older_than))
     for key in keys:
         if not KEY.fullmatch(key):
             raise usage_error(f"{key}: a key must be 64 hexadecimal digits, as pushsdk claims list prints them")
-    sends = _with_store(store, lambda opened: _sends_of(opened, keys))
+    sends = with_store(store.open, lambda opened: _sends_of(opened, keys))
     for key in set(keys).difference([send.key for send in sends]):
         warn(f"{key}: nothing is claimed")
     return sends
@@ -136,11 +136,11 @@ async def _sends_of(store: ClaimStore, keys: tuple[str, ...]) -> list[ClaimedSen
     return [send for send in sends if send is not None]
 
 
-def _with_store(options: StoreOptions, operation: Callable[[ClaimStore], Awaitable[T]]) -> T:
-    """Return the result of an operation on the opened store. Not for questions: Ctrl-C would not end one at once."""
+def with_store(make: Callable[[], ClaimStore], operation: Callable[[ClaimStore], Awaitable[T]]) -> T:
+    """Return the result of an operation on a store. Not for questions: Ctrl-C would not end one at once."""
 
     async def run() -> T:
-        async with options.open() as store:
+        async with make() as store:
             return await operation(store)
 
     try:

@@ -20,6 +20,8 @@ from pushsdk._core.policy import Limits
 from pushsdk._core.secret import Secret
 from pushsdk._io.transport import most_in_flight
 from pushsdk._version import __version__
+from pushsdk.claims import store_at
+from pushsdk.cli.commands.claims import with_store
 from pushsdk.cli.exit import CommandError, Exit, text_of
 from pushsdk.cli.options import CallOptions, Json, JsonLines, command_line
 from pushsdk.cli.settings import ClientSettings, check, find, in_force, no_file, unknown_variables
@@ -153,6 +155,16 @@ def _findings(options: Mapping[str, object]) -> Iterator[Finding]:
     yield Finding("request", "skip", f"{text}  (--dry-run prints the request instead)")
 
 
+def _claims(location: str) -> Iterator[Finding]:
+    """Yield the settings of the claim store's server that can lose claims."""
+    try:
+        risks = with_store(lambda: store_at(location), lambda store: store.risks())
+    except (ConfigurationError, CommandError) as error:
+        yield Finding("claims", "fail", text_of(error))
+    else:
+        yield from (Finding("claims", "warn", risk) for risk in risks)
+
+
 def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientSettings | None]:
     """Yield each setting that is set and each problem. Return all settings if there is no problem."""
     try:
@@ -166,6 +178,8 @@ def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientS
             yield Finding(name, "ok", _text_of(name, value) + (f", set by {source}" if source else ""))
     for name, text in problems.items():
         yield Finding(name, "fail", text)
+    if "claims" in found:
+        yield from _claims(str(found["claims"].value))
     yield from (Finding(name, "warn", text) for name, text in unknown_variables())
     return settings
 
