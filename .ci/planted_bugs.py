@@ -794,6 +794,18 @@ CLAIMS = [
         "tests/claims/test_conflicts.py",
     ),
     Bug(
+        "PostgreSQL forgets claims in a crash, as it commits asynchronously",
+        "claims.postgres:PostgresClaims._fetch",
+        """return await original(self, sql.replace("'off', 'local'", "''"), *values)""",
+        "tests/claims/test_each_store.py::test_a_claim_is_committed_durably",
+    ),
+    Bug(
+        "nobody hears that a Redis may evict claims",
+        "claims.redis:RedisClaims._warn",
+        "pass",
+        "tests/claims/test_each_store.py::test_a_redis_that_can_lose_claims_is_a_warning_at_the_first_put",
+    ),
+    Bug(
         "a database of another program is written to",
         "_sqlite:_recognize",
         "pass",
