@@ -338,8 +338,8 @@ class ParquetFiles(DuckdbSource):
     _UNFIT = "damaged, or no Parquet file"
 
     def __init__(self, path: str, *, key: str) -> None:
-        self._path = path
-        super().__init__(list_files(path).pattern, key)
+        self._path = list_files(path).pattern
+        super().__init__(self._path, key)
 
     def description(self) -> str:
         return list_files(self._path).description(self._key)

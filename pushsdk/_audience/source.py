@@ -7,6 +7,7 @@ import glob
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,7 +108,7 @@ class FileListing(msgspec.Struct, frozen=True):
     """The absolute path or pattern."""
     paths: tuple[Path, ...]
     stamps: tuple[tuple[int, int], ...]
-    """Bytes and modification time of each file, in nanoseconds since the epoch."""
+    """Bytes and modification time of each file, in nanoseconds since the epoch; a named pipe has none."""
 
     def description(self, key: str) -> str:
         """Return the path, the id column unless it has the default name, and a part that changes when a file does."""
@@ -160,4 +161,5 @@ def list_files(path: str) -> FileListing:
         raise _no_file(path, pattern)
     if os.path.isdir(paths[0]):
         raise ValidationError(f"{name} is a folder: name the files in it, as {name}/*.parquet")
-    return FileListing(pattern, tuple(map(Path, paths)), tuple((stat.st_size, stat.st_mtime_ns) for stat in stats))
+    stamps = tuple((found.st_size, found.st_mtime_ns) for found in stats if not stat.S_ISFIFO(found.st_mode))
+    return FileListing(pattern, tuple(map(Path, paths)), stamps)

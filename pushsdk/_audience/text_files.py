@@ -4,7 +4,7 @@ DuckDB is not strict enough for ids: if two columns have the key's name it takes
 bare text passes for an id, and a header that spans lines can cost the first row.
 """
 
-import csv
+import importlib.util
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -22,6 +22,18 @@ from pushsdk._core.words import count
 LONGEST = 64 * 1024
 # A row holds other columns, too.
 LONGEST_ROW = 16 * LONGEST
+
+
+def _csv_module() -> Any:
+    """Return a ``_csv`` of our own: the field size limit in the shared one is the whole process's."""
+    spec: Any = importlib.util.find_spec("_csv")
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.field_size_limit(LONGEST_ROW)
+    return module
+
+
+_csv = _csv_module()
 
 
 class ReadContext(msgspec.Struct, frozen=True):
@@ -63,20 +75,23 @@ class TextFiles:
     """Files in one format, or a stream that can be read once."""
 
     def __init__(self, path: str | IO[bytes], *, name: str = "", key: str, form: Form) -> None:
-        self._path = path
-        self._name = name
+        # Raises if there is no such file.
+        listing = list_files(path) if isinstance(path, str) else None
+        self._path = listing.pattern if listing else path
+        self._name = listing.pattern if listing else name
         self._key = key
         self._form = form
-        self.is_file = isinstance(path, str)
-        # Set when a stream is read.
+        self.is_file = bool(listing and listing.stamps)
+        """False for a stream or a pipe, which can be read only once."""
+        # Set when such a one is read.
         self._is_spent = False
         self.columns: list[str] = []
-        # Raises if there is no such file, or if its first row has no id. A pipe has the size 0: it is read only once.
-        if isinstance(path, str) and any(size for size, _ in list_files(path).stamps):
+        if listing and any(size for size, _ in listing.stamps):
+            # Raises if the first row has no id.
             next(self._read(1, counts=ReadCounts(), rows=False, columns=(), header=self.columns), [])
 
     def description(self) -> str:
-        return list_files(self._path).description(self._key) if isinstance(self._path, str) else printable(self._name)
+        return list_files(self._name).description(self._key) if self.is_file else printable(self._name)
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         return self._read(BATCH, counts=counts, rows=False)
@@ -89,7 +104,7 @@ class TextFiles:
 
     def place_of(self, is_wanted: Callable[[str], object]) -> str:
         """Return the file and the line with the first wanted id; for a stream its name."""
-        for name, file in self._files() if isinstance(self._path, str) else ():
+        for name, file in self._files() if self.is_file else ():
             lines: Any = _CountedLines(file)
             ids = self._form(lines, ReadContext(name=name, key=self._key, counts=ReadCounts(), rows=False))
             if any(map(is_wanted, ids)):
@@ -105,10 +120,10 @@ class TextFiles:
                 yield batch
 
     def _files(self) -> Iterator[tuple[str, IO[bytes]]]:
+        if self._is_spent:
+            raise ValidationError(f"{printable(self._name)} can be read only once: save it to a file")
+        self._is_spent = not self.is_file
         if not isinstance(self._path, str):
-            if self._is_spent:
-                raise ValidationError(f"{printable(self._name)} can be read only once: save it to a file")
-            self._is_spent = True
             yield self._name, self._path
             return
         listing = list_files(self._path)
@@ -186,18 +201,27 @@ def read_csv(file: IO[bytes], context: ReadContext, delimiter: str | None = None
     # The lines up to the first that is not blank.
     head: list[str] = []
     for line in lines:
-        head.append(line)
-        if line.strip():
+        # Excel's own mark for the delimiter.
+        mark = re.fullmatch(r'"?sep=([^"\w])"?\s*', line)
+        delimiter = mark[1] if mark else delimiter
+        head.append("\n" if mark else line)
+        if head[-1].strip():
             break
     delimiter = delimiter or delimiter_of("".join(head))
-    reader = csv.reader(itertools.chain(head, lines), delimiter=delimiter, strict=True)
+    reader = _csv.reader(itertools.chain(head, lines), delimiter=delimiter, strict=True)
     try:
         header = [name.strip() for name in next(filter(None, reader), [])]
-        if header:
-            yield from _csv_rows(reader, header, context)
-    except csv.Error as error:
-        # The text names delimiters and bounds, no file content.
-        raise context.line_error(reader.line_num, f"not CSV: {error}") from None
+    except _csv.Error as error:
+        raise _not_csv(error, reader, context, 1) from None
+    if header:
+        yield from _csv_rows(reader, header, context)
+
+
+def _not_csv(error: Exception, reader: Any, context: ReadContext, line: int) -> ValidationError:
+    """Return the error for the record that begins in a line."""
+    # The text names delimiters and bounds, no file content.
+    fix = "; is a quotation mark there not closed?" if reader.line_num > line else ""
+    return context.line_error(line, f"not CSV: {error}{fix}")
 
 
 def delimiter_of(header: str) -> str:
@@ -211,16 +235,20 @@ _ROW = "; if line 1 is a row, write the names of the columns before it (a list o
 def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[Any]:
     columns = _columns_of(header, context, reader.line_num)
     width, position = len(header), header.index(context.key)
-    for record in reader:
-        if not record:
-            context.counts.blank += 1
-            continue
-        if len(record) != width:
-            raise context.line_error(reader.line_num, f"{count(len(record), 'field')}, and the header has {width}")
-        user = record[position]
-        if not user:
-            raise context.line_error(reader.line_num, f"{printable(context.key)} is empty")
-        yield (user, {name: value for name, index in columns if (value := record[index])}) if context.rows else user
+    rows, last = context.rows, reader.line_num
+    try:
+        for record in reader:
+            if len(record) == width and (user := record[position]):
+                yield (user, {name: value for name, index in columns if (value := record[index])}) if rows else user
+            elif not record:
+                context.counts.blank += 1
+            elif len(record) != width:
+                raise context.line_error(last + 1, f"{count(len(record), 'field')}, and the header has {width}")
+            else:
+                raise context.line_error(last + 1, f"{printable(context.key)} is empty")
+            last = reader.line_num
+    except _csv.Error as error:
+        raise _not_csv(error, reader, context, last + 1) from None
 
 
 def _no_key(header: list[str], context: ReadContext) -> ValidationError:

@@ -4,6 +4,7 @@ A settings file is read if it is named, or from the user's configuration folder;
 where another user may have left a file that sends the Api-Key elsewhere. Errors name the source, never the value.
 """
 
+import codecs
 import os
 import re
 import shlex
@@ -233,7 +234,7 @@ def _read_toml(file: Path, source: str) -> tuple[dict[str, Any], int]:
         with file.open("rb") as opened:
             content = opened.read(_MAX_BYTES)
             status = os.fstat(opened.fileno())
-        table = tomllib.loads(content.decode())
+        table = tomllib.loads(content.decode("utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"{source}{': ' if source else ''}{file}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
@@ -332,7 +333,7 @@ def read_key(name: str, value: object, folder: Path) -> Secret:
 
 def _key_text(name: str, value: str, folder: Path) -> str:
     content = _file_content(folder / value) if name == "api_key_file" else _command_output(value, folder)
-    return content.decode("ascii", "replace").removesuffix("\n").removesuffix("\r")
+    return content.removeprefix(codecs.BOM_UTF8).decode("ascii", "replace").removesuffix("\n").removesuffix("\r")
 
 
 def _file_content(file: Path) -> bytes:

@@ -1,9 +1,11 @@
 """Audiences from text, CSV and JSON lines, and the behavior that all audiences share."""
 
+import csv
 import io
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,9 @@ WRITTEN: list[tuple[str, str | bytes, list[str]]] = [
     ("u.tsv", "n\tuser_id\n1,2\ta,b\n", ["a,b"]),
     ("U.CSV", "user_id\n", []),
     ("u.csv", "\n\n", []),
+    ("u.csv", "\ufeffsep=;\r\nuser_id;n\r\na,b;1\r\n", ["a,b"]),
+    ("u.csv", '"sep=\t"\nuser_id\tn\na,b\t1\n', ["a,b"]),
+    ("u.csv", "user_id,n\na," + "x" * 1_000_000 + "\n", ["a"]),
     ("u.jsonl", f'\ufeff{{"user_id": " a "}}\n\n{{"user_id": {BIG}}}\r\n{{"user_id":-5}}', [" a ", str(BIG), "-5"]),
     ("u.ndjson", '{"user_id": 9007199254740993, "x": [1]}', ["9007199254740993"]),
 ]
@@ -77,7 +82,21 @@ BAD: list[tuple[str, str | bytes, int, str]] = [
     ("u.csv", 'user_id,n\n"secret"x,2\n', 2, "not CSV: ',' expected after '\"'"),
     ("u.csv", "user_id,n,user_id\na,1,b\n", 1, "the header names a column twice"),
     ("u.csv", "user_id,n\na," + "x" * 1_048_576 + "\n", 2, "longer than 1024 KiB"),
-    ("u.csv", "user_id,n\na," + "x" * 140_000 + "\n", 2, "not CSV: field larger than field limit"),
+    (
+        "u.csv",
+        'user_id,n\n\na,1\nb,"1\n' + "c,2\n" * 300_000,
+        4,
+        "field limit (1048576); is a quotation mark there not",
+    ),
+    ("u.csv", 'user_id,n\na,"1\n2"\nb,"3', 4, "not CSV: unexpected end of data"),
+    (
+        "u.csv",
+        'user_id,n\na,"1\n2"\n\nb,"3\n"4\n',
+        5,
+        "not CSV: ',' expected after '\"'; is a quotation mark there not",
+    ),
+    ("u.csv", 'user_id,n\na,"1\n2"\n,"1\n2"\n', 4, "user_id is empty"),
+    ("u.csv", 'user_id,n\n"secret\n"\n', 2, "1 field, and the header has 2"),
     ("u.jsonl", '{"user_id": "a"}\n{"user_id": null}', 2, "user_id must be a text or an integer; got NoneType"),
     ("u.jsonl", '{"user_id": 1.0}', 1, "user_id must be a text or an integer; got float"),
     ("u.jsonl", '{"user_id": true}', 1, "got bool"),
@@ -248,6 +267,40 @@ def test_an_odd_file_name_is_not_a_pattern(tmp_path: Path, name: str) -> None:
     for other in ("x1.csv", "xa.csv"):
         made(tmp_path, other, "user_id\nother\n")
     assert ids_of(Audience.read(made(tmp_path, name, "user_id\na\n"))) == ["a"]
+
+
+def test_the_field_size_limit_is_not_the_one_that_the_process_shares(tmp_path: Path) -> None:
+    before = csv.field_size_limit(10)
+    try:
+        path = made(tmp_path, "u.csv", "user_id\nuser-1234567890\n")
+        assert ids_of(Audience.read(path)) == ["user-1234567890"]
+        assert csv.field_size_limit() == 10
+    finally:
+        csv.field_size_limit(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_named_pipe_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "u.csv"
+    os.mkfifo(path)
+    audience = Audience.read(path)
+    writer = threading.Thread(target=path.write_text, args=("user_id\na\nb\n",), daemon=True)
+    writer.start()
+    assert ids_of(audience) == ["a", "b"]
+    writer.join()
+    assert audience.source == str(path)
+    with pytest.raises(ValidationError, match="can be read only once: save it to a file"):
+        ids_of(audience)
+
+
+def test_a_relative_path_means_the_file_that_it_named_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    audience = Audience.read(made(tmp_path, "u.csv", "user_id\na\n").name)
+    other = tmp_path / "other"
+    other.mkdir()
+    made(other, "u.csv", "user_id\nb\n")
+    monkeypatch.chdir(other)
+    assert ids_of(audience) == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,8 @@ def options_given(monkeypatch):
 def test_every_option_reaches_the_emulator(options_given, tmp_path, command):
     files = {name: tmp_path / name for name in ("limits", "faults", "token", "store", "audience")}
     files["limits"].write_text('{"max_users": 7}')
-    files["faults"].write_text('[{"fault": "hang", "first": 1}]')
-    files["token"].write_text("s3cret")
+    files["faults"].write_text('\ufeff[{"fault": "hang", "first": 1}]')
+    files["token"].write_text("\ufeffs3cret")
     files["audience"].mkdir()
     words = ["--limits", files["limits"], "--faults", files["faults"], "--store", files["store"], "--strict"]
     words += ["--audience", files["audience"], "--seed", 3, "--keep", 5, "--max-age", 1.5, "--token-file"]

@@ -262,10 +262,10 @@ def test_a_key_in_a_file_that_other_users_can_read_is_refused(tmp_path, home, mo
         find({}, environ(tmp_path))
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_key_file_may_end_with_a_line_end(tmp_path, end):
+@pytest.mark.parametrize("text", [f"{SECRET}\n", f"\ufeff{SECRET}\r\n"])
+def test_a_key_file_may_have_a_byte_order_mark_and_a_line_end(tmp_path, text):
     file = tmp_path / "key"
-    file.write_bytes(SECRET.encode() + end.encode())
+    file.write_bytes(text.encode())
     assert settings_of({"base_url": URL, "api_key_file": file})["api_key"] == Secret.of(SECRET)
 
 
@@ -273,7 +273,7 @@ def test_relative_paths_of_the_settings_file_start_from_its_folder(tmp_path, hom
     monkeypatch.chdir(tmp_path)
     home(SECRET, name="pushsdk/key")
     (tmp_path / "key").write_text("another")
-    home(f'base_url = "{URL}"\napi_key_file = "key"')
+    home(f'\ufeffbase_url = "{URL}"\napi_key_file = "key"')
     assert settings_of(variables=environ(tmp_path))["api_key"] == Secret.of(SECRET)
     command = f"{sys.executable} -c 'print(open(chr(107)+chr(101)+chr(121)).read())'"
     home(f'base_url = "{URL}"\napi_key_command = """{command}"""')

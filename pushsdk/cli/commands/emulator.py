@@ -1,6 +1,7 @@
 """``pushsdk emulator``: the push service on this machine, until a signal or while another command runs."""
 
 import asyncio
+import codecs
 import os
 import re
 import signal
@@ -98,7 +99,7 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
 
 def _decoded(file: Path, kind: Any, *structs: type[msgspec.Struct]) -> Any:
     """Return the content of a JSON file. Raises ValueError, with a hint at a struct name, and OSError."""
-    content = file.read_bytes()
+    content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
@@ -131,7 +132,7 @@ def _known_words(error: msgspec.ValidationError, structs: Sequence[type[msgspec.
 def read_token(file: Path) -> str:
     """Return the token in a file, without the line end after it."""
     with _option_errors(f"--token-file {file}"), file.open("rb") as opened:
-        token = opened.read(_MAX_BYTES).decode("ascii", "replace").strip()
+        token = opened.read(_MAX_BYTES).removeprefix(codecs.BOM_UTF8).decode("ascii", "replace").strip()
     if not token or not all("!" <= character <= "~" for character in token):
         raise usage_error(f"--token-file {file}: must hold one word of ASCII letters, digits and signs")
     return token
