@@ -6,13 +6,14 @@ import importlib.metadata
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import report
 from benchmarks.plot import distribution, plot
@@ -22,6 +23,7 @@ RESULTS = Path(__file__).parent / "results"
 SCENARIOS = {
     "single": 2,
     "single_tls": 2,
+    "instructions": 2,
     "coalesced": 2,
     "retries": 2,
     "imports": 0,
@@ -45,17 +47,19 @@ SCENARIOS = {
 }
 # What `--only` of the first name runs.
 GROUPS = {"concurrency": ["concurrency", "overload", "hangs", "strays", "tenants", "urgent", "drawn", "simulated"]}
-# Run only if named: these need more than `.[bench]`.
-NAMED_ONLY = {"spark"}
+# Run only if named: these need more than `.[bench]`, Spark and valgrind.
+NAMED_ONLY = {"instructions", "spark"}
 # Packages whose versions are recorded.
 PACKAGES = [
     "aiohttp",
     "aiohttp-retry",
     "httpx",
     "httpx-aiohttp",
+    "httpx2",
     "knockapi",
     "msgspec",
     "pyarrow",
+    "pyqwest",
     "pyreqwest",
     "pyspark",
     "tenacity",
@@ -91,10 +95,38 @@ def shares(results: list[dict[str, Any]]) -> dict[str, list[float]]:
     }
 
 
+class Work(NamedTuple):
+    """Seconds, of any start: of the wall clock, that all cores worked, that our processes did, that the host took."""
+
+    wall: float
+    cores: float
+    ours: float
+    host: float
+
+    @classmethod
+    def so_far(cls) -> "Work":
+        """Return the sums up to now, without ``cores`` and ``host`` where there is no /proc."""
+        usage, ticks = resource.getrusage(resource.RUSAGE_CHILDREN), [0.0] * 8
+        with suppress(OSError):
+            line = Path("/proc/stat").read_text().partition("\n")[0]
+            ticks = [int(number) / os.sysconf("SC_CLK_TCK") for number in line.split()[1:9]]
+        user, nice, system, _, _, irq, softirq, steal = ticks
+        cores = user + nice + system + irq + softirq
+        return cls(time.monotonic(), cores, usage.ru_utime + usage.ru_stime, steal)
+
+    def others_since(self, before: "Work") -> str:
+        """Return the shares of the machine that others took, in words."""
+        wall, cores, ours, host = (now - then for now, then in zip(self, before, strict=True))
+        share = 1 / (wall * (os.cpu_count() or 1))
+        return f"other processes took {max(0.0, cores - ours) * share:.0%} of the machine, the host {host * share:.0%}"
+
+
 def run(name: str, loop: str, *, quick: bool) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.worker", name, loop, *(["--quick"] if quick else [])]
+    before = Work.so_far()
     done = subprocess.run(command, stdout=subprocess.PIPE, timeout=LIMIT, check=True)
     result: dict[str, Any] = json.loads(done.stdout)
+    result["notes"] = [*result.get("notes", []), Work.so_far().others_since(before)]
     return result
 
 

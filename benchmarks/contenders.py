@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +26,9 @@ BARE = "aiohttp, bare"
 OURS = "pushsdk"
 RAW = "raw asyncio protocol"
 HTTPX = "httpx"
+HTTPX2 = "httpx2"
 PYREQWEST = "pyreqwest"
+PYQWEST = "pyqwest"
 SDK_AIOHTTP = "generated SDK, aiohttp"
 SDK_HTTPX = "generated SDK, httpx"
 AIOHTTP_RETRY = "aiohttp-retry"
@@ -150,12 +153,10 @@ async def aiohttp_retry(base_url: str, *, ca: str = "") -> AsyncIterator[Send]:
 
 
 @asynccontextmanager
-async def httpx_client(base_url: str, *, ca: str = "") -> AsyncIterator[Send]:
-    """Open httpx's AsyncClient."""
-    import httpx
-
+async def httpx_client(base_url: str, *, module: str = "httpx", ca: str = "") -> AsyncIterator[Send]:
+    """Open the AsyncClient of httpx, or of httpx2, which has the same interface."""
     url = f"{base_url}/v1/push"
-    async with httpx.AsyncClient(headers=HEADERS, verify=trusting(ca)) as client:
+    async with import_module(module).AsyncClient(headers=HEADERS, verify=trusting(ca)) as client:
 
         async def send(number: int) -> None:
             expect((await client.post(url, content=encode(push(number)))).status_code)
@@ -175,6 +176,21 @@ async def pyreqwest_client(base_url: str, *, ca: str = "") -> AsyncIterator[Send
 
         async def send(number: int) -> None:
             expect((await client.post(url).body_bytes(encode(push(number))).build().send()).status)
+
+        yield send
+
+
+@asynccontextmanager
+async def pyqwest_client(base_url: str, *, ca: str = "") -> AsyncIterator[Send]:
+    """Open pyqwest's Client, whose network runs in threads of its own, in Rust."""
+    from pyqwest import Client, HTTPTransport
+
+    url = f"{base_url}/v1/push"
+    async with HTTPTransport(tls_ca_cert=ca.encode() or None) as transport:
+        client = Client(transport)
+
+        async def send(number: int) -> None:
+            expect((await client.post(url, HEADERS, encode(push(number)))).status)
 
         yield send
 

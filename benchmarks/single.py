@@ -13,6 +13,7 @@ from benchmarks.report import Goal, result
 from benchmarks.sink import sink
 
 PLAN, QUICK = Plan(12, 0.35), Plan(3, 0.08)
+OPTIONAL = (c.PYREQWEST, c.PYQWEST, c.HTTPX2)
 BOUNDS = {c.BARE: 0.85, c.SDK_AIOHTTP: 4.0, c.SDK_HTTPX: 10.0}
 
 
@@ -23,13 +24,22 @@ def field(ca: str) -> list[Contender]:
         c.RAW: c.raw,
         c.AIOHTTP_RETRY: c.aiohttp_retry,
         c.PYREQWEST: c.pyreqwest_client,
+        c.PYQWEST: c.pyqwest_client,
         c.SDK_AIOHTTP: partial(c.generated, backend="aiohttp"),
         c.HTTPX: c.httpx_client,
+        c.HTTPX2: partial(c.httpx_client, module="httpx2"),
         c.SDK_HTTPX: partial(c.generated, backend="httpx"),
     }
-    if find_spec("pyreqwest") is None:
-        del openers[c.PYREQWEST]
-    return [Contender(name, partial(apart, partial(opener, ca=ca))) for name, opener in openers.items()]
+    return [
+        Contender(name, partial(apart, partial(opener, ca=ca)))
+        for name, opener in openers.items()
+        if name not in missing()
+    ]
+
+
+def missing() -> list[str]:
+    """Return the contenders that are not installed."""
+    return [name for name in OPTIONAL if find_spec(name) is None]
 
 
 async def run(*, quick: bool, tls: bool = False) -> dict[str, Any]:
@@ -40,6 +50,6 @@ async def run(*, quick: bool, tls: bool = False) -> dict[str, Any]:
         for name, each in series.items()
         if name != c.OURS
     ]
-    notes = [] if c.PYREQWEST in series else ["without pyreqwest, which is not installed"]
+    notes = [f"without {name}, which is not installed" for name in missing()]
     name = "single_tls" if tls else "single"
     return {**result(name, "request", list(series.values()), goals, baseline=series[c.BARE]), "notes": notes}
