@@ -19,17 +19,44 @@ from pushsdk._io.forks import in_child
 HAVE_FLOCK = importlib.util.find_spec("fcntl") is not None
 
 
-def objection(found: os.stat_result) -> str | None:
-    """Return the rule that a file or folder breaks, what was found, and the fix; None if only its owner can write."""
+def objection(found: os.stat_result, *, harmless: int = 0) -> str | None:
+    """Return the rule that a file or folder breaks, what was found, and the fix; None if only its owner can write.
+
+    ``harmless`` are the mode bits that may be set all the same.
+    """
     if os.name != "posix":  # pragma: no cover - Windows
         return None
     me = os.geteuid()
     if found.st_uid not in (me, 0):
         return f"it must belong to the user who runs this (uid {me}) or to root; it belongs to uid {found.st_uid}"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if found.st_mode & ~harmless & (stat.S_IWGRP | stat.S_IWOTH):
         mode = stat.S_IMODE(found.st_mode)
         return f"only its owner may write to it; its mode is {mode:04o}: run chmod {mode & ~0o022 & 0o777:o} on it"
     return None
+
+
+def folder_objection(folder: Path) -> str | None:
+    """Return the same for a folder in which others could exchange files. Raises OSError.
+
+    In a sticky folder, such as /tmp, nobody can exchange the files of others. A group with the name of its user has no
+    other members, as pam_umask assumes for every user but root.
+    """
+    found, harmless = os.stat(folder), 0
+    if found.st_mode & stat.S_ISVTX:
+        harmless = stat.S_IWGRP | stat.S_IWOTH
+    elif found.st_mode & stat.S_IWGRP and _is_private(found.st_gid):
+        harmless = stat.S_IWGRP
+    return objection(found, harmless=harmless)
+
+
+def _is_private(group: int) -> bool:
+    with suppress(ImportError, KeyError):  # Windows; a user or group without a name, as in containers
+        import grp
+        import pwd
+
+        user, named = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        return bool(user.pw_uid) and named.gr_name == user.pw_name and set(named.gr_mem) <= {user.pw_name}
+    return False
 
 
 def database_objection(path: Path, opened: os.stat_result) -> str | None:

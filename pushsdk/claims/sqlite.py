@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import check
-from pushsdk._io.files import check_path
+from pushsdk._io.files import check_path, folder_objection
 from pushsdk._sqlite import FileFormat, FileRefused, open_database
 from pushsdk.claims._blocking import StoreThreads
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
@@ -73,6 +73,8 @@ class SqliteClaims(ClaimStore):
 
     def _opened(self) -> sqlite3.Connection:
         if self._db is None:
+            if why := folder_objection(self._path.parent):
+                raise ConfigurationError(f"the folder of the claim store can't be used, make another: {why}")
             try:
                 db = open_database(self._path, FORMAT, timeout=self.timeout)
             except FileRefused as error:

@@ -1,15 +1,18 @@
 """Files that another user owns or may write to are not believed."""
 
 import asyncio
+import grp
 import os
+import pwd
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.claim_puts import KEY, ONE, get, put
 
 from pushsdk import ConfigurationError, PushClient, RunFileError, read_report
-from pushsdk._io.files import database_objection, objection
+from pushsdk._io.files import database_objection, folder_objection, objection
 from pushsdk.claims import ClaimStore, SqliteClaims
 from pushsdk.cli.settings import find
 from pushsdk.emulator.store.database import Database, StoreError
@@ -99,6 +102,49 @@ async def test_a_log_beside_a_claim_store_that_others_can_write_to_is_refused(
     async with SqliteClaims(tmp_path / "claims") as store:
         with pytest.raises(ConfigurationError, match=f"claims-wal: .*{text}"):
             await get(store)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o1777, 0o770, 0o757, 0o2777])
+def test_a_claim_store_in_a_folder_that_others_can_write_to_is_refused(mode: int, tmp_path: Path) -> None:
+    tmp_path.chmod(mode)
+    if mode in (0o755, 0o1777):
+        use_claims(SqliteClaims(tmp_path / "claims"))
+    else:
+        with pytest.raises(ConfigurationError, match=rf"the folder of the claim store .* its mode is {mode:04o}"):
+            use_claims(SqliteClaims(tmp_path / "claims"))
+        assert not (tmp_path / "claims").exists()
+
+
+def test_a_claim_store_in_the_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    given_away(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"the folder .* it belongs to uid 65534"):
+        use_claims(SqliteClaims(tmp_path / "claims"))
+
+
+@pytest.mark.parametrize(
+    ("uid", "name", "members", "is_private"),
+    [
+        (1000, "me", [], True),
+        (1000, "me", ["me"], True),
+        (1000, "me", ["me", "other"], False),
+        (1000, "staff", [], False),
+        (0, "me", [], False),
+        (None, "me", [], False),
+    ],
+)
+def test_a_folder_may_be_writable_for_its_users_private_group(
+    uid: int | None, name: str, members: list[str], is_private: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def user(number: int) -> SimpleNamespace:
+        if uid is None:
+            raise KeyError(number)
+        return SimpleNamespace(pw_uid=uid, pw_name="me")
+
+    tmp_path.chmod(0o775)
+    monkeypatch.setattr(pwd, "getpwuid", user)
+    monkeypatch.setattr(grp, "getgrgid", lambda number: SimpleNamespace(gr_name=name, gr_mem=members))
+    assert (folder_objection(tmp_path) is None) is is_private
 
 
 def test_a_database_that_replaces_another_is_refused(tmp_path: Path) -> None:
