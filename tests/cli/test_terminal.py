@@ -1,6 +1,10 @@
 """No text from outside steers the terminal or forges a line, whatever command prints it."""
 
+import csv
+import io
+import itertools
 import json
+import sys
 
 import pytest
 from rich.console import Console
@@ -88,6 +92,19 @@ def test_no_command_prints_hostile_text(command, folder, words):
     assert not set(output) & (set(HOSTILE) - {"\n"})
     if words[1] != "preview":  # texts of a message may have several lines
         assert "\nforged" not in output
+
+
+@pytest.mark.filterwarnings("ignore:a user id")
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_csv_is_exact_unless_it_is_printed_on_a_terminal(command, folder, monkeypatch, is_terminal):
+    command(*BROADCAST, "a.run", "--progress", "none")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    printed = command("report", "a.run", "--format", "csv").out
+    if is_terminal:
+        assert not set(printed) & (set(HOSTILE) - {"\n"})
+        assert [len(line.split(",")) for line in printed.splitlines()] == [4, 4]
+    else:
+        assert next(itertools.islice(csv.reader(io.StringIO(printed, newline="")), 1, None))[0] == EVIL
 
 
 @pytest.mark.parametrize("mode", ["plain", "json", "auto"])

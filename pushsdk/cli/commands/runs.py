@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
@@ -440,7 +441,8 @@ def report(run: RunFile, /, *, form: Format = "table", outcome: pushsdk.Outcome 
         for row in result.rows(outcome):
             print_json(row)
     elif form == "csv":
-        changed = result.write_csv(sys.stdout, outcome)
+        on_terminal: Any = SimpleNamespace(write=lambda row: say(row.removesuffix("\n")))
+        changed = result.write_csv(on_terminal if sys.stdout.isatty() else sys.stdout, outcome)
         if changed:
             warn(f"put a ' before {count(changed, 'id')}, so that no spreadsheet runs it as a formula; jsonl is exact")
     else:
