@@ -86,7 +86,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
-    with redis_server() as server:
+    with redis_server(durable=True) as server:
         yield server.url
 
 

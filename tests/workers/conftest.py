@@ -10,7 +10,7 @@ from support.servers import Server, redis_server
 
 @pytest.fixture(scope="session")
 def _redis() -> Iterator[Server]:
-    with redis_server(tcp=True) as server:
+    with redis_server(tcp=True, durable=True) as server:
         yield server
 
 
