@@ -12,6 +12,7 @@ from typing import IO, Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from pushsdk._audience.arrow_table import ArrowTable
 from pushsdk._audience.distinct import Row
 from pushsdk._audience.duckdb_reader import ParquetFiles
 from pushsdk._audience.source import BatchSource, ReadCounts, deduplicated, list_files, listed, printable
@@ -29,7 +30,7 @@ from pushsdk._io.files import check_path
 
 T = TypeVar("T")
 
-Source = TextFiles | ParquetFiles | SqlQuery
+Source = TextFiles | ParquetFiles | SqlQuery | ArrowTable
 """A reader. Each method starts a new reading, in batches; the counts are complete after the last batch."""
 
 
@@ -52,6 +53,13 @@ _Made: TypeAlias = Annotated[
     Rule(
         'made by Audience.read("ids.txt"), Audience.query(sql) or Audience.lines(file)',
         lambda source: hasattr(source, "distinct_ids"),
+    ),
+]
+_Table: TypeAlias = Annotated[
+    Any,
+    Rule(
+        "a table with an Arrow stream, for example a polars or pandas DataFrame or a pyarrow Table",
+        lambda table: hasattr(table, "__arrow_c_stream__"),
     ),
 ]
 _BinaryStream: TypeAlias = Annotated[
@@ -113,6 +121,18 @@ class Audience(BatchSource):
         return cls(SqlQuery(sql, key=primary_key))
 
     @classmethod
+    def table(cls, table: Any, *, primary_key: str = "user_id") -> "Audience":
+        """Return the users in a table in memory: anything with an Arrow stream (``__arrow_c_stream__``).
+
+        Examples are DataFrames from polars and pandas, a pyarrow Table, a DuckDB relation and Spark's
+        ``df.toArrow()``. Ids and columns are checked like those in a file. Raises ValidationError at once for
+        anything else, and if there is no such column, ConfigurationError without DuckDB.
+        """
+        check("table", table, _Table, ValidationError)
+        check("primary_key", primary_key, str, ValidationError)
+        return cls(ArrowTable(table, key=primary_key))
+
+    @classmethod
     def lines(cls, file: IO[bytes], *, name: str = "standard input") -> "Audience":
         """Return the users in a binary stream, one id a line. The stream can be read once, and is not closed."""
         check("file", file, _BinaryStream, ValidationError)
@@ -123,7 +143,7 @@ class Audience(BatchSource):
         """Description that identifies the audience in its present state.
 
         A file: its absolute path, id column, size and mtime. Several files: a digest of those. A query: its SQL, not
-        the files it reads. A stream: its name.
+        the files it reads. A stream or table: its name.
         """
         return " without ".join([self._source.description(), *(users.source for users in self._excluded)])
 

@@ -243,7 +243,8 @@ def _matches(pattern: str, kind: str) -> bool:
 VIEW = "pushsdk_audience"
 
 
-def _row_count(db: Connection) -> int:
+def row_count(db: Connection) -> int:
+    """Return the number of rows in the view."""
     [(rows,)] = db.execute(f"SELECT count(*) FROM {VIEW}").fetchall()
     return int(rows)
 
@@ -346,7 +347,7 @@ class ParquetFiles(DuckdbSource):
 
     def count(self) -> int:
         with self._opened() as db:
-            return _row_count(db)
+            return row_count(db)
 
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
@@ -361,7 +362,7 @@ class ParquetFiles(DuckdbSource):
                 for path in listing.paths if duckdb_cause(error) else ():
                     with duckdb_errors(str(path), unfit=self._UNFIT):
                         _show(db, [path])
-                        _row_count(db)
+                        row_count(db)
                 raise
         listing.check_unchanged()
 

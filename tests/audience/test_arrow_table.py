@@ -1,0 +1,85 @@
+"""Audiences from tables in memory, read through their Arrow streams."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from support.audiences import ids_of, refused, rows_of
+
+from pushsdk import ConfigurationError, ValidationError
+from pushsdk._audience.audience import Audience
+
+TEXTS = ["00123", " a ", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "1e3", "é\U0001f600", "00123"]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_texts_arrive_as_they_are(kind: pa.DataType) -> None:
+    table = pa.table({"uid": pa.array(TEXTS).cast(kind), "n": range(len(TEXTS))})
+    audience = Audience.table(table, primary_key="uid")
+    assert rows_of(audience) == [(user, {"n": n}) for n, user in enumerate(TEXTS)]
+    assert sorted(ids_of(audience, distinct=True)) == sorted({*TEXTS})
+    assert (audience.columns, audience.source, audience.count()) == (("n",), "a Table in memory", None)
+    assert str(audience.summary) == "5 users, 1 duplicate"
+
+
+def test_values_have_the_types_that_they_have_in_a_file() -> None:
+    day = datetime.date(2026, 11, 27)
+    table = pa.table({"user_id": pa.array([2**64 - 1], pa.uint64()), "day": [day], "tags": [["a"]], "none": [None]})
+    batches: list[Any] = [table, table.to_batches()[0], duckdb.from_arrow(table)]
+    for each in batches:
+        assert rows_of(Audience.table(each)) == [(str(2**64 - 1), {"day": "2026-11-27", "tags": ["a"]})]
+
+
+NO_ID = "is of type DOUBLE; user ids are texts or whole numbers"
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: [1], "table must be a table with an Arrow stream, .*; got list"),
+    (lambda: pa.table({"uid": ["a"]}), "the Table: no column 'user_id', only uid; name one with primary_key="),
+    (lambda: pa.table({"user_id": [1.0]}), f"the Table: user_id {NO_ID}"),
+]
+
+
+@pytest.mark.parametrize(("make", "text"), WRONG)
+def test_a_table_without_ids_is_an_error_at_once(make: Callable[[], Any], text: str) -> None:
+    with pytest.raises(ValidationError, match=text):
+        Audience.table(make())
+
+
+def test_a_row_without_an_id_is_an_error_with_its_number() -> None:
+    table = pa.table({"user_id": ["secret", None]})
+    assert refused(lambda: Audience.table(table)) == "the Table, row 2: user_id is NULL"
+
+
+def test_a_reader_that_is_read_once_is_refused() -> None:
+    table = pa.table({"user_id": ["a", "b"]})
+    error = refused(lambda: Audience.table(table.to_reader()))
+    assert error.startswith("the RecordBatchReader had 2 rows, and now has 0: pass a table that stays as it is")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (
+            ImportError("pyarrow"),
+            ConfigurationError,
+            "the Frame needs pyarrow for its Arrow stream: pip install pyarrow",
+        ),
+        (
+            ValueError("secret"),
+            ValidationError,
+            "the Frame: its Arrow stream fails with ValueError: is it read only once",
+        ),
+    ],
+)
+def test_a_stream_that_fails_is_an_error_without_a_value(error: Exception, kind: type[Exception], text: str) -> None:
+    class Frame:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            raise error
+
+    with pytest.raises(kind, match=text) as excinfo:
+        Audience.table(Frame())
+    assert "secret" not in str(excinfo.value)
