@@ -343,7 +343,10 @@ def test_likely_mistakes_are_told_once_before_anything_is_sent(folder, service, 
     assert several.endswith(". It is used as it is")
 
 
-@pytest.mark.parametrize("words", [(), ("--dry-run",), ("--personalize", "custom-fields"), ("plan",)])
+PERSONAL = "--personalize", "custom-fields"
+
+
+@pytest.mark.parametrize("words", [(), ("--dry-run",), PERSONAL, ("--dry-run", *PERSONAL), ("plan",)])
 @pytest.mark.parametrize(
     ("source", "content", "sign"),
     [

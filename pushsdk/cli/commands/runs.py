@@ -283,15 +283,17 @@ def _requests(
 
 def _print_dry_run(requests: Iterator[Any], audience: Audience, base_url: str, *, json: bool) -> None:
     """Print the counts, the text that the first user sees, and the first request, with three users at most."""
-    first, users, number = None, 0, 0
+    first = found = None
+    users = number = 0
     for request in requests:
         first = first or request
+        found = found or damage_of(request[0], encode_user_ids(request[0]))
         users, number = users + len(request[0]), number + 1
     if first is None:
         raise usage_error("the source has no users")
     ids, message, fields = first
-    if damage := damage_of(ids, encode_user_ids(ids)):  # in a personalized request
-        warn_of_damage(damage)
+    for damage, place in damages(audience, found):
+        warn_of_damage(damage, place)
     summary, texts = audience.summary, previews(message, fields or {})
     totals = {"users": users, "requests": number, "duplicates": summary.duplicates, "excluded": summary.excluded}
     if not json:
