@@ -723,6 +723,12 @@ RUNS = [
         "tests/runs/test_same_users.py",
     ),
     Bug(
+        "an unchanged file with another id column continues a run",
+        "_audience.source:FileListing.description",
+        """return original(self, "user_id")""",
+        "tests/runs/test_same_users.py",
+    ),
+    Bug(
         "a run goes to users that only_users does not name",
         "_runs.pipeline:Pipeline._restrict",
         "return",

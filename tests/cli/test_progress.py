@@ -126,6 +126,17 @@ async def test_the_first_signal_sets_the_event_and_the_second_cancels(capsys):
     assert capsys.readouterr().err == "stopping after the requests in flight; press Ctrl-C again to stop at once\n"
 
 
+async def test_under_nohup_a_hangup_does_not_stop_a_run():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible("last words") as stop:
+            signal.raise_signal(signal.SIGHUP)
+            await asyncio.sleep(0)
+            assert not stop.is_set()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 async def test_a_run_interrupted_at_its_end_counts_as_interrupted():
     whole = BroadcastReport(planned=1, accepted=1)
 

@@ -253,6 +253,17 @@ def test_the_files_head_names_application_and_version(tmp_path: Path, offset: in
         Journal.open(path, write=True)
 
 
+def test_a_run_of_the_form_before_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    make_run(path).close()
+    data = bytearray(path.read_bytes())
+    data[63] = runfile.OLDEST
+    path.write_bytes(data)
+    journal = Journal.open(path, write=True)
+    assert (journal.users, journal.header.not_after, runfile.OLDEST < runfile.FORMAT) == (5, None, True)
+    journal.close()
+
+
 def test_a_damaged_text_leaves_no_lock_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runfile, "LOCK_TIMEOUT", 0.1)
     path = tmp_path / "a.run"
