@@ -89,11 +89,13 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """The file that ``rows`` reads: the run file, or a temporary file that is deleted with this report."""
 
     def __repr__(self) -> str:
-        # In the report of a call that has resumed a run.
-        now = f", {self.accepted_now:,} now" if self.seconds and self.accepted_now < self.accepted else ""
-        parts = [f"{self.accepted:,} of {count(self.planned)} accepted{now}{self._failed()}"]
+        parts = [f"{self.accepted:,} of {count(self.planned)} accepted{self._now()}{self._failed()}"]
         parts += [f"{number:,} x {answer}" for answer, number in self.answers.items()]
         return f"<{type(self).__name__}: {'; '.join(parts)}>"
+
+    def _now(self) -> str:
+        """Return how many users a call that has continued a run has got accepted."""
+        return f", {self.accepted_now:,} now" if self.seconds and self.accepted_now < self.accepted else ""
 
     def _failed(self) -> str:
         failed = "".join(f", {number:,} {outcome.value}" for outcome, number in self._failures().items())

@@ -271,13 +271,16 @@ class SparkReport(BroadcastReport, frozen=True, kw_only=True):
     """The result of a Spark broadcast. ``run`` is the run folder, ``file`` the folder with its outcomes as Parquet.
 
     ``duplicates`` rows in the frame were left out because another row has their id. ``seconds`` is the sending
-    time, without the plan. ``stopped`` is the reason that most of the ``not_sent`` users have. ``resent`` is always
-    0. Without a ``file`` the sending has not concluded: the counts come from the plan and the claims, and ``stopped``
+    time, without the plan. ``stopped`` is the reason that most of the ``not_sent`` users have. ``resent`` and
+    ``accepted_now`` are always 0. Without a ``file`` the sending has not concluded: the counts come from the plan and the claims, and ``stopped``
     says what to do.
     """
 
     tasks: int = 0
     """Number of tasks that shared the sending."""
+
+    def _now(self) -> str:
+        return ""
 
     def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
         """Yield every planned user, or the users with this outcome, in no particular order. Reads while you iterate.

@@ -96,6 +96,7 @@ def test_after_a_failed_job_the_report_shows_the_claims(run: Run, service: Oracl
     assert counts(report) == (20, 10, 10, 20)
     assert (report.planned, report.duplicates, report.file, report.in_use) == (USERS, 2, "", False)
     assert report.stopped == "the job did not come to its end: call broadcast with the same arguments"
+    assert " now" not in repr(msgspec.structs.replace(report, seconds=1.0))
     rows = {row.user_id: row for row in report.rows()}
     assert len(rows) == USERS
     assert [(rows[name].outcome, rows[name].status, rows[name].reason) for name in ("user-5", "user-15")] == [
