@@ -270,10 +270,10 @@ def has_sentinel(make: ClaimFactory, run: str) -> bool:
 class SparkReport(BroadcastReport, frozen=True, kw_only=True):
     """The result of a Spark broadcast. ``run`` is the run folder, ``file`` the folder with its outcomes as Parquet.
 
-    ``duplicates`` rows in the frame were left out because another row has their id. ``seconds`` is the sending
-    time, without the plan. ``stopped`` is the reason that most of the ``not_sent`` users have. ``resent`` and
-    ``accepted_now`` are always 0. Without a ``file`` the sending has not concluded: the counts come from the plan and the claims, and ``stopped``
-    says what to do.
+    ``duplicates`` rows in the frame were left out because another row has their id. ``seconds`` is the sending time,
+    without the plan. ``stopped`` is the reason that most of the ``not_sent`` users have. ``resent`` and
+    ``accepted_now`` are always 0. Without a ``file`` the sending has not concluded: the counts come from the plan and
+    the claims, and ``stopped`` says what to do.
     """
 
     tasks: int = 0
