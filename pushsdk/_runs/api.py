@@ -18,7 +18,7 @@ from pushsdk._audience.audience import Audience, Personalized
 from pushsdk._audience.source import printable
 from pushsdk._core import wire
 from pushsdk._core.arguments import iterable
-from pushsdk._core.errors import Advice, ConfigurationError, RunPlanError, warn_caller
+from pushsdk._core.errors import Advice, ConfigurationError, RunFileError, RunPlanError, warn_caller
 from pushsdk._core.kinds import check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.placeholders import placeholder_names
@@ -172,6 +172,9 @@ async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: P
         await plan(planner)
     except PlanningStoppedError:
         return planner.stop_reason
+    except RunFileError:
+        journal.drop_incomplete()  # on a full disk it would keep the disk full
+        raise
     finally:
         engine.runs.discard(planner)
     return None

@@ -9,6 +9,7 @@ import asyncio
 import errno
 import logging
 import os
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from pushsdk._core.user_states import UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
+from pushsdk._runs.run_file.file import why_failed
 from pushsdk.claims.store import Claim, ClaimStore, Put
 
 logger = logging.getLogger("pushsdk")
@@ -266,17 +268,25 @@ def claim_error(why: Exception | None) -> PushError:
         return copy(why)  # one per caller
     if why is None:
         return ClaimStoreError("not sent: the claim store did not answer within the call's timeout")
-    cause = why.__cause__ or why.__context__ or why
-    reason = _reason(cause) if isinstance(cause, OSError) and cause.errno else ""
-    error = ClaimStoreError(f"not sent: the claim store failed ({type(why).__name__}{reason})")
+    error = ClaimStoreError(f"not sent: the claim store failed ({type(why).__name__}{_reason(why)})")
     error.__cause__ = why
     return error
 
 
-def _reason(error: OSError) -> str:
-    up = "does its folder exist?" if error.errno == errno.ENOENT else "is the store up, at the address in claims=?"
-    path = f" {error.filename!r}" if error.filename else ""
-    return f": {os.strerror(error.errno or 0)}{path}; {up}"
+def _reason(why: Exception) -> str:
+    """Return the reason and the fix, for errors of the system and of SQLite. A driver's text may hold an address."""
+    cause = why.__cause__ or why.__context__ or why
+    if isinstance(cause, sqlite3.Error):
+        return f": {why_failed(cause, 'deliver the job again', otherwise='it is damaged')}"
+    if not isinstance(cause, OSError) or not cause.errno:
+        return ""
+    path = f" {cause.filename!r}" if cause.filename else ""
+    return (
+        f": {os.strerror(cause.errno)}{path}; {_FIXES.get(cause.errno, 'is the store up, at the address in claims=?')}"
+    )
+
+
+_FIXES = {errno.ENOENT: "does its folder exist?", errno.ENOSPC: "make room, then deliver the job again"}
 
 
 async def close_store(store: ClaimStore) -> None:

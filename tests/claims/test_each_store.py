@@ -1,6 +1,7 @@
 """Properties of each store: files, servers, configuration and refusals."""
 
 import asyncio
+import errno
 import gc
 import json
 import logging
@@ -20,7 +21,7 @@ import redis
 from redis.asyncio import Redis, RedisCluster
 from support.claim_puts import KEY, ONE, TWO, WEEK, key_of, put
 from support.servers import postgres_server, redis_server
-from support.shaky_claims import HELLO, deliver
+from support.shaky_claims import HELLO, ShakyClaims, deliver
 from support.virtual_time import virtual
 
 from pushsdk import ClaimStoreError, ConfigurationError
@@ -202,6 +203,31 @@ async def test_a_missing_folder_is_a_claim_store_error(tmp_path: Path, make: Cal
     assert (type(error), service.requests) == (ClaimStoreError, [])
     assert "No such file or directory" in str(error)
     assert str(error).endswith("; does its folder exist?)")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("SQLITE_FULL", "OperationalError: the disk is full: make room, then deliver the job again (SQLITE_FULL)"),
+        ("SQLITE_CORRUPT", "OperationalError: it is damaged (SQLITE_CORRUPT)"),
+        (OSError(errno.ENOSPC, "", "c"), "OSError: No space left on device 'c'; make room, then deliver the job again"),
+    ],
+)
+@virtual
+async def test_a_full_disk_is_named(error: str | OSError, words: str) -> None:
+    failure: Exception = error if isinstance(error, OSError) else sqlite3.OperationalError("a text")
+    if isinstance(failure, sqlite3.Error):
+        failure.sqlite_errorname = str(error)
+
+    class Full(ShakyClaims):
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            raise failure
+
+    service = FakeService()
+    async with service.client(claims=Full()) as client:
+        assert str(await deliver(client)) == f"not sent: the claim store failed ({words})"
+        await client.aclose(drain=0)
+    assert service.requests == []
 
 
 async def test_a_locked_file_is_an_error_after_the_timeout_and_leaves_no_unretrieved_exception(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
 
 
 FULL_DISK = """
-import json, subprocess, sys
+import json, os, subprocess, sys
 from pathlib import Path
 from pushsdk._core.errors import RunFileError
 from pushsdk._runs.run_file.journal import Journal
@@ -193,6 +193,7 @@ try:
         Journal.open_or_create(folder / "b.run", journal.header)
     except RunFileError as error:
         errors.append(str(error))
+    errors.append(os.listdir(folder))
 finally:
     subprocess.run(["umount", folder], check=True)
 print(json.dumps([written, errors]))
@@ -206,10 +207,11 @@ print(json.dumps([written, errors]))
 def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     command = ["unshare", "--mount", sys.executable, "-c", FULL_DISK, str(tmp_path)]
     result = subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, timeout=60)
-    written, (first, second, third) = json.loads(result.stdout)
+    written, (first, second, third, files) = json.loads(result.stdout)
     assert written > 10
     assert first == second == f"{tmp_path}/a.run: the disk is full: make room, then resume the run (SQLITE_FULL)"
     assert third.startswith(f"{tmp_path}/b.run: the disk is full: make room, then start the broadcast again")
+    assert "b.run" not in files
 
 
 def test_a_durable_run_syncs_each_commit_and_the_folder_that_names_it(

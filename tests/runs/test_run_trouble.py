@@ -7,7 +7,7 @@ import asyncio
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,21 @@ async def test_a_path_that_can_not_be_a_file_is_refused(name: str, tmp_path: Pat
     with pytest.raises(RunFileError):
         read_report(path)
     assert (service.sent, os.listdir(tmp_path)) == ([], ["file"])
+
+
+@pytest.mark.parametrize("was_planned", [False, True])
+@virtual
+async def test_a_plan_that_failed_on_a_full_disk_leaves_no_file(was_planned: bool, tmp_path: Path) -> None:
+    def source() -> Iterator[str]:
+        yield from names(3_000)
+        raise RunFileError("the disk is full")
+
+    async with client_of(service := FakeService()) as client:
+        if was_planned:
+            await client.broadcast(names(10), MESSAGE, run=tmp_path / "run")
+        with pytest.raises(RunFileError, match="the disk is full"):
+            await client.broadcast(source(), MESSAGE, run=tmp_path / "run")
+    assert (len(service.users()), os.listdir(tmp_path)) == (10 * was_planned, ["run"] * was_planned)
 
 
 # -- writes that fail -------------------------------------------------------------------------------------------------

@@ -143,6 +143,11 @@ class RunFilePath:
         except OSError as error:
             raise run_file_error(self.path, f"its incomplete plan can't be removed: {_message(error)}") from None
 
+    def drop(self) -> None:
+        """Clear after an error, which says more than another one would."""
+        with suppress(RunFileError):
+            self.clear()
+
 
 def _message(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
@@ -214,7 +219,7 @@ class RunFile:
         except BaseException as error:
             self.close()
             if isinstance(error, _ERRORS):
-                raise run_file_error(self.path, _why(error)) from None
+                raise run_file_error(self.path, why_failed(error)) from None
             raise
 
     def read(self, sql: str, *values: int) -> list[Any]:
@@ -223,7 +228,7 @@ class RunFile:
         try:
             return self._db.execute(sql, values).fetchall()
         except _ERRORS as error:
-            raise run_file_error(self.path, _why(error)) from None
+            raise run_file_error(self.path, why_failed(error)) from None
 
     def commit(self, work: Callable[[Connection], object], *, outcome: Outcome, at_once: bool = False) -> bool:
         """Do ``work`` in one transaction. After a failure every later call fails with the same reason.
@@ -248,7 +253,7 @@ class RunFile:
                 with suppress(*_ERRORS):
                     execute("ROLLBACK")
                 return False
-            why = _why(error, _NEXT_STEP[outcome])
+            why = why_failed(error, _NEXT_STEP[outcome])
             self._fail(why)
             raise run_file_error(self.path, why, outcome=outcome) from error
         except BaseException:
@@ -309,7 +314,7 @@ def _connect(run_path: RunFilePath, options: str) -> sqlite3.Connection:
     try:
         db = connect(run_path.path, timeout=LOCK_TIMEOUT, options=options)
     except _ERRORS as error:
-        raise run_file_error(run_path.path, _why(error)) from None
+        raise run_file_error(run_path.path, why_failed(error)) from None
     # Decoding a damaged text would raise in the middle of a query, whose cursor then keeps a lock on the file.
     db.text_factory = bytes
     return db
@@ -330,7 +335,7 @@ def _identify(run_path: RunFilePath) -> None:
     except _ERRORS as error:
         # SQLite says CANTOPEN for a file with a write-ahead log, which no run file has.
         foreign = _name(error) == "SQLITE_CANTOPEN"
-        raise run_file_error(run_path.path, _FOREIGN if foreign else _why(error)) from None
+        raise run_file_error(run_path.path, _FOREIGN if foreign else why_failed(error)) from None
     finally:
         db.close()
     if application != APPLICATION:
@@ -342,9 +347,10 @@ def _identify(run_path: RunFilePath) -> None:
         raise run_file_error(run_path.path, older if version > 0 else _DAMAGED)
 
 
-def _why(error: Exception, next_step: str = "try again") -> str:
+def why_failed(error: Exception, next_step: str = "try again", *, otherwise: str = _DAMAGED) -> str:
+    """Return the reason for an SQLite error, and the fix."""
     name = _name(error)
-    why = next((why for start, why in _REASONS.items() if name.startswith(start)), _DAMAGED)
+    why = next((why for start, why in _REASONS.items() if name.startswith(start)), otherwise)
     return why.format(next_step=next_step) + (f" ({name})" if name else "")
 
 

@@ -146,7 +146,11 @@ class Journal:
                 if (planned := cls._planned(run_path, durable=durable)) is not None:
                     return planned
                 run_path.clear()
-            file = RunFile.create(run_path, fill, durable=durable)
+            try:
+                file = RunFile.create(run_path, fill, durable=durable)
+            except RunFileError:
+                run_path.drop()
+                raise
         return cls(run_path, file, header)
 
     @classmethod
@@ -285,6 +289,12 @@ class Journal:
             first = self._offsets[chunk]
             for user in ids[positions.start - first : positions.stop - first]:
                 yield _row(user, status)
+
+    def drop_incomplete(self) -> None:
+        """Remove the file if its plan is incomplete: nothing was sent, and nothing can be."""
+        if not self.sealed:
+            self._file.close()
+            self._run_path.drop()
 
     def close(self) -> None:
         """Close the file and release the lock. Safe to call again, and after a failure."""

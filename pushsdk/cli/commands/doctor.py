@@ -24,7 +24,7 @@ from pushsdk.claims import store_at
 from pushsdk.cli.commands.claims import with_store
 from pushsdk.cli.exit import CommandError, Exit, text_of
 from pushsdk.cli.options import CallOptions, Json, JsonLines, command_line
-from pushsdk.cli.settings import ClientSettings, check, find, in_force, no_file, unknown_variables
+from pushsdk.cli.settings import ClientSettings, SettingValue, check, find, in_force, no_file, unknown_variables
 from pushsdk.cli.terminal import print_json, say, visible, warn
 
 _PORTS = {"http": 80, "https": 443}
@@ -173,15 +173,19 @@ def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientS
         yield Finding("settings", "fail", text_of(error))
         return None
     settings, problems = check(found)
+    yield from _values(found, problems)
+    if "claims" in found:
+        yield from _claims(str(found["claims"].value))
+    return settings
+
+
+def _values(found: Mapping[str, SettingValue], problems: Mapping[str, str]) -> Iterator[Finding]:
     for name, (value, _, source) in in_force(found, problems).items():
         if name not in problems and (source or name == "config"):
             yield Finding(name, "ok", _text_of(name, value) + (f", set by {source}" if source else ""))
     for name, text in problems.items():
         yield Finding(name, "fail", text)
-    if "claims" in found:
-        yield from _claims(str(found["claims"].value))
     yield from (Finding(name, "warn", text) for name, text in unknown_variables())
-    return settings
 
 
 def config(*, json: Json = False, options: CallOptions = CallOptions()) -> int:
