@@ -9,7 +9,6 @@ import asyncio
 import errno
 import logging
 import os
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -276,7 +275,7 @@ def claim_error(why: Exception | None) -> PushError:
 def _reason(why: Exception) -> str:
     """Return the reason and the fix, for errors of the system and of SQLite. A driver's text may hold an address."""
     cause = why.__cause__ or why.__context__ or why
-    if isinstance(cause, sqlite3.Error):
+    if getattr(cause, "sqlite_errorname", ""):
         return f": {why_failed(cause, 'deliver the job again', otherwise='it is damaged')}"
     if not isinstance(cause, OSError) or not cause.errno:
         return ""

@@ -347,12 +347,12 @@ def _identify(run_path: RunFilePath) -> None:
         raise run_file_error(run_path.path, older if version > 0 else _DAMAGED)
 
 
-def why_failed(error: Exception, next_step: str = "try again", *, otherwise: str = _DAMAGED) -> str:
+def why_failed(error: BaseException, next_step: str = "try again", *, otherwise: str = _DAMAGED) -> str:
     """Return the reason for an SQLite error, and the fix."""
     name = _name(error)
     why = next((why for start, why in _REASONS.items() if name.startswith(start)), otherwise)
     return why.format(next_step=next_step) + (f" ({name})" if name else "")
 
 
-def _name(error: Exception) -> str:
+def _name(error: BaseException) -> str:
     return getattr(error, "sqlite_errorname", "")
