@@ -98,7 +98,8 @@ async def resume(lifetime: Lifetime, settings: RunSettings) -> BroadcastReport:
     opening = partial(Journal.open, path, write=True, durable=settings.durable)
     with closing(await _opened(lifetime.enter(), opening)) as journal:
         journal.check_planned()
-        _check_base_url(lifetime.settings, journal.header, path)
+        asked = msgspec.structs.replace(journal.header, base_url=lifetime.settings.base_url)
+        _check_plan(journal.header, asked, path)
         return await _send(lifetime.enter(), settings, journal, logger.info)
 
 
@@ -108,9 +109,11 @@ async def _run(
     path = settings.path
     if path is None:
         return await _run_without_file(lifetime, settings, header, plan)
-    opening = partial(_open_or_create, lifetime.settings, path, header, settings.durable)
+    opening = partial(Journal.open_or_create, path, header, durable=settings.durable)
     with closing(await _opened(lifetime.enter(), opening)) as journal:
         is_same = is_file and journal.sealed and journal.header.source == header.source
+        if journal.sealed:
+            _check_plan(journal.header, header, path)
         return await _plan_and_send(lifetime, settings, journal, None if is_same else plan)
 
 
@@ -180,30 +183,19 @@ async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: P
     return None
 
 
-def _open_or_create(settings: EngineSettings, path: Path, header: Header, durable: bool) -> Journal:
-    """Return the run at ``path``, or a new one to plan. Raise RunFileError if the file holds another run."""
-    journal = Journal.open_or_create(path, header, durable=durable)
-    if not journal.sealed:
-        return journal
-    try:
-        _check_base_url(settings, journal.header, path)
-        if why := _difference(journal.header, header):
-            raise run_file_error(path, why, kind=RunPlanError)
-    except BaseException:
-        journal.close()
-        raise
-    return journal
-
-
-def _difference(planned: Header, header: Header) -> str:
-    """Return how a call differs from a plan in all but its users; empty if it does not."""
-    if planned.kind != header.kind:
-        return f"it is a run of {_KINDS[planned.kind]}, not of {_KINDS[header.kind]}: {_OWN_FILE}"
-    if (planned.message, planned.custom_fields) != (header.message, header.custom_fields):
-        return f"it has another message or other custom_fields: {_OWN_FILE}"
-    if planned.dedupe != header.dedupe:
-        return f"it was planned with dedupe={planned.dedupe}: pass the same, or resume it"
-    return ""
+def _check_plan(planned: Header, asked: Header, path: Path) -> None:
+    """Raise RunPlanError if a call asks for another plan than the run has. Its users are compared later."""
+    if planned.base_url != asked.base_url:
+        why = f"it was planned for another base_url, {printable(planned.base_url)}: resume it with that one"
+    elif planned.kind != asked.kind:
+        why = f"it is a run of {_KINDS[planned.kind]}, not of {_KINDS[asked.kind]}: {_OWN_FILE}"
+    elif (planned.message, planned.custom_fields) != (asked.message, asked.custom_fields):
+        why = f"it has another message or other custom_fields: {_OWN_FILE}"
+    elif planned.dedupe != asked.dedupe:
+        why = f"it was planned with dedupe={planned.dedupe}: pass the same, or resume it"
+    else:
+        return
+    raise run_file_error(path, why, kind=RunPlanError)
 
 
 async def _send(
@@ -251,12 +243,6 @@ def _header(settings: EngineSettings, run: RunSettings, **fields: Any) -> Header
         version=__version__,
         **fields,
     )
-
-
-def _check_base_url(settings: EngineSettings, header: Header, path: Path) -> None:
-    if header.base_url != settings.base_url:
-        why = f"it was planned for another base_url, {printable(header.base_url)}: resume it with that one"
-        raise run_file_error(path, why, kind=RunPlanError)
 
 
 _KINDS = {"broadcast": "one message for all users", "each": "one message per user"}

@@ -123,7 +123,7 @@ class ResumeOptions:
         return {
             "on_unknown": self.on_unknown,
             "limit": self.limit,
-            "not_after": None if self.not_after is None else _moment(self.not_after),
+            "not_after": self.not_after and _moment(self.not_after),
             "stop_policy": pushsdk.StopPolicy.off() if self.no_stop_policy else stop_policy,
             "durable": self.durable,
         }
