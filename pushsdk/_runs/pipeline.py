@@ -258,7 +258,7 @@ class Pipeline:
         self._progress.report(now, self._engine.limiter, waiting=sender.is_waiting, trouble=sender.trouble)
 
 
-_NOT_LISTED = UserStatus(UserState.PENDING, reason=Failure.NOT_LISTED)
+_NOT_LISTED = UserStatus(UserState.PENDING, reason=str(Failure.NOT_LISTED))
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> BaseException:

@@ -80,6 +80,7 @@ def test_a_run_reaches_only_these_users_and_the_others_stay_planned(
             assert {row.user_id: row.outcome for row in report.rows()} == expected(users, only)
             others = len({*users} - only)
             assert report.reasons == ({WHY: others} if others else {})
+            assert {type(reason) for reason in report.reasons} <= {str}
         assert {user for request in service.requests for user in request.users} == only & {*users}
 
     run(story(), collect=False)
