@@ -157,7 +157,9 @@ def _text_query(db: Connection, sql: str, key: str) -> _TextQuery:
     query = _called(db, "json_deserialize_sql", json.dumps(tree))
     origins = _origins(db, query, key)
     fixes = _fixes(db, query, sources, origins)
-    text_query = _TextQuery(query if fixes else sql, sources)
+    text_query = _TextQuery(query, sources)
+    if not fixes and not text_query.show(db):
+        text_query = _TextQuery(sql, sources)  # with a column that is in no table, such as filename
     if (fixes and origins is None) or not text_query.show(db):
         raise ValidationError(
             f"the query: DuckDB guesses the types of the columns that {printable(key, 60)} is made from, and that "
@@ -217,9 +219,27 @@ def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
     else:
         alias = node["table_name"].rpartition("/")[2].partition(".")[0]
         call = f"read_{reader.lower()}({literal(node['table_name'])})" if reader else call
+    if reader == "CSV":
+        call = _plain_call(db, call)
     name = table["table_name"]
     db.execute(f"DROP VIEW IF EXISTS {name}; CREATE TEMP TABLE {name} AS FROM {call} LIMIT 0")
     sources.append(_Source(name, call, reader, column_types(db, name)))
     table.update(alias=node["alias"] or alias, sample=node["sample"], column_name_alias=node["column_name_alias"])
     node.clear()
     node.update(table)
+
+
+# Guesses that lose users or change ids if their signs come late, or are part of an id; and what a table has.
+_SIGNS = {"quote|escape": "quote = '\"', escape = '\"'", "comment": "comment = ''"}
+# As many rows as DuckDB looks at to guess.
+_SAMPLE = "LIMIT 20480"
+
+
+def _plain_call(db: Connection, call: str) -> str:
+    """Return a call to read CSV with double quotation marks and without comments, unless it would read other rows."""
+    options = [option for names, option in _SIGNS.items() if not re.search(rf'\("({names})" =', call)]
+    plain = ", ".join([call.removesuffix(")"), *options]) + ")"
+    with suppress(duckdb_module().Error):
+        if not db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT ALL (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall():
+            return plain
+    return call

@@ -1,0 +1,110 @@
+"""Ten thousand odd ids, from each source to the body: unchanged, or refused by name."""
+
+import csv
+import io
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.audiences import made
+
+from pushsdk import Audience
+from pushsdk.testing import FakeService
+
+USERS = 10_000
+EARLY = 21_000
+SEED = random.SystemRandom().getrandbits(32)
+ALPHABET = "0123456789abcXYZ.-+_:@/\\'\"`,;|\t #%&=()[]{}<>?!*$~^éß中\u00a0\u200b\u2028\ufeff\U0001f600"
+# As numbers, dates, truth values, nothing, JSON and SQL are written.
+SHAPES: list[Callable[[random.Random], str]] = [
+    lambda draw: f"{draw.randrange(10**6):08}",
+    lambda draw: f"{draw.choice('+-')}{draw.randrange(10**5)}",
+    lambda draw: f"{draw.randrange(10**4)}{draw.choice(['e', 'E', 'e+', '.', 'x', '_'])}{draw.randrange(30)}",
+    lambda draw: str(draw.randrange(10**30)),
+    lambda draw: f"0x{draw.randrange(2**40):x}",
+    lambda draw: str(draw.uniform(-1e9, 1e9)),
+    lambda draw: f"{draw.randrange(2**128):032X}",
+    lambda draw: "{:08X}-{:04x}-4{:03x}-A{:03X}-{:012x}".format(
+        *map(draw.randrange, [2**32, 2**16, 2**12, 2**12, 2**48])
+    ),
+    lambda draw: f"20{draw.randrange(10, 30)}-{draw.randrange(1, 13)}-{draw.randrange(1, 29):02}",
+    lambda draw: f"{draw.randrange(24)}:{draw.randrange(60):02}:00",
+    lambda draw: draw.choice(["true", "NO", "NULL", "null", "NaN", "inf", "None", "\\N", "[]", '""', "''", "{}", "-"]),
+    lambda draw: "".join(draw.choices(ALPHABET, k=draw.randrange(1, 12))),
+]
+
+
+@pytest.fixture(scope="module")
+def users() -> list[str]:
+    """Ids that a line of text can hold."""
+    draw = random.Random(SEED)
+    found: dict[str, None] = {}
+    while len(found) < USERS:
+        user = draw.choice(SHAPES)(draw)
+        if user == user.strip() and not user.startswith("\ufeff"):
+            found[user] = None
+    return [*found]
+
+
+def table_of(users: list[str]) -> pa.Table:
+    return pa.table({"user_id": users, "age": [number % 60 for number in range(len(users))]})
+
+
+def rows_of(users: list[str], late: bool) -> list[tuple[object, int]]:
+    """Return the rows, with plain numbers first if the ids come late: readers guess types from the first rows."""
+    early = [(number, 1) for number in range(10**7, 10**7 + EARLY)] if late else []
+    return [*early, *((user, number % 60) for number, user in enumerate(users))]
+
+
+def csv_of(folder: Path, users: list[str], suffix: str, *, late: bool = False) -> Path:
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter="\t" if suffix == "tsv" else ",", lineterminator="\n")
+    writer.writerows([("user_id", "age"), *rows_of(users, late)])
+    return made(folder, f"u.{suffix}", text.getvalue())
+
+
+def json_of(folder: Path, users: list[str], *, late: bool = False) -> Path:
+    lines = (json.dumps({"user_id": user, "age": age}) for user, age in rows_of(users, late))
+    return made(folder, "u.jsonl", "\n".join(lines))
+
+
+def parquet_of(folder: Path, users: list[str]) -> Path:
+    pq.write_table(table_of(users), folder / "u.parquet")
+    return folder / "u.parquet"
+
+
+def lines_of(users: list[str]) -> str:
+    return "".join(f"{user}\n" for user in users)
+
+
+SOURCES: dict[str, Callable[[Path, list[str]], Audience]] = {
+    "csv": lambda folder, users: Audience.read(csv_of(folder, users, "csv")),
+    "tsv": lambda folder, users: Audience.read(csv_of(folder, users, "tsv")),
+    "json": lambda folder, users: Audience.read(json_of(folder, users)),
+    "txt": lambda folder, users: Audience.read(made(folder, "u.txt", lines_of(users))),
+    "stdin": lambda folder, users: Audience.lines(io.BytesIO(lines_of(users).encode())),
+    "parquet": lambda folder, users: Audience.read(parquet_of(folder, users)),
+    "arrow": lambda folder, users: Audience.table(table_of(users)),
+    "query csv": lambda folder, users: Audience.query(f"FROM '{csv_of(folder, users, 'csv')}'"),
+    "query tsv": lambda folder, users: Audience.query(f"FROM '{csv_of(folder, users, 'tsv')}'"),
+    "query json": lambda folder, users: Audience.query(f"FROM '{json_of(folder, users)}'"),
+    "late csv": lambda folder, users: Audience.query(f"FROM '{csv_of(folder, users, 'csv', late=True)}'"),
+    "late tsv": lambda folder, users: Audience.query(f"FROM '{csv_of(folder, users, 'tsv', late=True)}'"),
+    "late json": lambda folder, users: Audience.query(f"FROM '{json_of(folder, users, late=True)}'"),
+    "query parquet": lambda folder, users: Audience.query(f"FROM '{parquet_of(folder, users)}'"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("source", SOURCES)
+async def test_ids_arrive_in_the_body_as_they_are_written(source: str, users: list[str], tmp_path: Path) -> None:
+    service = FakeService()
+    async with service.client() as client:
+        await client.broadcast(SOURCES[source](tmp_path, users), {"title": {"en": "Hi"}, "iosEnabled": True})
+    arrived = [user for request in service.requests for user in request.user_ids]
+    early = [str(number) for number in range(10**7, 10**7 + EARLY)] if source.startswith("late") else []
+    assert sorted(arrived) == sorted({*early, *users}), f"seed {SEED}"
