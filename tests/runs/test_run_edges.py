@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
 
@@ -354,7 +355,8 @@ def test_a_damaged_stop_mark_stops_nothing(tmp_path: Path) -> None:
     journal = make_run(tmp_path / "run")
     ask_to_stop(tmp_path / "run", "bob")
     assert journal.stopped_by() == "bob"
-    RunFile.open(RunFilePath(tmp_path / "run", write=False), write=False).leave_mark(b"bob", 0)
+    with closing(RunFile.open(RunFilePath(tmp_path / "run", write=False), write=False)) as file:
+        file.leave_mark(b"bob", 0)
     assert journal.stopped_by() is None
     journal.close()
 

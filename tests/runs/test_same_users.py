@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -125,10 +126,10 @@ async def test_a_call_that_had_nothing_left_to_send_says_so(tmp_path: Path) -> N
 
 @virtual
 async def test_a_run_in_use_has_an_error_to_catch_and_to_retry(tmp_path: Path) -> None:
-    Journal.open_or_create(tmp_path / "a.run", BROADCAST)
-    async with client_of(FakeService()) as client:
-        with pytest.raises(RunInUseError, match="in use by another call or process") as raised:
-            await client.broadcast(["a"], MESSAGE, run=tmp_path / "a.run")
-    assert raised.value.retryable
-    with pytest.raises(RunInUseError, match="still planning it"):
-        read_report(tmp_path / "a.run")
+    with closing(Journal.open_or_create(tmp_path / "a.run", BROADCAST)):
+        async with client_of(FakeService()) as client:
+            with pytest.raises(RunInUseError, match="in use by another call or process") as raised:
+                await client.broadcast(["a"], MESSAGE, run=tmp_path / "a.run")
+        assert raised.value.retryable
+        with pytest.raises(RunInUseError, match="still planning it"):
+            read_report(tmp_path / "a.run")
