@@ -26,7 +26,7 @@ class ArrowTable(DuckdbSource):
         with connection() as db, duckdb_errors(self._name):
             try:
                 db.register("pushsdk_stream", stream)
-                # Some versions of DuckDB can read a stream only once.
+                # Some DuckDB versions can read a stream only once.
                 db.execute(f"CREATE TEMP TABLE {VIEW} AS FROM pushsdk_stream")
             finally:
                 if stream.error is not None:

@@ -1,6 +1,6 @@
 """The table columns that a query's column comes from, found in DuckDB's plan.
 
-A plan is a tree of operators, as ``json_serialize_plan`` writes it. Values flow from the tables to the result;
+A plan is an operator tree, as ``json_serialize_plan`` writes it. Values flow from the tables to the result;
 conditions, sort orders and groups only decide about rows. An operator without a rule ends the search.
 """
 
@@ -12,7 +12,7 @@ Json: TypeAlias = dict[str, Any]
 Origins: TypeAlias = frozenset[tuple[str, str]]
 """Tables and columns."""
 
-# The parts of an expression that choose among values or sort them, and add none.
+# The expression parts that choose among values or sort them, and add none.
 _CHOOSING = {"when_expr", "filter", "filter_expr", "order_bys", "partitions", "orders"}
 _NONE: Origins = frozenset()
 
@@ -20,7 +20,7 @@ _NONE: Origins = frozenset()
 def origins_of(plan: Json, names: Sequence[str], column: str) -> Origins:
     """Return the table columns whose values are in a result column, or compared with it by IN.
 
-    ``names`` are those of all result columns. Raises LookupError for an operator without a rule, and for a later plan
+    ``names`` has all result columns. Raises LookupError for an operator without a rule, and for a later plan
     format possibly also TypeError or ValueError.
     """
     tracer = _Tracer()
@@ -32,7 +32,7 @@ def origins_of(plan: Json, names: Sequence[str], column: str) -> Origins:
 
 
 def _origins(node: Any, inputs: Sequence[Origins]) -> Origins:
-    """Return the origins of the columns that an expression reads."""
+    """Return the origins for all columns that an expression reads."""
     if isinstance(node, dict):
         if node.get("type") == "BOUND_REF":
             return inputs[node["index"]]
@@ -46,7 +46,7 @@ def _made(expressions: Sequence[Any], inputs: Sequence[Origins]) -> list[Origins
 
 def _read(operator: Json) -> list[Origins]:
     table, names = operator["function_data"]["table"], operator["names"]
-    # A position behind the last column is the number of the row.
+    # A position behind the last column is the row number.
     positions = [column["index"] for column in operator["column_indexes"]]
     return [frozenset({(table, names[position])}) if position < len(names) else _NONE for position in positions]
 
@@ -60,19 +60,19 @@ class _Tracer:
     """A walk through one plan."""
 
     def __init__(self) -> None:
-        #: The origins on both sides of each IN. Extended by ``join``.
+        #: The origins on both sides, for each IN. Extended by ``join``.
         self.compared: list[Origins] = []
-        #: The columns of each common table expression, by number. Extended by ``share``.
+        #: The columns in each common table expression, by number. Extended by ``share``.
         self.shared: dict[int, list[Origins]] = {}
         #: The columns that a correlated subquery gets. Set by ``join``.
         self.outer: list[Origins] = []
 
     def columns(self, operator: Json) -> list[Origins]:
-        """Return the origins of each column in the operator's result."""
+        """Return the origins for each column in the operator's result."""
         return _RULES[operator["type"].removeprefix("LOGICAL_")](self, operator)
 
     def inputs(self, operator: Json) -> list[Origins]:
-        """Return the columns of all children, in a row."""
+        """Return the columns from all children, one after another."""
         return list(itertools.chain.from_iterable(map(self.columns, operator["children"])))
 
     def extend(self, operator: Json) -> list[Origins]:
@@ -88,7 +88,7 @@ class _Tracer:
         self.outer = outer
         kind = operator.get("join_type", "INNER")
         if kind == "MARK":
-            # Those of a correlated subquery compare outer columns with themselves.
+            # A correlated subquery also compares outer columns with themselves.
             equal = [on for on in operator["conditions"] if on["comparison"] == "COMPARE_EQUAL"]
             self.compared += [_origins(on["left"], first) | _origins(on["right"], second) for on in equal]
         second = _kept(second, operator.get("right_projection_map", ()))
@@ -100,7 +100,7 @@ class _Tracer:
         return self.columns(query)
 
 
-# The right side's columns in the result, by the kind of the join.
+# The right side's columns in the result, by join kind.
 _JOINED: Mapping[str, Callable[[list[Origins]], list[Origins]]] = {
     **dict.fromkeys(("INNER", "LEFT", "RIGHT", "OUTER", "SINGLE"), lambda right: right),
     **dict.fromkeys(("SEMI", "ANTI"), lambda _: []),

@@ -4,8 +4,10 @@ DuckDB guesses the types in CSV and JSON files: the id ``00123`` becomes 123. So
 with the guessed types, and DuckDB's plan says which columns feed the ids. All others keep their types.
 """
 
+import glob
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -30,10 +32,11 @@ from pushsdk._core.errors import ValidationError
 
 
 class SqlQuery(DuckdbSource):
-    """The result of one SELECT, which may name files."""
+    """One SELECT result. The query may name files."""
 
     def __init__(self, sql: str, *, key: str) -> None:
         self._sql = sql
+        self._folder = os.getcwd()
         # Set by _opened; again if the types in a file change.
         self._text_query: _TextQuery | None = None
         super().__init__("the query", key)
@@ -44,14 +47,23 @@ class SqlQuery(DuckdbSource):
 
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
+        if os.getcwd() != self._folder and any(map(self._is_relative, re.findall(r"""['"]([^'"]+)""", self._sql))):
+            raise ValidationError(
+                f"the query names files in {printable(self._folder)}, which was the working directory before: write "
+                "their absolute paths"
+            )
         with connection() as db, duckdb_errors(self._name):
             check_select(db, self._sql)
             if self._text_query is None or not self._text_query.show(db):
                 self._text_query = _text_query(db, self._sql, self._key)
             yield db
 
+    def _is_relative(self, text: str) -> bool:
+        """Return True for the relative path or pattern of a file, from the folder where the query was made."""
+        return not os.path.isabs(text) and bool(glob.glob(text, root_dir=self._folder))
 
-# Text, and lists of texts.
+
+# Text, and text lists.
 _TEXT = re.compile(r"VARCHAR(\[\])*")
 # Types with parts.
 _NESTED = re.compile(r".*[(\[].*", re.DOTALL)
@@ -81,7 +93,7 @@ class _Source(msgspec.Struct):
         """Return the columns with a guessed type other than text."""
         if not self.reader:
             return {}
-        # Without guesses, a column is a text in CSV, and of type JSON in JSON.
+        # Without guesses, a CSV column is text, and a JSON column has the type JSON.
         option = "auto_type_candidates = ['VARCHAR']" if self.reader == "CSV" else "maximum_depth = 1"
         # By position: the first row may pass for the header now.
         pairs = zip(self.types.items(), column_types(db, self._with(option)).values(), strict=True)
@@ -99,7 +111,7 @@ class _Source(msgspec.Struct):
         return printable(f"{self._option({**self.types, **self.text})} in {self.call}")
 
     def _option(self, types: Mapping[str, str]) -> str:
-        """Return the option that states types. In CSV, those of the other columns are guessed all the same."""
+        """Return the option that states types. In CSV, DuckDB still guesses the other types."""
         name, columns = ("types", self.text) if self.reader == "CSV" else ("columns", types)
         return f"{name} = {{{', '.join(f'{literal(column)}: {literal(types[column])}' for column in columns)}}}"
 
@@ -120,7 +132,7 @@ class _TextQuery(NamedTuple):
     sources: Sequence[_Source] = ()
 
     def show(self, db: Connection) -> bool:
-        """Create the view of the result. Return False if a file can't be read with the types that it had."""
+        """Create the result view. Return False if a file can't be read with the types that it had."""
         with suppress(duckdb_module().Error):
             if all(source.show(db) for source in self.sources):
                 db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {self.sql}")
@@ -130,7 +142,7 @@ class _TextQuery(NamedTuple):
 
 _FIX = "types = {'user_id': 'VARCHAR'} in read_csv('users.csv')"
 
-# The names of the functions in a plan. Those that end in _OBJECTS guess no types.
+# Function names in a plan. Those that end in _OBJECTS guess no types.
 _READER = re.compile(r'"READ_(CSV|N?D?JSON)(_AUTO)? *"')
 
 
@@ -195,7 +207,7 @@ def _called(db: Connection, function: str, argument: str) -> str:
 
 
 def _replace_sources(db: Connection, node: Any, sources: list[_Source]) -> None:
-    """Put an empty table in the place of each file and table function in a parsed query; add it to ``sources``."""
+    """Replace each file and table function in a parsed query by an empty table, and add it to ``sources``."""
     for part in node.values() if isinstance(node, dict) else node:
         if isinstance(part, (dict, list)):
             _replace_sources(db, part, sources)
@@ -211,7 +223,7 @@ def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
     call = _called(db, "json_deserialize_sql", json.dumps(tree)).removeprefix("SELECT * FROM ")
     reader = _reader_of(db, f"FROM {call}")
     if reader is None:
-        return  # a common table expression, or a function of another table's columns
+        return  # a common table expression, or a function that reads another table's columns
     if "function" in node:
         alias = node["function"]["function_name"]
         if reader and not alias.startswith("read_"):
@@ -229,7 +241,7 @@ def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
     node.update(table)
 
 
-# Guesses that lose users or change ids if their signs come late, or are part of an id; and what a table has.
+# Guesses that lose users or change ids, if their signs come late or belong to an id; with the option for a plain file.
 _SIGNS = {"quote|escape": "quote = '\"', escape = '\"'", "comment": "comment = ''"}
 # As many rows as DuckDB looks at to guess.
 _SAMPLE = "LIMIT 20480"

@@ -7,7 +7,7 @@ bare text passes for an id, and a header that spans lines can cost the first row
 import importlib.util
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from functools import partial
 from typing import IO, Any
 
@@ -25,7 +25,7 @@ LONGEST_ROW = 16 * LONGEST
 
 
 def _csv_module() -> Any:
-    """Return a ``_csv`` of our own: the field size limit in the shared one is the whole process's."""
+    """Return another ``_csv``: all code in the process shares the field size limit in the usual one."""
     spec: Any = importlib.util.find_spec("_csv")
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -198,16 +198,8 @@ def read_text(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
 def read_csv(file: IO[bytes], context: ReadContext, delimiter: str | None = None) -> Iterator[Any]:
     """Read a table with a header. ``delimiter`` defaults to the result of ``delimiter_of`` for the header."""
     lines = (f"{line}\n" for line in _lines(file, context))
-    # The lines up to the first that is not blank.
-    head: list[str] = []
-    for line in lines:
-        # Excel's own mark for the delimiter.
-        mark = re.fullmatch(r'"?sep=([^"\w])"?\s*', line)
-        delimiter = mark[1] if mark else delimiter
-        head.append("\n" if mark else line)
-        if head[-1].strip():
-            break
-    delimiter = delimiter or delimiter_of("".join(head))
+    head, mark = _head_of(lines)
+    delimiter = mark or delimiter or delimiter_of("".join(head))
     reader = _csv.reader(itertools.chain(head, lines), delimiter=delimiter, strict=True)
     try:
         header = [name.strip() for name in next(filter(None, reader), [])]
@@ -215,6 +207,21 @@ def read_csv(file: IO[bytes], context: ReadContext, delimiter: str | None = None
         raise _not_csv(error, reader, context, 1) from None
     if header:
         yield from _csv_rows(reader, header, context)
+
+
+def _head_of(lines: Iterable[str]) -> tuple[list[str], str]:
+    """Return the lines up to the first that is not blank, and the delimiter that Excel's ``sep=`` states before it."""
+    head: list[str] = []
+    delimiter = ""
+    for line in lines:
+        mark = re.fullmatch(r'"?sep=([^"\w])"?\s*', line)
+        # A blank line instead keeps the later line numbers.
+        head.append("\n" if mark else line)
+        if mark:
+            delimiter = mark[1]
+        elif line.strip():
+            break
+    return head, delimiter
 
 
 def _not_csv(error: Exception, reader: Any, context: ReadContext, line: int) -> ValidationError:
@@ -239,16 +246,19 @@ def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[
     try:
         for record in reader:
             if len(record) == width and (user := record[position]):
-                yield (user, {name: value for name, index in columns if (value := record[index])}) if rows else user
-            elif not record:
-                context.counts.blank += 1
-            elif len(record) != width:
-                raise context.line_error(last + 1, f"{count(len(record), 'field')}, and the header has {width}")
+                yield (user, {name: record[index] for name, index in columns if record[index]}) if rows else user
+            elif record:
+                raise context.line_error(last + 1, _wrong_record(record, width, context.key))
             else:
-                raise context.line_error(last + 1, f"{printable(context.key)} is empty")
+                context.counts.blank += 1
             last = reader.line_num
     except _csv.Error as error:
         raise _not_csv(error, reader, context, last + 1) from None
+
+
+def _wrong_record(record: Sized, width: int, key: str) -> str:
+    fields = count(len(record), "field")
+    return f"{printable(key)} is empty" if len(record) == width else f"{fields}, and the header has {width}"
 
 
 def _no_key(header: list[str], context: ReadContext) -> ValidationError:

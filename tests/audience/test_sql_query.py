@@ -188,3 +188,15 @@ def test_a_file_whose_types_change_is_read_with_the_new_types(tmp_path: Path) ->
     assert rows_of(audience)[-1] == ("00123", {"n": "x"})
     path.unlink()
     assert "No files found" in refused(lambda: audience)
+
+
+def test_a_query_that_names_files_of_another_working_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audience = Audience.query("SELECT user_id FROM 'te*.csv'")
+    absolute = Audience.query(f"SELECT user_id FROM '{Path.cwd()}/text.csv' WHERE country > 'x'")
+    made(tmp_path, "text.csv", "user_id\nanother\n")
+    folder = Path.cwd()
+    monkeypatch.chdir(tmp_path)
+    assert refused(lambda: audience).startswith(f"the query names files in {folder}, which was the working directory")
+    assert ids_of(absolute) == []
