@@ -173,6 +173,7 @@ class AsyncPushClient(ClientViews):
             batching=chosen["batching"],
             limits=chosen["limits"],
             rate=chosen["rate"],
+            max_pause=chosen["retry"].max_retry_after,
             # Who gets pushes
             only_users=None if only_users is None else frozenset(only_users),
             # What you learn

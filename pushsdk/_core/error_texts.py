@@ -22,6 +22,8 @@ from pushsdk._core.words import count
 
 # Nothing that steers a terminal, and no @: a service may put a user id into such a header.
 _REQUEST_ID = re.compile(r"[\w.:;=/+-]{1,100}", re.ASCII)
+# A domain name, which has at most 253 characters, or an IPv6 address.
+_is_host = re.compile(r"[\w.:-]{1,253}", re.ASCII).fullmatch
 # As nginx, Apache, and Go's net/http answer.
 _HTTP_TO_TLS = re.compile("plain HTTP|HTTP request to an HTTPS server")
 
@@ -210,7 +212,7 @@ class Parts(Wording, msgspec.Struct, frozen=True):
 
 
 def _seconds(wait: float | None) -> str:
-    return f"{math.ceil(min(wait or 0, 1e9))} s"  # a header may hold any number of digits
+    return f"{math.ceil(wait or 0)} s"
 
 
 def _request_id_of(attempt: Attempt) -> str:
@@ -226,6 +228,5 @@ def _redirect(attempt: Attempt) -> str:
     host: str | None = None
     with suppress(ValueError):
         host = urlsplit(attempt.headers.get("Location", "")).hostname
-    # DNS names have at most 253 characters.
-    named = f" to {host}" if host and len(host) <= 253 and host.isascii() and host.isprintable() else ""
+    named = f" to {host}" if host and _is_host(host) else ""
     return f", a redirect{named}: not followed, set base_url to where the service is"

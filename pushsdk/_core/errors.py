@@ -78,7 +78,7 @@ class PushError(Answered, Exception):
     return such a job to its queue. False if the cause needs a fix first: 401, 403, certificate, TLS, proxy, a closed
     client or session, a callable that returns no key."""
     retry_after: float | None = None
-    """Seconds that the service asked to wait."""
+    """Seconds that the service asked to wait: whole seconds, at most a day."""
     status: int | None = None
     """HTTP status of the answer that decided; None if there was no answer."""
     headers: Mapping[str, str] = NO_HEADERS

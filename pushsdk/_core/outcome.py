@@ -131,7 +131,7 @@ class Attempt(Answered, msgspec.Struct, frozen=True, kw_only=True, gc=False):
     retryable: bool = False
     """The last column of the outcome table: True if another try may be accepted and can't push twice."""
     retry_after: float | None = None
-    """Seconds that the service asked to wait."""
+    """Seconds that the service asked to wait: whole seconds, at most a day."""
     started: float = 0.0
     """Start on the event loop's clock, in seconds."""
     seconds: float = 0.0

@@ -1,6 +1,8 @@
 """Limits on sending: pauses that the service asks for, fixed rates, and the retry budget."""
 
 import math
+import re
+from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
@@ -14,6 +16,10 @@ CAPACITY = 500
 COST = 14
 THROTTLED_COST = 5
 REFUND = 1
+# Seconds. A service that asks for more is broken, or hostile.
+DAY = 86_400.0
+# Some services send fractions, which RFC 9110 does not have.
+_is_number = re.compile(r"\d+(\.\d*)?", re.ASCII).fullmatch
 
 
 class RateLimiter:
@@ -82,22 +88,27 @@ class RetryBudget:
             self.tokens = min(CAPACITY, self.tokens + tokens)
 
 
-def parse_retry_after(value: str | None, *, wall_clock: float) -> float | None:
+def parse_retry_after(headers: Mapping[str, str], *, wall_clock: float) -> float | None:
     """Return the seconds to wait by a Retry-After header (RFC 9110, 10.2.3): seconds, or an HTTP date.
 
-    ``wall_clock`` is seconds since the epoch. Returns None if the header is absent, unparsable or negative, and 0 for a
-    date in the past. Never raises.
+    Whole seconds, rounded up, from 0 to a day. A date counts from the answer's Date, as clocks may differ, or without
+    one from ``wall_clock``, in seconds since the epoch. Returns None if the header is absent, unparsable or negative.
     """
-    if value is None:
+    text = headers.get("Retry-After", "").strip()
+    if _is_number(text):
+        seconds = float(text)
+    elif (until := _time_of(text)) is not None:
+        now = _time_of(headers.get("Date", ""))
+        seconds = max(0.0, until - (wall_clock if now is None else now))
+    else:
         return None
-    text = value.strip()
-    if text.isascii() and text.isdigit():
-        # The bound keeps float() finite and fast on a header with digits only.
-        return float(text) if len(text) <= 15 else math.inf
+    return float(math.ceil(min(seconds, DAY)))
+
+
+def _time_of(date: str) -> float | None:
+    """Return the seconds since the epoch for an HTTP date, or None if it is unparsable."""
     try:
-        when = parsedate_to_datetime(text)
-        if when.tzinfo is None:
-            when = when.replace(tzinfo=UTC)
-        return max(0.0, when.timestamp() - wall_clock)
+        when = parsedate_to_datetime(date)
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, TypeError, IndexError):
         return None

@@ -33,6 +33,8 @@ class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):
     batching: Batching
     limits: Limits
     rate: Rate
+    max_pause: float
+    """The longest pause that an answer causes, in seconds."""
     only_users: Set[str] | None
     on_event: Callable[[Event], Any] | None
     show_answers: bool
@@ -80,6 +82,7 @@ class Engine:
             replacements=cap + 1,
             emit=emit,
             observer=observer,
+            max_pause=settings.max_pause,
         )
         self.pending = PendingCalls(counters, emit, settings.target(PUSH), settings.only_users)
         self.queue = SendQueue(

@@ -79,6 +79,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     """A stale pooled connection is replaced at most this often: then every connection in the pool had been stale."""
     emit: Callable[[Event], None] | None
     observer: Observer | None
+    max_pause: float
+    """The longest pause that an answer causes, in seconds."""
     budget: RetryBudget = msgspec.field(default_factory=RetryBudget)
     closed: bool = False
     """True once no request may start any more. Set by the engine."""
@@ -307,7 +309,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         """Return the attempt that the evidence proves."""
         evidence = request.evidence
         if evidence.headers is not NO_HEADERS:
-            evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
+            evidence.retry_after = parse_retry_after(evidence.headers, wall_clock=time.time())
         policy, flight = request.options.policy, request.flight
         return judge(
             evidence,
@@ -347,7 +349,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if attempt.status in THROTTLES:
             self.limiter.refused(pause=attempt.retry_after or 0.0)
         if attempt.retry_after is not None:
-            self._pause(min(attempt.retry_after, request.options.policy.max_retry_after))
+            # By the client's policy, too: a call that waits longer does not stop the others for that long.
+            self._pause(min(attempt.retry_after, request.options.policy.max_retry_after, self.max_pause))
 
     def _end_span(self, request: ApiRequest, attempt: Attempt | None) -> None:
         flight = request.flight

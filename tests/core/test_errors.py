@@ -180,6 +180,8 @@ def test_an_error_without_an_answer_has_none():
         (302, "/private/path", ", a redirect:"),
         (302, "https://[broken/private/path", ", a redirect:"),
         (302, "https://\u202eevil.example/", ", a redirect:"),
+        (302, "http://DISK-FULL of user-1, run: rm private", ", a redirect:"),
+        (307, "https://[2001:db8::1]:8443/", " to 2001:db8::1:"),
     ],
 )
 def test_a_redirect_names_only_the_other_host(status, location, host):

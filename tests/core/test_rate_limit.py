@@ -1,6 +1,5 @@
 """Delays before the next request: pauses, fixed rates, and parsing Retry-After."""
 
-import math
 from email.utils import formatdate
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pushsdk._core.policy import Rate
-from pushsdk._core.rate_limit import RateLimiter, parse_retry_after
+from pushsdk._core.rate_limit import DAY, RateLimiter, parse_retry_after
 
 NOW = 1_700_000_000.0
 
@@ -18,16 +17,24 @@ NOW = 1_700_000_000.0
     [
         ("0", 0.0),
         (" 007 ", 7.0),
-        ("9" * 5000, math.inf),
+        ("9" * 5000, DAY),
+        ("99999999999999999999", DAY),
+        ("86401", DAY),
+        ("7.5", 8.0),
+        ("0.", 0.0),
+        ("0.001", 1.0),
+        (f"1.{'0' * 5000}1", 1.0),
         (formatdate(NOW + 90, usegmt=True), 90.0),
         (formatdate(NOW - 90, usegmt=True), 0.0),
         ("Tue, 14 Nov 2023 22:13:50 -0000", 30.0),
         ("Wed, 15 Nov 2023 00:13:50 +0200", 30.0),
-        (None, None),
         ("", None),
         ("-1", None),
         ("+5", None),
-        ("1.5", None),
+        ("1.5s", None),
+        (".5", None),
+        ("1e3", None),
+        ("nan", None),
         ("soon", None),
         ("٣", None),
         ("²", None),
@@ -37,7 +44,14 @@ NOW = 1_700_000_000.0
     ],
 )
 def test_a_retry_after_in_seconds_or_as_a_date_is_read_and_anything_else_counts_as_absent(value, seconds):
-    assert parse_retry_after(value, wall_clock=NOW) == seconds
+    assert parse_retry_after({"Retry-After": value}, wall_clock=NOW) == seconds
+
+
+@pytest.mark.parametrize("clock", [NOW - 10**6, NOW + 500])
+def test_a_date_counts_from_the_clock_of_the_service_if_the_answer_has_it(clock):
+    headers = {"Retry-After": formatdate(clock + 90, usegmt=True), "Date": formatdate(clock, usegmt=True)}
+    assert parse_retry_after(headers, wall_clock=NOW) == 90.0
+    assert parse_retry_after({"Retry-After": formatdate(NOW + 1, usegmt=True)}, wall_clock=NOW + 0.5) == 1.0
 
 
 dates = st.builds(
@@ -53,13 +67,13 @@ dates = st.builds(
 )
 
 
-@given(st.text() | st.integers().map(str) | dates, st.floats(0, 1e11))
-@example("1" * 400, NOW)
-@example("Mon, 01 Jan 0001 00:00:00 +2359", NOW)
-@example("Fri, 31 Dec 9999 23:59:59 -2359", NOW)
-def test_the_parser_never_raises_and_is_never_negative(value, wall_clock):
-    seconds = parse_retry_after(value, wall_clock=wall_clock)
-    assert seconds is None or seconds >= 0
+@given(st.text() | st.integers().map(str) | st.floats().map(str) | dates, st.text() | dates, st.floats(0, 1e11))
+@example("1" * 400, "", NOW)
+@example("Mon, 01 Jan 0001 00:00:00 +2359", "", NOW)
+@example("Fri, 31 Dec 9999 23:59:59 -2359", "Mon, 01 Jan 0001 00:00:00 +2359", NOW)
+def test_the_wait_is_whole_seconds_of_at_most_a_day(value, date, wall_clock):
+    seconds = parse_retry_after({"Retry-After": value, "Date": date}, wall_clock=wall_clock)
+    assert seconds is None or seconds in range(int(DAY) + 1)
 
 
 # -- the limiter ------------------------------------------------------------------------------------------------
