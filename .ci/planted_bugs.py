@@ -912,10 +912,34 @@ AUDIENCES = [
         "return None",
         "tests/core/test_damage.py",
     ),
+    Bug(
+        "among many, an id that a spreadsheet has damaged gets no warning",
+        "_core.damage:_may_have_damage",
+        "return b'E+' not in encoded and original(ids, encoded)",
+        "tests/core/test_damage.py",
+    ),
+    Bug(
+        "users that an earlier run may have pushed are pushed again",
+        "_runs.report:_PushedUsers.ids",
+        "return iter([[row.user_id for row in self._report.rows(Outcome.ACCEPTED)]])",
+        "tests/audience/test_exclude.py::test_an_earlier_run_excludes_whom_it_pushed_or_may_have_pushed",
+    ),
+    Bug(
+        "a list is shown in a user's text",
+        "_core.placeholders:_written",
+        "return str(value)",
+        "tests/core/test_placeholders.py::test_a_list_or_an_object_is_not_filled_in",
+    ),
 ]
 
 
 COMMANDS = [
+    Bug(
+        "JSON is in the letters of the locale",
+        "cli.terminal:escaped",
+        "return json",
+        "tests/cli/test_progress.py::test_json_is_utf_8_in_every_locale",
+    ),
     Bug(
         "without a terminal to ask, a command sends",
         "cli.terminal:ask",

@@ -106,7 +106,8 @@ class Audience(BatchSource):
         if suffix not in FORMATS:
             kind = f"that ends in {printable(suffix, 20)!r}" if suffix else "without an ending"
             list_files(name)  # a missing file is the first error
-            raise ValidationError(f"a file {kind} can't be read: use {', '.join(['.parquet', *FORMATS])}, or a query")
+            text = f"a file {kind} can't be read: use {', '.join(['.parquet', *FORMATS])}, or a query"
+            raise ValidationError(Advice(text, "{earlier_run}" if suffix == ".run" else ""))
         return cls(TextFiles(name, key=primary_key, form=FORMATS[suffix]))
 
     @classmethod

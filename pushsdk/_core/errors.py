@@ -28,6 +28,7 @@ LIBRARY: Mapping[str, str] = {
     "primary_key": "primary_key=",
     "query": "query=",
     "sent": ". It is used as it is",
+    "earlier_run": "; to exclude an earlier run: read_report('spring.run').pushed()",
     "dedupe": "leave out dedupe=False",
     "personalize": "use client.send_each(audience.personalize(message))",
     "only_users": "only_users",

@@ -16,6 +16,7 @@ SHELL = {
     "primary_key": "--primary-key ",
     "query": "--query",
     "sent": ". It is used as it is",
+    "earlier_run": "; to exclude an earlier run: --exclude spring.run",
     "dedupe": "leave out --no-dedupe",
     "personalize": "give --personalize",
     "only_users": "--only-users",

@@ -85,6 +85,23 @@ async def test_a_run_without_excluded_users_reports_them(everyone: Audience, tmp
     assert read_report(tmp_path / "a.run").excluded == 2
 
 
+def test_a_run_file_is_refused_with_the_call_that_reads_it(everyone: Audience, tmp_path: Path) -> None:
+    make_run(tmp_path / "old.run").close()
+    with pytest.raises(
+        ValidationError, match=r"or a query; to exclude an earlier run: read_report\('spring.run'\).pushed"
+    ):
+        everyone.exclude(tmp_path / "old.run")
+
+
+async def test_a_damaged_id_in_an_earlier_run_is_warned_of(everyone: Audience, tmp_path: Path) -> None:
+    async with FakeService().client() as client:
+        with pytest.warns(MessageWarning, match="'nan'"):
+            await client.broadcast(["nan"], MESSAGE, run=tmp_path / "old.run")
+        users = everyone.exclude(read_report(tmp_path / "old.run").pushed())
+        with pytest.warns(MessageWarning, match=r"a user id \(pushed by .*old\.run\) is 'nan'"):
+            await client.broadcast(users, MESSAGE)
+
+
 async def test_a_damaged_id_to_exclude_is_warned_of_with_its_place(everyone: Audience, tmp_path: Path) -> None:
     left = everyone.exclude(made(tmp_path, "optout.csv", "user_id\nb\n1.2E+11\n"))
     async with FakeService().client() as client:
