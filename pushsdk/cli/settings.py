@@ -83,6 +83,12 @@ class ClientSettings(ClientOptions):
     """A Secret."""
 
 
+def listed(users: Iterable[str], settings: ClientSettings) -> list[str]:
+    """Return the users that get pushes with these settings."""
+    only_users = settings.get("only_users")
+    return [user for user in users if only_users is None or user in only_users]
+
+
 def resolve(options: Mapping[str, object], *, key_needed: bool = True) -> ClientSettings:
     """Return the settings for a command that got these options.
 

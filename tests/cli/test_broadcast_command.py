@@ -219,6 +219,17 @@ def test_only_the_users_of_the_option_get_pushes_also_in_the_command_that_resume
     assert service.users() == {"bob": 1}
 
 
+@pytest.mark.usefixtures("service")
+def test_a_dry_run_shows_only_who_gets_a_push(broadcast, command):
+    words = "--dry-run", "--only-users", "bob,eve"
+    result = broadcast(*words)
+    assert ("users     1" in result.out, '"userIds":["bob"]' in result.out) == (True, True)
+    assert result.err.startswith("2 users left out: --only-users does not name them\n")
+    assert '"userIds":["bob"]' in command("send", "ann", "bob", "--title", "x", *words).out
+    left = broadcast(*words, "--exclude", "ids.txt")
+    assert (left.code, left.err) == (2, "pushsdk: the source has no users beside the 3 excluded\n")
+
+
 def test_after_the_time_that_is_given_nothing_is_begun(broadcast, command, service):
     result = broadcast("--not-after", "2026-01-31 18:00+01:00")
     assert (result.code, result.err) == (1, "stopped: not to be sent after 2026-01-31 17:00:00 UTC\n")

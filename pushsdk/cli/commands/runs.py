@@ -33,7 +33,7 @@ from pushsdk.cli.files import DryRun, MessageOptions, has_users, open_users, pri
 from pushsdk.cli.interrupt import interruptible
 from pushsdk.cli.options import Flag, Json, ServiceOptions, Yes, command_line, confirm, quoted, title_of
 from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, progress
-from pushsdk.cli.settings import ClientSettings
+from pushsdk.cli.settings import ClientSettings, listed
 from pushsdk.cli.terminal import duration, print_json, say, warn
 
 # Local, as the times of cron.
@@ -174,8 +174,13 @@ def plan(
     else:
         print_figures(_plan_figures(totals, seconds))
     if not totals["users"]:
-        raise usage_error("the source has no users")
+        raise _no_users(audience)
     return Exit.DONE
+
+
+def _no_users(audience: Audience) -> CommandError:
+    excluded = audience.summary.excluded
+    return usage_error("the source has no users" + (f" beside the {excluded:,} excluded" if excluded else ""))
 
 
 def _totals(audience: Audience, message: bytes, fields: bytes | None, distinct: bool) -> dict[str, int]:
@@ -244,7 +249,7 @@ def broadcast(
         broadcast_content(audience, message, fields)
     if dry_run:
         requests = _requests(audience, message, fields, into=into, distinct=distinct)
-        _print_dry_run(requests, audience, settings["base_url"], json=options.json)
+        _print_dry_run(requests, audience, settings, json=options.json)
         return Exit.DONE
     try:
         users = options.users_left(pushsdk.read_report(run))
@@ -256,7 +261,7 @@ def broadcast(
             return f"{count(users, 'more user')} of {run}{_in_requests(users, each=bool(into))}"
         if content.query is None and str(source) in ("-", "@-"):
             return "the users on standard input"
-        number = options.limited(sum(map(len, _ids(audience, distinct))))
+        number = options.limited(sum([len(listed(ids, settings)) for ids in _ids(audience, distinct)]))
         return f"{count(number)}{_in_requests(number, each=bool(into))}"
 
     async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
@@ -281,16 +286,21 @@ def _requests(
     return ((chunk.user_ids(), message, fields) for chunk in chunks)
 
 
-def _print_dry_run(requests: Iterator[Any], audience: Audience, base_url: str, *, json: bool) -> None:
+def _print_dry_run(requests: Iterator[Any], audience: Audience, settings: ClientSettings, *, json: bool) -> None:
     """Print the counts, the text that the first user sees, and the first request, with three users at most."""
     first = found = None
-    users = number = 0
-    for request in requests:
-        first = first or request
-        found = found or damage_of(request[0], encode_user_ids(request[0]))
-        users, number = users + len(request[0]), number + 1
+    users = number = unlisted = 0
+    for planned, *content in requests:
+        found = found or damage_of(planned, encode_user_ids(planned))
+        ids = listed(planned, settings)
+        unlisted += len(planned) - len(ids)
+        if ids:
+            first = first or (ids, *content)
+            users, number = users + len(ids), number + 1
+    if unlisted:
+        warn(f"{count(unlisted)} left out: --only-users does not name them")
     if first is None:
-        raise usage_error("the source has no users")
+        raise _no_users(audience)
     ids, message, fields = first
     for damage, place in damages(audience, found):
         warn_of_damage(damage, place)
@@ -300,7 +310,7 @@ def _print_dry_run(requests: Iterator[Any], audience: Audience, base_url: str, *
         print_figures(itertools.islice(_plan_figures(totals, {}), 2))
         draw(texts)
     body = push_body(encode_user_ids(ids[:3]), wire.encode_message(message), wire.encode_custom_fields(fields))
-    print_request(base_url, PUSH, body, json=json, more={**totals, "texts": texts})
+    print_request(settings["base_url"], PUSH, body, json=json, more={**totals, "texts": texts})
     warn(f"nothing was sent: this is the first request, with {len(ids[:3])} of its {count(len(ids))}")
 
 

@@ -20,12 +20,13 @@ from pushsdk import (
 )
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
-from pushsdk._core.body import push_body
+from pushsdk._core.body import encode_user_ids, push_body
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.words import count
 from pushsdk.cli.exit import Exit, text_of, usage_error
 from pushsdk.cli.files import KIND_NAMES, DryRun, MessageOptions, print_advice, print_request, read_ids, read_resource
 from pushsdk.cli.options import CallOptions, Flag, Json, Yes, confirm, quoted, title_of
+from pushsdk.cli.settings import listed
 from pushsdk.cli.terminal import print_json, say, warn
 
 UserIds = Annotated[
@@ -50,12 +51,12 @@ def send(
     settings = options.settings(dry_run=dry_run)
     message, fields = content.read()
     ids = read_ids(users, Batching().max_users)
-    _, encoded, _ = check_users(ids, Batching().max_users)
+    users_listed = listed(check_users(ids, Batching().max_users)[0], settings)
     if dry_run:
-        body = push_body(encoded, wire.encode_message(message), wire.encode_custom_fields(fields))
+        body = push_body(encode_user_ids(users_listed), wire.encode_message(message), wire.encode_custom_fields(fields))
         print_request(settings["base_url"], PUSH, body, json=json)
         return Exit.DONE
-    confirm(lambda: f"Push{quoted(title_of(message))} to {count(len(set(ids)))}", settings, yes=yes)
+    confirm(lambda: f"Push{quoted(title_of(message))} to {count(len(users_listed))}", settings, yes=yes)
     try:
         receipt = asyncio.run(_send(settings, ids, message, fields))
     except PushError as error:
