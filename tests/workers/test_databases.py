@@ -1,0 +1,81 @@
+"""The recipes for users from a database: the ids and names that it holds arrive."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.docs import MODULES
+from support.service_thread import ThreadService, served
+from support.worker_frameworks import installed
+
+from pushsdk import AsyncPushClient, MobilePush, PushClient
+
+USERS = [("00123", "Ann", "SE"), ("A0EE", "Bob", "SE"), ("7", "Eve", "NO")]
+MESSAGE = MobilePush(title={"en": "Hi {{ first_name | 'you' }}"}, ios_enabled=True)
+SWEDES = {"00123", "A0EE"}
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ThreadService]:
+    monkeypatch.chdir(tmp_path)
+    with served(monkeypatch) as service:
+        yield service
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "users.db"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE users (user_id TEXT, first_name TEXT, country TEXT)")
+        db.executemany("INSERT INTO users VALUES (?, ?, ?)", USERS)
+        db.commit()
+    return path
+
+
+def recipe(name: str, function: str) -> Any:
+    names: dict[str, Any] = {}
+    exec(compile(MODULES[name], name, "exec"), names)
+    return names[function]
+
+
+def pushed(service: ThreadService) -> dict[str, str]:
+    """Return the title that each user got."""
+    return {user: push.message["title"]["en"] for push in service.pushes for user in push.user_ids}
+
+
+@pytest.mark.parametrize("name", ["sqlite_users.py", "sqlalchemy_users.py"])
+def test_a_cursor_is_streamed(name: str, service: ThreadService, database: Path) -> None:
+    where: Any = database
+    if name == "sqlalchemy_users.py":
+        installed("sqlalchemy", "databases")
+        where = f"sqlite:///{database}"
+    with PushClient() as client:
+        report = recipe(name, "broadcast")(client, MESSAGE, where)
+    assert report.accepted == 2
+    assert {*pushed(service)} == SWEDES
+
+
+async def test_an_asyncpg_cursor_is_streamed(service: ThreadService, postgres_url: str) -> None:
+    import asyncpg
+
+    db = await asyncpg.connect(postgres_url)
+    await db.execute("DROP TABLE IF EXISTS users; CREATE TABLE users (user_id text, first_name text, country text)")
+    await db.executemany("INSERT INTO users VALUES ($1, $2, $3)", USERS)
+    await db.close()
+    async with AsyncPushClient() as client:
+        report = await recipe("asyncpg_users.py", "broadcast")(client, MESSAGE, postgres_url)
+    assert report.accepted == 2
+    assert {*pushed(service)} == SWEDES
+
+
+@pytest.mark.parametrize("name", ["polars_users.py", "pandas_users.py"])
+def test_rows_fill_the_texts(name: str, service: ThreadService, database: Path) -> None:
+    installed(name.partition("_")[0], "databases")
+    with PushClient() as client, contextlib.closing(sqlite3.connect(database)) as db:
+        recipe(name, "send_each")(client, MESSAGE, db)
+    assert pushed(service) == {"00123": "Hi Ann", "A0EE": "Hi Bob"}
