@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -288,6 +288,20 @@ def _requests(
 
 def _print_dry_run(requests: Iterator[Any], audience: Audience, settings: ClientSettings, *, json: bool) -> None:
     """Print the counts, the text that the first user sees, and the first request, with three users at most."""
+    (ids, message, fields), totals = _read_through(requests, audience, settings)
+    texts = previews(message, fields or {})
+    if not json:
+        print_figures(itertools.islice(_plan_figures(totals, {}), 2))
+        draw(texts)
+    body = push_body(encode_user_ids(ids[:3]), wire.encode_message(message), wire.encode_custom_fields(fields))
+    print_request(settings["base_url"], PUSH, body, json=json, more={**totals, "texts": texts})
+    warn(f"nothing was sent: this is the first request, with {len(ids[:3])} of its {count(len(ids))}")
+
+
+def _read_through(
+    requests: Iterator[Any], audience: Audience, settings: ClientSettings
+) -> tuple[Sequence[Any], dict[str, int]]:
+    """Return the first request, and the counts of all. Warn of damaged ids, and of users who get no push."""
     first = found = None
     users = number = unlisted = 0
     for planned, *content in requests:
@@ -297,21 +311,15 @@ def _print_dry_run(requests: Iterator[Any], audience: Audience, settings: Client
         if ids:
             first = first or (ids, *content)
             users, number = users + len(ids), number + 1
+    for damage, place in damages(audience, found):
+        warn_of_damage(damage, place)
     if unlisted:
         warn(f"{count(unlisted)} left out: --only-users does not name them")
     if first is None:
         raise _no_users(audience)
-    ids, message, fields = first
-    for damage, place in damages(audience, found):
-        warn_of_damage(damage, place)
-    summary, texts = audience.summary, previews(message, fields or {})
+    summary = audience.summary
     totals = {"users": users, "requests": number, "duplicates": summary.duplicates, "excluded": summary.excluded}
-    if not json:
-        print_figures(itertools.islice(_plan_figures(totals, {}), 2))
-        draw(texts)
-    body = push_body(encode_user_ids(ids[:3]), wire.encode_message(message), wire.encode_custom_fields(fields))
-    print_request(settings["base_url"], PUSH, body, json=json, more={**totals, "texts": texts})
-    warn(f"nothing was sent: this is the first request, with {len(ids[:3])} of its {count(len(ids))}")
+    return first, totals
 
 
 def _in_requests(users: int, *, each: bool = False) -> str:
