@@ -17,7 +17,7 @@ _MISSING = frozenset(
             for case in (str, str.upper)
             for form in ("{}", "({})", "[{}]", "<{}>")
         ),
-        *("NaT", "NA", "<NA>", "N/A", "n/a", "\\N", "undefined", "-nan", "inf", "-inf", "Infinity", "-Infinity"),
+        *("NaT", "NA", "<NA>", "N/A", "n/a", "\\N", "(blank)", "undefined", "-nan", "inf", "-inf", "Infinity", "-Infinity"),
     )
 )
 _OWNERS = ("user", "customer", "client", "member", "account", "contact", "subscriber", "recipient", "device")

@@ -29,7 +29,7 @@ from pushsdk._runs.plan import Chunk, chunks_of
 from pushsdk._runs.run_file.journal import ask_to_stop
 from pushsdk.cli.commands.message import draw, previews
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
-from pushsdk.cli.files import DryRun, MessageOptions, has_users, open_users, print_request
+from pushsdk.cli.files import DryRun, MessageOptions, has_users, open_users, print_request, utf8
 from pushsdk.cli.interrupt import interruptible
 from pushsdk.cli.options import Flag, Json, ServiceOptions, Yes, command_line, confirm, quoted, title_of
 from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, progress
@@ -76,7 +76,7 @@ class BroadcastOptions(MessageOptions):
         if (source is None) is (self.query is None):
             raise usage_error("pass exactly one source of users: a file, - for standard input, or --query SQL")
         if self.query is not None:
-            audience = Audience.query(self.query, primary_key=self.primary_key)
+            audience = Audience.query(utf8(self.query), primary_key=self.primary_key)
         else:
             audience = open_users(str(source), self.primary_key)
         excluded = [name if has_users(name) else pushsdk.read_report(name).pushed() for name in self.exclude]
