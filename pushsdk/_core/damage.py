@@ -8,22 +8,17 @@ from collections.abc import Callable, Collection
 
 from pushsdk._core.errors import Advice, warn_caller
 
-# Missing values as pandas, R, JavaScript and SQL clients write them.
+# Missing values as pandas, R, JavaScript, Excel and SQL clients write them.
 _MISSING = frozenset(
-    (
-        *(
-            form.format(case(word))
-            for word in ("None", "none", "Null", "null", "NaN", "nan", "nil")
-            for case in (str, str.upper)
-            for form in ("{}", "({})", "[{}]", "<{}>")
-        ),
-        *("NaT", "NA", "<NA>", "N/A", "n/a", "\\N", "(blank)", "undefined", "-nan", "inf", "-inf", "Infinity", "-Infinity"),
-    )
+    r"""
+    None none NONE (none) <none> null Null NULL (null) (NULL) [null] [NULL] <null> <NULL> \N nil undefined (blank)
+    nan NaN NAN -nan NaT NA <NA> N/A n/a inf -inf Infinity -Infinity
+    """.split()  # noqa: SIM905 - words
 )
-_OWNERS = ("user", "customer", "client", "member", "account", "contact", "subscriber", "recipient", "device")
+_OWNERS = "user customer client member account contact subscriber recipient device".split()  # noqa: SIM905 - words
 _COLUMNS = frozenset(
     (
-        *("id", "Id", "ID", "uid", "UID", "uuid", "UUID", "email", "Email", "EMAIL"),
+        *"id Id ID uid UID uuid UUID email Email EMAIL".split(),  # noqa: SIM905 - words
         *(
             f"{case(owner)}{mark}{name}"
             for owner in _OWNERS
