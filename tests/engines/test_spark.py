@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.engine_lab import installed, spark_session
 from support.engine_oracle import Oracle
+from support.odd_ids import odd_ids
 
 from pushsdk import (
     Batching,
@@ -43,6 +45,7 @@ installed("spark")
 
 HELLO = {"title": {"en": "Hello"}}
 USERS = 2_000
+SEED = random.SystemRandom().getrandbits(32)
 Audience = Callable[..., "DataFrame"]
 
 
@@ -98,6 +101,16 @@ def test_ids_may_be_numbers_and_columns_may_have_any_name(spark: SparkSession, s
     assert service.users().keys() == {str(number * 10**20) for number in range(30)}
     assert (report.accepted, report.tasks) == (30, 3)
     assert {json.dumps(fields) for _, fields in service.texts().values()} == {'{"a": 1}'}
+
+
+def test_ten_thousand_odd_ids_arrive_as_they_are(
+    spark: SparkSession, send: Any, service: Oracle, tmp_path: Path
+) -> None:
+    users = odd_ids(SEED)
+    pq.write_table(pa.table({"user_id": users}), tmp_path / "users.parquet")
+    report = send(spark.read.parquet(str(tmp_path / "users.parquet")), HELLO, batching=Batching(max_users=1000))
+    assert report.accepted == len(users)
+    assert service.users() == dict.fromkeys(users, 1), f"seed {SEED}"
 
 
 def test_ids_that_a_collation_holds_equal_are_two_users(spark: SparkSession, send: Any, service: Oracle) -> None:
