@@ -84,7 +84,9 @@ def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
         if kind in _SHOWABLE:
             text = printable(str(error).partition("\n")[0])
         else:
-            text = unfit or f"DuckDB stopped with {kind}; its words are left out, as they may quote the data"
+            line = re.search(r"CSV Error on Line: \d+", str(error))
+            place = f" ({line[0]})" if line else ""
+            text = unfit or f"DuckDB stopped with {kind}{place}; its words are left out, as they may quote the data"
         raise ValidationError(f"{printable(name)}: {text}") from None
 
 

@@ -172,6 +172,14 @@ def test_quotation_marks_may_come_late_and_be_others(tmp_path: Path) -> None:
     assert ids_of(Audience.query(stated)) == ['"user-""1"""']
 
 
+def test_a_value_of_another_type_is_an_error_with_its_line(tmp_path: Path) -> None:
+    early = "".join(f"user-{i},1\n" for i in range(EARLY))
+    path = made(tmp_path, "u.csv", f"user_id,n\n{early}user-x,secret\n")
+    error = refused(lambda: Audience.query(f"FROM '{path}' WHERE n > 0"))
+    assert f"ConversionException (CSV Error on Line: {EARLY + 2});" in error
+    assert "secret" not in error
+
+
 def test_an_id_that_looks_like_a_comment_is_an_id(tmp_path: Path) -> None:
     marked = made(tmp_path, "marked.csv", "user_id,n\n#1,x\n#2,y\n3,y\n")
     assert ids_of(Audience.query(f"FROM '{marked}'")) == ["#1", "#2", "3"]
