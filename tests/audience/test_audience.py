@@ -88,6 +88,7 @@ BAD: list[tuple[str, str | bytes, int, str]] = [
         4,
         "field limit (1048576); is a quotation mark there not",
     ),
+    ("u.csv", '"user_id\n,n\n', 1, "not CSV: unexpected end of data; is a quotation mark there not closed?"),
     ("u.csv", 'user_id,n\na,"1\n2"\nb,"3', 4, "not CSV: unexpected end of data"),
     (
         "u.csv",
