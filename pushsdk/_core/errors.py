@@ -83,9 +83,9 @@ class PushError(Answered, Exception):
     status: int | None = None
     """HTTP status of the answer that decided; None if there was no answer."""
     headers: Mapping[str, str] = NO_HEADERS
-    """Headers in that answer, with case-insensitive names."""
+    """Headers in that answer, with case-insensitive names, without the Api-Key: at most 16 KiB, the shortest first."""
     body: bytes = b""
-    """First 4 KiB of that answer's body, without the Api-Key."""
+    """First 4 KiB of that answer's body, without the Api-Key: decompressed, or the name of its compression."""
 
     def __init__(
         self,

@@ -7,12 +7,15 @@
   ``splitting`` choose the next step from the verdict, ``error_mapping`` the error.
 """
 
+import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from enum import StrEnum
+from itertools import accumulate
 
 import msgspec
 
-from pushsdk._core.secret import Secret
+from pushsdk._core.secret import Secret, mask
 
 
 class Outcome(StrEnum):
@@ -95,9 +98,8 @@ class Headers(Mapping[str, str]):
 
 
 NO_HEADERS: Mapping[str, str] = Headers({})
-BODY_KEPT = 4096
-# A shorter key is no secret, and would blank out half the text.
-_LEAST_KEY = 6
+BODY_KEPT, HEADERS_KEPT = 4096, 16 * 1024
+_GZIP_OR_ZLIB = 47
 _REQUEST_IDS = ("X-Request-Id", "Request-Id", "X-Correlation-Id", "X-Amzn-Requestid", "X-Amzn-Trace-Id")
 
 
@@ -137,9 +139,10 @@ class Attempt(Answered, msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seconds: float = 0.0
     """Duration in seconds."""
     headers: Mapping[str, str] = NO_HEADERS
-    """Response headers; empty if the attempt was accepted."""
+    """Response headers, without the Api-Key: at most 16 KiB, the shortest first. Empty if the attempt was accepted."""
     body: bytes = b""
-    """First 4 KiB of the response body, without the Api-Key; empty if the attempt was accepted."""
+    """First 4 KiB of the response body, without the Api-Key; empty if the attempt was accepted. Decompressed, or the
+    name of its compression."""
 
     def __repr__(self) -> str:
         return f"Attempt({self.outcome}, {self.reason}, {self.seconds:.3f} s)"
@@ -315,9 +318,7 @@ def judge(
     outcome, retryable = _decide(evidence, statuses, retry_on)
     headers, body = NO_HEADERS, b""
     if evidence.status is not None and (outcome is not ACCEPTED or evidence.body):
-        # A copy: the HTTP library's mapping may keep the whole response alive.
-        headers = Headers({name: _without(key, value) for name, value in evidence.headers.items()})
-        body = _without(key, (evidence.body or b"").decode("latin-1"), is_cut=True).encode("latin-1")[:BODY_KEPT]
+        headers, body = _kept_headers(evidence.headers, key), _kept_body(evidence, key)
     return Attempt(
         outcome=outcome,
         status=evidence.status,
@@ -347,16 +348,37 @@ def _decide(evidence: Evidence, statuses: Mapping[int, Outcome], retry_on: Set[i
     return outcome, outcome is REJECTED and (rule.condition is _has_retry_after or evidence.status in retry_on)
 
 
+def _kept_headers(headers: Mapping[str, str], key: Secret | None) -> Headers:
+    """Return a copy of the headers without the Api-Key, the shortest of them if they are too large to keep."""
+    # A copy: the HTTP library's mapping may keep the whole response alive.
+    items = sorted(Headers(headers).items(), key=_size_of)
+    sizes = accumulate(map(_size_of, items))
+    kept = {name for (name, _), size in zip(items, sizes, strict=True) if size <= HEADERS_KEPT}
+    return Headers({_without(key, name): _without(key, value) for name, value in headers.items() if name in kept})
+
+
+def _size_of(header: tuple[str, str]) -> int:
+    return len(header[0]) + len(header[1])
+
+
+def _kept_body(evidence: Evidence, key: Secret | None) -> bytes:
+    """Return the start of the body without the Api-Key: decompressed, or else the name of its compression."""
+    body, coding = (evidence.body or b"")[:BODY_KEPT], evidence.headers.get("Content-Encoding", "").strip().lower()
+    if body and coding not in ("", "identity"):
+        body = _decompressed(body, coding)
+    return _without(key, body.decode("latin-1"), is_cut=True).encode("latin-1")
+
+
+def _decompressed(body: bytes, coding: str) -> bytes:
+    if coding in ("gzip", "x-gzip", "deflate"):
+        with suppress(zlib.error):
+            return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(body, BODY_KEPT)
+    return f"(not readable here, Content-Encoding: {coding[:50]})".encode()
+
+
 def _without(key: Secret | None, text: str, *, is_cut: bool = False) -> str:
     """Return the text without the Api-Key, which a service may echo. ``is_cut``: the text may end within the key."""
-    plain = "" if key is None else key.reveal()
-    if len(plain) < _LEAST_KEY:
-        return text
-    for form in {plain, msgspec.json.encode(plain).decode()[1:-1]}:
-        text = text.replace(form, "***")
-        rest = next((size for size in range(len(form) - 1, 3, -1) if text.endswith(form[:size])), 0) if is_cut else 0
-        text = f"{text[:-rest]}***" if rest else text
-    return text
+    return text if key is None else mask(key, text, is_cut=is_cut)
 
 
 def _reason_of(evidence: Evidence) -> str:

@@ -1,11 +1,33 @@
 """Secrets: texts such as the Api-Key, as an object that tracebacks, logs and crash reporters can't read."""
 
-from collections.abc import Callable
+import html
+import re
+from collections.abc import Callable, Iterator
 from hmac import compare_digest
 from typing import Any, NoReturn
 
 import msgspec
 
+SHORTEST_MASKED = 6
+"""Characters. A shorter key is not masked: it is no secret, and would blank out half the text."""
+# Characters at a cut end that may begin a key: fewer tell nothing.
+_LEAST_BEGINNING = 4
+# Encodings around encodings, such as JSON with HTML in it, that are looked into.
+_DEPTH = 2
+# A character as JSON or a program, a URL, or HTML may write it, by its first character.
+_ESCAPES = {
+    lead: re.compile(re.escape(lead) + rest, re.IGNORECASE | re.DOTALL)
+    for lead, rest in {
+        "\\": r"(?:(?:u00|x)([0-9a-f]{2})|[^ux])",
+        "%": r"([0-9a-f]{2})",
+        "&": r"(?:#\d{1,9}|#x[0-9a-f]{1,9}|[a-z]{2,20});?",
+    }.items()
+}
+_has_escape = re.compile(r"[\\%&\0]").search
+# Most backslashes before a character, or NULs as in UTF-16.
+_SKIPPED = 8
+# The beginning of an escape, which may end within an escape.
+_is_begun = re.compile(r"(?:[\\%&\0][\\%&#\w\0]{0,24})?").fullmatch
 _TEXTS = (str, bytes, bytearray, list, tuple, dict)
 
 
@@ -54,3 +76,74 @@ class Secret(msgspec.Struct, frozen=True, cache_hash=True):
 def sealed(value: Any) -> Any:
     """Return a text, or plain data that may hold one, as a Secret. Other values, such as a callable, are unchanged."""
     return Secret.of(value) if isinstance(value, _TEXTS) else value
+
+
+def mask(secret: Secret, text: str, *, is_cut: bool = False) -> str:
+    """Return the text with ``***`` for the secret, however each of its characters is escaped.
+
+    ``is_cut``: the text may end within the secret.
+    """
+    plain, end, parts = secret.reveal(), 0, list[str]()
+    is_free = not (is_cut or plain in text or _has_escape(text))
+    if is_free or len(plain) < SHORTEST_MASKED:
+        return text
+    spans = [span for layer in _layers(text) for span in _spans_of(plain, *layer, is_cut)]
+    for first, last in sorted(spans):
+        if last > end:
+            parts += text[end:first], "***"
+            end = last
+    return "".join(parts) + text[end:]
+
+
+def _layers(text: str) -> list[tuple[str, list[int]]]:
+    """Return the text, and what it encodes once or twice, as JSON, a URL or HTML; with the place of each character."""
+    layers = new = [(text, list(range(len(text) + 1)))]
+    for _ in range(_DEPTH):
+        new = [_decoded(*layer, lead) for layer in new for lead in _ESCAPES if lead in layer[0]]
+        layers += new
+    return layers
+
+
+def _spans_of(plain: str, text: str, places: list[int], is_cut: bool) -> list[tuple[int, int]]:
+    """Return where the secret begins and ends, in places."""
+    starts = re.finditer(rf"[%&{re.escape(plain[0])}]|[\\\0](?![\\\0])", text)
+    spans = [(start, _end_of(plain, text, start, is_cut)) for start in map(re.Match.start, starts)]
+    return [(places[start], places[end]) for start, end in spans if end > start]
+
+
+def _end_of(plain: str, text: str, start: int, is_cut: bool) -> int:
+    """Return the end of the secret that starts here, or the start."""
+    ends, cut = {start}, start
+    for number, char in enumerate(plain):
+        if is_cut and number >= _LEAST_BEGINNING and any(_is_begun(text, at) for at in ends):
+            cut = len(text)
+        ends = {end for at in ends for read, end in _readings(text, at) if read == char}
+        if not ends:
+            return cut
+    return max(ends)
+
+
+def _readings(text: str, start: int) -> Iterator[tuple[str, int]]:
+    """Yield the characters that the text may mean at this place, each with its end."""
+    for at in range(start, start + _SKIPPED + 1):
+        char = text[at : at + 1]
+        yield char, at + 1
+        if char in _ESCAPES and (escape := _ESCAPES[char].match(text, at)):
+            yield _meaning(escape), escape.end()
+        if char not in ("\\", "\0"):
+            break
+
+
+def _meaning(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape.lastindex else html.unescape(escape[0].removeprefix("\\"))
+
+
+def _decoded(text: str, places: list[int], lead: str) -> tuple[str, list[int]]:
+    """Return the text without the escapes that begin with ``lead``, and the place of each character."""
+    parts, kept, end = list[str](), list[int](), 0
+    for escape in _ESCAPES[lead].finditer(text):
+        meaning, start = _meaning(escape), escape.start()
+        parts += text[end:start], meaning
+        kept += places[end : start + len(meaning)]
+        end = escape.end()
+    return "".join(parts) + text[end:], kept + places[end:]

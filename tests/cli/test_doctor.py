@@ -300,3 +300,10 @@ def test_a_variable_that_is_none_of_ours_is_a_warning(command, service, monkeypa
     assert not re.search("(PUSHSDK_CLAIMS|PUSHSDK_SHOW_ANSWERS|PUSHSDKX):? no variable", printed)
     assert "s3cret" not in printed
     assert "\x1b" not in printed
+
+
+def test_a_key_too_short_to_be_masked_is_a_warning(command, service, monkeypatch):
+    monkeypatch.setenv("PUSHSDK_API_KEY", "k" * 5)
+    result = command("doctor")
+    assert "warn api_key             under 6 characters: it is not masked" in result.out
+    assert result.code == 0

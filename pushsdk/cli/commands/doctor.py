@@ -17,7 +17,7 @@ from rich.text import Text
 from pushsdk._core.address import is_loopback
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits
-from pushsdk._core.secret import Secret
+from pushsdk._core.secret import SHORTEST_MASKED, Secret
 from pushsdk._io.transport import most_in_flight
 from pushsdk._version import __version__
 from pushsdk.claims import store_at
@@ -145,6 +145,9 @@ def _findings(options: Mapping[str, object]) -> Iterator[Finding]:
     yield Finding("versions", "ok", versions)
     settings = yield from _settings(options)
     if settings is not None:
+        if len(settings["api_key"].reveal()) < SHORTEST_MASKED:
+            text = f"under {SHORTEST_MASKED} characters: it is not masked in answers that echo it; use a longer key"
+            yield Finding("api_key", "warn", text)
         yield from probe(settings["base_url"], settings.get("proxy"))
         limits = settings["limits"] or Limits()
         bound = "at most --in-flight" if limits.in_flight else "at most half of the file descriptors"

@@ -1,0 +1,128 @@
+"""An Api-Key that a service echoes is masked however it is escaped, and wherever the answer is cut."""
+
+import gzip
+import html
+import json
+import random
+import string
+import time
+import zlib
+from urllib.parse import quote, unquote
+
+import pytest
+
+from pushsdk._core.outcome import Attempt, Evidence, judge
+from pushsdk._core.secret import SHORTEST_MASKED, Secret, mask
+
+NAMED = {"+": "&plus;", "/": "&sol;", "=": "&equals;", '"': "&quot;", "&": "&amp;", "<": "&lt;", ">": "&gt;"}
+WAYS = {
+    "plain": lambda char: char,
+    "json": lambda char: json.dumps(char)[1:-1],
+    "php": lambda char: char if char.isalnum() else f"\\{char}",
+    "\\u": lambda char: f"\\u{ord(char):04x}",
+    "\\U": lambda char: f"\\u{ord(char):04X}",
+    "\\x": lambda char: f"\\x{ord(char):02x}",
+    "url": lambda char: f"%{ord(char):02X}",
+    "lower url": lambda char: f"%{ord(char):02x}",
+    "decimal": lambda char: f"&#{ord(char)};",
+    "hex": lambda char: f"&#x{ord(char):02X};",
+    "long hex": lambda char: f"&#X00{ord(char):02x};",
+    "named": lambda char: NAMED.get(char, char),
+    "UTF-16": lambda char: f"{char}\0",
+}
+AROUND = {
+    "once": str,
+    "in a JSON string": lambda text: json.dumps(text)[1:-1],
+    "in Go's JSON": lambda text: json.dumps(text)[1:-1].replace("&", "\\u0026").replace("<", "\\u003c"),
+    "in a URL": lambda text: quote(text, safe=""),
+    "in HTML": html.escape,
+    "in a URL in JSON in HTML": lambda text: html.escape(json.dumps(quote(text, safe=""))[1:-1]),
+}
+draws = random.Random(time.time_ns())
+SIGNS = [chr(number) for number in range(0x21, 0x7F)]
+ALPHABETS = [SIGNS, string.ascii_letters + string.digits + "+/=", string.hexdigits, "%25\\/&;#x4"]
+
+
+def new_key() -> str:
+    return "".join(draws.choices(draws.choice(ALPHABETS), k=draws.randint(SHORTEST_MASKED, 60)))
+
+
+def echoed(key: str, around: str, way: str) -> str:
+    """Return the key as a service may echo it: in one way, or with each character in a way of its own."""
+    ways = list(WAYS.values()) if way == "mixed" else [WAYS[way]]
+    return AROUND[around]("".join(draws.choice(ways)(char) for char in key))
+
+
+def answered(body: bytes, key: str, **headers: str) -> Attempt:
+    evidence = Evidence(touched=True, started_writing=True, written=True, status=400, body=body, headers=headers)
+    return judge(evidence, statuses={}, retry_on=frozenset(), started=0.0, seconds=0.0, key=Secret.of(key))
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("way", [*WAYS, "mixed"])
+def test_an_echoed_key_is_masked_in_each_form(way: str, around: str) -> None:
+    for _ in range(20):
+        key = new_key()
+        echo = echoed(key, around, way)
+        masked = mask(Secret.of(key), f"bad key: <{echo}>, sorry")
+        assert masked.startswith("bad key: <"), (key, echo)
+        assert masked.endswith(">, sorry")
+        left = masked.removeprefix("bad key: <").removesuffix(">, sorry")
+        assert "***" in left, (key, echo)
+        assert len(left) <= 15, (key, echo)
+
+
+@pytest.mark.parametrize("way", [*WAYS, "mixed"])
+def test_no_cut_through_an_echoed_key_shows_it(way: str) -> None:
+    key = "".join(draws.choices(SIGNS, k=40))
+    echo = echoed(key, "once", way)
+    for position in range(4096 - len(echo) - 5, 4096):
+        body = answered(f"{'-' * position}{echo}".encode("latin-1"), key).body.decode("latin-1")
+        assert body.startswith("-" * position)
+        left = body[position:]
+        read = unquote(html.unescape(left.replace("\0", ""))).replace("\\", "")
+        assert len(body) <= 4096
+        assert "***" in left or key[:8].replace("\\", "") not in read, (key, echo, left)
+
+
+def test_texts_without_the_key_are_kept_exactly() -> None:
+    text = r'{"error":"bad \"id\" \u00e9 %41 &amp; C:\\x","also":"SECRE"}' + "SECRET/X"
+    assert mask(Secret.of("SECRET/MARKER"), text) == text
+    assert mask(Secret.of("SECRET/MARKER"), text, is_cut=True) == text.removesuffix("SECRET/X") + "SECRET/X"
+
+
+@pytest.mark.parametrize("text", ["\\" * 65_536, "%2" * 32_768, "&#4" * 20_000, "\\S" * 32_768, "SECRET" * 10_000])
+def test_a_hostile_text_costs_little_time(text: str) -> None:
+    started = time.process_time()
+    mask(Secret.of("SECRET/MARKER+ab3d=="), text, is_cut=True)
+    assert time.process_time() - started < 1.0
+
+
+# --- compressed bodies ---
+
+ECHO = b'{"error":"bad key SECRET/MARKER+ab3d=="}'
+
+
+@pytest.mark.parametrize(
+    ("coding", "packed"),
+    [("gzip", gzip.compress(ECHO)), ("X-Gzip", gzip.compress(ECHO)), ("deflate", zlib.compress(ECHO))],
+)
+def test_a_compressed_body_is_readable_and_without_the_key(coding: str, packed: bytes) -> None:
+    attempt = answered(packed, "SECRET/MARKER+ab3d==", **{"Content-Encoding": coding})
+    assert attempt.body == b'{"error":"bad key ***"}'
+
+
+@pytest.mark.parametrize(("coding", "packed"), [("br", ECHO), ("gzip", ECHO), ("gzip, br", gzip.compress(ECHO))])
+def test_a_body_that_can_not_be_decompressed_is_named(coding: str, packed: bytes) -> None:
+    attempt = answered(packed, "key", **{"Content-Encoding": coding})
+    assert attempt.answer == f"(not readable here, Content-Encoding: {coding})"
+
+
+# --- headers ---
+
+
+def test_the_shortest_headers_are_kept_up_to_16_kib() -> None:
+    many = {f"X-{number}": "v" * number for number in range(16_000, 100, -100)}
+    kept = answered(b"", "key", **many, **{"Retry-After": "9"}).headers
+    assert kept["retry-after"] == "9"
+    assert 15_000 < sum(len(name) + len(value) for name, value in kept.items()) <= 16 * 1024
