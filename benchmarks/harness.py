@@ -113,8 +113,8 @@ def user(number: int) -> str:
     return f"user-{number}"
 
 
-async def with_workers(send: Callable[[int], Awaitable[None]], numbers: range) -> None:
-    """Call `send` for each number from WORKERS tasks, which is the number of sends in flight."""
+async def with_workers(send: Callable[[int], Awaitable[None]], numbers: range, workers: int = WORKERS) -> None:
+    """Call `send` for each number from so many tasks, which is the number of sends in flight."""
     shared = iter(numbers)
 
     async def worker() -> None:
@@ -122,7 +122,7 @@ async def with_workers(send: Callable[[int], Awaitable[None]], numbers: range) -
             await send(number)
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(WORKERS):
+        for _ in range(workers):
             group.create_task(worker())
 
 
