@@ -58,6 +58,7 @@ LEAST_IDLE = 0.5
 # A peer that has closed the connection answers a request by a reset, after one round trip: looked for every 10 ms.
 RESET_CHECK, RESET_CHECKS = 0.01, 50
 # For a response's head. Gateways add many kilobytes in cookies and policies; aiohttp's 8,190 bytes are too few.
+HEAD_LIMIT = 128 * 1024
 HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024, "max_headers": 256}
 # Set on aiohttp's protocol to its ``HttpConnection``: the next request finds that it was used.
 _CONNECTION = "_pushsdk_connection"
@@ -266,22 +267,33 @@ class HttpConnection(asyncio.BufferedProtocol):
         """See ``asyncio.Protocol``."""
         self.handler.resume_writing()
 
-    def _read_head(self, data: bytes) -> None:
+    def _read_head(self, data: bytes, seen: int = 0) -> None:
         """Let aiohttp's protocol parse the final head. The head of a 204 is the whole response, whatever follows.
 
-        In pieces, as aiohttp's parser loses a 204 with something behind it in the same read.
+        In pieces, as aiohttp's parser loses a 204 with something behind it in the same read. A head that goes on after
+        ``HEAD_LIMIT`` bytes, of which earlier reads had ``seen``, is ended here, and the connection with it.
         """
-        self.read, lines = self._read_head, io.BytesIO(data)
+        self.read, lines = partial(self._read_head, seen=seen + len(data)), io.BytesIO(data)
         # Up to the empty line, then by lines: this read may begin within the empty line, or with a 1xx.
         size = 0 if data[:1] in (b"\r", b"\n") else data.find(b"\r\n\r\n") + 4
         for piece in itertools.chain([lines.read(size)], lines):
             self.handler.data_received(piece)
             if self.transport.is_closing():
                 return  # the parser refused it
-            message = self.handler._buffer[-1][0][0] if self.handler._buffer else None
-            if message is not None and (message.code == 101 or not 100 <= message.code < 200):
+            message = self._final_head()
+            if message is None and seen + lines.tell() > HEAD_LIMIT and piece.endswith(b"\n"):
+                self.handler.data_received(b"\r\n")
+                self.transport.close()
+                message, lines = self._final_head(), io.BytesIO()
+            if message is not None:
                 self._end_head(message, lines.read())
                 return
+
+    def _final_head(self) -> Any:
+        """Return the final response's head, or None if there was none yet."""
+        message = self.handler._buffer[-1][0][0] if self.handler._buffer else None
+        is_interim = message is not None and message.code != 101 and 100 <= message.code < 200
+        return None if is_interim else message
 
     def _end_head(self, message: Any, rest: bytes) -> None:
         """Record the final response's head. ``rest`` holds the body bytes read so far."""

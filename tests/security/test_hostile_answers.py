@@ -109,6 +109,17 @@ async def test_an_endless_body_is_read_to_a_bound_and_no_further(framing: str, i
 
 
 @OWN_OR_INJECTED
+async def test_the_head_of_an_answer_is_read_to_a_bound_and_no_further(injected: bool) -> None:
+    begun, line = send(b"HTTP/1.1 400 Bad\r\nX-Short: 7\r\n"), b"X-Long: %b\r\n" % (b"v" * 60_000)
+    async with answered_by(take, begun, endless(line), injected=injected) as client:
+        with at_most(megabytes=20, seconds=9.0):
+            calls = [client.send(f"u{number}", HELLO, timeout=9.0) for number in range(80)]
+            errors = await asyncio.gather(*calls, return_exceptions=True)
+    assert {(type(error), error.headers["X-Short"]) for error in errors} == {(RejectedError, "7")}
+    assert all(sum(map(len, error.headers.values())) < 16_384 for error in errors)
+
+
+@OWN_OR_INJECTED
 async def test_the_body_of_an_accepted_push_is_not_waited_for(injected: bool) -> None:
     head = response(200, Content_Length=10**10, Content_Type="application/json")
     async with answered_by(take, send(head), endless(b"x" * 65536), injected=injected) as client:
