@@ -800,6 +800,12 @@ CLAIMS = [
         "tests/claims/test_conflicts.py",
     ),
     Bug(
+        "a plan that failed on a full disk keeps it full",
+        "_runs.run_file.file:RunFilePath.drop",
+        "pass",
+        "tests/runs/test_journal_disk.py::test_a_failed_creation_leaves_no_file_and_no_lock",
+    ),
+    Bug(
         "another user exchanges the claim file while it is opened",
         "_io.files:folder_objection",
         "return None",

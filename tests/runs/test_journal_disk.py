@@ -146,10 +146,11 @@ def test_a_plan_that_can_not_be_written_is_reported_as_not_sent(
 
 
 @pytest.mark.parametrize("statement", ["PRAGMA synchronous", "COMMIT"])
-def test_a_failed_creation_leaves_no_lock(tmp_path: Path, disk: Disk, statement: str) -> None:
+def test_a_failed_creation_leaves_no_file_and_no_lock(tmp_path: Path, disk: Disk, statement: str) -> None:
     disk.fail(statement, error="SQLITE_FULL")
     with pytest.raises(RunFileError, match="the disk is full"):
         Journal.open_or_create(tmp_path / "a.run", BROADCAST)
+    assert os.listdir(tmp_path) == []
     disk.fail(error="")
     make_run(tmp_path / "a.run").close()
 
