@@ -24,7 +24,9 @@ from pushsdk._audience.duckdb_reader import (
     connection,
     duckdb_errors,
     duckdb_module,
+    id_expression,
     literal,
+    quoted,
 )
 from pushsdk._audience.query_plan import Json, Origins, origins_of
 from pushsdk._audience.source import printable
@@ -93,17 +95,24 @@ class _Source(msgspec.Struct):
         """Return the columns with a guessed type other than text."""
         if not self.reader:
             return {}
-        # Without guesses, a CSV column is text, and a JSON column has the type JSON.
-        option = "auto_type_candidates = ['VARCHAR']" if self.reader == "CSV" else "maximum_depth = 1"
+        # Without guesses, a CSV column is text, and a JSON file has one column unless the columns are stated.
+        option = "auto_type_candidates = ['VARCHAR']" if self.reader == "CSV" else "maximum_depth = 0"
+        stated = column_types(db, self._with(option))
+        if self.reader == "JSON" and stated != self.types:
+            stated = dict.fromkeys(self.types, "")
         # By position: the first row may pass for the header now.
-        pairs = zip(self.types.items(), column_types(db, self._with(option)).values(), strict=True)
-        return {column: kind for (column, kind), stated in pairs if kind != stated and not _TEXT.fullmatch(kind)}
+        pairs = zip(self.types.items(), stated.values(), strict=True)
+        return {column: kind for (column, kind), known in pairs if kind != known and not _TEXT.fullmatch(kind)}
 
     def show(self, db: Connection) -> bool:
         """Create the view, with text in the columns that feed the ids. Return False if the file can't be read so."""
         types = {**self.types, **self.text}
-        call = self._with(self._option(types)) if self.text else self.call
-        db.execute(f"CREATE OR REPLACE TEMP VIEW {self.table} AS FROM {call}")
+        # DuckDB would write the number 1e3 as the text 1000.0.
+        values = {column: "JSON" for column in self.text if self.reader == "JSON"}
+        call = self._with(self._option({**types, **values})) if self.text else self.call
+        texts = [f"{id_expression('', column, values)} AS {quoted(column)}" for column in values]
+        replaced = f" REPLACE ({', '.join(texts)})" if texts else ""
+        db.execute(f"CREATE OR REPLACE TEMP VIEW {self.table} AS SELECT *{replaced} FROM {call}")
         return {*self.text.values()} <= {"VARCHAR"} and column_types(db, self.table) == types
 
     def fix(self) -> str:

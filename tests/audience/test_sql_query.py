@@ -112,6 +112,7 @@ TRACED: list[tuple[str, list[str]]] = [
         ["123"],
     ),
     ("SELECT user_id FROM read_csv('late.csv', all_varchar = true) WHERE country = 'NO' EXCEPT SELECT 'x'", NO),
+    ("SELECT user_id FROM read_json('uuid.jsonl', columns = {'user_id': 'UUID'})", [UUID.lower()]),
     ("SELECT json->>'user_id' AS user_id FROM read_json_objects('uuid.jsonl')", [UUID]),
     ("SELECT user_id FROM 'text.csv' EXCEPT SELECT 'x'", ["ann"]),
 ]
@@ -170,6 +171,15 @@ def test_quotation_marks_may_come_late_and_be_others(tmp_path: Path) -> None:
     assert ids_of(Audience.query(f"FROM '{single}'")) == ["a,b", "c"]
     stated = f"SELECT user_id FROM read_csv('{late}', quote = '') WHERE n > 1"
     assert ids_of(Audience.query(stated)) == ['"user-""1"""']
+
+
+@pytest.mark.parametrize("value", ["1e3", "1.0", "true", '["secret"]', "null"])
+def test_a_json_value_that_is_neither_a_text_nor_an_integer_is_no_id(tmp_path: Path, value: str) -> None:
+    early = "".join(f'{{"user_id": {i}}}\n' for i in range(EARLY))
+    path = made(tmp_path, "u.jsonl", f'{early}{{"user_id": {2**70}}}\n{{"user_id": "007"}}\n{{"user_id": {value}}}')
+    users = ids_of(Audience.query(f"SELECT 'u' || user_id AS user_id FROM '{path}' LIMIT {EARLY + 2}"))
+    assert users[-3:] == [f"u{EARLY - 1}", f"u{2**70}", "u007"]
+    assert refused(lambda: Audience.query(f"FROM '{path}'")) == f"the query, row {EARLY + 3}: user_id is NULL"
 
 
 def test_a_value_of_another_type_is_an_error_with_its_line(tmp_path: Path) -> None:
