@@ -883,13 +883,49 @@ AUDIENCES = [
     ),
     Bug(
         "a row without an id is a user",
-        "_audience.duckdb_reader:_DuckdbSource._select",
+        "_audience.duckdb_reader:DuckdbSource._select",
         """
-            result = db.execute(f"SELECT {columns} FROM {_VIEW}{tail}")
+            result = db.execute(f"SELECT {columns} FROM {VIEW}{tail}")
             while rows := result.fetchmany(size):
                 yield rows
         """,
         "tests/audience/test_audience_tables.py::test_a_row_without_an_id_is_an_error_with_its_number",
+    ),
+    Bug(
+        "a query pushes to 123 where the file says 00123",
+        "_audience.sql_query:_text_query",
+        """
+            db.execute(f"CREATE TEMP VIEW {VIEW} AS {sql}")
+            return _TextQuery(sql)
+        """,
+        "tests/audience/test_sql_query.py::test_ids_are_those_in_the_file_whatever_the_query",
+    ),
+    Bug(
+        "a query reads columns as text that feed no id",
+        "_audience.query_plan:origins_of",
+        "return frozenset().union(*_Tracer().columns(plan))",
+        "tests/audience/test_sql_query.py::test_the_columns_that_feed_no_id_keep_their_types",
+    ),
+    Bug(
+        "a quotation mark in a late row is part of an id",
+        "_audience.sql_query:_plain_call",
+        "return call",
+        "tests/audience/test_sql_query.py::test_quotation_marks_may_come_late_and_be_others",
+    ),
+    Bug(
+        "a query reads another file once the working directory changes",
+        "_audience.sql_query:SqlQuery._is_relative",
+        "return False",
+        "tests/audience/test_sql_query.py::test_a_query_that_names_files_of_another_working_directory_is_refused",
+    ),
+    Bug(
+        "a long field is refused because another library sets a lower limit",
+        "_audience.text_files:_csv_module",
+        """
+            import csv
+            return csv
+        """,
+        "tests/audience/test_audience.py::test_the_field_size_limit_is_not_the_one_that_the_process_shares",
     ),
     Bug(
         "a fraction is an id",
