@@ -22,7 +22,6 @@ from pushsdk._core.user_states import UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
-from pushsdk._runs.run_file.file import why_failed
 from pushsdk.claims.store import Claim, ClaimStore, Put
 
 logger = logging.getLogger("pushsdk")
@@ -276,6 +275,8 @@ def _reason(why: Exception) -> str:
     """Return the reason and the fix, for errors of the system and of SQLite. A driver's text may hold an address."""
     cause = why.__cause__ or why.__context__ or why
     if getattr(cause, "sqlite_errorname", ""):
+        from pushsdk._runs.run_file.file import why_failed  # loads SQLite, which the store has loaded
+
         return f": {why_failed(cause, 'deliver the job again', otherwise='it is damaged')}"
     if not isinstance(cause, OSError) or not cause.errno:
         return ""
