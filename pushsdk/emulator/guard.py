@@ -46,6 +46,7 @@ class Guard:
         self._hosts = {f"{name}:{port}" for name in self._names}
         self._hosts |= {name for name in self._names if port == 80 or name.rpartition(":")[2].isdigit()}
         self.max_body: int = max_body
+        self.arriving: int = 0  # bytes of the bodies that have not ended, kept by `read_body`
         self.needs_token: bool = token is not None
         self._token = token
 

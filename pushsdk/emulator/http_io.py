@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 from aiohttp import web
 
-from pushsdk.emulator.guard import Refused
+from pushsdk.emulator.guard import Guard, Refused
 
 PRIVATE = {
     "Cache-Control": "no-store",
@@ -18,6 +18,7 @@ PRIVATE = {
 }
 """Headers for responses that must not be cached, framed, or rendered as a page."""
 _BODY_SECONDS = 60.0
+_MOST_ARRIVING = 64 * 1024 * 1024  # bytes of all bodies that have not ended
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time to linger: close() sends RST
 
 
@@ -32,10 +33,11 @@ def refuse(refused: Refused, headers: Mapping[str, str] = {}) -> web.Response:
     return json_response(refused.status, {"error": refused.error}, {**headers, **refused.headers})
 
 
-async def read_body(request: web.BaseRequest, limit: int) -> bytes:
-    """Return the body, at most ``limit`` bytes.
+async def read_body(request: web.BaseRequest, guard: Guard) -> bytes:
+    """Return the body, at most the guard's ``max_body`` bytes.
 
-    Raises `Refused`, RequestPayloadError or OSError if the body is too large, too slow or incomplete.
+    Raises `Refused`, RequestPayloadError or OSError if the body is too large, too slow or incomplete, or if too many
+    bytes are on their way.
     """
     content, transport, body = request.content, request.transport, bytearray()
     expect = request.headers.get("Expect", "").lower()
@@ -47,10 +49,15 @@ async def read_body(request: web.BaseRequest, limit: int) -> bytes:
         async with asyncio.timeout(None if content.is_eof() else _BODY_SECONDS):
             while chunk := await content.readany():
                 body += chunk
-                if len(body) > limit:
-                    raise Refused(413, f"the body is over {limit} bytes")
+                guard.arriving += len(chunk)
+                if len(body) > guard.max_body:
+                    raise Refused(413, f"the body is over {guard.max_body} bytes")
+                if guard.arriving > max(_MOST_ARRIVING, guard.max_body):
+                    raise Refused(503, "too many large bodies at a time: send again", {"Retry-After": "1"})
     except TimeoutError:
         raise Refused(408, f"the body did not arrive within {_BODY_SECONDS:g} s") from None
+    finally:
+        guard.arriving -= len(body)
     return bytes(body)
 
 

@@ -36,7 +36,7 @@ _ApiKey: TypeAlias = Annotated[
 ]
 _HostName: TypeAlias = Annotated[str, Rule("a name with an optional port, for example push.test:8080", is_host)]
 _BACKLOG = 1024  # a client may open all its connections at once
-_IDLE_SECONDS = 75.0  # keep-alive, as common proxies have it
+_IDLE_SECONDS = 30.0  # until the next head has arrived
 _GRACE = 0.1  # seconds for clients to read the last responses when the emulator closes
 
 

@@ -106,7 +106,7 @@ class PushService:
         # Read now: a request that a reset overtakes belongs to the state before the reset.
         rules, limiter = inbox.rules, inbox.limiter
         try:
-            record.body = await read_body(request, self._guard.max_body)
+            record.body = await read_body(request, self._guard)
         except Refused as refused:
             return self._refuse_unmatched(request, refused)
         except (RequestPayloadError, OSError):  # the body is incomplete

@@ -9,8 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 from support.command_line import COMMAND
@@ -69,6 +70,23 @@ async def test_a_request_is_a_line_of_the_terminal_unless_quiet(capsys, monkeypa
         lines = [line for line in capsys.readouterr().out.splitlines() if "/v1/push 204 1 user" in line]
         assert len(lines) == (not quiet)
         assert "\x1b" not in "".join(lines)
+
+
+async def test_a_pipe_that_nobody_reads_does_not_stop_the_service(monkeypatch):
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
+    late = threading.Timer(20, os.close, [reader])  # a blocked write then ends with an error
+    late.start()
+    monkeypatch.setattr(Emulator, "__aenter__", entering_with_a_push)
+    with os.fdopen(writer, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert await run_until(signal.SIGINT) == 0
+    late.cancel()
+    os.close(reader)
 
 
 ENTER = Emulator.__aenter__

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 from support.control_api import Api, until
@@ -78,6 +78,20 @@ async def test_a_slow_head_or_body_ends_the_connection(running, monkeypatch):
         for head in (b"", b"POST /ext", b"GET /_emulator/v1/health HTTP/1.1\r\nHost: "):
             assert await wire.bytes(head) == b""
         assert wire.emulator.pushes == ()
+
+
+async def test_the_bytes_of_all_bodies_on_their_way_are_bounded(running, monkeypatch, until):
+    monkeypatch.setattr(http_io, "_MOST_ARRIVING", 3000)
+    async with running(max_body=2000) as wire, AsyncExitStack() as stack:
+        for _ in range(2):
+            begun = await stack.enter_async_context(wire.connected())
+            begun.write(wire.head(1500) + b" " * 1400)
+        await until(lambda: wire.emulator.requests == 2)
+        refused = await wire.send(b" " * 300 + PUSH)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        begun.write(b" " * 100)
+        assert b" 400 " in await begun.read.readline()
+        assert (await wire.send(b" " * 300 + PUSH)).status == 204
 
 
 async def test_a_push_to_too_many_users_is_refused(wire, emulator):

@@ -4,6 +4,7 @@ import asyncio
 import codecs
 import os
 import re
+import select
 import signal
 import socket
 import sys
@@ -36,6 +37,7 @@ DEFAULT_PORT = 8080
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
 _MAX_BYTES = 64 * 1024
+_LONGEST_LINE = 1000  # characters: at most 4 KiB, which a pipe that select reports takes at once
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 _FORWARDED = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
@@ -285,5 +287,9 @@ def _verdict(service: Emulator) -> str:
 
 
 def _say(line: str) -> None:
-    say(line)
+    """Print a line, unless nobody reads the pipe that stdout is: the service goes on."""
+    with suppress(OSError, ValueError):  # on Windows, and for a stdout that is no file
+        if not select.select((), (sys.stdout,), (), 0)[1]:
+            return
+    say(line[:_LONGEST_LINE])
     sys.stdout.flush()  # scripts read these lines from a pipe while the service runs

@@ -97,7 +97,7 @@ class Control:
 
     async def _body(self, request: web.BaseRequest, kind: type[Struct]) -> Struct:
         try:
-            return routes.read_body(kind, await read_body(request, self._guard.max_body))
+            return routes.read_body(kind, await read_body(request, self._guard))
         except (RequestPayloadError, OSError):
             raise Refused(400, "the body is incomplete") from None
 
