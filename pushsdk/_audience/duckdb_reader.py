@@ -114,7 +114,7 @@ _ID_SQL: Mapping[str, str] = {
     r"JSON": "CASE WHEN json_type({0}) = 'VARCHAR' OR regexp_full_match(CAST({0} AS VARCHAR), '-?[0-9]+') "
     "THEN {0}->>'$' END",
 }
-# The advice for a column of another type.
+# Advice for other column types.
 _ID_FIXES: Mapping[str, str] = {
     "DOUBLE": "CAST({0} AS BIGINT) in a query, if all are whole and have at most 15 digits",
     "FLOAT": "CAST({0} AS BIGINT) in a query, if all are whole and have at most 7 digits",
@@ -246,7 +246,7 @@ VIEW = "pushsdk_audience"
 
 
 def row_count(db: Connection) -> int:
-    """Return the number of rows in the view."""
+    """Return the view's row count."""
     [(rows,)] = db.execute(f"SELECT count(*) FROM {VIEW}").fetchall()
     return int(rows)
 

@@ -80,12 +80,14 @@ class _Source(msgspec.Struct):
     """The table function with its arguments."""
     reader: str
     """CSV or JSON if types are guessed, else empty."""
+    plain: Sequence[str]
+    """Options to add in any case."""
     types: dict[str, str]
     text: dict[str, str] = {}
     """The types to state: for the columns that may feed the ids and have a guessed type."""
 
     def find_text(self, db: Connection, origins: Origins | None) -> None:
-        """Set ``text``. ``origins`` are the columns that feed the ids, None if any may."""
+        """Set ``text``. ``origins`` are the columns that feed the ids; None if any may."""
         can_be_text = self.reader == "CSV" or not _are_numbered(self.types)
         for column, kind in self._guessed(db).items():
             if origins is None or (self.table, column) in origins:
@@ -109,7 +111,7 @@ class _Source(msgspec.Struct):
         types = {**self.types, **self.text}
         # DuckDB would write the number 1e3 as the text 1000.0.
         values = {column: "JSON" for column in self.text if self.reader == "JSON"}
-        call = self._with(self._option({**types, **values})) if self.text else self.call
+        call = self._with(self._option({**types, **values})) if self.text else self._with()
         texts = [f"{id_expression('', column, values)} AS {quoted(column)}" for column in values]
         replaced = f" REPLACE ({', '.join(texts)})" if texts else ""
         db.execute(f"CREATE OR REPLACE TEMP VIEW {self.table} AS SELECT *{replaced} FROM {call}")
@@ -124,8 +126,12 @@ class _Source(msgspec.Struct):
         name, columns = ("types", self.text) if self.reader == "CSV" else ("columns", types)
         return f"{name} = {{{', '.join(f'{literal(column)}: {literal(types[column])}' for column in columns)}}}"
 
-    def _with(self, option: str) -> str:
-        return f"{self.call.removesuffix(')')}, {option})"
+    def _with(self, *options: str) -> str:
+        return _call_with(self.call, *self.plain, *options)
+
+
+def _call_with(call: str, *options: str) -> str:
+    return ", ".join([call.removesuffix(")"), *options]) + ")" if options else call
 
 
 def _are_numbered(names: Iterable[str]) -> bool:
@@ -240,27 +246,26 @@ def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
     else:
         alias = node["table_name"].rpartition("/")[2].partition(".")[0]
         call = f"read_{reader.lower()}({literal(node['table_name'])})" if reader else call
-    if reader == "CSV":
-        call = _plain_call(db, call)
-    name = table["table_name"]
-    db.execute(f"DROP VIEW IF EXISTS {name}; CREATE TEMP TABLE {name} AS FROM {call} LIMIT 0")
-    sources.append(_Source(name, call, reader, column_types(db, name)))
+    name, plain = table["table_name"], _plain_options(db, call) if reader == "CSV" else []
+    source = f"FROM {_call_with(call, *plain)} LIMIT 0"
+    db.execute(f"DROP VIEW IF EXISTS {name}; CREATE TEMP TABLE {name} AS {source}")
+    sources.append(_Source(name, call, reader, plain, column_types(db, name)))
     table.update(alias=node["alias"] or alias, sample=node["sample"], column_name_alias=node["column_name_alias"])
     node.clear()
     node.update(table)
 
 
-# Guesses that lose users or change ids, if their signs come late or belong to an id; with the option for a plain file.
+# Guesses that lose users or change ids, with the option to add: their signs may come late, or belong to an id.
 _SIGNS = {"quote|escape": "quote = '\"', escape = '\"'", "comment": "comment = ''"}
 # As many rows as DuckDB looks at to guess.
 _SAMPLE = "LIMIT 20480"
 
 
-def _plain_call(db: Connection, call: str) -> str:
-    """Return a call to read CSV with double quotation marks and without comments, unless it would read other rows."""
+def _plain_options(db: Connection, call: str) -> list[str]:
+    """Return options for double quotation marks and no comments, unless a call would read other rows with them."""
     options = [option for names, option in _SIGNS.items() if not re.search(rf'\("({names})" =', call)]
-    plain = ", ".join([call.removesuffix(")"), *options]) + ")"
     with suppress(duckdb_module().Error):
+        plain = _call_with(call, *options)
         if not db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT ALL (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall():
-            return plain
-    return call
+            return options
+    return []

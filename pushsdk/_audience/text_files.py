@@ -7,7 +7,7 @@ bare text passes for an id, and a header that spans lines can cost the first row
 import importlib.util
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from typing import IO, Any
 
@@ -246,7 +246,7 @@ def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[
     try:
         for record in reader:
             if len(record) == width and (user := record[position]):
-                yield (user, {name: record[index] for name, index in columns if record[index]}) if rows else user
+                yield (user, _fields(record, columns)) if rows else user
             elif record:
                 raise context.line_error(last + 1, _wrong_record(record, width, context.key))
             else:
@@ -254,6 +254,10 @@ def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[
             last = reader.line_num
     except _csv.Error as error:
         raise _not_csv(error, reader, context, last + 1) from None
+
+
+def _fields(record: Sequence[str], columns: Sequence[tuple[str, int]]) -> dict[str, str]:
+    return {name: record[index] for name, index in columns if record[index]}
 
 
 def _wrong_record(record: Sized, width: int, key: str) -> str:

@@ -131,7 +131,7 @@ JSON = "{'user_id': 'UUID', 'n': 'BIGINT', 'user': 'STRUCT(id UUID, n BIGINT)', 
 REFUSED: list[tuple[str, str]] = [
     (
         "SELECT user_id FROM 'late.csv' WHERE user_id % 10 = 3",
-        "types = {'user_id': 'VARCHAR'} in read_csv('late.csv', q",
+        "types = {'user_id': 'VARCHAR'} in read_csv('late.csv');",
     ),
     ("SELECT user_id FROM 'late.csv' WHERE user_id > 1000", "use CAST where the query needs another type"),
     ("SELECT user_id FROM 'late.csv' WHERE user_id IN (SELECT user_id FROM 'p.parquet')", "types = {'user_id': 'VARC"),
