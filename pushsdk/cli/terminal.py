@@ -28,10 +28,9 @@ def escaped(json: str, file: TextIO | None = None) -> str:
 
     If the stream, by default stdout, is not UTF-8, only ASCII is safe.
     """
-    is_utf8 = codecs.lookup((file or sys.stdout).encoding or "utf-8").name == "utf-8"
-    if json.isprintable() and (is_utf8 or json.isascii()):
-        return json
-    return "".join(char if (is_utf8 or char.isascii()) and not _is_unsafe(char) else _escape(char) for char in json)
+    if not _is_utf8(file or sys.stdout):
+        json = "".join(char if char.isascii() else _escape(char) for char in json)
+    return json if json.isprintable() else "".join(_escape(char) if _is_unsafe(char) else char for char in json)
 
 
 def say(text: str) -> None:
@@ -71,6 +70,10 @@ def ask(question: str, *, declined: str) -> None:
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandError(declined, Exit.INCOMPLETE)
+
+
+def _is_utf8(file: TextIO) -> bool:
+    return codecs.lookup(file.encoding or "utf-8").name == "utf-8"
 
 
 def _is_unsafe(char: str) -> bool:
