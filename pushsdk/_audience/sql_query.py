@@ -115,7 +115,10 @@ class _Source(msgspec.Struct):
         texts = [f"{id_expression('', column, values)} AS {quoted(column)}" for column in values]
         replaced = f" REPLACE ({', '.join(texts)})" if texts else ""
         db.execute(f"CREATE OR REPLACE TEMP VIEW {self.table} AS SELECT *{replaced} FROM {call}")
-        return {*self.text.values()} <= {"VARCHAR"} and column_types(db, self.table) == types
+        # Unlike DESCRIBE, the catalog doesn't look at the file again.
+        columns = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
+        shown = dict(db.execute(columns, [self.table]).fetchall())
+        return {*self.text.values()} <= {"VARCHAR"} and shown == types
 
     def fix(self) -> str:
         """Return the option to write, and where."""
