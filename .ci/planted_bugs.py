@@ -597,6 +597,18 @@ SECRETS = [
         "tests/core/test_outcome.py::test_the_key_is_redacted_in_what_the_service_answered",
     ),
     Bug(
+        "an error keeps an echoed key that was escaped twice",
+        "_core.secret:_layers",
+        "return [(text, list(range(len(text) + 1)))]",
+        "tests/core/test_mask.py::test_an_echoed_key_is_masked_in_each_form",
+    ),
+    Bug(
+        "an error keeps an echoed key in a compressed body",
+        "_core.outcome:_decompressed",
+        "return body",
+        "tests/core/test_mask.py::test_a_compressed_body_is_readable_and_without_the_key",
+    ),
+    Bug(
         "an error shows the whole location of a redirect",
         "_core.error_texts:_redirect",
         "return f\", a redirect to {attempt.headers.get('Location')}: not followed\"",

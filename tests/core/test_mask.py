@@ -91,7 +91,7 @@ def test_texts_without_the_key_are_kept_exactly() -> None:
     assert mask(Secret.of("SECRET/MARKER"), text, is_cut=True) == text.removesuffix("SECRET/X") + "SECRET/X"
 
 
-@pytest.mark.parametrize("text", ["\\" * 65_536, "%2" * 32_768, "&#4" * 20_000, "\\S" * 32_768, "SECRET" * 10_000])
+@pytest.mark.parametrize("text", ["\\" * 16_384, "%2" * 8_192, "&#4" * 5_000, "\\S" * 8_192, "SECRET" * 2_500])
 def test_a_hostile_text_costs_little_time(text: str) -> None:
     started = time.process_time()
     mask(Secret.of("SECRET/MARKER+ab3d=="), text, is_cut=True)
