@@ -81,8 +81,8 @@ class RunOptions(TypedDict, total=False):
     on_progress: Callable[[Progress], object] | None
     """A callable that is called twice a second."""
     not_after: Moment | None
-    """A datetime with a zone: no request is begun later, and its users stay NOT_SENT. The run keeps it: a resume may
-    only pass an earlier one. Default: no bound."""
+    """A datetime with a zone: no request is begun later, and its users stay NOT_SENT. The first call's
+    is kept in the run; an earlier one of a resume holds for that call. Default: no bound."""
     limit: int | None
     """Pause the run after this many users. Default: no limit."""
     durable: bool

@@ -42,6 +42,8 @@ SETTINGS: dict[str, Any] = {
     "python_enable_replacements": False,
 }
 
+# DuckDB's error for a JSON value that would change if it became a text.
+NO_TEXT = "an id is made from a JSON value that is neither a text nor an integer"
 # Errors about the query and the files, whose text may be shown: it quotes no value.
 _SHOWABLE = {f"{kind}Exception" for kind in ("Binder", "Catalog", "IO", "Parser", "Permission", "Syntax")}
 
@@ -81,7 +83,9 @@ def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
             raise ValidationError(f"{printable(name)}: DuckDB needs more than the {MEMORY} it may use") from None
         if "extension httpfs" in str(error):
             raise ValidationError(f"{printable(name)}: only local files are read, download it first") from None
-        if kind in _SHOWABLE:
+        if NO_TEXT in str(error):
+            text = NO_TEXT
+        elif kind in _SHOWABLE:
             text = printable(str(error).partition("\n")[0])
         else:
             line = re.search(r"CSV Error on Line: \d+", str(error))

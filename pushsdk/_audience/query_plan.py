@@ -18,17 +18,12 @@ _NONE: Origins = frozenset()
 
 
 def origins_of(plan: Json, names: Sequence[str], column: str) -> Origins:
-    """Return the table columns whose values are in a result column, or compared with it by IN.
+    """Return the table columns whose values are in a result column. ``names`` has all result columns.
 
-    ``names`` has all result columns. Raises LookupError for an operator without a rule, and for a later plan
-    format possibly also TypeError or ValueError.
+    Raises LookupError for an operator without a rule, and for a later plan format possibly also TypeError or
+    ValueError.
     """
-    tracer = _Tracer()
-    origins = dict(zip(names, tracer.columns(plan), strict=True))[column]
-    for compared in tracer.compared * len(tracer.compared):
-        if compared & origins:
-            origins |= compared
-    return origins
+    return dict(zip(names, _Tracer().columns(plan), strict=True))[column]
 
 
 def _origins(node: Any, inputs: Sequence[Origins]) -> Origins:
@@ -60,8 +55,6 @@ class _Tracer:
     """A walk through one plan."""
 
     def __init__(self) -> None:
-        #: The origins on both sides, for each IN. Extended by ``join``.
-        self.compared: list[Origins] = []
         #: The columns in each common table expression, by number. Extended by ``share``.
         self.shared: dict[int, list[Origins]] = {}
         #: The columns that a correlated subquery gets. Set by ``join``.
@@ -87,10 +80,6 @@ class _Tracer:
         second = self.columns(right)
         self.outer = outer
         kind = operator.get("join_type", "INNER")
-        if kind == "MARK":
-            # A correlated subquery also compares outer columns with themselves.
-            equal = [on for on in operator["conditions"] if on["comparison"] == "COMPARE_EQUAL"]
-            self.compared += [_origins(on["left"], first) | _origins(on["right"], second) for on in equal]
         second = _kept(second, operator.get("right_projection_map", ()))
         return _kept(first, operator.get("left_projection_map", ())) + _JOINED[kind](second)
 

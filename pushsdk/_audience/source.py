@@ -60,6 +60,8 @@ def missing_column(
 
     ``option`` names the argument for the column; ``row`` is advice in case the names are values in a row.
     """
+    if len(columns) == 1 and not re.search("id|key|user", columns[0], re.IGNORECASE):
+        columns = ["..."]  # perhaps the first id of a file without a header
     near = near_word(key, filter(_NAME.fullmatch, columns))
     fix = f"; did you mean {option}{near!r}?" if near else f"; name one with {option}...{row}"
     return ValidationError(Advice(f"{printable(name)}: no column {printable(key, 60)!r}, only {listed(columns)}", fix))

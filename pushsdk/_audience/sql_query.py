@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pushsdk._audience.duckdb_reader import (
+    NO_TEXT,
     VIEW,
     Connection,
     DuckdbSource,
@@ -24,7 +25,6 @@ from pushsdk._audience.duckdb_reader import (
     connection,
     duckdb_errors,
     duckdb_module,
-    id_expression,
     literal,
     quoted,
 )
@@ -67,6 +67,12 @@ class SqlQuery(DuckdbSource):
 
 # Text, and text lists.
 _TEXT = re.compile(r"VARCHAR(\[\])*")
+# A JSON value's text. DuckDB has lost the digits that the file has for a number that is not an integer.
+_AS_WRITTEN = f"""
+CASE WHEN json_type({{0}}) = 'VARCHAR' THEN {{0}}->>'$'
+WHEN regexp_full_match(CAST({{0}} AS VARCHAR), '-?[0-9]+') THEN CAST({{0}} AS VARCHAR)
+WHEN json_type({{0}}) <> 'NULL' THEN error('{NO_TEXT}' || left(CAST({{0}} AS VARCHAR), 0)) END AS {{0}}
+"""
 # Types with parts.
 _NESTED = re.compile(r".*[(\[].*", re.DOTALL)
 
@@ -112,7 +118,7 @@ class _Source(msgspec.Struct):
         # DuckDB would write the number 1e3 as the text 1000.0.
         values = {column: "JSON" for column in self.text if self.reader == "JSON"}
         call = self._with(self._option({**types, **values})) if self.text else self._with()
-        texts = [f"{id_expression('', column, values)} AS {quoted(column)}" for column in values]
+        texts = [_AS_WRITTEN.format(quoted(column)) for column in values]
         replaced = f" REPLACE ({', '.join(texts)})" if texts else ""
         db.execute(f"CREATE OR REPLACE TEMP VIEW {self.table} AS SELECT *{replaced} FROM {call}")
         # Unlike DESCRIBE, the catalog doesn't look at the file again.
@@ -122,7 +128,9 @@ class _Source(msgspec.Struct):
 
     def fix(self) -> str:
         """Return the option to write, and where."""
-        return printable(f"{self._option({**self.types, **self.text})} in {self.call}")
+        # No guess: it may change an id, and its parts may be keys that are ids.
+        types = {column: "JSON" if _NESTED.fullmatch(kind) else kind for column, kind in self.types.items()}
+        return printable(f"{self._option({**types, **dict.fromkeys(self.text, 'VARCHAR')})} in {self.call}", 2000)
 
     def _option(self, types: Mapping[str, str]) -> str:
         """Return the option that states types. In CSV, DuckDB still guesses the other types."""

@@ -85,7 +85,7 @@ class PushError(Answered, Exception):
     headers: Mapping[str, str] = NO_HEADERS
     """Headers in that answer, with case-insensitive names, without the Api-Key: at most 16 KiB, the shortest first."""
     body: bytes = b""
-    """First 4 KiB of that answer's body, without the Api-Key: decompressed, or the name of its compression."""
+    """First 4 KiB of that answer's body, without the Api-Key: decompressed, or its compression's name."""
 
     def __init__(
         self,

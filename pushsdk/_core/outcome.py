@@ -349,7 +349,7 @@ def _decide(evidence: Evidence, statuses: Mapping[int, Outcome], retry_on: Set[i
 
 
 def _kept_headers(headers: Mapping[str, str], key: Secret | None) -> Headers:
-    """Return a copy of the headers without the Api-Key, the shortest of them if they are too large to keep."""
+    """Copy the headers without the Api-Key, only the shortest if they are too large to keep."""
     # A copy: the HTTP library's mapping may keep the whole response alive.
     items = sorted(Headers(headers).items(), key=_size_of)
     sizes = accumulate(map(_size_of, items))
@@ -362,7 +362,7 @@ def _size_of(header: tuple[str, str]) -> int:
 
 
 def _kept_body(evidence: Evidence, key: Secret | None) -> bytes:
-    """Return the start of the body without the Api-Key: decompressed, or else the name of its compression."""
+    """Return the body's start without the Api-Key: decompressed, or else its compression's name."""
     body, coding = (evidence.body or b"")[:BODY_KEPT], evidence.headers.get("Content-Encoding", "").strip().lower()
     if body and coding not in ("", "identity"):
         body = _decompressed(body, coding)

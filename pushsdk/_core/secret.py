@@ -79,7 +79,7 @@ def sealed(value: Any) -> Any:
 
 
 def mask(secret: Secret, text: str, *, is_cut: bool = False) -> str:
-    """Return the text with ``***`` for the secret, however each of its characters is escaped.
+    """Return the text with ``***`` for the secret, however each character is escaped.
 
     ``is_cut``: the text may end within the secret.
     """
@@ -96,7 +96,7 @@ def mask(secret: Secret, text: str, *, is_cut: bool = False) -> str:
 
 
 def _layers(text: str) -> list[tuple[str, list[int]]]:
-    """Return the text, and what it encodes once or twice, as JSON, a URL or HTML; with the place of each character."""
+    """Return the text, and what it encodes once or twice, as JSON, a URL or HTML; with each character's place."""
     layers = new = [(text, list(range(len(text) + 1)))]
     for _ in range(_DEPTH):
         new = [_decoded(*layer, lead) for layer in new for lead in _ESCAPES if lead in layer[0]]
@@ -112,7 +112,7 @@ def _spans_of(plain: str, text: str, places: list[int], is_cut: bool) -> list[tu
 
 
 def _end_of(plain: str, text: str, start: int, is_cut: bool) -> int:
-    """Return the end of the secret that starts here, or the start."""
+    """Return where the secret that starts here ends, or the start."""
     ends, cut = {start}, start
     for number, char in enumerate(plain):
         if is_cut and number >= _LEAST_BEGINNING and any(_is_begun(text, at) for at in ends):
@@ -139,7 +139,7 @@ def _meaning(escape: re.Match[str]) -> str:
 
 
 def _decoded(text: str, places: list[int], lead: str) -> tuple[str, list[int]]:
-    """Return the text without the escapes that begin with ``lead``, and the place of each character."""
+    """Return the text without the escapes that begin with ``lead``, and each character's place."""
     parts, kept, end = list[str](), list[int](), 0
     for escape in _ESCAPES[lead].finditer(text):
         meaning, start = _meaning(escape), escape.start()

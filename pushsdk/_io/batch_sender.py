@@ -217,6 +217,8 @@ class BatchSender:
         request = batch.request
         if request is not None and request.is_begun:
             self._pending.settle_part(request.part, self._give_up(request))
+        elif request is not None:
+            self._sender.end_span(request)
         self._pending.settle_rest(batch.calls, _CANCELLED)
         self._finish(batch)
 

@@ -382,6 +382,8 @@ async def read_body(response: Any, content: aiohttp.StreamReader, evidence: Evid
         await _read_start(content, evidence, ANSWER_BODY_LIMIT)
     elif not is_json(response.headers):
         await _read_start(content, evidence, ERROR_BODY_LIMIT, is_peek=True)
+    else:  # the part that came with the head: an error in it is logged
+        evidence.body = content.read_nowait(ERROR_BODY_LIMIT)
 
 
 async def _read_start(content: aiohttp.StreamReader, evidence: Evidence, limit: int, *, is_peek: bool = False) -> None:

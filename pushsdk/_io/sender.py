@@ -98,6 +98,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         else:
             self.counters.requests += 1
             if not await self._has_turn(request, has_slot=has_slot):
+                self.end_span(request)
                 return request.verdict()
             is_accepted = await self._attempt(request)
         if not is_accepted and self._may_go_on(request):
@@ -226,7 +227,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                     return attempt.outcome is ACCEPTED
             return False
         finally:
-            self._end_span(request, None)
+            self.end_span(request)
             if request.own == own:
                 # No attempt was noted: nothing was sent.
                 self._withdraw(request)
@@ -326,7 +327,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         request.own += 1
         self.counters.attempts += 1
         if self.observer is not None:
-            self._end_span(request, attempt)
+            self.end_span(request, attempt)
         if attempt.outcome is not ACCEPTED:
             self._slow_down(request, attempt)
         elif attempt.body and request.operation is PUSH and _error_in(attempt.body):
@@ -352,7 +353,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             # By the client's policy, too: a call that waits longer does not stop the others for that long.
             self._pause(min(attempt.retry_after, request.options.policy.max_retry_after, self.max_pause))
 
-    def _end_span(self, request: ApiRequest, attempt: Attempt | None) -> None:
+    def end_span(self, request: ApiRequest, attempt: Attempt | None = None) -> None:
+        """End the attempt's span, if it has one. ``attempt`` is None if there was none."""
         flight = request.flight
         if flight is not None and flight.span is not None:
             span, flight.span = flight.span, None

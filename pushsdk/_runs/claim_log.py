@@ -272,7 +272,7 @@ def claim_error(why: Exception | None) -> PushError:
 
 
 def _reason(why: Exception) -> str:
-    """Return the reason and the fix, for errors of the system and of SQLite. A driver's text may hold an address."""
+    """Return the reason and the fix, for system and SQLite errors. A driver's text may hold an address."""
     cause = why.__cause__ or why.__context__ or why
     if getattr(cause, "sqlite_errorname", ""):
         from pushsdk._runs.run_file.file import why_failed  # loads SQLite, which the store has loaded

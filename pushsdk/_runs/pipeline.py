@@ -138,7 +138,7 @@ class Pipeline:
         self._log_phase("ends")
 
     async def _explain_rest(self) -> None:
-        """Say why users are left, of whom no failure does."""
+        """Say why users are left, if no failure does."""
         reason = self.stop_reason
         if reason is None and self._is_limited:
             self.stop("limit", f"the limit of {count(self._settings.limit or 0)} is reached: resume for the rest")

@@ -140,8 +140,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
         Raises RunInUseError if the run is being sent, as it may still push to more.
         """
-        if self.in_use:
-            raise run_file_error(Path(self.file), "it is still pushing: wait until it ends", kind=RunInUseError)
+        _check_ended(Path(self.file))
         source: Any = _PushedUsers(self)
         return Audience(source)
 
@@ -181,8 +180,13 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         raise error
 
 
+def _check_ended(path: Path) -> None:
+    if RunFilePath(path, write=False).in_use:
+        raise run_file_error(path, "it is still pushing: wait until it ends", kind=RunInUseError)
+
+
 class _PushedUsers:
-    """The source of ``BroadcastReport.pushed``."""
+    """A source for ``BroadcastReport.pushed``."""
 
     is_file = False
     columns = ()
@@ -198,6 +202,7 @@ class _PushedUsers:
         while batch := list(itertools.islice(rows, BATCH)):
             counts.read += len(batch)
             yield [row.user_id for row in batch]
+        _check_ended(Path(self._report.file))
 
     def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         return deduplicated(self.ids(counts), counts)

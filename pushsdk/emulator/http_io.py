@@ -50,15 +50,20 @@ async def read_body(request: web.BaseRequest, guard: Guard) -> bytes:
             while chunk := await content.readany():
                 body += chunk
                 guard.arriving += len(chunk)
-                if len(body) > guard.max_body:
-                    raise Refused(413, f"the body is over {guard.max_body} bytes")
-                if guard.arriving > max(_MOST_ARRIVING, guard.max_body):
-                    raise Refused(503, "too many large bodies at a time: send again", {"Retry-After": "1"})
+                _check_room(guard, len(body))
     except TimeoutError:
         raise Refused(408, f"the body did not arrive within {_BODY_SECONDS:g} s") from None
     finally:
         guard.arriving -= len(body)
     return bytes(body)
+
+
+def _check_room(guard: Guard, size: int) -> None:
+    """Raise `Refused` if a body with so many bytes is too large, or too many bytes are on their way."""
+    if size > guard.max_body:
+        raise Refused(413, f"the body is over {guard.max_body} bytes")
+    if guard.arriving > max(_MOST_ARRIVING, guard.max_body):
+        raise Refused(503, "too many large bodies at a time: send again", {"Retry-After": "1"})
 
 
 def abort(request: web.BaseRequest) -> web.Response:

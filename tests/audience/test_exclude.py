@@ -1,6 +1,7 @@
 """Users without others: from files, audiences, queries and earlier runs, wherever they are counted, shown or sent."""
 
 import io
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from support.audiences import ids_of, made, rows_of
 from support.run_files import ACCEPTED, CLAIMED, REJECTED, UNKNOWN, event, make_run
 
 from pushsdk import Audience, MessageWarning, MobilePush, RunInUseError, ValidationError, read_report
+from pushsdk._runs.run_file.journal import Journal
 from pushsdk.testing import FakeService
 
 MESSAGE = MobilePush(title={"en": "Hi"}, ios_enabled=True)
@@ -61,6 +63,8 @@ def test_an_earlier_run_excludes_whom_it_pushed_or_may_have_pushed(tmp_path: Pat
         read_report(tmp_path / "old.run").pushed()
     journal.close()
     pushed = read_report(tmp_path / "old.run").pushed()
+    with closing(Journal.open(tmp_path / "old.run", write=True)), pytest.raises(RunInUseError, match="still pushing"):
+        ids_of(pushed)
     assert (
         ids_of(pushed) == ids_of(pushed, distinct=True) == [user for user, _ in rows_of(pushed)] == ["u0", "u2", "u3"]
     )

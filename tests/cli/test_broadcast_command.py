@@ -226,6 +226,9 @@ def test_a_dry_run_shows_only_who_gets_a_push(broadcast, command):
     assert ("users     1" in result.out, '"userIds":["bob"]' in result.out) == (True, True)
     assert result.err.startswith("2 users left out: --only-users does not name them\n")
     assert '"userIds":["bob"]' in command("send", "ann", "bob", "--title", "x", *words).out
+    words = "--dry-run", "--only-users", "eve"
+    assert broadcast(*words).err.endswith("--only-users does not name them\npushsdk: no user is left\n")
+    assert "no user is left" in command("send", "ann", "--title", "x", *words).err
     left = broadcast(*words, "--exclude", "ids.txt")
     assert (left.code, left.err) == (2, "pushsdk: the source has no users beside the 3 excluded\n")
 

@@ -175,3 +175,21 @@ async def test_a_traceparent_arrives_only_with_propagate(
     assert request.head.lower().count(b"traceparent:") == 1
     assert (request.headers["api-key"], request.headers["x-team"]) == (KEY, "growth")
     assert request.headers["content-type"] == "application/json"
+
+
+async def test_a_send_that_is_cancelled_before_its_request_begins_leaves_no_span_open(
+    telemetry: Telemetry, emulator: Emulator
+) -> None:
+    def cancel_others() -> None:
+        for task in asyncio.all_tasks() - {this}:
+            task.cancel()
+
+    this = asyncio.current_task()
+    async with telemetry.instrument(AsyncPushClient(emulator.base_url, KEY)) as client:
+        sending = asyncio.create_task(client.send(USER, MESSAGE))
+        await asyncio.sleep(0)
+        # Comes between the dispatch, which finds no connection, and the first step of the task that opens one.
+        asyncio.get_running_loop().call_soon(cancel_others)
+        await asyncio.wait([sending])
+    assert telemetry.open == []
+    assert len(telemetry.spans) == 1

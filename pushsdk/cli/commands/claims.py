@@ -137,7 +137,7 @@ async def _sends_of(store: ClaimStore, keys: tuple[str, ...]) -> list[ClaimedSen
 
 
 def with_store(make: Callable[[], ClaimStore], operation: Callable[[ClaimStore], Awaitable[T]]) -> T:
-    """Return the result of an operation on a store. Not for questions: Ctrl-C would not end one at once."""
+    """Return a store operation's result. Not for questions: Ctrl-C would not end one at once."""
 
     async def run() -> T:
         async with make() as store:

@@ -159,7 +159,7 @@ def _findings(options: Mapping[str, object]) -> Iterator[Finding]:
 
 
 def _claims(location: str) -> Iterator[Finding]:
-    """Yield the settings of the claim store's server that can lose claims."""
+    """Yield the claim store's server settings that can lose claims."""
     try:
         risks = with_store(lambda: store_at(location), lambda store: store.risks())
     except (ConfigurationError, CommandError) as error:

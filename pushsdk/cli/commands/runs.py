@@ -36,7 +36,7 @@ from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, pro
 from pushsdk.cli.settings import ClientSettings, listed
 from pushsdk.cli.terminal import duration, print_json, say, warn
 
-# Local, as the times of cron.
+# Local, as cron's times.
 RunPath = Annotated[
     Path, Parameter(converter=lambda _, given: Path(given[0].value.replace("{date}", time.strftime("%Y-%m-%d"))))
 ]
@@ -301,7 +301,7 @@ def _print_dry_run(requests: Iterator[Any], audience: Audience, settings: Client
 def _read_through(
     requests: Iterator[Any], audience: Audience, settings: ClientSettings
 ) -> tuple[Sequence[Any], dict[str, int]]:
-    """Return the first request, and the counts of all. Warn of damaged ids, and of users who get no push."""
+    """Return the first request, and all counts. Warn if ids are damaged or users get no push."""
     first = found = None
     users = number = unlisted = 0
     for planned, *content in requests:
@@ -316,7 +316,7 @@ def _read_through(
     if unlisted:
         warn(f"{count(unlisted)} left out: --only-users does not name them")
     if first is None:
-        raise _no_users(audience)
+        raise usage_error("no user is left") if unlisted else _no_users(audience)
     summary = audience.summary
     totals = {"users": users, "requests": number, "duplicates": summary.duplicates, "excluded": summary.excluded}
     return first, totals

@@ -52,6 +52,8 @@ def send(
     message, fields = content.read()
     ids = read_ids(users, Batching().max_users)
     users_listed = listed(check_users(ids, Batching().max_users)[0], settings)
+    if dry_run and not users_listed:
+        raise usage_error("no user is left: --only-users names none of these users")
     if dry_run:
         body = push_body(encode_user_ids(users_listed), wire.encode_message(message), wire.encode_custom_fields(fields))
         print_request(settings["base_url"], PUSH, body, json=json)
