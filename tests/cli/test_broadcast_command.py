@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 
 import msgspec
@@ -17,6 +18,7 @@ import pytest
 from support.command_line import COMMAND, run_apart
 
 from pushsdk import AsyncPushClient, cli, read_report
+from pushsdk._runs import stopping
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk.cli.commands import runs
@@ -233,17 +235,25 @@ def test_a_dry_run_shows_only_who_gets_a_push(broadcast, command):
     assert (left.code, left.err) == (2, "pushsdk: the source has no users beside the 3 excluded\n")
 
 
-def test_after_the_time_that_is_given_nothing_is_begun(broadcast, command, service):
-    result = broadcast("--not-after", "2026-01-31 18:00+01:00")
-    assert (result.code, result.err) == (1, "stopped: not to be sent after 2026-01-31 17:00:00 UTC\n")
-    assert "not to be sent after 2026-01-31 17:00:00 UTC" in command("report", "spring.run").out
-    assert broadcast("--not-after", "23:59:59.999999", run="today.run").code == 0
-    assert service.users() == dict.fromkeys(USERS, 1)
-    result = broadcast("--not-after", "Sunday")
-    assert (result.code, "--not-after must be a time such as 18:00 or 2026-11-29T18:00+01:00" in result.err) == (
-        2,
-        True,
-    )
+def test_a_run_begins_nothing_after_the_time_of_its_first_call(broadcast, command, service, monkeypatch):
+    assert broadcast("--not-after", "23:59:59.999999", "--limit", "1").code == 1
+    monkeypatch.setattr(stopping, "datetime", SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(days=1)))
+    result = command("resume", "spring.run", "--progress", "none")
+    assert (result.code, result.err.startswith("stopped: not to be sent after ")) == (1, True)
+    assert sum(service.users().values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("Sunday", "must be a time such as 18:00 or 2026-11-29T18:00+01:00"),
+        ("2126-11-29", "must be a time such as 18:00"),
+        ("2026-01-31 18:00+01:00", "must be a time to come; got 2026-01-31 "),
+    ],
+)
+def test_the_time_after_which_nothing_is_sent_is_one_to_come(broadcast, service, given, words):
+    result = broadcast("--not-after", given)
+    assert (result.code, f"--not-after {words}" in result.err, service.users()) == (2, True, {})
 
 
 def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, service):

@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -138,12 +139,20 @@ class ResumeOptions:
 
 
 def _moment(text: str) -> datetime:
-    """Return the time that a text names, in the local zone unless it names another."""
+    """Return the time that a text names, in the local zone unless it names another.
+
+    Raises a usage error for another text, and for a time that is past.
+    """
     day = "" if "-" in text else time.strftime("%Y-%m-%dT")
-    try:
-        return datetime.fromisoformat(day + text).astimezone()
-    except ValueError:
-        raise usage_error("--not-after must be a time such as 18:00 or 2026-11-29T18:00+01:00") from None
+    # Not a day alone, which would mean its first moment.
+    moment = None
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(day + text).astimezone() if ":" in text else None
+    if moment is None:
+        raise usage_error("--not-after must be a time such as 18:00 or 2026-11-29T18:00+01:00")
+    if moment <= datetime.now(UTC):
+        raise usage_error(f"--not-after must be a time to come; got {moment:%Y-%m-%d %H:%M:%S %z}")
+    return moment
 
 
 def plan(
