@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from pushsdk._runs.pipeline import RunSettings
     from pushsdk._runs.report import BroadcastReport
 
-logger = logging.getLogger("pushsdk")
+logger: logging.Logger = logging.getLogger("pushsdk")
 # The argument names that both clients have.
 NAMES = frozenset({"base_url", "api_key", *ClientOptions.__optional_keys__})
 # The ``ClientOptions`` defaults. Unless there is one here, None is off.

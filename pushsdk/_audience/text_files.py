@@ -81,7 +81,7 @@ class TextFiles:
         self._name = listing.pattern if listing else name
         self._key = key
         self._form = form
-        self.is_file = bool(listing and listing.stamps)
+        self.is_file: bool = bool(listing and listing.stamps)
         """False for a stream or a pipe, which can be read only once."""
         # Set when such a one is read.
         self._is_spent = False

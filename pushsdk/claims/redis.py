@@ -17,7 +17,7 @@ from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-logger = logging.getLogger("pushsdk")
+logger: logging.Logger = logging.getLogger("pushsdk")
 # Sections and fields of INFO, each with the value that keeps claims.
 _RISKS = (
     (
