@@ -107,7 +107,8 @@ async def test_a_damaged_id_in_an_earlier_run_is_warned_of(everyone: Audience, t
 
 
 async def test_a_damaged_id_to_exclude_is_warned_of_with_its_place(everyone: Audience, tmp_path: Path) -> None:
-    left = everyone.exclude(made(tmp_path, "optout.csv", "user_id\nb\n1.2E+11\n"))
+    made(tmp_path, "optout-1.csv", "user_id\nd\n")
+    left = everyone.exclude(made(tmp_path, "optout-2.csv", "user_id\nb\n1.2E+11\n").with_name("optout-*.csv"))
     async with FakeService().client() as client:
-        with pytest.warns(MessageWarning, match=r"a user id \(.*optout\.csv, line 3, user_id\) is a number"):
+        with pytest.warns(MessageWarning, match=r"a user id \(.*optout-2\.csv, line 3, user_id\) is a number"):
             await client.broadcast(left, MESSAGE)

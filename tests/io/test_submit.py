@@ -201,3 +201,14 @@ async def test_a_bug_of_this_package_ends_a_send_and_a_submitted_one_as_unknown(
         for call in (client.submit("a", MESSAGE), start(client.send("b", MESSAGE))):
             assert isinstance(await outcome_of(call), OutcomeUnknownError)
         assert idle(client)
+
+
+@virtual
+async def test_a_send_that_is_cancelled_in_its_loop_turn_is_not_sent_and_the_others_are() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        cancelled, other = client.submit("a", MESSAGE), client.submit("b", OTHER)
+        cancelled.cancel()
+        await other
+        assert idle(client)
+    assert service.sent == [("b",)]
