@@ -252,6 +252,8 @@ class SendQueue:
         """Dispatch the batches of the last loop turn, each in its context."""
         opened, self._opened = self._opened, []
         for batch in opened:
+            if not batch.calls:
+                continue  # all have left
             try:
                 batch.context.run(self._dispatch, batch)
             except Exception:  # noqa: BLE001 - logged there; the other batches are sent
@@ -259,8 +261,6 @@ class SendQueue:
 
     def _dispatch(self, batch: Batch) -> None:
         """Send the batch at once, or queue it for a slot: calls may join until it has one."""
-        if not batch.calls:
-            return  # all have left
         if batch.state is LINGERING:
             self._lingering.pop(batch).cancel()
         # Without an entry, it has one call, which may have been cancelled since.

@@ -204,11 +204,13 @@ async def test_a_bug_of_this_package_ends_a_send_and_a_submitted_one_as_unknown(
 
 
 @virtual
-async def test_a_send_that_is_cancelled_in_its_loop_turn_is_not_sent_and_the_others_are() -> None:
+async def test_a_send_that_is_cancelled_in_its_loop_turn_is_not_sent_and_the_others_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     service = FakeService()
     async with client_of(service) as client:
         cancelled, other = client.submit("a", MESSAGE), client.submit("b", OTHER)
         cancelled.cancel()
         await other
         assert idle(client)
-    assert service.sent == [("b",)]
+    assert (service.sent, caplog.messages) == ([("b",)], [])
