@@ -38,8 +38,8 @@ def objection(found: os.stat_result, *, harmless: int = 0) -> str | None:
 def folder_objection(folder: Path) -> str | None:
     """Return the same for a folder in which others could exchange files. Raises OSError.
 
-    In a sticky folder, such as /tmp, nobody can exchange the files of others. A group with the name of its user has no
-    other members, as pam_umask assumes for every user but root.
+    In a sticky folder, such as /tmp, only their owners can exchange files. A group with the name of its user has only
+    that member, as pam_umask assumes for every user but root.
     """
     found, harmless = os.stat(folder), 0
     if found.st_mode & stat.S_ISVTX:

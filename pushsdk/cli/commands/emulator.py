@@ -287,8 +287,8 @@ def _verdict(service: Emulator) -> str:
 
 
 def _say(line: str) -> None:
-    """Print a line, unless nobody reads the pipe that stdout is: the service goes on."""
-    with suppress(OSError, ValueError):  # on Windows, and for a stdout that is no file
+    """Print a line, unless stdout is a pipe without a reader: the service goes on."""
+    with suppress(OSError, ValueError):  # on Windows, and for a stdout that isn't a file
         if not select.select((), (sys.stdout,), (), 0)[1]:
             return
     say(line[:_LONGEST_LINE])
