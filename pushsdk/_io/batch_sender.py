@@ -156,7 +156,7 @@ class BatchSender:
                 self._create_task(batch, [request.part])
             else:
                 self._settle(batch, request.part, verdict)
-                self._finish(batch)
+                self.finish(batch)
         except Exception:  # noqa: BLE001 - logged there
             self._fail(batch)
 
@@ -220,14 +220,14 @@ class BatchSender:
         elif request is not None:
             self._sender.end_span(request)
         self._pending.settle_rest(batch.calls, _CANCELLED)
-        self._finish(batch)
+        self.finish(batch)
 
     def _fail(self, batch: Batch) -> None:
         self._pending.fail(batch.calls)
-        self._finish(batch)
+        self.finish(batch)
 
-    def _finish(self, batch: Batch) -> None:
-        """End a batch whose calls are settled."""
+    def finish(self, batch: Batch) -> None:
+        """End a batch whose calls are settled, or have left."""
         if batch.entry is not None:
             batch.entry.close()
         if batch.has_slot:
@@ -254,7 +254,7 @@ class BatchSender:
             self.tasks.pop(batch, None)
             if span is not None:
                 span.end(_tally(batch.calls))
-            self._finish(batch)
+            self.finish(batch)
 
     def drop_late(self, request: BatchRequest) -> bool:
         """End a request's calls that are short of time. Return False if no call is left."""

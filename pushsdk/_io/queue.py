@@ -166,7 +166,10 @@ class SendQueue:
                 if batch.state is LINGERING and batch.is_full:
                     self._dispatch(batch)
         except Exception:  # noqa: BLE001 - logged there
-            self.pending.fail([call])
+            if call.batch is None:
+                self.pending.fail([call])
+            else:
+                self._fail(call.batch)
         return future
 
     def _open(self, call: Call, content: Content, *, may_linger: bool) -> None:
@@ -252,36 +255,38 @@ class SendQueue:
         """Dispatch the batches of the last loop turn, each in its context."""
         opened, self._opened = self._opened, []
         for batch in opened:
-            if not batch.calls:
-                continue  # all have left
-            try:
+            if batch.calls:  # else all have left
                 batch.context.run(self._dispatch, batch)
-            except Exception:  # noqa: BLE001 - logged there; the other batches are sent
-                self.pending.fail(batch.calls)
 
     def _dispatch(self, batch: Batch) -> None:
         """Send the batch at once, or queue it for a slot: calls may join until it has one."""
-        if batch.state is LINGERING:
-            self._lingering.pop(batch).cancel()
-        # Without an entry, it has one call, which may have been cancelled since.
-        if batch.entry is None and not batch.calls[0].future.done() and self._limiter.try_acquire(batch.users):
-            self._backlog.leave(batch.users, batch.size)
-            self.batch_sender.start(batch)
-            return
-        self._expect(batch.calls[0], batch)
-        if batch.calls:
-            self._batches.advance(batch, QUEUED)
-            self._limiter.enqueue(batch.entry)
+        try:
+            # Without an entry, it has one call, which may have been cancelled since.
+            if batch.entry is None and not batch.calls[0].future.done() and self._limiter.try_acquire(batch.users):
+                self._backlog.leave(batch.users, batch.size)
+                self.batch_sender.start(batch)
+                return
+            self._expect(batch.calls[0], batch)
+            if batch.calls:
+                self._stop_lingering(batch)
+                self._batches.advance(batch, QUEUED)
+                self._limiter.enqueue(batch.entry)
+        except Exception:  # noqa: BLE001 - logged there
+            self._fail(batch)
 
     def start(self, batch: Batch) -> bool:
         """Put a queued batch in flight. Return False if no call is left to be begun."""
-        self._drop_late(batch)
-        if not batch.calls:
+        try:
+            self._drop_late(batch)
+            if not batch.calls:
+                return False
+            if self._observer is not None:
+                self._observer.dequeued(batch.calls, self._loop.time())
+            self._backlog.leave(batch.users, batch.size)
+            self.batch_sender.start(batch)
+        except Exception:  # noqa: BLE001 - logged there
+            self._fail(batch)
             return False
-        if self._observer is not None:
-            self._observer.dequeued(batch.calls, self._loop.time())
-        self._backlog.leave(batch.users, batch.size)
-        self.batch_sender.start(batch)
         return True
 
     def _drop_late(self, batch: Batch) -> None:
@@ -305,13 +310,23 @@ class SendQueue:
         for call in calls:
             call.wake()
 
+    def _fail(self, batch: Batch) -> None:
+        """End a batch that met a bug in this package. One in flight is ended by its request."""
+        calls = batch.calls if batch.state < FLYING else []
+        self.pending.fail(calls)
+        if calls:
+            self._backlog.leave(batch.users, batch.size)
+            self._close(batch)
+
     def _close(self, batch: Batch) -> None:
-        """End a batch whose calls have left."""
-        if batch.state is LINGERING:
-            self._lingering.pop(batch).cancel()
-        if batch.entry is not None:
-            batch.entry.close()
-        self._batches.advance(batch, DONE)
+        """End a batch that is not in flight, and whose calls have left or are settled."""
+        self._stop_lingering(batch)
+        self.batch_sender.finish(batch)
+
+    def _stop_lingering(self, batch: Batch) -> None:
+        timer = self._lingering.pop(batch, None)
+        if timer is not None:
+            timer.cancel()
 
 
 class SubmittedSend(asyncio.Future[Receipt]):

@@ -1,6 +1,7 @@
 """The work of a send runs in its caller's context, in tasks of any factory, or in no task at all."""
 
 import asyncio
+import itertools
 import socket
 import threading
 from collections.abc import Callable, Coroutine
@@ -26,13 +27,14 @@ from pushsdk import (
     RetryScheduled,
     SendAbandoned,
 )
-from pushsdk._core.batching import Batch
+from pushsdk._core.batching import Batch, Batches
 from pushsdk._core.events import Event
 from pushsdk._core.outcome import Failure
 from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.fast_post import HttpConnection
 from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.pending import PendingCalls
+from pushsdk._io.queue import QueuedBatch
 
 CALLER = ContextVar("CALLER", default="nobody")
 AGAIN = RetryPolicy.at_least_once(max_attempts=2, initial_delay=0.001)
@@ -150,21 +152,42 @@ async def test_a_task_that_can_not_be_made_ends_its_call(caplog: pytest.LogCaptu
     assert "a request failed inside the client" in caplog.text
 
 
-async def test_a_bug_that_meets_one_batch_of_a_loop_turn_does_not_stop_the_others(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("linger", [0.0, 0.001])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (Batches, "join"),
+        (Batches, "open"),
+        (ConcurrencyLimiter, "try_acquire"),
+        (ConcurrencyLimiter, "enqueue"),
+        (ConcurrencyLimiter, "needs"),
+        (QueuedBatch, "__init__"),
+    ],
+)
+async def test_a_bug_in_the_queue_ends_its_batch_and_gives_back_its_place(
+    owner: type, name: str, linger: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail_once(*_: object) -> NoReturn:
-        monkeypatch.undo()
-        raise RuntimeError("a bug")
+    real, limits = getattr(owner, name), Limits(in_flight=1)
 
-    async with WireServer() as server, client_of(server) as client:
-        monkeypatch.setattr(ConcurrencyLimiter, "try_acquire", fail_once)
-        first, second = client.submit("first", HELLO), client.submit("second", {"title": {"en": "Other"}})
-        with pytest.raises(OutcomeUnknownError):
-            await first
-        assert (await second).users == 1
-    assert server.processed == {"second": 1}
-    assert "a request failed inside the client" in caplog.text
+    def fail_in_turn(*arguments: Any, **options: Any) -> Any:
+        if name == "enqueue":  # which may have begun the batch
+            real(*arguments, **options)
+        return fail() if next(numbers) == turn else name == "enqueue" or real(*arguments, **options)
+
+    async with WireServer() as server, client_of(server, limits=limits, batching=Batching(linger=linger)) as client:
+        await client.send("warm", HELLO)
+        monkeypatch.setattr(owner, name, fail_in_turn)
+        sent = ["warm"]
+        for turn in range(4):  # noqa: B007 - the call that fails
+            numbers, texts = itertools.count(), {"ann": "Hello", "bob": "Hello", "cid": "Bye"}
+            sends = [client.submit(user, {"title": {"en": text}}) for user, text in texts.items()]
+            async with asyncio.timeout(5):
+                ends = await asyncio.gather(*sends, return_exceptions=True)
+            sent += [user for user, end in zip(texts, ends, strict=True) if not isinstance(end, OutcomeUnknownError)]
+            stats = client.stats()
+            assert (stats.queued_users, stats.queued_bytes, stats.in_flight) == (0, 0, 0)
+    assert sorted(server.processed.elements()) == sorted(sent)
+    assert linger or "a bug" in caplog.text
 
 
 async def test_a_bug_in_taking_an_answer_in_ends_its_call(
