@@ -270,7 +270,7 @@ class AsyncPushClient(ClientViews):
             if content[3] is None:
                 content = await engine.queue.with_key(call, content)
             receipt = await engine.queue.submit(call, content)
-        except asyncio.CancelledError as error:
+        except BaseException as error:
             await engine.queue.unwind(call, error)
             raise
         return receipt or engine.pending.conclude(call)

@@ -60,7 +60,7 @@ class Engine:
         """``transport`` replaces aiohttp, and ``offload`` the threads for runs' blocking work: for tests."""
         from pushsdk._io.retrying import retry  # imported early by ``Lifetime``
 
-        emit = None if settings.on_event is None else guarded("on_event", settings.on_event)
+        emit = None if settings.on_event is None else guarded("on_event", settings.on_event, loop)
         cap = most_in_flight(settings.limits, settings.session)
         self.settings = settings
         self.loop = loop

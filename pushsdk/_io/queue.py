@@ -86,7 +86,7 @@ class SendQueue:
             if content[3] is None:
                 content = await self.with_key(call, content)
             receipt = await self.submit(call, content)
-        except asyncio.CancelledError as error:
+        except BaseException as error:
             await self.unwind(call, error)
             raise
         return receipt or self.pending.conclude(call)
@@ -124,8 +124,8 @@ class SendQueue:
         begun.append(call)
         try:
             content = await self.with_key(call, content, answer)
-        except asyncio.CancelledError:
-            if call.unsettled:  # cancelled with the loop's other tasks, not with its future
+        except BaseException:
+            if call.unsettled:  # cancelled with the loop's other tasks, not with its future; or the callable exits
                 self.cancel(call)
             raise
         if call.unsettled:
@@ -143,7 +143,7 @@ class SendQueue:
     def submit(self, call: Call, content: Key) -> asyncio.Future[Receipt | None]:
         """Queue the call, and return its future.
 
-        Its result is the receipt; if it is None, call ``conclude``. If the await is cancelled, call ``unwind``.
+        Its result is the receipt; if it is None, call ``conclude``. If the await raises, call ``unwind``.
         """
         if call.future is None:
             call.future = self._loop.create_future()
@@ -189,8 +189,8 @@ class SendQueue:
                 self._loop.call_soon(self._dispatch_opened)
             self._opened.append(batch)
 
-    async def unwind(self, call: Call, error: asyncio.CancelledError) -> None:
-        """Cancel a cancelled task's call, wait for its request's end, and note the outcome at the error."""
+    async def unwind(self, call: Call, error: BaseException) -> None:
+        """Cancel a call whose task ends, wait for its request's end, and note the outcome at the error."""
         if (task := self.cancel(call)) is not None:
             while not task.done():
                 try:

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -416,10 +416,13 @@ def _record_expiry(request: ApiRequest, flight: Flight) -> None:
     evidence.error = TimeoutError(named)
 
 
-def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:
+def guarded(
+    name: str, callback: Callable[[T], Any], loop: asyncio.AbstractEventLoop | None = None
+) -> Callable[[T], None]:
     """Return ``callback`` with its exceptions logged: an observer must not change the work it observes.
 
-    ``name`` is the option that the log line names.
+    ``name`` is the option that the log line names. With a ``loop``, exceptions that exit the process leave the loop
+    after the work that they would cut off.
     """
 
     def call(value: T) -> None:
@@ -428,5 +431,13 @@ def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see above
             own = f": {error}" if isinstance(error, PushError) else ""  # whose text quotes no id
             logger.error("%s raised %s for %s%s", name, trace_of(error), type(value).__name__, own)
+        except BaseException as error:
+            if loop is None:
+                raise
+            loop.call_soon(_raise, error)
 
     return call
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error

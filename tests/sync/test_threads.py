@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from support.service_thread import HANGS, ThreadService, wait_until
@@ -190,25 +190,26 @@ def test_a_key_callable_that_calls_the_client_is_not_sent_for(service: ThreadSer
     assert service.requests == 0
 
 
+def exit_by(kind: type[BaseException]) -> NoReturn:
+    raise kind
+
+
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-def test_a_callback_that_ends_the_interpreter_ends_no_other_threads_calls(
-    service: ThreadService, kind: type[BaseException]
-) -> None:
-    raising = [kind()]
+def test_an_on_event_that_exits_changes_no_call(service: ThreadService, kind: type[BaseException]) -> None:
+    with PushClient(on_event=lambda _: exit_by(kind), batching=Batching(max_users=2)) as client:
+        spread(lambda number: [client.send(f"{number}-{turn}", HELLO) for turn in range(3)], 4)
+    assert set(service.users().values()) == {1}
 
-    def on_event(_: object) -> None:
-        if raising:
-            raise raising.pop()
 
-    def work(number: int) -> str:
-        try:
-            return client.send(f"u{number}", HELLO).outcome
-        except BaseException as error:  # noqa: BLE001 - whichever it is, it has to come
-            return type(error).__name__
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_a_key_callable_that_exits_ends_its_call(service: ThreadService, kind: type[BaseException]) -> None:
+    async def key() -> str:
+        exit_by(kind)
 
-    with PushClient(on_event=on_event, batching=Batching(linger=0.1, max_users=4)) as client:
-        spread(work, 4)
-        assert client.send("after", HELLO).users == 1
+    with PushClient() as client:
+        with pytest.raises(kind):
+            client.with_options(api_key=key).send("ann", HELLO)
+        assert client.send("bob", HELLO).users == 1
     # asyncio logs exceptions that were never retrieved: now, not at the end of all tests.
     gc.collect()
 
