@@ -1,12 +1,10 @@
 """Settings of all tests: a busy machine causes no failures, and processes start fast."""
 
-import asyncio
 import gc
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -30,7 +28,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> None:
+def pytest_cmdline_main(config):
     """Use all cores for whole folders, unless ``-n`` says otherwise. A file or a test stays in this process."""
     if hasattr(config, "workerinput"):  # a worker of xdist has no ``-n``
         return
@@ -38,26 +36,26 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses, config.option.dist = "auto", "worksteal"
 
 
-def pytest_report_header() -> str:
+def pytest_report_header():
     """Say how long it takes."""
     return "all tests: about 3 minutes on two cores"
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+def pytest_asyncio_loop_factories():
     """Run async tests on a loop with a clock that stops while the machine stalls, because both sides share the loop."""
     return {"patient": PatientLoop}
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """Exclude what all tests share from the collections below, each of which would take 0.2 s."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Function) -> Generator[None, None, None]:
+def pytest_runtest_teardown(item):
     """Fail the test that leaves something open: a client, a socket, a loop. Later tests never collect its garbage."""
-    left: list[str] = []
+    left = []
     try:
         return (yield)
     finally:
@@ -70,13 +68,13 @@ def pytest_runtest_teardown(item: pytest.Function) -> Generator[None, None, None
             pytest.fail(f"the test left behind: {', '.join(left)}", pytrace=False)
 
 
-def pytest_unconfigure() -> None:
+def pytest_unconfigure():
     """Include what tests shared in the last collection, which is pytest's own."""
     gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
-def quiet() -> Iterator[None]:
+def quiet():
     """The package logs nothing."""
     logger = logging.getLogger("pushsdk")
     logger.disabled = True
@@ -85,12 +83,12 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def redis_url() -> Iterator[str]:
+def redis_url():
     with redis_server(durable=True) as server:
         yield server.url
 
 
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
+def postgres_url():
     with postgres_server() as server:
         yield server.url

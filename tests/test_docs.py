@@ -1,7 +1,5 @@
 """README and the user guide are true: examples and commands run, links lead somewhere, messages reach a platform."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json
@@ -10,15 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
 import duckdb
 import pytest
 from support.command_line import run_here
-from support.docs import DOCUMENTS, GUIDE, README, ROOT, Block, Document, page, run
-from support.service_thread import ThreadService, served
+from support.docs import DOCUMENTS, GUIDE, README, ROOT, page, run
+from support.service_thread import served
 
 import pushsdk
 from pushsdk import Outcome, PushClient, RetryPolicy, lint
@@ -43,7 +40,7 @@ MESSAGE = {"title": {"en": "Hello {{ first_name | 'there' }}"}, "body": {"en": "
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ThreadService]:
+def service(monkeypatch, tmp_path):
     """The embedded service; a folder with the files that examples read; no settings of the developer."""
     for name in [name for name in os.environ if name.startswith("PUSHSDK_")]:
         monkeypatch.delenv(name)
@@ -67,14 +64,14 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ThreadS
 
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=str)
-def test_every_example_runs(service: ThreadService, block: Block) -> None:
+def test_every_example_runs(service, block):
     run(block)
     if SENDS.search(block.text) and "Emulator(" not in block.text:
         assert service.requests > 0
     assert [lint(push.message) for push in service.pushes if lint(push.message)] == []
 
 
-def has_no_platform(call: ast.AST) -> bool:
+def has_no_platform(call):
     """Return True for a message that is enabled neither for iOS nor for Android."""
     match call:
         case ast.Call(func=ast.Name(id="MobilePush") | ast.Attribute(attr="MobilePush"), keywords=keywords):
@@ -86,13 +83,13 @@ def has_no_platform(call: ast.AST) -> bool:
     return False
 
 
-def test_every_message_sets_a_platform() -> None:
+def test_every_message_sets_a_platform():
     trees = [(block, ast.parse(block.source)) for block in PYTHON]
     trees += [(block, ast.parse(repr(json.loads(block.text)))) for block in JSON]
     assert [str(block) for block, tree in trees if any(map(has_no_platform, ast.walk(tree)))] == []
 
 
-def test_every_test_example_passes_when_it_is_copied(tmp_path: Path) -> None:
+def test_every_test_example_passes_when_it_is_copied(tmp_path):
     for number, block in enumerate(TESTS):
         (tmp_path / f"test_{number}_{block.document.partition('.')[0]}.py").write_text(block.source)
     settings = "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
@@ -117,7 +114,7 @@ def test_every_test_example_passes_when_it_is_copied(tmp_path: Path) -> None:
     assert int(passed[1]) >= len(TESTS)
 
 
-def test_every_module_has_a_name_of_its_own_and_is_run_by_a_dedicated_test() -> None:
+def test_every_module_has_a_name_of_its_own_and_is_run_by_a_dedicated_test():
     names = [block.module.removesuffix(".py") for block in PYTHON if block.module]
     assert sorted(set(names)) == sorted(names)
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
@@ -137,7 +134,7 @@ SHELL = re.compile(r"(?!pushsdk).*|.*[|>]")
 ADDRESS = re.compile(r"http://(?:127\.0\.0\.1|localhost):8080")
 
 
-def commands(document: Document) -> Iterator[tuple[str, list[str]]]:
+def commands(document):
     """Yield each command of a document's console blocks, and the output shown below it."""
     for block in document.blocks:
         if block.language == "console":
@@ -146,13 +143,13 @@ def commands(document: Document) -> Iterator[tuple[str, list[str]]]:
                 yield command.replace("\\\n", " "), [line.strip() for line in output.splitlines() if line.strip()]
 
 
-def is_shown(line: str, output: str) -> bool:
+def is_shown(line, output):
     """Return True if the output has this line; ``...`` in the line stands for any text."""
     pattern = ".*".join(map(re.escape, line.split("...")))
     return any(re.fullmatch(pattern, real.strip()) for real in output.splitlines())
 
 
-def run_in_shell(command: str) -> tuple[int, str]:
+def run_in_shell(command):
     shell = subprocess.run(
         ["bash", "-c", f'exec 2>&1\npushsdk() {{ "{sys.executable}" -P -m pushsdk "$@"; }}\n{command}'],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -166,9 +163,7 @@ def run_in_shell(command: str) -> tuple[int, str]:
 
 @pytest.mark.filterwarnings("ignore::pushsdk.MessageWarning")
 @pytest.mark.parametrize("document", CONSOLES, ids=str)
-def test_every_command_runs_and_prints_what_is_shown(
-    service: ThreadService, document: Document, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_runs_and_prints_what_is_shown(service, document, monkeypatch, capsys):
     """The commands of a page run in order; without output shown, each must exit with 0."""
     for name, value in {"HOME": os.getcwd(), "COLUMNS": "120", "NO_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)
@@ -200,38 +195,38 @@ def test_every_command_runs_and_prints_what_is_shown(
 # -- links ------------------------------------------------------------------------------------------------------------
 
 
-def anchor(heading: str) -> str:
+def anchor(heading):
     return re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-")
 
 
-def links(document: Document) -> Iterator[str]:
+def links(document):
     text = re.sub(r"^```.*?^```", "", document.text, flags=re.MULTILINE | re.DOTALL)
     yield from re.findall(r"\]\(([^)\s]+)\)", text)
 
 
-def leads_somewhere(document: Document, link: str) -> bool:
+def leads_somewhere(document, link):
     path, _, fragment = link.partition("#")
     target = (document.path.parent / path).resolve() if path else document.path
     headings = [map(anchor, each.headings) for each in DOCUMENTS if each.path == target]
     return target.is_file() and (not fragment or fragment in headings[0])
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_every_link_leads_somewhere():
     inside = [(document, link) for document in DOCUMENTS for link in links(document) if not re.match("https?:", link)]
     assert [f"{document}: {link}" for document, link in inside if not leads_somewhere(document, link)] == []
 
 
-def test_every_page_is_in_the_index() -> None:
+def test_every_page_is_in_the_index():
     linked = re.findall(r"\((\S+)\.md\)", page("index").text)
     assert {document.path.stem for document in PAGES} - {"index"} <= {*linked}
 
 
-def test_every_page_begins_with_its_title_and_one_sentence() -> None:
+def test_every_page_begins_with_its_title_and_one_sentence():
     start = re.compile(r"# \S.*\n\n[A-Z`]")
     assert [str(document) for document in PAGES if not start.match(document.text)] == []
 
 
-def test_every_page_that_a_text_of_the_package_names_exists() -> None:
+def test_every_page_that_a_text_of_the_package_names_exists():
     texts = "".join(path.read_text() for path in GUIDE.parent.rglob("*.py"))
     named = set(re.findall(r"pushsdk docs ([a-z][\w-]*)", texts))
     assert named
@@ -241,7 +236,7 @@ def test_every_page_that_a_text_of_the_package_names_exists() -> None:
 # -- tables and numbers -----------------------------------------------------------------------------------------------
 
 
-def test_the_outcome_tables_are_that_of_the_code() -> None:
+def test_the_outcome_tables_are_that_of_the_code():
     rows = [[rule.answer, rule.outcome, "yes" if rule.retryable else "no", rule.meaning] for rule in TABLE]
     assert page("outcomes").table("answer") == README.table("answer") == rows
 
@@ -250,10 +245,10 @@ def test_the_outcome_tables_are_that_of_the_code() -> None:
     ("name", "unsent", "unknown", "collapsible"),
     [("safe", True, False, False), ("collapsible", True, False, True), ("at_least_once", True, True, True)],
 )
-def test_the_policies_retry_what_their_table_says(name: str, unsent: bool, unknown: bool, collapsible: bool) -> None:
+def test_the_policies_retry_what_their_table_says(name, unsent, unknown, collapsible):
     rows = page("retries").table("policy")
     results = {row[0].partition("(")[0].removeprefix("`RetryPolicy."): row[1:] for row in rows}
-    policy: RetryPolicy = getattr(RetryPolicy, name)()
+    policy = getattr(RetryPolicy, name)()
     not_sent, in_doubt = Attempt(outcome=Outcome.NOT_SENT, retryable=True), Attempt(outcome=Outcome.UNKNOWN)
     assert policy.should_retry(not_sent, collapsible=False) is unsent is results[name][0].startswith("retried")
     assert policy.should_retry(in_doubt, collapsible=False) is unknown is results[name][1].startswith("retried")
@@ -261,20 +256,20 @@ def test_the_policies_retry_what_their_table_says(name: str, unsent: bool, unkno
     assert (results["none"], len(results)) == (["never", "never"], 5)
 
 
-def test_the_defaults_of_the_retry_policy_are_those_of_the_code() -> None:
+def test_the_defaults_of_the_retry_policy_are_those_of_the_code():
     rows = {
         name.strip("`"): ast.literal_eval(default.strip("`")) for name, default, _ in page("retries").table("argument")
     }
     assert rows == {name: getattr(RetryPolicy(), name) for name in RetryOptions.__annotations__}
 
 
-def test_the_retry_budget_is_that_of_the_code() -> None:
+def test_the_retry_budget_is_that_of_the_code():
     text = " ".join(page("retries").text.split())
     assert f"costs {COST} tokens of the client's {CAPACITY}, or {THROTTLED_COST} after a throttled attempt" in text
     assert f"on its first try gives {REFUND} back" in text
 
 
-def test_the_defaults_of_a_client_are_those_of_the_code() -> None:
+def test_the_defaults_of_a_client_are_those_of_the_code():
     rows = re.findall(r"^\| `([A-Z]\w+)\.(\w+)` \| (.*?) \|", page("timeouts-and-limits").text, re.MULTILINE)
     assert {kind for kind, _, _ in rows} == {"Timeout", "Limits", "Batching"}
     for kind, name, shown in rows:
@@ -284,11 +279,11 @@ def test_the_defaults_of_a_client_are_those_of_the_code() -> None:
         assert getattr(getattr(pushsdk, kind)(), name) == value
 
 
-def test_every_exit_code_has_a_row() -> None:
+def test_every_exit_code_has_a_row():
     assert [int(code) for code, _ in page("cli").table("exit code")] == sorted(Exit)
 
 
-def test_the_page_on_the_command_line_lists_all_settings() -> None:
+def test_the_page_on_the_command_line_lists_all_settings():
     rows = [[cell.strip("`") for cell in row] for row in page("cli").table("option")]
     settings = {key for _, _, key, _ in rows if key}
     assert settings == {*SETTINGS, *KEYS}
@@ -303,19 +298,19 @@ def test_the_page_on_the_command_line_lists_all_settings() -> None:
     }
 
 
-def test_every_help_has_an_example_that_parses_and_a_page_that_exists() -> None:
+def test_every_help_has_an_example_that_parses_and_a_page_that_exists():
     for name, command in (item for group in GROUPS.values() for item in group.items()):
         assert command.page in guide.names(), name
         arguments = command.example.partition(" > ")[0]
         app.parse_args(shlex.split(f"{name} {arguments}"), exit_on_error=False, print_error=False)
 
 
-def test_every_command_has_a_row() -> None:
+def test_every_command_has_a_row():
     rows = " ".join(row[0] for row in page("cli").table("command"))
     assert [name for name in app if not name.startswith("-") and f"`pushsdk {name}" not in rows] == []
 
 
-def test_every_error_has_a_heading_on_the_page_of_errors_and_is_said_to_be_what_it_is() -> None:
+def test_every_error_has_a_heading_on_the_page_of_errors_and_is_said_to_be_what_it_is():
     for name in {name for name in pushsdk.__all__ if name.endswith("Error")} - {"PushError"}:
         base = re.match(r"\s*A `(\w+)`: ", page("errors").section(name))
         assert getattr(pushsdk, name).__base__.__name__ == (base[1] if base else "PushError")

@@ -25,7 +25,7 @@ NAMES = pushsdk.__all__
 PACKAGES = ["pushsdk", *(f"pushsdk.{name}" for name in ("arrow", "claims", "emulator", "otel", "spark", "testing"))]
 
 
-def members(kind: type) -> list[str]:
+def members(kind):
     """The public names that a class defines itself, and that are functions or properties."""
     own = {
         name: member
@@ -40,20 +40,20 @@ def members(kind: type) -> list[str]:
     ]
 
 
-def test_all_is_everything_that_exists_and_that_a_star_import_brings() -> None:
+def test_all_is_everything_that_exists_and_that_a_star_import_brings():
     assert all(hasattr(pushsdk, name) for name in NAMES)
     public = {
         name for name, member in vars(pushsdk).items() if not name.startswith("_") and not inspect.ismodule(member)
     }
     assert public == set(NAMES) - {"__version__"} | {"TYPE_CHECKING"}
     assert dir(pushsdk) == sorted(NAMES)
-    names: dict[str, object] = {}
+    names = {}
     exec("from pushsdk import *", names)
     assert names.keys() - {"__builtins__"} == set(NAMES)
 
 
 @pytest.mark.parametrize("package", [pushsdk, pushsdk.testing])
-def test_the_imports_for_type_checkers_are_the_real_ones(package: typing.Any) -> None:
+def test_the_imports_for_type_checkers_are_the_real_ones(package):
     tree = ast.parse(Path(package.__file__).read_text())
     imported = {}
     for node in ast.walk(tree):
@@ -67,7 +67,7 @@ def test_the_imports_for_type_checkers_are_the_real_ones(package: typing.Any) ->
         assert getattr(imported[name], name) is getattr(package, name)
 
 
-def test_another_name_is_an_attribute_error_as_in_any_module(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_name_is_an_attribute_error_as_in_any_module(monkeypatch):
     for package, wrong in ((pushsdk, "_core_"), (pushsdk, "show_path"), (pushsdk.testing, "nothing")):
         assert not hasattr(package, wrong)
         with pytest.raises(ImportError, match=wrong):
@@ -77,7 +77,7 @@ def test_another_name_is_an_attribute_error_as_in_any_module(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_public_class_or_function_names_its_public_package(package: str) -> None:
+def test_a_public_class_or_function_names_its_public_package(package):
     pytest.importorskip({"pushsdk.spark": "pyspark"}.get(package, package))
     module = importlib.import_module(package)
     for name in module.__all__:
@@ -87,7 +87,7 @@ def test_a_public_class_or_function_names_its_public_package(package: str) -> No
             assert not isinstance(value, type) or typing.get_type_hints(value) is not None
 
 
-def test_a_pickle_of_a_public_value_names_the_public_package_and_loads_in_another_process() -> None:
+def test_a_pickle_of_a_public_value_names_the_public_package_and_loads_in_another_process():
     values = [MobilePush(), NotSentError("no"), Outcome.UNKNOWN, Claim("token", b"record"), AsyncPushClient]
     data = pickle.dumps(values)
     assert b"pushsdk._" not in data
@@ -96,7 +96,7 @@ def test_a_pickle_of_a_public_value_names_the_public_package_and_loads_in_anothe
     assert loaded.stdout.decode().strip() == repr(values)
 
 
-def test_the_classes_of_a_program_that_imports_the_client_alone_say_pushsdk() -> None:
+def test_the_classes_of_a_program_that_imports_the_client_alone_say_pushsdk():
     code = """
 from pushsdk import AsyncPushClient
 import pushsdk._runs.api, pushsdk._core.errors as errors, pushsdk._runs.report as report
@@ -108,7 +108,7 @@ print(errors.NotSentError, report.BroadcastError, journal.Row)
     assert re.findall(r"pushsdk\S*(?=.>)", run_program(code).out) == [f"pushsdk.{name}" for name in names]
 
 
-def test_every_public_struct_is_decoded_although_its_name_has_not_been_used() -> None:
+def test_every_public_struct_is_decoded_although_its_name_has_not_been_used():
     code = """
 import importlib, msgspec, pushsdk
 
@@ -134,13 +134,13 @@ print(len(public) > 20, "Outcome" in vars(pushsdk))
         ),
     ],
 )
-def test_an_import_brings_no_more_than_it_needs(statement: str, absent: set[str]) -> None:
+def test_an_import_brings_no_more_than_it_needs(statement, absent):
     loaded = run_program(f"import sys; {statement}; print(*sys.modules)")
     assert loaded.code == 0
     assert absent.isdisjoint(loaded.out.split())
 
 
-def test_every_public_name_is_documented() -> None:
+def test_every_public_name_is_documented():
     public = [getattr(package, name) for package in (pushsdk, pushsdk.testing) for name in package.__all__]
     classes = [value for value in public if inspect.isclass(value) and value.__module__.startswith("pushsdk")]
     functions = [value for value in public if inspect.isroutine(value)]
@@ -148,7 +148,7 @@ def test_every_public_name_is_documented() -> None:
     assert [(kind, name) for kind in classes for name in members(kind) if not inspect.getdoc(getattr(kind, name))] == []
 
 
-def hover_texts(module: str) -> dict[str, dict[str, str]]:
+def hover_texts(module):
     """The docstrings below the fields of each class of a module, which editors show."""
     tree = ast.parse(Path(str(importlib.import_module(module).__file__)).read_text())
     return {
@@ -162,7 +162,7 @@ def hover_texts(module: str) -> dict[str, dict[str, str]]:
     }
 
 
-def test_an_editor_shows_the_same_text_for_a_key_of_a_dict_as_for_the_field_of_the_struct() -> None:
+def test_an_editor_shows_the_same_text_for_a_key_of_a_dict_as_for_the_field_of_the_struct():
     texts = hover_texts("pushsdk._core.models")
     for name in (name for name in NAMES if name.endswith("Dict")):
         struct = getattr(pushsdk, {"CampaignDict": "CampaignRequest"}.get(name, name.removesuffix("Dict")))
@@ -171,20 +171,20 @@ def test_an_editor_shows_the_same_text_for_a_key_of_a_dict_as_for_the_field_of_t
         assert texts[name].keys() == getattr(pushsdk, name).__annotations__.keys()
 
 
-def test_an_editor_shows_a_text_for_every_option() -> None:
+def test_an_editor_shows_a_text_for_every_option():
     texts = hover_texts("pushsdk.options")
     shown = {option for name in pushsdk.options.__all__ for option in texts[name]}
     assert shown == {option for name in texts for option in getattr(pushsdk.options, name).__annotations__}
 
 
 @pytest.mark.parametrize("package", [pushsdk, pushsdk.testing])
-def test_every_public_name_is_used_in_the_typing_test(package: typing.Any) -> None:
+def test_every_public_name_is_used_in_the_typing_test(package):
     text = (HERE / "typing" / "api.py").read_text().partition(f"from {package.__name__} import (")[2]
     imported, _, used = text.partition(")\n")
     words = {*re.findall(r"\w+", imported)} & {*re.findall(r"\w+", used)}
     assert {*package.__all__} <= words
 
 
-def test_the_package_says_that_it_is_typed() -> None:
+def test_the_package_says_that_it_is_typed():
     assert (Path(pushsdk.__file__).parent / "py.typed").exists()
     assert re.fullmatch(r"\d+\.\d+\.\d+([ab].*)?", pushsdk.__version__)

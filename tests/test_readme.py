@@ -6,12 +6,11 @@ import os
 import re
 import socket
 import tomllib
-from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
 from support.docs import README, ROOT, page, run
-from support.service_thread import ThreadService, served
+from support.service_thread import served
 
 import pushsdk
 import pushsdk.emulator
@@ -29,21 +28,19 @@ EXAMPLES = [block for block in PYTHON if not block.module and "def test_" not in
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadService]:
+def service(monkeypatch):
     """The embedded service that the variables point to."""
     with served(monkeypatch) as service:
         yield service
 
 
-def test_the_readme_is_short_and_every_link_of_a_picture_works_elsewhere() -> None:
+def test_the_readme_is_short_and_every_link_of_a_picture_works_elsewhere():
     assert len(TEXT.splitlines()) <= 220
     assert len(TEXT.split()) <= 1400
     assert not re.search(r"!\[[^]]*\]\((?!https://)", TEXT)
 
 
-def test_the_first_example_is_short_and_prints_what_it_says(
-    service: ThreadService, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_example_is_short_and_prints_what_it_says(service, capsys):
     run(EXAMPLES[0])
     output = re.search(r"print\(.*#\s*(.*)", EXAMPLES[0].text)
     assert output
@@ -59,9 +56,7 @@ def test_the_first_example_is_short_and_prints_what_it_says(
         (Fault.status(400), 0, ""),
     ],
 )
-def test_the_example_of_errors_runs_through_each_of_its_branches(
-    fault: Fault, accepted: int, printed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_of_errors_runs_through_each_of_its_branches(fault, accepted, printed, capsys):
     (example,) = (block for block in EXAMPLES if "except PushError" in block.text)
     service = FakeService(fault)
     with nullcontext() if accepted else pytest.raises(RejectedError):
@@ -70,7 +65,7 @@ def test_the_example_of_errors_runs_through_each_of_its_branches(
     assert capsys.readouterr().out.startswith(printed)
 
 
-def test_a_text_of_an_error_is_that_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_of_an_error_is_that_of_the_package(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as refused:
         address = f"http://127.0.0.1:{refused.getsockname()[1]}/external/api"
     with PushClient(address, "any-key", retry=RetryPolicy.none()) as client, pytest.raises(NotSentError) as caught:
@@ -79,7 +74,7 @@ def test_a_text_of_an_error_is_that_of_the_package(monkeypatch: pytest.MonkeyPat
     assert text in " ".join(TEXT.split())
 
 
-def test_every_command_exists() -> None:
+def test_every_command_exists():
     from pushsdk.cli.app import app
 
     lines = [line for block in README.blocks if block.language == "bash" for line in block.text.splitlines()]
@@ -93,7 +88,7 @@ def test_every_command_exists() -> None:
         assert command in app
 
 
-def test_the_demo_is_as_it_is_said_to_be() -> None:
+def test_the_demo_is_as_it_is_said_to_be():
     from pushsdk.cli.commands.demo import demo, faults_for
 
     users = inspect.signature(demo).parameters["users"].default
@@ -102,12 +97,12 @@ def test_the_demo_is_as_it_is_said_to_be() -> None:
     assert "fails in seven ways" in TEXT
 
 
-def test_the_pythons_are_those_of_the_metadata() -> None:
+def test_the_pythons_are_those_of_the_metadata():
     assert PYPROJECT["project"]["requires-python"] == ">=3.11"
     assert "need Python 3.11 or later" in TEXT
 
 
-def test_the_faults_are_all_named() -> None:
+def test_the_faults_are_all_named():
     actions = {name for name, each in vars(Fault).items() if isinstance(each, staticmethod)}
     assert actions == set(re.findall(r"Fault\.(\w+)\(", page("testing").text))
 
@@ -115,12 +110,12 @@ def test_the_faults_are_all_named() -> None:
 # -- the changelog --------------------------------------------------------------------------------------------------
 
 
-def described(name: str) -> list[str]:
+def described(name):
     """The changelog's lines that begin with the name, alone or beside others."""
     return [line for line in CHANGELOG.splitlines() if re.match(rf"- (`[^`]+`, )*`{re.escape(name)}`[^:]*: \S", line)]
 
 
-def test_every_public_name_and_command_has_one_line_in_the_changelog() -> None:
+def test_every_public_name_and_command_has_one_line_in_the_changelog():
     from pushsdk.cli.app import app
 
     names = [name for name in pushsdk.__all__ if name != "__version__"]
@@ -131,6 +126,6 @@ def test_every_public_name_and_command_has_one_line_in_the_changelog() -> None:
     assert [name for name in names if len(described(name)) != 1] == []
 
 
-def test_the_changelog_begins_with_what_is_not_released() -> None:
+def test_the_changelog_begins_with_what_is_not_released():
     assert re.findall(r"^## (.*)$", CHANGELOG, re.MULTILINE)[0] == "Unreleased"
     assert os.fspath(ROOT) not in CHANGELOG + TEXT

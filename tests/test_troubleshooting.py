@@ -9,14 +9,14 @@ from support.docs import ROOT, page
 JOINT = re.compile(r"^(?:base_url|api_key) |(?:not sent|outcome unknown|rejected|not retried): |HTTP \d+|\.\.\.")
 
 
-def show(node: ast.AST) -> str:
+def show(node):
     """Return the text of a string in the source, without its variable parts."""
     if isinstance(node, ast.JoinedStr):
         return "".join(map(show, node.values))
     return str(node.value) if isinstance(node, ast.Constant) else "\n"
 
 
-def test_every_quoted_text_is_in_the_code() -> None:
+def test_every_quoted_text_is_in_the_code():
     trees = [ast.parse(path.read_text()) for path in (ROOT / "pushsdk").rglob("*.py")]
     strings = (node for tree in trees for node in ast.walk(tree) if isinstance(node, (ast.JoinedStr, ast.Constant)))
     texts = "\n".join({show(node) for node in strings})

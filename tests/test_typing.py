@@ -1,7 +1,5 @@
 """The types are part of the product: what users write type-checks, and what they must not write does not."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -20,7 +18,7 @@ def push(client: PushClient) -> None:
 """
 
 
-def test_the_api_is_used_as_its_types_say_and_a_wrong_dict_is_refused_with_the_name_of_its_type(tmp_path: Path) -> None:
+def test_the_api_is_used_as_its_types_say_and_a_wrong_dict_is_refused_with_the_name_of_its_type(tmp_path):
     pytest.importorskip("mypy", reason="mypy is not installed")
     (tmp_path / "wrong.py").write_text(WRONG)
     options = ["--strict", "--enable-error-code=truthy-bool", "--follow-imports=silent", "--config-file="]
@@ -33,7 +31,7 @@ def test_the_api_is_used_as_its_types_say_and_a_wrong_dict_is_refused_with_the_n
     assert 'wrong.py:7: error: Extra key "titel" for TypedDict "MobilePushDict"' in shown[3]
 
 
-def test_pyright_reads_the_types_as_mypy_does() -> None:
+def test_pyright_reads_the_types_as_mypy_does():
     if shutil.which("basedpyright") is None:
         pytest.skip("basedpyright is not installed")
     ran = subprocess.run(["basedpyright"], cwd=ROOT, capture_output=True, text=True, check=False)

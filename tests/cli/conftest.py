@@ -3,18 +3,17 @@
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.command_line import CommandResult, run_here
-from support.service_thread import ThreadService, served
+from support.command_line import run_here
+from support.service_thread import served
 
 from pushsdk import cli
 
 
 @pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _no_settings(monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith("PUSHSDK_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
@@ -23,7 +22,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _logger_as_before() -> Iterator[None]:
+def _logger_as_before():
     """Undo ``-v``, which is meant for the whole process."""
     logger = logging.getLogger("pushsdk")
     level, handlers = logger.level, list(logger.handlers)
@@ -33,13 +32,13 @@ def _logger_as_before() -> Iterator[None]:
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandResult]:
+def command(capsys):
     """Return a function that runs a command line in this process and returns its code and output."""
     return functools.partial(run_here, capsys)
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadService]:
+def service(monkeypatch):
     """The embedded service; the environment variables have its address."""
     with served(monkeypatch) as service:
         yield service

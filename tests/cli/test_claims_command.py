@@ -5,9 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import msgspec
 import pytest
@@ -17,16 +15,16 @@ from support.servers import postgres_server, redis_server
 
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
-from pushsdk.claims import Claim, ClaimStore, PostgresClaims, Put, RedisClaims, SqliteClaims
+from pushsdk.claims import Claim, PostgresClaims, Put, RedisClaims, SqliteClaims
 
 Command = Callable[..., CommandResult]
 HOUR = 3600.0
 
 
-def fill(store: ClaimStore, *ages: float) -> None:
+def fill(store, *ages):
     """Store sends to two users, one accepted and one claimed, of these ages in seconds."""
 
-    async def fill() -> None:
+    async def fill():
         puts = []
         for number, age in enumerate(ages):
             states = UserStates(2)
@@ -43,26 +41,26 @@ def fill(store: ClaimStore, *ages: float) -> None:
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> str:
+def address(tmp_path):
     """A store of three sends: claimed 100 s, 3 h and 2 h ago."""
     fill(SqliteClaims(tmp_path / "c"), 100.0, 3 * HOUR, 2 * HOUR)
     return f"sqlite:{tmp_path / 'c'}"
 
 
-def counts(command: Command, address: str, *words: str) -> Any:
+def counts(command, address, *words):
     result = command("claims", "count", "--claims", address, "--json", *words)
     assert (result.code, result.err) == (0, "")
     return json.loads(result.out)
 
 
-def test_claimed_sends_are_listed_with_the_newest_last(command: Command, address: str) -> None:
+def test_claimed_sends_are_listed_with_the_newest_last(command, address):
     result = command("claims", "list", "--claims", address)
     head, *lines = result.out.splitlines()
     assert (result.code, result.err, head.split()) == (0, "", ["claimed", "at", "age", "users", "key"])
     assert [line.split()[2:] for line in lines] == [["1", key_of(number)] for number in (1, 2, 0)]
 
 
-def test_claimed_sends_of_an_age_are_listed_as_json_lines(command: Command, address: str) -> None:
+def test_claimed_sends_of_an_age_are_listed_as_json_lines(command, address):
     result = command("claims", "list", "--claims", address, "--older-than", "150m", "--json")
     row = json.loads(result.out)
     assert (row["key"], row["users"], round(row["age"] / HOUR)) == (key_of(1), 1, 3)
@@ -70,13 +68,13 @@ def test_claimed_sends_of_an_age_are_listed_as_json_lines(command: Command, addr
     assert command("claims", "list", "--claims", address, "--older-than", "2d").err == "nothing is claimed\n"
 
 
-def test_sends_and_users_are_counted(command: Command, address: str) -> None:
+def test_sends_and_users_are_counted(command, address):
     assert counts(command, address) == {"sends": 3, "users": 3}
     assert counts(command, address, "--older-than", "150m") == {"sends": 1, "users": 1}
     assert command("claims", "count", "--claims", address).out == "sends  3\nusers  3\n"
 
 
-def test_claims_older_than_an_age_are_released(command: Command, address: str) -> None:
+def test_claims_older_than_an_age_are_released(command, address):
     result = command("claims", "release", "--claims", address, "--older-than", "1h", "--yes")
     assert result == (0, "released 2 users of 2 sends\n", "")
     assert counts(command, address) == {"sends": 1, "users": 1}
@@ -84,19 +82,17 @@ def test_claims_older_than_an_age_are_released(command: Command, address: str) -
     assert result == (0, "released 0 users of 0 sends\n", "")
 
 
-def test_keys_are_released_and_unclaimed_keys_are_named(command: Command, address: str) -> None:
+def test_keys_are_released_and_unclaimed_keys_are_named(command, address):
     keys = (key_of(0), key_of(0), key_of(9))
     result = command("claims", "release", *keys, "--claims", address, "--yes")
     assert result == (1, "released 1 user of 1 send\n", f"{key_of(9)}: nothing is claimed\n")
     assert command("claims", "release", key_of(1), "--claims", address, "--yes").code == 0
 
 
-def test_a_claim_that_changes_during_the_question_stays(
-    command: Command, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_that_changes_during_the_question_stays(command, address, monkeypatch):
     real = SqliteClaims.put
 
-    async def put(store: SqliteClaims, puts: list[Put], ttl: float) -> list[Claim | None]:
+    async def put(store, puts, ttl):
         other = Put(puts[0].key, Claim("e" * 32, b"{}"), puts[0].expected)
         await real(store, [other], WEEK)
         return await real(store, puts, ttl)
@@ -107,7 +103,7 @@ def test_a_claim_that_changes_during_the_question_stays(
     assert result.err == "1 send changed meanwhile and stayed claimed: list the claims again\n"
 
 
-def test_without_a_terminal_a_release_needs_yes(command: Command, address: str) -> None:
+def test_without_a_terminal_a_release_needs_yes(command, address):
     result = command("claims", "release", "--claims", address, "--older-than", "1s")
     assert (result.code, result.out) == (2, "")
     assert "may get the push a second time" in result.err
@@ -116,9 +112,7 @@ def test_without_a_terminal_a_release_needs_yes(command: Command, address: str) 
 
 
 @pytest.mark.parametrize(("answer", "code", "count"), [("y", 0, 0), ("n", 1, 3)])
-def test_on_a_terminal_a_release_asks(
-    command: Command, address: str, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, count: int
-) -> None:
+def test_on_a_terminal_a_release_asks(command, address, monkeypatch, answer, code, count):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: f"{answer}\n"))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     result = command("claims", "release", "--claims", address, "--older-than", "1s")
@@ -129,7 +123,7 @@ def test_on_a_terminal_a_release_asks(
 # -- the store --------------------------------------------------------------------------------------------------------
 
 
-def test_a_variable_names_a_store_on_a_server(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_names_a_store_on_a_server(command, monkeypatch):
     with redis_server() as redis, postgres_server() as postgres:
         fill(RedisClaims(redis.url, prefix="jobs:"), 1.0)
         fill(PostgresClaims(postgres.url, table="jobs"), 1.0, 2.0)
@@ -153,9 +147,7 @@ def test_a_variable_names_a_store_on_a_server(command: Command, monkeypatch: pyt
         ("sqlite:/", 4, "the file of the claim store can't be used: it is a folder"),
     ],
 )
-def test_an_unusable_store_is_an_error_without_its_password(
-    command: Command, monkeypatch: pytest.MonkeyPatch, address: str, code: int, text: str
-) -> None:
+def test_an_unusable_store_is_an_error_without_its_password(command, monkeypatch, address, code, text):
     monkeypatch.setenv("PUSHSDK_CLAIMS", address)
     result = command("claims", "list")
     assert (result.code, result.out) == (code, "")
@@ -163,7 +155,7 @@ def test_an_unusable_store_is_an_error_without_its_password(
     assert "s3cret" not in result.err
 
 
-def test_the_help_does_not_show_the_address_of_the_store(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_does_not_show_the_address_of_the_store(command, monkeypatch):
     monkeypatch.setenv("PUSHSDK_CLAIMS", "redis://:s3cret@host")
     result = command("claims", "list", "--help")
     assert (result.code, "s3cret" in result.out) == (0, False)
@@ -177,9 +169,7 @@ def test_the_help_does_not_show_the_address_of_the_store(command: Command, monke
         (("--older-than", "soon"), "older-than"),
     ],
 )
-def test_a_release_needs_valid_keys_or_an_age(
-    command: Command, address: str, words: tuple[str, ...], text: str
-) -> None:
+def test_a_release_needs_valid_keys_or_an_age(command, address, words, text):
     result = command("claims", "release", *words, "--claims", address, "--yes")
     assert result.code == 2
     assert text in result.err

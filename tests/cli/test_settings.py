@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ POSIX = pytest.mark.skipif(os.name != "posix", reason="modes of files are of pos
 def home(tmp_path):
     """A function that writes a file, by default the settings file, to the configuration folder."""
 
-    def write(text: str, mode: int = 0o600, name: str = "pushsdk/config.toml") -> Path:
+    def write(text, mode=0o600, name="pushsdk/config.toml"):
         file = tmp_path / "home" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)

@@ -9,7 +9,7 @@ import pytest
 from support.control_api import Api
 
 from pushsdk.emulator import Emulator, Fault
-from pushsdk.emulator.control.routes import ROOT, ROUTES, Route
+from pushsdk.emulator.control.routes import ROOT, ROUTES
 from pushsdk.emulator.guard import Guard, Refused
 
 PUSH = "/external/api/v1/push"
@@ -89,7 +89,7 @@ async def test_a_form_or_a_preflight_of_another_site_changes_nothing(api, wire, 
     assert (await api.get("/inboxes"))[0]["label"] == "Inbox 1"
 
 
-def _filled(route: Route) -> str:
+def _filled(route):
     return re.sub(r"\{.*?\}", "1", route.path)
 
 

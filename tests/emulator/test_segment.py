@@ -304,7 +304,7 @@ def test_the_process_gets_neither_the_key_nor_the_current_folder(folder, tmp_pat
     made(elsewhere, "duckdb.py", "raise SystemExit(9)")
     monkeypatch.chdir(elsewhere)
     monkeypatch.setenv("PUSHSDK_API_KEY", "sekret")
-    started: list[dict[str, str]] = []
+    started = []
     popen = subprocess.Popen
 
     def start(*args, **options):

@@ -1,15 +1,13 @@
 """OpenTelemetry for one test; a span that is left open fails the test."""
 
-from collections.abc import Iterator
-
 import pytest
 from opentelemetry import context
-from support.service_thread import ThreadService, served
+from support.service_thread import served
 from support.telemetry import Telemetry
 
 
 @pytest.fixture
-def telemetry() -> Iterator[Telemetry]:
+def telemetry():
     telemetry = Telemetry()
     yield telemetry
     assert telemetry.open == []
@@ -18,6 +16,6 @@ def telemetry() -> Iterator[Telemetry]:
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadService]:
+def service(monkeypatch):
     with served(monkeypatch) as service:
         yield service

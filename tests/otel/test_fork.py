@@ -3,7 +3,6 @@
 import textwrap
 
 from support.programs import run_program
-from support.service_thread import ThreadService
 
 PROGRAM = """
     import os, sys, warnings
@@ -43,5 +42,5 @@ PROGRAM = """
 """
 
 
-def test_a_child_counts_its_own_users_and_the_parent_its_own(service: ThreadService) -> None:
+def test_a_child_counts_its_own_users_and_the_parent_its_own(service):
     assert run_program(textwrap.dedent(PROGRAM)) == (0, "child 3 1\nparent 3 1\n", "")

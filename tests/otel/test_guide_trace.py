@@ -2,23 +2,21 @@
 
 import re
 
-import pytest
 from opentelemetry import trace
 from support.docs import page
 from support.service_thread import served
-from support.telemetry import Telemetry
 
 from pushsdk.emulator import Fault
 
 SECTION = page("logging-and-tracing").section("OpenTelemetry")
 
 
-def block(language: str) -> str:
+def block(language):
     (blocks,) = re.findall(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
     return str(blocks)
 
 
-def test_the_trace_is_that_of_the_example(telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trace_is_that_of_the_example(telemetry, monkeypatch):
     # What trace.set_tracer_provider sets, once in a process.
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", telemetry.tracers)
     with served(monkeypatch) as service:

@@ -1,8 +1,6 @@
 """``instrument``: its arguments, the propagated headers, and that OpenTelemetry can't break a send."""
 
 import logging
-from collections.abc import Iterable
-from typing import Any
 
 import pytest
 from opentelemetry import baggage, context
@@ -21,12 +19,12 @@ from pushsdk import AsyncPushClient, ConfigurationError, Receipt, RejectedError,
 from pushsdk.otel import instrument
 
 
-def client_of(service: FakeService | None = None, **options: Any) -> AsyncPushClient:
+def client_of(service=None, **options):
     options = {"base_url": "https://push.example/api", "api_key": "secret-key", **options}
     return (service or FakeService()).serve(AsyncPushClient(**options))
 
 
-def test_opentelemetry_is_not_imported_without_instrument() -> None:
+def test_opentelemetry_is_not_imported_without_instrument():
     code = (
         "import sys; from pushsdk import AsyncPushClient; AsyncPushClient('http://localhost', 'k'); print(*sys.modules)"
     )
@@ -35,7 +33,7 @@ def test_opentelemetry_is_not_imported_without_instrument() -> None:
     assert not [name for name in loaded.out.split() if "otel" in name or "opentelemetry" in name]
 
 
-def test_without_the_extra_the_error_says_what_to_install() -> None:
+def test_without_the_extra_the_error_says_what_to_install():
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "try: import pushsdk.otel\n"
@@ -45,7 +43,7 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
     assert run_program(code).out == f"{text} None True\n"
 
 
-def test_a_client_is_instrumented_once() -> None:
+def test_a_client_is_instrumented_once():
     client = instrument(client_of())
     with pytest.raises(ConfigurationError, match="instrumented already"):
         instrument(client)
@@ -60,13 +58,13 @@ def test_a_client_is_instrumented_once() -> None:
         (None, {"meter_provider": object()}, r"meter_provider must be an opentelemetry\..+Provider; got object"),
     ],
 )
-def test_a_wrong_argument_is_an_error(client: Any, options: dict[str, Any], text: str) -> None:
+def test_a_wrong_argument_is_an_error(client, options, text):
     with pytest.raises(ConfigurationError, match=text):
         instrument(client or client_of(), **options)
 
 
 @virtual
-async def test_a_client_in_use_is_refused() -> None:
+async def test_a_client_in_use_is_refused():
     async with client_of() as client:
         with pytest.raises(ConfigurationError, match="before its first call"):
             instrument(client)
@@ -74,7 +72,7 @@ async def test_a_client_in_use_is_refused() -> None:
 
 
 @virtual
-async def test_with_the_api_alone_sends_end_as_ever(caplog: pytest.LogCaptureFixture) -> None:
+async def test_with_the_api_alone_sends_end_as_ever(caplog):
     client = client_of(FakeService(answer(), answer(404)))
     async with instrument(client, tracer_provider=NoOpTracerProvider(), meter_provider=NoOpMeterProvider()):
         assert isinstance(await client.send("a", MESSAGE), Receipt)
@@ -83,7 +81,7 @@ async def test_with_the_api_alone_sends_end_as_ever(caplog: pytest.LogCaptureFix
 
 
 @virtual
-async def test_spans_are_recorded_though_the_meter_provider_drops_entries(telemetry: Telemetry) -> None:
+async def test_spans_are_recorded_though_the_meter_provider_drops_entries(telemetry):
     client = client_of(FakeService())
     async with instrument(client, tracer_provider=telemetry.tracers, meter_provider=NoOpMeterProvider()):
         await client.send("a", MESSAGE)
@@ -96,22 +94,22 @@ async def test_spans_are_recorded_though_the_meter_provider_drops_entries(teleme
 class Sets(TextMapPropagator):
     """A propagator that injects the given headers."""
 
-    def __init__(self, **headers: str) -> None:
+    def __init__(self, **headers):
         self._headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
-    def extract(self, carrier: Any, context: Any = None, getter: Any = None) -> Any:
+    def extract(self, carrier, context=None, getter=None):
         raise NotImplementedError
 
-    def inject(self, carrier: Any, context: Any = None, setter: Any = None) -> None:
+    def inject(self, carrier, context=None, setter=None):
         carrier.update(self._headers)
 
     @property
-    def fields(self) -> set[str]:
+    def fields(self):
         return set(self._headers)
 
 
 @virtual
-async def test_nothing_is_sent_along_unless_it_is_asked_for(telemetry: Telemetry) -> None:
+async def test_nothing_is_sent_along_unless_it_is_asked_for(telemetry):
     service = FakeService()
     async with telemetry.instrument(client_of(service)) as client:
         with telemetry.span("handler"):
@@ -120,7 +118,7 @@ async def test_nothing_is_sent_along_unless_it_is_asked_for(telemetry: Telemetry
 
 
 @virtual
-async def test_each_attempt_sends_its_own_traceparent_and_no_baggage(telemetry: Telemetry) -> None:
+async def test_each_attempt_sends_its_own_traceparent_and_no_baggage(telemetry):
     service = FakeService(answer(429))
     token = context.attach(baggage.set_baggage("user", "user-1"))
     async with telemetry.instrument(
@@ -136,7 +134,7 @@ async def test_each_attempt_sends_its_own_traceparent_and_no_baggage(telemetry: 
 
 
 @virtual
-async def test_a_trace_that_is_not_sampled_is_propagated_as_such() -> None:
+async def test_a_trace_that_is_not_sampled_is_propagated_as_such():
     quiet, service = Telemetry(ALWAYS_OFF), FakeService()
     async with quiet.instrument(client_of(service), propagate=True) as client:
         await client.send("a", MESSAGE)
@@ -146,7 +144,7 @@ async def test_a_trace_that_is_not_sampled_is_propagated_as_such() -> None:
 
 
 @virtual
-async def test_a_propagator_of_ones_own_is_taken(telemetry: Telemetry) -> None:
+async def test_a_propagator_of_ones_own_is_taken(telemetry):
     service = FakeService()
     async with telemetry.instrument(client_of(service), propagate=Sets(b3="1-2-1")) as client:
         await client.send("a", MESSAGE)
@@ -158,9 +156,7 @@ async def test_a_propagator_of_ones_own_is_taken(telemetry: Telemetry) -> None:
     [{"api_key": "mine"}, {"Content_Type": "text/plain"}, {"b3": "1\r\nApi-Key: mine"}, {"b3": "1", "Api_Key": "mine"}],
 )
 @virtual
-async def test_a_propagator_does_not_set_the_clients_headers(
-    telemetry: Telemetry, headers: dict[str, str], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_propagator_does_not_set_the_clients_headers(telemetry, headers, caplog):
     service = FakeService()
     with caplog.at_level(logging.ERROR):
         async with telemetry.instrument(client_of(service), propagate=Sets(**headers)) as client:
@@ -177,7 +173,7 @@ class BrokenError(Exception):
     """With a text that must not be logged."""
 
 
-def raises(*_: object, **__: object) -> Any:
+def raises(*_, **__):
     raise BrokenError("secret text")
 
 
@@ -187,7 +183,7 @@ class BrokenPropagator(TextMapPropagator):
 
 
 #: The attribute that raises from then on, and of what.
-BREAKS: dict[str, tuple[type, str]] = {
+BREAKS = {
     "a histogram": (Histogram, "record"),
     "an attribute": (Span, "set_attribute"),
     "attributes": (Span, "set_attributes"),
@@ -196,7 +192,7 @@ BREAKS: dict[str, tuple[type, str]] = {
 }
 
 
-async def every_kind(client: AsyncPushClient) -> Iterable[Any]:
+async def every_kind(client):
     """A lone send, two that share a rejected request, a campaign and a broadcast: how they ended."""
     tasks = [start(client.send("lone", MESSAGE))]
     await outcome_of(tasks[0])
@@ -209,9 +205,7 @@ async def every_kind(client: AsyncPushClient) -> Iterable[Any]:
 @pytest.mark.parametrize("share", [1.0, 0.0])
 @pytest.mark.parametrize("name", BREAKS)
 @virtual
-async def test_what_a_provider_raises_changes_nothing_and_is_logged_by_its_type(
-    name: str, share: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_a_provider_raises_changes_nothing_and_is_logged_by_its_type(name, share, monkeypatch, caplog):
     telemetry = Telemetry()
     telemetry.tracers.add_span_processor(SpanProcessor())
     service = FakeService(then=lambda request: answer(404 if len(request.users) > 1 else 200))
@@ -228,9 +222,7 @@ async def test_what_a_provider_raises_changes_nothing_and_is_logged_by_its_type(
 
 
 @virtual
-async def test_a_propagator_that_raises_sends_nothing_along(
-    telemetry: Telemetry, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_propagator_that_raises_sends_nothing_along(telemetry, caplog):
     service = FakeService()
     async with telemetry.instrument(client_of(service), propagate=BrokenPropagator()) as client:
         assert isinstance(await client.send("a", MESSAGE), Receipt)

@@ -8,7 +8,7 @@ import pytest
 from opentelemetry import metrics
 from support.docs import page
 from support.fake_service import MESSAGE, FakeService, answer, hang, outcome_of, refused, start, titled
-from support.telemetry import Telemetry, watched
+from support.telemetry import watched
 from support.virtual_time import turns, virtual
 
 from pushsdk import Batching, Limits, Rate, RetryPolicy
@@ -19,7 +19,7 @@ SERVER = {"server.address": "push.example", "server.port": 443}
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 
 
-def users(telemetry: Telemetry) -> dict[str, int]:
+def users(telemetry):
     """The users by outcome, without zeros."""
     points = telemetry.points("pushsdk.users")
     assert all(
@@ -28,19 +28,18 @@ def users(telemetry: Telemetry) -> dict[str, int]:
     return {point.attributes["pushsdk.outcome"]: point.value for point in points if point.value}
 
 
-def value(telemetry: Telemetry, name: str) -> float | None:
+def value(telemetry, name):
     """Return the value of a metric's one point for this server; None without a point."""
     points = telemetry.points(name)
     if not points:
         return None
     (point,) = points
     assert point.attributes == SERVER
-    number: float = point.value
-    return number
+    return point.value
 
 
 @virtual
-async def test_users_are_counted_by_outcome(telemetry: Telemetry) -> None:
+async def test_users_are_counted_by_outcome(telemetry):
     service = FakeService(answer(), answer(404), answer(500), refused())
     async with watched(telemetry, service, retry=RetryPolicy.none()) as client:
         for group in (["a", "b"], "c", ["d", "e", "f"], "g"):
@@ -49,7 +48,7 @@ async def test_users_are_counted_by_outcome(telemetry: Telemetry) -> None:
 
 
 @virtual
-async def test_the_users_of_a_client_that_is_gone_stay_counted(telemetry: Telemetry) -> None:
+async def test_the_users_of_a_client_that_is_gone_stay_counted(telemetry):
     for _ in range(3):
         async with watched(telemetry, FakeService()) as client:
             await client.send(["a", "b"], MESSAGE)
@@ -60,7 +59,7 @@ async def test_the_users_of_a_client_that_is_gone_stay_counted(telemetry: Teleme
 
 
 @virtual
-async def test_the_duration_of_an_attempt_has_the_conventions_attributes_and_buckets(telemetry: Telemetry) -> None:
+async def test_the_duration_of_an_attempt_has_the_conventions_attributes_and_buckets(telemetry):
     service = FakeService(answer(429, after=0.2), refused(after=3.0), answer(after=0.03))
     async with watched(telemetry, service, retry=RetryPolicy.safe(initial_delay=0.001)) as client:
         await client.send("a", MESSAGE)
@@ -80,7 +79,7 @@ async def test_the_duration_of_an_attempt_has_the_conventions_attributes_and_buc
 
 
 @virtual
-async def test_the_size_of_each_request_of_more_than_one_user_is_recorded_once(telemetry: Telemetry) -> None:
+async def test_the_size_of_each_request_of_more_than_one_user_is_recorded_once(telemetry):
     service = FakeService(answer(429))
     async with watched(telemetry, service, batching=Batching(max_users=4)) as client:
         await client.send(["a", "b", "c"], MESSAGE)
@@ -92,7 +91,7 @@ async def test_the_size_of_each_request_of_more_than_one_user_is_recorded_once(t
 
 
 @virtual
-async def test_the_wait_for_a_place_is_that_of_the_oldest_call_of_the_request(telemetry: Telemetry) -> None:
+async def test_the_wait_for_a_place_is_that_of_the_oldest_call_of_the_request(telemetry):
     service = FakeService(answer(after=3.0))
     async with watched(telemetry, service, limits=Limits(in_flight=1)) as client:
         first = start(client.send("a", MESSAGE))
@@ -106,7 +105,7 @@ async def test_the_wait_for_a_place_is_that_of_the_oldest_call_of_the_request(te
 
 
 @virtual
-async def test_what_is_under_way_is_read_when_it_is_asked_for(telemetry: Telemetry) -> None:
+async def test_what_is_under_way_is_read_when_it_is_asked_for(telemetry):
     assert telemetry.metrics() == []
     async with watched(telemetry, FakeService(hang(), hang()), limits=Limits(in_flight=1)) as client:
         tasks = [start(client.send(user, MESSAGE, timeout=5.0)) for user in ("a", ["b", "c"])]
@@ -123,7 +122,7 @@ async def test_what_is_under_way_is_read_when_it_is_asked_for(telemetry: Telemet
 
 
 @virtual
-async def test_clients_of_one_service_are_summed_and_the_lowest_budget_is_shown(telemetry: Telemetry) -> None:
+async def test_clients_of_one_service_are_summed_and_the_lowest_budget_is_shown(telemetry):
     service, idle = FakeService(refused(), hang()), FakeService(hang())
     policy = RetryPolicy.safe(initial_delay=0.001)
     unused = watched(telemetry, FakeService())
@@ -139,9 +138,7 @@ async def test_clients_of_one_service_are_summed_and_the_lowest_budget_is_shown(
 
 @pytest.mark.parametrize(("fixed", "first"), [(None, None), (100.0, 100.0)])
 @virtual
-async def test_the_rate_is_shown_while_one_applies(
-    telemetry: Telemetry, fixed: float | None, first: float | None
-) -> None:
+async def test_the_rate_is_shown_while_one_applies(telemetry, fixed, first):
     service = FakeService(*[answer(429)] * 50)
     async with watched(telemetry, service, rate=Rate(requests_per_second=fixed)) as client:
         assert value(telemetry, "pushsdk.rate") == first
@@ -152,9 +149,7 @@ async def test_the_rate_is_shown_while_one_applies(
         assert value(telemetry, "pushsdk.requests.limit") == client.stats().limit
 
 
-def test_a_provider_made_global_later_has_one_set_of_instruments(
-    telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_provider_made_global_later_has_one_set_of_instruments(telemetry, monkeypatch):
     monkeypatch.setattr(ours, "_global", None)
     instruments = ours.instruments_of(telemetry.meters)
     monkeypatch.setattr(metrics, "get_meter_provider", lambda: telemetry.meters)
@@ -162,7 +157,7 @@ def test_a_provider_made_global_later_has_one_set_of_instruments(
 
 
 @virtual
-async def test_each_metric_has_a_unit_a_description_and_a_place_in_the_readme(telemetry: Telemetry) -> None:
+async def test_each_metric_has_a_unit_a_description_and_a_place_in_the_readme(telemetry):
     async with watched(telemetry, FakeService(), rate=Rate(requests_per_second=100)) as client:
         await asyncio.gather(*(client.send(user, MESSAGE) for user in "ab"))
         units = {metric.name: metric.unit for metric in telemetry.metrics() if metric.description}

@@ -1,14 +1,12 @@
 """Real sockets: aiohttp's own instrumentation, received headers, threads, and a search of all exported data."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 import aiohttp
 import pytest
 from opentelemetry import context, trace
 from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
-from support.telemetry import Telemetry, texts_of
+from support.telemetry import texts_of
 from support.wire_server import WireServer
 
 from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, RetryPolicy, Segment, Timeout
@@ -34,7 +32,7 @@ FAULTS = {
 
 
 @pytest.fixture
-def instrumented(telemetry: Telemetry, request: pytest.FixtureRequest) -> Iterator[bool]:
+def instrumented(telemetry, request):
     """aiohttp's own instrumentation, if the test asks for it."""
     if not request.param:
         yield False
@@ -46,20 +44,18 @@ def instrumented(telemetry: Telemetry, request: pytest.FixtureRequest) -> Iterat
 
 
 @pytest.fixture
-async def emulator() -> AsyncIterator[Emulator]:
+async def emulator():
     async with Emulator(api_key=KEY) as emulator:
         yield emulator
 
 
-async def ended(work: Any) -> object:
+async def ended(work):
     return (await asyncio.gather(work, return_exceptions=True))[0]
 
 
 @pytest.mark.parametrize("instrumented", [True], indirect=True)
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_no_id_text_or_key_is_exported_whatever_happens(
-    telemetry: Telemetry, instrumented: bool, fault: str
-) -> None:
+async def test_no_id_text_or_key_is_exported_whatever_happens(telemetry, instrumented, fault):
     async with Emulator(api_key=KEY, faults=[FAULTS[fault]]) as emulator:
         client = AsyncPushClient(emulator.base_url, KEY, retry=RETRY, timeout=Timeout(total=3.0, attempt=0.2))
         async with telemetry.instrument(client, propagate=True):
@@ -81,8 +77,8 @@ async def test_no_id_text_or_key_is_exported_whatever_happens(
 
 @pytest.mark.parametrize("instrumented", [True], indirect=True)
 async def test_other_requests_of_the_application_keep_the_spans_of_aiohttps_instrumentation(
-    telemetry: Telemetry, instrumented: bool, emulator: Emulator
-) -> None:
+    telemetry, instrumented, emulator
+):
     async with (
         aiohttp.ClientSession() as session,
         telemetry.instrument(AsyncPushClient(emulator.base_url, KEY, session=session)) as client,
@@ -101,8 +97,8 @@ async def test_other_requests_of_the_application_keep_the_spans_of_aiohttps_inst
 @pytest.mark.parametrize("own", [True, False], ids=["own session", "injected session"])
 @pytest.mark.parametrize("instrumented", [True], indirect=True)
 async def test_aiohttps_instrumentation_makes_no_span_with_or_without_ours(
-    telemetry: Telemetry, instrumented: bool, own: bool, share: float, emulator: Emulator
-) -> None:
+    telemetry, instrumented, own, share, emulator
+):
     async with aiohttp.ClientSession() as session:
         client = AsyncPushClient(emulator.base_url, KEY, session=None if own else session)
         async with telemetry.instrument(client, sample_accepted=share):
@@ -114,12 +110,10 @@ async def test_aiohttps_instrumentation_makes_no_span_with_or_without_ours(
     assert {span.instrumentation_scope.name for span in telemetry.spans} == {"pushsdk"}
 
 
-async def test_the_hooks_of_an_injected_session_see_the_span_of_the_attempt(
-    telemetry: Telemetry, emulator: Emulator
-) -> None:
+async def test_the_hooks_of_an_injected_session_see_the_span_of_the_attempt(telemetry, emulator):
     spans = list[trace.Span]()
 
-    async def look(*_: object) -> None:
+    async def look(*_):
         spans.append(trace.get_current_span())
 
     hooks = aiohttp.TraceConfig()
@@ -135,10 +129,8 @@ async def test_the_hooks_of_an_injected_session_see_the_span_of_the_attempt(
     assert len(telemetry.spans) == 1
 
 
-async def test_the_send_continues_if_no_context_can_be_attached(
-    telemetry: Telemetry, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(_: object) -> None:
+async def test_the_send_continues_if_no_context_can_be_attached(telemetry, emulator, monkeypatch, caplog):
+    def broken(_):
         raise RuntimeError("no context for user a")
 
     async with (
@@ -156,9 +148,7 @@ async def test_the_send_continues_if_no_context_can_be_attached(
     [(False, True, False), (True, True, True), (True, False, False), (False, False, True)],
     indirect=["instrumented"],
 )
-async def test_a_traceparent_arrives_only_with_propagate(
-    telemetry: Telemetry, instrumented: bool, own: bool, propagate: bool
-) -> None:
+async def test_a_traceparent_arrives_only_with_propagate(telemetry, instrumented, own, propagate):
     async with WireServer() as server, aiohttp.ClientSession() as session:
         client = AsyncPushClient(
             server.base_url,
@@ -177,10 +167,8 @@ async def test_a_traceparent_arrives_only_with_propagate(
     assert request.headers["content-type"] == "application/json"
 
 
-async def test_a_send_that_is_cancelled_before_its_request_begins_leaves_no_span_open(
-    telemetry: Telemetry, emulator: Emulator
-) -> None:
-    def cancel_others() -> None:
+async def test_a_send_that_is_cancelled_before_its_request_begins_leaves_no_span_open(telemetry, emulator):
+    def cancel_others():
         for task in asyncio.all_tasks() - {this}:
             task.cancel()
 

@@ -17,7 +17,6 @@ from support.fake_service import (
     refused,
     start,
 )
-from support.service_thread import ThreadService
 from support.telemetry import Telemetry, watched
 from support.virtual_time import virtual
 
@@ -38,14 +37,14 @@ RETRY = RetryPolicy.safe(initial_delay=0.1)
 REMOTE = SpanContext(trace_id=0xA, span_id=0xB, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
-def sampled(telemetry: Telemetry, service: FakeService, *, share: float = 0.0, **options: Any) -> AsyncPushClient:
+def sampled(telemetry, service, *, share=0.0, **options):
     return watched(telemetry, service, sample_accepted=share, **options)
 
 
 @pytest.fixture
-def draws(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def draws(monkeypatch):
     """Return random numbers in this order."""
-    draws: list[float] = []
+    draws = []
     monkeypatch.setattr(ours, "random", lambda: draws.pop(0))
     return draws
 
@@ -54,7 +53,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @virtual
-async def test_the_drawn_share_of_accepted_attempts_has_a_span(telemetry: Telemetry, draws: list[float]) -> None:
+async def test_the_drawn_share_of_accepted_attempts_has_a_span(telemetry, draws):
     draws += [0.05, 0.1, 0.99, 0.0999, 0.5]
     async with sampled(telemetry, FakeService(), share=0.1) as client:
         for users in range(1, 6):
@@ -67,10 +66,10 @@ async def test_the_drawn_share_of_accepted_attempts_has_a_span(telemetry: Teleme
 
 
 @virtual
-async def test_a_span_that_is_made_late_begins_and_ends_when_its_attempt_did(telemetry: Telemetry) -> None:
+async def test_a_span_that_is_made_late_begins_and_ends_when_its_attempt_did(telemetry):
     stamps = [time.time_ns()]
 
-    async def refuse(request: Any) -> None:
+    async def refuse(request):
         stamps.append(time.time_ns())
         await answer(404)(request)
         stamps.append(time.time_ns())
@@ -87,7 +86,7 @@ async def test_a_span_that_is_made_late_begins_and_ends_when_its_attempt_did(tel
 
 
 @virtual
-async def test_a_failure_and_all_that_repeat_it_have_their_spans(telemetry: Telemetry) -> None:
+async def test_a_failure_and_all_that_repeat_it_have_their_spans(telemetry):
     service = FakeService(answer(429), refused(), answer(503, {"Retry-After": "1"}))
     async with sampled(telemetry, service, retry=RETRY) as client:
         await client.send("a", MESSAGE)
@@ -100,7 +99,7 @@ async def test_a_failure_and_all_that_repeat_it_have_their_spans(telemetry: Tele
 
 
 @virtual
-async def test_the_pieces_of_a_request_that_was_too_large_have_theirs(telemetry: Telemetry) -> None:
+async def test_the_pieces_of_a_request_that_was_too_large_have_theirs(telemetry):
     async with sampled(telemetry, FakeService(answer(413))) as client:
         await client.send([letter * 100 for letter in "abcd"], MESSAGE)
     assert telemetry.tree().splitlines() == [
@@ -111,7 +110,7 @@ async def test_the_pieces_of_a_request_that_was_too_large_have_theirs(telemetry:
 
 
 @virtual
-async def test_a_shared_request_a_campaign_and_a_broadcast_have_all_of_theirs(telemetry: Telemetry) -> None:
+async def test_a_shared_request_a_campaign_and_a_broadcast_have_all_of_theirs(telemetry):
     campaign = answer(200, body=b'{"uuid": "11111111-2222-3333-4444-555555555555"}')
     service = FakeService(then=lambda request: campaign if "campaigns" in request.path else answer())
     async with sampled(telemetry, service) as client:
@@ -132,7 +131,7 @@ async def test_a_shared_request_a_campaign_and_a_broadcast_have_all_of_theirs(te
 
 
 @virtual
-async def test_no_attempt_is_left_out_under_a_sampled_span_of_another_process(telemetry: Telemetry) -> None:
+async def test_no_attempt_is_left_out_under_a_sampled_span_of_another_process(telemetry):
     async with sampled(telemetry, FakeService()) as client:
         with trace.use_span(NonRecordingSpan(REMOTE)):
             await client.send("a", MESSAGE)
@@ -142,9 +141,7 @@ async def test_no_attempt_is_left_out_under_a_sampled_span_of_another_process(te
 
 @pytest.mark.parametrize("draw", [0.0, 0.9])
 @virtual
-async def test_a_caller_whose_trace_is_not_sampled_has_decided_for_failures_too(
-    draw: float, draws: list[float]
-) -> None:
+async def test_a_caller_whose_trace_is_not_sampled_has_decided_for_failures_too(draw, draws):
     quiet = Telemetry(ParentBased(ALWAYS_ON))
     draws += [draw, draw]
     unsampled = SpanContext(trace_id=0xA, span_id=0xB, is_remote=False, trace_flags=TraceFlags())
@@ -162,10 +159,10 @@ async def test_a_caller_whose_trace_is_not_sampled_has_decided_for_failures_too(
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 @virtual
-async def test_an_attempt_left_out_suppresses_other_instrumentations(telemetry: Telemetry, share: float) -> None:
+async def test_an_attempt_left_out_suppresses_other_instrumentations(telemetry, share):
     records = list[Any]()
 
-    async def look(request: Any) -> None:
+    async def look(request):
         records.append((is_http_instrumentation_enabled(), trace.get_current_span()))
         await answer()(request)
 
@@ -179,7 +176,7 @@ async def test_an_attempt_left_out_suppresses_other_instrumentations(telemetry: 
 
 
 @virtual
-async def test_the_metrics_are_the_same_with_and_without_sampling() -> None:
+async def test_the_metrics_are_the_same_with_and_without_sampling():
     recordings = []
     for share in (1.0, 0.0):
         telemetry = Telemetry()
@@ -202,8 +199,8 @@ async def test_the_metrics_are_the_same_with_and_without_sampling() -> None:
 
 @virtual
 async def test_a_duration_has_the_late_span_as_its_exemplar_and_none_without_a_span(
-    telemetry: Telemetry,
-) -> None:
+    telemetry,
+):
     async with sampled(telemetry, FakeService(answer(), answer(404))) as client:
         await client.send("a", MESSAGE)
         await outcome_of(start(client.send("b", MESSAGE)))
@@ -217,7 +214,7 @@ async def test_a_duration_has_the_late_span_as_its_exemplar_and_none_without_a_s
 # -- a client for threads -------------------------------------------------------------------------------------------
 
 
-def test_a_sync_client_is_sampled_as_well(telemetry: Telemetry, service: ThreadService) -> None:
+def test_a_sync_client_is_sampled_as_well(telemetry, service):
     with telemetry.instrument(PushClient(), sample_accepted=0.0) as client:
         client.send("a", MobilePush(body={"en": "hi"}))
         service.set_faults([Fault.status(404, first=1)])
@@ -236,12 +233,12 @@ def test_a_sync_client_is_sampled_as_well(telemetry: Telemetry, service: ThreadS
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan"), True, "0.1"])
-def test_the_share_is_a_number_from_0_to_1(wrong: Any) -> None:
+def test_the_share_is_a_number_from_0_to_1(wrong):
     with pytest.raises(ConfigurationError, match="sample_accepted must be a number from 0 to 1"):
         instrument(AsyncPushClient("https://push.example", "secret-key"), sample_accepted=wrong)
 
 
-def test_a_trace_that_goes_out_is_not_decided_on_later() -> None:
+def test_a_trace_that_goes_out_is_not_decided_on_later():
     client = AsyncPushClient("https://push.example", "secret-key")
     with pytest.raises(ConfigurationError, match="sample_accepted must be 1 with propagate"):
         instrument(client, propagate=True, sample_accepted=0.5)

@@ -2,16 +2,14 @@
 
 import asyncio
 import itertools
-from typing import Any
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
-from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace import SpanKind, StatusCode
 from support.fake_service import (
     MESSAGE,
-    Behavior,
     FakeService,
     answer,
     fails,
@@ -26,7 +24,7 @@ from support.fake_service import (
 from support.telemetry import Telemetry, watched
 from support.virtual_time import turns, virtual
 
-from pushsdk import AsyncPushClient, Batching, Limits, Outcome, PushError, RetryPolicy, Timeout
+from pushsdk import Batching, Limits, Outcome, PushError, RetryPolicy, Timeout
 from pushsdk._core.outcome import Failure
 from pushsdk.otel._spans import MAX_LINKS
 
@@ -34,7 +32,7 @@ RETRY = RetryPolicy.safe(initial_delay=0.1)
 SAMPLED_OR_NOT = pytest.mark.parametrize("share", [1.0, 0.0], ids=["every attempt", "failures only"])
 
 
-async def in_span(telemetry: Telemetry, name: str, client: AsyncPushClient, users: Any, **options: Any) -> Any:
+async def in_span(telemetry, name, client, users, **options):
     """A send under a span of its caller's; its error as a value."""
     with telemetry.span(name):
         try:
@@ -44,7 +42,7 @@ async def in_span(telemetry: Telemetry, name: str, client: AsyncPushClient, user
 
 
 @virtual
-async def test_a_lone_send_is_one_client_span_by_the_conventions(telemetry: Telemetry) -> None:
+async def test_a_lone_send_is_one_client_span_by_the_conventions(telemetry):
     async with watched(telemetry, FakeService()) as client:
         await in_span(telemetry, "handler", client, ["a", "b"])
     handler, post = telemetry.spans
@@ -67,7 +65,7 @@ async def test_a_lone_send_is_one_client_span_by_the_conventions(telemetry: Tele
 
 
 @virtual
-async def test_a_retry_has_its_own_span_with_its_number(telemetry: Telemetry) -> None:
+async def test_a_retry_has_its_own_span_with_its_number(telemetry):
     service = FakeService(answer(429), refused(), answer(503, {"Retry-After": "1"}))
     async with watched(telemetry, service, retry=RETRY) as client:
         await in_span(telemetry, "handler", client, "a")
@@ -83,7 +81,7 @@ async def test_a_retry_has_its_own_span_with_its_number(telemetry: Telemetry) ->
 
 
 @virtual
-async def test_sends_that_share_a_request_share_a_span_that_links_to_each_of_them(telemetry: Telemetry) -> None:
+async def test_sends_that_share_a_request_share_a_span_that_links_to_each_of_them(telemetry):
     async with watched(telemetry, FakeService(answer(429)), retry=RETRY) as client:
         await asyncio.gather(*(in_span(telemetry, f"job {user}", client, user) for user in "abc"))
     assert telemetry.tree().splitlines() == [
@@ -100,7 +98,7 @@ async def test_sends_that_share_a_request_share_a_span_that_links_to_each_of_the
 
 
 @virtual
-async def test_a_batch_is_linked_to_each_span_of_its_callers_once(telemetry: Telemetry) -> None:
+async def test_a_batch_is_linked_to_each_span_of_its_callers_once(telemetry):
     async with watched(telemetry, FakeService()) as client:
         await asyncio.gather(*(client.send(user, MESSAGE) for user in "ab"))
         await asyncio.gather(*(client.send(user, MESSAGE) for user in "abc"), in_span(telemetry, "job", client, "d"))
@@ -119,7 +117,7 @@ async def test_a_batch_is_linked_to_each_span_of_its_callers_once(telemetry: Tel
 
 
 @virtual
-async def test_links_are_bounded_and_omitted_links_are_counted(telemetry: Telemetry) -> None:
+async def test_links_are_bounded_and_omitted_links_are_counted(telemetry):
     async with watched(telemetry, FakeService()) as client:
         await asyncio.gather(*(in_span(telemetry, "job", client, f"user-{n}") for n in range(MAX_LINKS + 1)))
     (batch,) = [span for span in telemetry.spans if span.name == "push batch"]
@@ -128,7 +126,7 @@ async def test_links_are_bounded_and_omitted_links_are_counted(telemetry: Teleme
 
 
 @virtual
-async def test_a_caller_whose_trace_is_not_sampled_is_neither_parent_nor_link(telemetry: Telemetry) -> None:
+async def test_a_caller_whose_trace_is_not_sampled_is_neither_parent_nor_link(telemetry):
     unsampled = Telemetry(ALWAYS_OFF)
     async with watched(telemetry, FakeService()) as client:
         await asyncio.gather(in_span(unsampled, "unsampled", client, "a"), in_span(telemetry, "job", client, "b"))
@@ -141,7 +139,7 @@ async def test_a_caller_whose_trace_is_not_sampled_is_neither_parent_nor_link(te
 
 
 @virtual
-async def test_a_split_shows_its_pieces_under_the_batch(telemetry: Telemetry) -> None:
+async def test_a_split_shows_its_pieces_under_the_batch(telemetry):
     service = FakeService(answer(422), then=lambda request: answer(422 if "b" in request.users else 204))
     async with watched(telemetry, service) as client:
         await asyncio.gather(*(in_span(telemetry, f"job {user}", client, user) for user in "ab"))
@@ -160,7 +158,7 @@ async def test_a_split_shows_its_pieces_under_the_batch(telemetry: Telemetry) ->
     }
 
 
-ENDINGS: list[tuple[Behavior, dict[int, Outcome], str]] = [
+ENDINGS = [
     (answer(200), {}, "POST  200  ACCEPTED  users=1"),
     (answer(500), {500: Outcome.ACCEPTED}, "POST  500  ACCEPTED  users=1"),
     (answer(204), {204: Outcome.REJECTED}, "POST  204  REJECTED  error=rejected  users=1"),
@@ -177,9 +175,9 @@ ENDINGS: list[tuple[Behavior, dict[int, Outcome], str]] = [
 @SAMPLED_OR_NOT
 @virtual
 async def test_each_ending_has_its_outcome_and_its_error_and_accepted_ones_are_sampled(
-    telemetry: Telemetry, behavior: Behavior, statuses: dict[int, Outcome], line: str, share: float
-) -> None:
-    options: dict[str, Any] = {"retry": RetryPolicy.none(statuses=statuses), "timeout": Timeout(attempt=1.0)}
+    telemetry, behavior, statuses, line, share
+):
+    options = {"retry": RetryPolicy.none(statuses=statuses), "timeout": Timeout(attempt=1.0)}
     async with watched(telemetry, FakeService(then=behavior), sample_accepted=share, **options) as client:
         await outcome_of(start(client.send("a", MESSAGE)))
     failed = "error=" in line
@@ -190,7 +188,7 @@ async def test_each_ending_has_its_outcome_and_its_error_and_accepted_ones_are_s
 
 @SAMPLED_OR_NOT
 @virtual
-async def test_a_stale_connection_that_is_replaced_is_part_of_its_attempt(telemetry: Telemetry, share: float) -> None:
+async def test_a_stale_connection_that_is_replaced_is_part_of_its_attempt(telemetry, share):
     async with watched(telemetry, FakeService(stale(), stale()), sample_accepted=share) as client:
         await client.send("a", MESSAGE)
         assert client.stats().stale_connections == 2
@@ -199,8 +197,8 @@ async def test_a_stale_connection_that_is_replaced_is_part_of_its_attempt(teleme
 
 @SAMPLED_OR_NOT
 @virtual
-async def test_an_attempt_that_ends_before_it_is_judged_ends_its_span(telemetry: Telemetry, share: float) -> None:
-    async def slow_and_stale(request: Any) -> None:
+async def test_an_attempt_that_ends_before_it_is_judged_ends_its_span(telemetry, share):
+    async def slow_and_stale(request):
         # Past the deadline, and before the sweep that would end the attempt for it: no time for another.
         await asyncio.sleep(1.002)
         await stale()(request)
@@ -212,8 +210,8 @@ async def test_an_attempt_that_ends_before_it_is_judged_ends_its_span(telemetry:
 
 @SAMPLED_OR_NOT
 @virtual
-async def test_a_key_that_could_not_be_had_is_an_attempt_too(telemetry: Telemetry, share: float) -> None:
-    def no_key() -> str:
+async def test_a_key_that_could_not_be_had_is_an_attempt_too(telemetry, share):
+    def no_key():
         raise ConnectionError("the vault's own text")
 
     async with watched(
@@ -224,10 +222,10 @@ async def test_a_key_that_could_not_be_had_is_an_attempt_too(telemetry: Telemetr
 
 
 @virtual
-async def test_what_a_key_callable_does_is_traced_by_its_own_instrumentation(telemetry: Telemetry) -> None:
-    spans: list[tuple[bool, Span]] = []
+async def test_what_a_key_callable_does_is_traced_by_its_own_instrumentation(telemetry):
+    spans = []
 
-    async def key() -> str:
+    async def key():
         await asyncio.sleep(0.1)
         spans.append((is_http_instrumentation_enabled(), trace.get_current_span()))
         return "secret-key"
@@ -240,7 +238,7 @@ async def test_what_a_key_callable_does_is_traced_by_its_own_instrumentation(tel
 
 @SAMPLED_OR_NOT
 @virtual
-async def test_a_rotated_key_is_a_resend(telemetry: Telemetry, share: float) -> None:
+async def test_a_rotated_key_is_a_resend(telemetry, share):
     keys = itertools.count()
     service = FakeService(answer(401))
     async with watched(telemetry, service, api_key=lambda: f"key-{next(keys)}", sample_accepted=share) as client:
@@ -252,7 +250,7 @@ async def test_a_rotated_key_is_a_resend(telemetry: Telemetry, share: float) -> 
 
 
 @virtual
-async def test_a_cancelled_lone_send_ends_its_span(telemetry: Telemetry) -> None:
+async def test_a_cancelled_lone_send_ends_its_span(telemetry):
     async with watched(telemetry, FakeService(hang())) as client:
         task = start(in_span(telemetry, "job", client, "a"))
         await asyncio.sleep(1.0)
@@ -264,7 +262,7 @@ async def test_a_cancelled_lone_send_ends_its_span(telemetry: Telemetry) -> None
 
 
 @virtual
-async def test_the_callers_of_a_shared_request_may_go_and_its_spans_end_with_it(telemetry: Telemetry) -> None:
+async def test_the_callers_of_a_shared_request_may_go_and_its_spans_end_with_it(telemetry):
     async with watched(telemetry, FakeService(answer(after=5.0))) as client:
         tasks = [start(in_span(telemetry, f"job {user}", client, user)) for user in "ab"]
         await asyncio.sleep(1.0)
@@ -277,7 +275,7 @@ async def test_the_callers_of_a_shared_request_may_go_and_its_spans_end_with_it(
 
 
 @virtual
-async def test_a_batch_that_a_close_cancels_ends_its_spans_as_unknown(telemetry: Telemetry) -> None:
+async def test_a_batch_that_a_close_cancels_ends_its_spans_as_unknown(telemetry):
     async with watched(telemetry, FakeService(hang())) as client:
         tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
         await asyncio.sleep(1.0)
@@ -290,7 +288,7 @@ async def test_a_batch_that_a_close_cancels_ends_its_spans_as_unknown(telemetry:
 
 
 @virtual
-async def test_a_call_that_left_nothing_on_the_wire_has_no_span(telemetry: Telemetry) -> None:
+async def test_a_call_that_left_nothing_on_the_wire_has_no_span(telemetry):
     async with watched(telemetry, FakeService(), batching=Batching(linger=5.0)) as client:
         task = start(client.send("a", MESSAGE))
         await asyncio.sleep(1.0)
@@ -301,8 +299,8 @@ async def test_a_call_that_left_nothing_on_the_wire_has_no_span(telemetry: Telem
 
 @virtual
 async def test_a_batch_dequeued_by_another_call_is_under_its_own_callers(
-    telemetry: Telemetry,
-) -> None:
+    telemetry,
+):
     async with watched(telemetry, FakeService(), limits=Limits(in_flight=1)) as client:
         first = start(in_span(telemetry, "first", client, "a"))
         await turns()
@@ -327,9 +325,7 @@ async def test_a_batch_dequeued_by_another_call_is_under_its_own_callers(
     ],
 )
 @virtual
-async def test_a_campaign_is_a_span_over_its_attempts(
-    telemetry: Telemetry, behavior: Behavior, lines: list[str]
-) -> None:
+async def test_a_campaign_is_a_span_over_its_attempts(telemetry, behavior, lines):
     async with watched(telemetry, FakeService(behavior), timeout=Timeout(total=2.0, attempt=None)) as client:
         with telemetry.span("handler"):
             await outcome_of(start(client.create_campaign({"name": "spring", "externalId": "spring"})))
@@ -338,7 +334,7 @@ async def test_a_campaign_is_a_span_over_its_attempts(
 
 
 @virtual
-async def test_a_broadcast_is_one_span_over_one_span_per_attempt_without_links(telemetry: Telemetry) -> None:
+async def test_a_broadcast_is_one_span_over_one_span_per_attempt_without_links(telemetry):
     service = FakeService(answer(), answer(429), then=lambda request: answer())
     async with watched(telemetry, service, batching=Batching(max_users=2), limits=Limits(in_flight=1)) as client:
         with telemetry.span("job"):
@@ -362,7 +358,7 @@ async def test_a_broadcast_is_one_span_over_one_span_per_attempt_without_links(t
     ],
 )
 @virtual
-async def test_the_server_is_that_of_the_base_url(telemetry: Telemetry, url: str, address: str, port: int) -> None:
+async def test_the_server_is_that_of_the_base_url(telemetry, url, address, port):
     async with watched(telemetry, FakeService(), base_url=url) as client:
         await client.send("a", MESSAGE)
     (post,) = telemetry.attempts

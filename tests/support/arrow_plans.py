@@ -2,14 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from pushsdk.arrow import outcome_schema, plan_schema
-
-__all__ = ["MESSAGE", "ReportedUser", "counts", "plan", "rebatched", "reported", "user"]
 
 MESSAGE = {"iosEnabled": True, "title": {"en": "Spring"}, "body": {"en": "Hello {{ name | 'you' }}"}}
 
@@ -22,43 +19,43 @@ class ReportedUser(NamedTuple):
     reason: str
 
 
-def user(number: int) -> str:
+def user(number):
     return f"user-{number}"
 
 
-def plan(users: int, *, size: int = 10, rows: int = 3, personal: bool = False) -> list[pa.RecordBatch]:
+def plan(users, *, size=10, rows=3, personal=False):
     """Chunks of ``size`` users, ``rows`` of them in each batch."""
     chunks = []
     for number, start in enumerate(range(0, users, size)):
         ids = [user(row) for row in range(start, min(start + size, users))]
-        chunk: dict[str, Any] = {"chunk_id": f"chunk-{number}", "user_ids": ids}
+        chunk = {"chunk_id": f"chunk-{number}", "user_ids": ids}
         if personal:
             chunk["fields"] = [json.dumps({"name": f"name of {row}"}) for row in ids]
         chunks.append(chunk)
     return batches_of(chunks, rows, plan_schema(personal))
 
 
-def batches_of(chunks: Sequence[dict[str, Any]], rows: int, schema: pa.Schema) -> list[pa.RecordBatch]:
+def batches_of(chunks, rows, schema):
     return [pa.RecordBatch.from_pylist(list(chunks[at : at + rows]), schema) for at in range(0, len(chunks), rows)]
 
 
-def rebatched(batches: Sequence[pa.RecordBatch], rows: int) -> list[pa.RecordBatch]:
+def rebatched(batches, rows):
     """Return the same chunks in reverse order, a number of them per batch."""
     chunks = [chunk for batch in batches for chunk in batch.to_pylist()]
     return batches_of(chunks[::-1], rows, batches[0].schema)
 
 
-def reported(batches: Iterable[pa.RecordBatch]) -> dict[str, ReportedUser]:
+def reported(batches):
     """Return the reported result of each user."""
     return dict(_rows(batches))
 
 
-def counts(batches: Iterable[pa.RecordBatch]) -> Counter[str]:
+def counts(batches):
     """Return the number of users of each outcome."""
     return Counter(row.outcome for row in reported(batches).values())
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ReportedUser]]:
+def _rows(batches):
     names = set()
     for batch in batches:
         assert batch.schema == outcome_schema()

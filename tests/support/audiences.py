@@ -1,35 +1,28 @@
 """Audiences, read whole."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from pushsdk import ValidationError
-from pushsdk._audience.audience import Audience
-
-__all__ = ["ids_of", "made", "refused", "rows_of"]
 
 
-def made(folder: Path, name: str, content: bytes | str) -> Path:
+def made(folder, name, content):
     """A file of that content."""
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 
-def ids_of(audience: Audience, *, distinct: bool = False) -> list[str]:
+def ids_of(audience, *, distinct=False):
     """All ids."""
     return [user for batch in audience.ids(distinct=distinct) for user in batch]
 
 
-def rows_of(audience: Audience, *, distinct: bool = False) -> list[tuple[str, dict[str, Any]]]:
+def rows_of(audience, *, distinct=False):
     """All rows."""
     return [row for batch in audience.rows(distinct=distinct) for row in batch]
 
 
-def refused(make: Callable[[], Audience]) -> str:
+def refused(make):
     """Return the error of all ways to make and read an audience."""
     errors = set()
     for read in (ids_of, rows_of):

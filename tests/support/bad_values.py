@@ -6,13 +6,10 @@ import decimal
 import enum
 import math
 import uuid
-from typing import Any
 
 import msgspec
 
 from pushsdk import UNSET
-
-__all__ = ["NOT_JSON", "Data", "Plain", "nested"]
 
 
 class Plain(enum.Enum):
@@ -32,20 +29,20 @@ class Alien(msgspec.Struct, frozen=True):
     label: str = "x"
 
 
-def cycle() -> list[Any]:
-    items: list[Any] = []
+def cycle():
+    items = []
     items.append([items, items])
     return items
 
 
-def nested(depth: int) -> Any:
-    value: Any = 1
+def nested(depth):
+    value = 1
     for _ in range(depth):
         value = [value]
     return value
 
 
-NOT_JSON: list[Any] = [
+NOT_JSON = [
     math.nan, math.inf, SubFloat("nan"), b"x", bytearray(b"x"), memoryview(b"x"), {"x"}, frozenset("x"),
     decimal.Decimal(1), datetime.datetime(2020, 1, 1), datetime.timedelta(1), uuid.UUID(int=1), Data(), Alien(),
     Plain.A, msgspec.Raw(b"1"), object(), range(3), UNSET, 2**64, -(2**63) - 1, 10**5000, "\ud800", "a\udfffb",

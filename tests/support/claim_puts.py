@@ -1,25 +1,23 @@
 """One claim at a time, put into a store and read from it."""
 
-from pushsdk.claims import Claim, ClaimStore, Put
-
-__all__ = ["KEY", "ONE", "THREE", "TWO", "WEEK", "get", "key_of", "put"]
+from pushsdk.claims import Claim, Put
 
 KEY, WEEK = "0f" * 32, 7 * 86400.0
 ONE, TWO, THREE = (Claim(f"{number}" * 32, b'{"v":%d}' % number) for number in (1, 2, 3))
 
 
-def key_of(number: int) -> str:
+def key_of(number):
     """A key."""
     return f"{number:064x}"
 
 
-async def put(store: ClaimStore, claim: Claim, *expected: Claim, key: str = KEY, ttl: float = WEEK) -> Claim | None:
+async def put(store, claim, *expected, key=KEY, ttl=WEEK):
     """Return None if the claim was stored, else the one that is there."""
     (answer,) = await store.put([Put(key, claim, tuple(token.token for token in expected))], ttl)
     return answer
 
 
-async def get(store: ClaimStore, key: str = KEY) -> Claim | None:
+async def get(store, key=KEY):
     """Return the claim that is there."""
     (answer,) = await store.get([key])
     return answer

@@ -4,8 +4,6 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-import pytest
-
 from pushsdk import cli
 
 COMMAND = [sys.executable, "-P", "-m", "pushsdk"]
@@ -19,13 +17,13 @@ class CommandResult(NamedTuple):
     err: str
 
 
-def run_here(capsys: pytest.CaptureFixture[str], *words: object) -> CommandResult:
+def run_here(capsys, *words):
     """Run a command line in this process."""
     capsys.readouterr()
     return CommandResult(cli.main([str(word) for word in words]), *capsys.readouterr())
 
 
-def run_apart(*words: object, stdin: str | None = None) -> CommandResult:
+def run_apart(*words, stdin=None):
     """Run a command line in a separate process without a terminal."""
     result = subprocess.run(
         [*COMMAND, *map(str, words)], input=stdin or "", capture_output=True, text=True, timeout=60, check=False

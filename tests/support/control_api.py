@@ -2,21 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from pushsdk.emulator import Emulator
 from pushsdk.emulator.control.routes import ROOT, find
 
-__all__ = ["Api", "Events", "until"]
 
-
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition):
     """Wait for what happens on the far side of a socket, or in a thread, and sets no event."""
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110
@@ -26,17 +21,17 @@ async def until(condition: Callable[[], bool]) -> None:
 class Events:
     """The server-sent events of one connection."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader, writer):
         self._reader = reader
         self.writer = writer
 
-    async def line(self) -> str:
+    async def line(self):
         async with asyncio.timeout(60):
             return (await self._reader.readline()).decode().rstrip("\n")
 
-    async def next(self) -> SimpleNamespace:
+    async def next(self):
         """Return the next event: .event, .id (None if missing), .data. Skips comments."""
-        fields: dict[str, str] = {}
+        fields = {}
         while (line := await self.line()) or not fields:
             assert not self._reader.at_eof(), "the stream has ended"
             name, _, value = line.partition(": ")
@@ -44,14 +39,14 @@ class Events:
                 fields[name] = value
         return SimpleNamespace(event=fields["event"], id=fields.get("id"), data=json.loads(fields["data"]))
 
-    async def until(self, event: str) -> list[SimpleNamespace]:
+    async def until(self, event):
         """All events up to the first of this kind."""
         events = [await self.next()]
         while events[-1].event != event:
             events.append(await self.next())
         return events
 
-    async def rest(self) -> bytes:
+    async def rest(self):
         async with asyncio.timeout(60):
             return await self._reader.read()
 
@@ -59,25 +54,25 @@ class Events:
 class Api:
     """Calls control routes of one emulator, with its Api-Key. A header of None leaves it out."""
 
-    def __init__(self, emulator: Emulator, **headers: str | None) -> None:
+    def __init__(self, emulator, **headers):
         self.emulator = emulator
         self.host = emulator.url.removeprefix("http://")
         self._headers = {"Host": self.host, "Api-Key": emulator.api_key, **_named(headers)}
 
-    def head(self, method: str, path: str, version: str = "1.1", **headers: str | None) -> bytes:
+    def head(self, method, path, version="1.1", **headers):
         fields = {**self._headers, "Connection": "close", **_named(headers)}
         lines = [f"{name}: {value}" for name, value in fields.items() if value is not None]
         return "\r\n".join([f"{method} {path} HTTP/{version}", *lines, "", ""]).encode("utf-8", "surrogateescape")
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async def connected(self):
         reader, writer = await asyncio.open_connection("127.0.0.1", int(self.host.rpartition(":")[2]))
         try:
             yield reader, writer
         finally:
             writer.transport.abort()
 
-    async def bytes(self, request: bytes) -> SimpleNamespace:
+    async def bytes(self, request):
         """The answer to these bytes: .status, .headers (lower case), .body, .json."""
         async with self.connected() as (reader, writer):
             writer.write(request)
@@ -92,14 +87,14 @@ class Api:
                 value = json.loads(body)
         return SimpleNamespace(status=int(status.split()[1]), headers=headers, body=body, json=value)
 
-    async def raw(self, method: str, path: str, body: Any = None, **headers: str | None) -> SimpleNamespace:
+    async def raw(self, method, path, body=None, **headers):
         """The answer to a whole request for this path from the root of the host."""
         if body is not None:
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
             headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **_named(headers)}
         return await self.bytes(self.head(method, path, **headers) + (body or b""))
 
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str | None) -> SimpleNamespace:
+    async def ask(self, method, path, body=None, **headers):
         """Return the response of a control route, checked against the route's type."""
         answer = await self.raw(method, f"{ROOT}{path}", body, **headers)
         assert answer.headers["cache-control"] == "no-store"
@@ -112,26 +107,26 @@ class Api:
             assert answer.json["error"]
         return answer
 
-    async def get(self, path: str, **headers: str | None) -> Any:
+    async def get(self, path, **headers):
         """The value of a route that answers."""
         return await self.done("GET", path, **headers)
 
-    async def done(self, method: str, path: str, body: Any = None, **headers: str | None) -> Any:
+    async def done(self, method, path, body=None, **headers):
         answer = await self.ask(method, path, body, **headers)
         assert answer.status == 200, (answer.status, answer.json)
         return answer.json
 
-    async def refused(self, method: str, path: str, body: Any = None, **headers: str | None) -> tuple[int, str]:
+    async def refused(self, method, path, body=None, **headers):
         """The status and the text of a refusal."""
         answer = await self.ask(method, path, body, **headers)
         assert answer.status != 200, answer.json
         return answer.status, answer.json["error"]
 
-    async def user(self, user_id: str) -> Any:
+    async def user(self, user_id):
         return await self.get(f"/users/{quote(user_id, safe='')}")
 
     @asynccontextmanager
-    async def events(self, query: str = "", **headers: str | None) -> AsyncIterator[Events]:
+    async def events(self, query="", **headers):
         """Open a stream and skip its head. Uses HTTP/1.0, so that the stream is not chunked."""
         async with self.connected() as (reader, writer):
             writer.write(self.head("GET", f"{ROOT}/events{query}", "1.0", **headers))
@@ -142,5 +137,5 @@ class Api:
             yield Events(reader, writer)
 
 
-def _named(headers: dict[str, str | None]) -> dict[str, str | None]:
+def _named(headers):
     return {name.replace("_", "-"): value for name, value in headers.items()}

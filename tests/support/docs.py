@@ -4,14 +4,11 @@ import ast
 import asyncio
 import inspect
 import re
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pushsdk import AsyncPushClient, MobilePush
-from pushsdk.testing import FakeService, VirtualLoop
-
-__all__ = ["DOCUMENTS", "GUIDE", "MODULES", "README", "ROOT", "Block", "Document", "page", "run"]
+from pushsdk.testing import VirtualLoop
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "pushsdk" / "docs"
@@ -26,16 +23,16 @@ class Block(NamedTuple):
     language: str
     text: str
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.document}:{self.line}"
 
     @property
-    def source(self) -> str:
+    def source(self):
         """The text after as many line ends as give its errors the line numbers of the document."""
         return "\n" * (self.line - 1) + self.text
 
     @property
-    def module(self) -> str | None:
+    def module(self):
         """The file name in the first line of a module, which a dedicated test runs with its framework."""
         name = re.match(r"# ([\w/]+\.py)\n", self.text)
         return name[1] if name else None
@@ -48,25 +45,25 @@ class Document(NamedTuple):
     path: Path
     text: str
 
-    def __str__(self) -> str:
+    def __str__(self):
         return self.name
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self):
         return [
             Block(self.name, self.text[: match.start(2)].count("\n") + 1, match[1], match[2])
             for match in BLOCK.finditer(self.text)
         ]
 
     @property
-    def headings(self) -> list[str]:
+    def headings(self):
         return re.findall(r"^#+ (.+)$", BLOCK.sub("", self.text), re.MULTILINE)
 
-    def section(self, title: str) -> str:
+    def section(self, title):
         """Return the text below a heading of the second level."""
         return self.text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
-    def table(self, first: str) -> list[list[str]]:
+    def table(self, first):
         """Return the rows of the table that begins with this cell."""
         for match in re.finditer(r"(?:^\|.*\|\n)+", self.text, re.MULTILINE):
             head, _, *rows = ([cell.strip() for cell in line[1:-1].split("|")] for line in match[0].splitlines())
@@ -75,7 +72,7 @@ class Document(NamedTuple):
         raise AssertionError(f"{self.name} has no table that begins with {first!r}")
 
 
-def page(name: str) -> Document:
+def page(name):
     """Return a page of the guide."""
     path = GUIDE / f"{name}.md"
     return Document(path.name, path, path.read_text())
@@ -87,21 +84,21 @@ DOCUMENTS = [README, *(page(path.stem) for path in sorted(GUIDE.glob("*.md")))]
 MODULES = {block.module: block.text for document in DOCUMENTS for block in document.blocks if block.module}
 
 
-def run(block: Block, service: FakeService | None = None) -> dict[str, Any]:
+def run(block, service=None):
     """Run an example. If it awaits at top level, it gets a ``message`` and a ``client``.
 
     That of a fake service runs in virtual time.
     """
     message = MobilePush(title={"en": "Hello"}, ios_enabled=True, android_enabled=True)
-    names: dict[str, Any] = {"__name__": "__main__", "message": message}
+    names = {"__name__": "__main__", "message": message}
     code = compile(block.source, block.document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     if not code.co_flags & inspect.CO_COROUTINE:
         exec(code, names)
         return names
 
-    async def awaited() -> None:
+    async def awaited():
         async with service.client() if service else AsyncPushClient() as names["client"]:
-            example: Coroutine[Any, Any, None] = eval(code, names)
+            example = eval(code, names)
             await example
 
     with asyncio.Runner(loop_factory=VirtualLoop if service else None) as runner:

@@ -1,7 +1,5 @@
 """A Spark driver in a separate process, to be killed: broadcasts and prints the result."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -9,14 +7,12 @@ from pushsdk import Batching, Limits
 from pushsdk.spark import broadcast
 from support.engine_lab import spark_session
 
-__all__ = ["CALM", "MESSAGE"]
-
 MESSAGE = {"title": {"en": "Hello"}, "iosEnabled": True}
 #: In many requests, few at a time: there is a middle in which to be killed.
 CALM = {"batching": Batching(max_users=50), "limits": Limits(in_flight=4)}
 
 
-def main() -> None:
+def main():
     users, run_dir = sys.argv[1:]
     with spark_session("local[2]", Path(run_dir).parent) as spark:
         df = spark.range(int(users)).selectExpr("concat('user-', id) AS user_id")

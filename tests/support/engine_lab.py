@@ -1,35 +1,26 @@
 """Engines for tests: the installed ones, a small Spark, and its processes to kill."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-__all__ = ["ROOT", "environment", "installed", "kill", "processes", "spark_session"]
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"spark": "pyspark", "ray": "ray", "dask": "distributed"}
 
 
-def installed(engine: str) -> None:
+def installed(engine):
     """Skip the tests if the engine is missing, unless PUSHSDK_REQUIRE_ENGINES names it."""
     package = PACKAGES[engine]
     if find_spec(package) is None and engine not in os.environ.get("PUSHSDK_REQUIRE_ENGINES", "").split():
         pytest.skip(f"{package} is not installed (pip install -e '.[engines]')", allow_module_level=True)
 
 
-def environment() -> dict[str, str]:
+def environment():
     """Return the environment in which processes of an engine find the package and the tests."""
     return {
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
@@ -42,7 +33,7 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def spark_session(master: str, folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+def spark_session(master, folder, settings=None):
     """Start a small Spark that writes to this folder only."""
     from pyspark.sql import SparkSession
 
@@ -73,7 +64,7 @@ def spark_session(master: str, folder: Path, settings: Mapping[str, str] | None 
         session.stop()
 
 
-def processes(words: str, below_pid: int | None = None) -> list[int]:
+def processes(words, below_pid=None):
     """The processes below that one, or this one, with these words in their command line."""
     items = []
     below = {below_pid or os.getpid()}
@@ -84,7 +75,7 @@ def processes(words: str, below_pid: int | None = None) -> list[int]:
     return items
 
 
-def kill(pids: list[int]) -> None:
+def kill(pids):
     """Kill all processes at once, as a power loss would."""
     assert pids, "there is none to kill"
     for pid in pids:
@@ -92,7 +83,7 @@ def kill(pids: list[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _parents() -> Iterator[tuple[int, int]]:
+def _parents():
     for name in os.listdir("/proc"):
         if name.isdecimal():
             try:
@@ -102,7 +93,7 @@ def _parents() -> Iterator[tuple[int, int]]:
             yield int(name), int(stat.rpartition(")")[2].split()[1])
 
 
-def _command(pid: int) -> str:
+def _command(pid):
     try:
         return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:

@@ -1,17 +1,10 @@
 """The embedded service in a separate process, as engines keep this one busy: counts the pushes of each user."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
-from typing import Any
 
-from pushsdk.emulator import Emulator, Fault
-
-__all__ = ["Oracle", "oracle"]
+from pushsdk.emulator import Emulator
 
 # Seconds to wait for a number of requests.
 HANGS = 300.0
@@ -20,46 +13,46 @@ HANGS = 300.0
 class Oracle:
     """The tests' end. One inbox, which each test begins anew."""
 
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, pipe):
         self._pipe = pipe
         self.base_url, self.api_key = pipe.recv()
 
-    def begin(self, faults: Iterable[Fault] = ()) -> None:
+    def begin(self, faults=()):
         """Reset the counts and set these faults."""
         self._ask("begin", tuple(faults))
 
-    def fail(self, faults: Iterable[Fault]) -> None:
+    def fail(self, faults):
         """Set these faults and keep the counts."""
         self._ask("fail", tuple(faults))
 
-    def until(self, requests: int) -> None:
+    def until(self, requests):
         """Wait until this number of requests was answered or lost."""
         assert self._ask("until", requests), "the requests did not come"
 
     @property
-    def requests(self) -> int:
+    def requests(self):
         """Return the number of stored requests."""
         return self._ask("requests")
 
-    def users(self) -> Mapping[str, int]:
+    def users(self):
         """Return the number of pushes of each user."""
         return self._ask("users")
 
-    def hits(self) -> Mapping[str, int]:
+    def hits(self):
         """Return the number of hits of each fault."""
         return self._ask("hits")
 
-    def texts(self) -> Mapping[str, tuple[Any, Any]]:
+    def texts(self):
         """The message and the custom fields that each user got."""
         return self._ask("texts")
 
-    def _ask(self, *words: object) -> Any:
+    def _ask(self, *words):
         self._pipe.send(words)
         return self._pipe.recv()
 
 
 @contextmanager
-def oracle() -> Iterator[Oracle]:
+def oracle():
     """A running one."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -75,20 +68,20 @@ def oracle() -> Iterator[Oracle]:
         process.join()
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe):
     asyncio.run(_answer(pipe))
 
 
-async def _answer(pipe: Connection) -> None:
+async def _answer(pipe):
     async with Emulator() as emulator:
         inbox = emulator.inbox(emulator.api_key)
         pipe.send((emulator.base_url, emulator.api_key))
 
-        def begin(faults: tuple[Fault, ...]) -> None:
+        def begin(faults):
             inbox.forget()
             inbox.set_faults(faults)
 
-        async def until(requests: int) -> bool:
+        async def until(requests):
             try:
                 async with asyncio.timeout(HANGS):
                     while True:
@@ -99,7 +92,7 @@ async def _answer(pipe: Connection) -> None:
             except TimeoutError:
                 return False
 
-        orders: Mapping[str, Callable[..., Any]] = {
+        orders = {
             "begin": begin,
             "fail": inbox.set_faults,
             "requests": lambda: len(inbox.requests()),

@@ -1,28 +1,19 @@
 """The guide's programs for engines, run as their users run them, with a worker killed in the middle."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 
 import duckdb
 
 from pushsdk.emulator import Fault
 from support.docs import MODULES
 from support.engine_lab import kill, processes
-from support.engine_oracle import Oracle
-
-__all__ = ["outcomes_of", "ran", "recipe"]
 
 HANGS = 300
 
 
-def recipe(
-    name: str, folder: Path, service: Oracle, *, users: int, changed: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
+def recipe(name, folder, service, *, users, changed):
     """The program, started in a folder with an audience; ``changed`` is replaced in its modules."""
     for file in (name, "parts.py"):
         text = MODULES[file]
@@ -51,7 +42,7 @@ def recipe(
         return subprocess.Popen([sys.executable, name], env=environment, cwd=folder, stdout=log, stderr=log)
 
 
-def ran(program: subprocess.Popen[bytes], folder: Path, service: Oracle, *, victims: str, after: int) -> None:
+def ran(program, folder, service, *, victims, after):
     """Wait for the end of a program; kill one of its workers after this number of requests."""
     with program:
         try:
@@ -65,7 +56,7 @@ def ran(program: subprocess.Popen[bytes], folder: Path, service: Oracle, *, vict
             program.kill()
 
 
-def outcomes_of(folder: Path) -> Mapping[str, str]:
+def outcomes_of(folder):
     """Return the outcome of every user; fail if a user is missing or repeated."""
     with duckdb.connect() as db:
         rows = db.execute(f"SELECT user_id, outcome FROM '{folder}/run/outcomes-*.parquet'").fetchall()

@@ -5,9 +5,9 @@ A behavior is a coroutine function of a ``Request``. The first requests get the 
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from multidict import CIMultiDict
 
@@ -15,29 +15,6 @@ from pushsdk import AsyncPushClient
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk.testing import FakeRequest as UsersRequest
 from pushsdk.testing import FakeService as UsersService
-
-__all__ = [
-    "LATENCY",
-    "MESSAGE",
-    "OTHER",
-    "Behavior",
-    "FakeService",
-    "Request",
-    "answer",
-    "client_of",
-    "fails",
-    "hang",
-    "idle",
-    "outcome_of",
-    "partial",
-    "refused",
-    "reset_after",
-    "reset_before",
-    "stale",
-    "start",
-    "titled",
-    "unreachable",
-]
 
 # Of an answer, in seconds of virtual time; half of it before the service accepts the request.
 LATENCY = 0.02
@@ -53,20 +30,20 @@ class Request(UsersRequest):
     service: "FakeService"
     returns_body: bool
 
-    def write(self, *, whole: bool = True) -> None:
+    def write(self, *, whole=True):
         self.evidence.started_writing, self.evidence.written = True, whole
 
-    def respond(self, status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> None:
+    def respond(self, status, headers=None, body=b""):
         self.evidence.status = status
         if status != 204 or self.returns_body:
             self.evidence.headers, self.evidence.body = CIMultiDict(headers or {}), body
 
     @property
-    def key(self) -> str:
+    def key(self):
         return self.api_key
 
     @property
-    def users(self) -> tuple[str, ...]:
+    def users(self):
         return self.user_ids
 
 
@@ -84,7 +61,7 @@ class _Behavior:
     connecting: float = 0.0
     reused: bool = False
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request):
         evidence = request.evidence
         if self.connecting:
             await asyncio.sleep(self.connecting)
@@ -113,14 +90,14 @@ Behavior = Callable[[Request], Awaitable[None]]
 
 
 def answer(
-    status: int = 204,
-    headers: Mapping[str, str] | None = None,
-    body: bytes = b"",
+    status=204,
+    headers=None,
+    body=b"",
     *,
-    after: float = LATENCY,
-    connecting: float = 0.0,
-    accepted: bool | None = None,
-) -> Behavior:
+    after=LATENCY,
+    connecting=0.0,
+    accepted=None,
+):
     """Read the request and respond; ``accepted`` defaults to True for a 2xx."""
     accepts = 200 <= status < 300 if accepted is None else accepted
     return _Behavior(
@@ -128,7 +105,7 @@ def answer(
     )
 
 
-def fails(failure: Failure, *, after: float = 0.0) -> Behavior:
+def fails(failure, *, after=0.0):
     """Fail to connect, so that nothing is sent."""
     return _Behavior(failure=failure, receives="nothing", after=after)
 
@@ -152,35 +129,35 @@ stale = functools.partial(_Behavior, failure=Failure.STALE, receives="nothing", 
 class FakeService(UsersService):
     """The public fake service with latency, and with behaviors that may be functions."""
 
-    def __init__(self, *script: Behavior, then: Behavior | Callable[[Request], Behavior] | None = None) -> None:
+    def __init__(self, *script, then=None):
         super().__init__()
-        self.script: list[Behavior] = list(script)
-        self.then: Behavior | Callable[[Request], Behavior] = then or answer()
+        self.script = list(script)
+        self.then = then or answer()
         self.closed = 0
 
     @property
-    def written(self) -> list[Request]:
+    def written(self):
         """The requests of which at least one byte has left the client."""
         return [request for request in self.requests if request.evidence.started_writing]
 
     @property
-    def campaigns(self) -> int:
+    def campaigns(self):
         """The number of created campaigns."""
         return len(super().campaigns)
 
     @property
-    def sent(self) -> list[tuple[str, ...]]:
+    def sent(self):
         """The users of each request, in order."""
         return [request.user_ids for request in self.requests]
 
-    async def close(self) -> None:
+    async def close(self):
         self.closed += 1
 
-    async def _serve_request(self, request: Any, evidence: Evidence, *, read: bool) -> None:
+    async def _serve_request(self, request, evidence, *, read):
         request.__class__ = Request
         request.evidence, request.service, request.returns_body = evidence, self, read
         scripted = [self.script.pop(0)] if self.script else []
-        behavior: Any = scripted[0] if scripted else self.then
+        behavior = scripted[0] if scripted else self.then
         if not isinstance(behavior, _Behavior) and not asyncio.iscoroutinefunction(behavior):
             behavior = behavior(request)
         try:
@@ -190,24 +167,24 @@ class FakeService(UsersService):
                 self.script[:0] = scripted
 
 
-def titled(number: int) -> dict[str, dict[str, str]]:
+def titled(number):
     return {"title": {"en": f"number {number}"}}
 
 
-def start(send: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+def start(send):
     """Return the send as a task that logs no unretrieved error."""
     task = asyncio.get_running_loop().create_task(send)
     task.add_done_callback(lambda task: task.cancelled() or task.exception())
     return task
 
 
-async def outcome_of(task: asyncio.Future[Any]) -> Any:
+async def outcome_of(task):
     """Return the receipt, the PushError or the CancelledError of a started send."""
     await asyncio.wait([task])
     return asyncio.CancelledError() if task.cancelled() else task.exception() or task.result()
 
 
-def client_of(service: FakeService, *, retry_tokens: int | None = None, **options: Any) -> AsyncPushClient:
+def client_of(service, *, retry_tokens=None, **options):
     """A client of this service, opened in the running loop, with this retry budget."""
     options = {"base_url": "https://push.example/api", "api_key": "secret-key", **options}
     client = service.serve(AsyncPushClient(**options))
@@ -217,7 +194,7 @@ def client_of(service: FakeService, *, retry_tokens: int | None = None, **option
     return client
 
 
-def idle(client: AsyncPushClient) -> bool:
+def idle(client):
     """Return True if the client has nothing queued or in flight."""
     stats = client.stats()
     engine = client._lifetime.engine

@@ -13,15 +13,13 @@ import struct
 import threading
 import time
 
-__all__ = ["FAR", "NEAR", "enter"]
-
 NEAR, FAR = "10.99.0.1", "10.99.0.2"
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 SIOCSIFADDR, SIOCSIFNETMASK, SIOCSIFFLAGS, IFF_UP = 0x8916, 0x891C, 0x8914, 0x1
 
 
-def enter(delay: float) -> None:
+def enter(delay):
     """Enter the namespace. Raises OSError if the process may not."""
     flags = CLONE_NEWNET if os.geteuid() == 0 else CLONE_NEWNET | CLONE_NEWUSER
     if ctypes.CDLL(None, use_errno=True).unshare(flags):
@@ -37,9 +35,9 @@ def enter(delay: float) -> None:
     threading.Thread(target=_forward, args=(tun, delay), daemon=True).start()
 
 
-def _forward(tun: int, delay: float) -> None:
+def _forward(tun, delay):
     """Send each IPv4 packet back after the delay, with its addresses swapped: checksums stay right."""
-    queued: list[tuple[float, bytes]] = []
+    queued = []
     while True:
         wait = max(0.0, queued[0][0] - time.monotonic()) if queued else None
         if select.select([tun], [], [], wait)[0]:

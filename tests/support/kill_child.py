@@ -6,15 +6,12 @@ import pkgutil
 import random
 import resource
 import signal
-from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from pushsdk import AsyncPushClient, Batching, Limits, PushError, PushRequest, RetryPolicy, StopPolicy, Timeout
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io import retrying  # noqa: F401 - so that no child has to import it
-from pushsdk._runs.plan import Chunk, Event, Header
+from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk.arrow import push_batches
 from support.arrow_plans import plan
@@ -22,16 +19,12 @@ from support.claim_stores import store_at_place
 from support.kill_service import name_of, number_of
 from support.run_files import record
 
-__all__ = ["CHUNKS", "HEADER", "KEY", "MESSAGE", "events_of", "ids", "live", "names", "planned"]
-
 KEY = "key-of-the-killed-1f3a"
 MESSAGE = {"title": {"en": "Spring"}, "body": {"en": "It is here"}, "iosEnabled": True}
 NO_BRAKE = StopPolicy.off()
 
-Says = Callable[[Any], None]
 
-
-def live(job: dict[str, Any], says: Connection) -> None:
+def live(job, says):
     """The whole life of a process."""
     # Without its parent and its service it would go on for ever: it ends after this many seconds of CPU time.
     resource.setrlimit(resource.RLIMIT_CPU, (300, 300))
@@ -46,12 +39,12 @@ def live(job: dict[str, Any], says: Connection) -> None:
     DRIVERS[job.get("driver", "run")](job, says.send)
 
 
-def api_key() -> str:
+def api_key():
     """Return the key. A process may die here."""
     return KEY
 
 
-def options_of(job: dict[str, Any]) -> dict[str, Any]:
+def options_of(job):
     """The options of the client."""
     return {
         "base_url": job["base_url"],
@@ -66,23 +59,23 @@ def options_of(job: dict[str, Any]) -> dict[str, Any]:
 # -- a run --------------------------------------------------------------------------------------------------------
 
 
-def requests(users: int, chunk: int) -> Iterator[PushRequest]:
+def requests(users, chunk):
     """Yield one numbered request per ``chunk`` users."""
     for number, start in enumerate(range(0, users, chunk)):
         names = [name_of(user) for user in range(start, min(start + chunk, users))]
         yield PushRequest(user_ids=names, message=MESSAGE, custom_fields={"number": number})
 
 
-def ids(users: int) -> Iterator[str]:
+def ids(users):
     """Ids of all users."""
     return map(name_of, range(users))
 
 
-def names(count: int) -> list[str]:
+def names(count):
     return list(ids(count))
 
 
-async def send_run(job: dict[str, Any]) -> dict[str, Any]:
+async def send_run(job):
     """Broadcast or resume, and return the counts of the report."""
     options = {name: job[name] for name in ("run", "on_unknown", "durable", "limit") if name in job}
     async with AsyncPushClient(**options_of(job)) as client:
@@ -102,12 +95,12 @@ async def send_run(job: dict[str, Any]) -> dict[str, Any]:
 # -- jobs with an idempotency key ---------------------------------------------------------------------------------
 
 
-async def deliver(job: dict[str, Any], say: Says) -> None:
+async def deliver(job, say):
     """Deliver the jobs with these numbers at once, one for each user, and say what each delivery was told."""
     store = store_at_place(job["kind"], job["place"])
     async with store, AsyncPushClient(**options_of(job), claims=store) as client:
 
-        async def one(number: int) -> None:
+        async def one(number):
             try:
                 receipt = await client.send(name_of(number), MESSAGE, idempotency_key=f"job-{number}")
             except PushError as error:
@@ -121,7 +114,7 @@ async def deliver(job: dict[str, Any], say: Says) -> None:
 # -- an Arrow plan ------------------------------------------------------------------------------------------------
 
 
-def send_plan(job: dict[str, Any], say: Says) -> None:
+def send_plan(job, say):
     """Send to the users of a plan, in another order in each life, and say the outcomes of each batch."""
     batches = plan(job["users"], size=job["chunk"], rows=job["rows"], personal=bool(job["personal"]))
     outcomes = push_batches(
@@ -143,7 +136,7 @@ HEADER = Header(kind="broadcast", base_url="https://push.example", message=b"{}"
 CHUNKS, SIZE = 50, 10
 
 
-def events_of(number: int) -> list[Event]:
+def events_of(number):
     """Return the events of commit ``number``, counted from 0; all commits differ."""
     draw = random.Random(number)
     items = []
@@ -155,7 +148,7 @@ def events_of(number: int) -> list[Event]:
     return items
 
 
-def planned(path: Path, *, durable: bool = False, say: Says = lambda word: None) -> Journal:
+def planned(path, *, durable=False, say=lambda word: None):
     """A run of CHUNKS chunks, in several transactions."""
     journal = Journal.open_or_create(path, HEADER, durable=durable)
     for number in range(CHUNKS):
@@ -166,7 +159,7 @@ def planned(path: Path, *, durable: bool = False, say: Says = lambda word: None)
     return journal
 
 
-def write_run(job: dict[str, Any], say: Says) -> None:
+def write_run(job, say):
     """Plan, commit numbered groups of events, and say each step."""
     journal = planned(Path(job["run"]), durable=job["durable"], say=say)
     for number in range(job["commits"]):
@@ -175,7 +168,7 @@ def write_run(job: dict[str, Any], say: Says) -> None:
     signal.pause()
 
 
-DRIVERS: dict[str, Callable[[dict[str, Any], Says], None]] = {
+DRIVERS = {
     "run": lambda job, say: say(asyncio.run(send_run(job))),
     "jobs": lambda job, say: asyncio.run(deliver(job, say)),
     "plan": send_plan,

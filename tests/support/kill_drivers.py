@@ -1,21 +1,12 @@
 """Drivers of the kill tests: a run, jobs, an Arrow plan, sent by processes in turn or at the same time."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 from pushsdk import RunFileError, read_report
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState
 from support.claim_stores import store_at_place
 from support.kill_judge import Plan, judge, verdict
-from support.kill_nursery import ProcessLife
-from support.kill_service import KillService
-
-__all__ = ["IN_FLIGHT", "ArrowPlan", "Driver", "Jobs", "Run"]
 
 IN_FLIGHT = 8
 # From the least to the most informative about a job.
@@ -32,17 +23,17 @@ class Driver:
     returns that of each user.
     """
 
-    def __init__(self, driver: str, users: int, chunk: int, **options: Any) -> None:
+    def __init__(self, driver, users, chunk, **options):
         self.users, self.chunk = users, chunk
         self.job = {"driver": driver, "users": users, "chunk": chunk, "in_flight": IN_FLIGHT, **options}
         #: The users whom the next process sends to, at least.
         self.pending = users // 2
 
-    def requests(self, kills: int) -> int:
+    def requests(self, kills):
         """Return how many requests may be sent before the next kill, so that ``kills`` have something to interrupt."""
         return max(2, self.pending // self.chunk // (kills + 1))
 
-    def check(self, lives: Sequence[ProcessLife], service: KillService, *, doubt: float) -> dict[str, int]:
+    def check(self, lives, service, *, doubt):
         """Give the verdict after the end of these lives, and return the totals."""
         told = self.outcomes(lives)
         return verdict(((outcome, service.pushes[user], 0) for user, outcome in told.items()), doubt=doubt)
@@ -53,24 +44,24 @@ class Run(Driver):
 
     claims_at, settles_at = "pushsdk._runs.log.RunFileLog.claim", "pushsdk._runs.log.RunFileLog.settle"
 
-    def __init__(self, path: Path, users: int, chunk: int, *, do: str = "broadcast", **options: Any) -> None:
+    def __init__(self, path, users, chunk, *, do="broadcast", **options):
         super().__init__("run", users, chunk, run=str(path), do=do, **options)
         self._path = path
         self._hold = options.get("on_unknown") != "resend"
-        self._plan: Plan | None = None
+        self._plan = None
 
-    def lives(self, kills: int) -> Iterator[list[dict[str, Any]]]:
+    def lives(self, kills):
         yield [self.job]
         while self.pending:
             yield [{**self.job, "do": "resume"}]
 
-    async def in_doubt(self) -> int | None:
+    async def in_doubt(self):
         try:
             return read_report(self._path).unknown
         except RunFileError:
             return None
 
-    def check(self, lives: Sequence[ProcessLife], service: KillService, *, doubt: float) -> dict[str, int]:
+    def check(self, lives, service, *, doubt):
         report = read_report(self._path)
         plan = self._plan = self._plan or Plan(self._path)
         self.pending = report.not_sent + (0 if self._hold else report.unknown)
@@ -89,7 +80,7 @@ class ClaimDriver(Driver):
 
     claims_at, settles_at = "pushsdk._runs.claim_log.ClaimLog.claim", "pushsdk._runs.claim_log.ClaimLog.settle"
 
-    async def in_doubt(self) -> int | None:
+    async def in_doubt(self):
         async with store_at_place(self.job["kind"], self.job["place"]) as store:
             records = [ClaimRecord.decode(claim.record).states() async for _, claim in store.scan()]
         claimed = (UserState.CLAIMED, UserState.UNKNOWN)
@@ -99,13 +90,13 @@ class ClaimDriver(Driver):
 class Jobs(ClaimDriver):
     """Jobs that are delivered again until they are known to be accepted, by two processes at the same time."""
 
-    def __init__(self, kind: str, place: dict[str, Any], users: int, chunk: int) -> None:
+    def __init__(self, kind, place, users, chunk):
         super().__init__("jobs", users, chunk, kind=kind, place=place, numbers=list(range(users)))
         self._dice = random.Random(5)
         #: The most informative outcome of each job.
-        self._told: dict[int, str] = {}
+        self._told = {}
 
-    def lives(self, kills: int) -> Iterator[list[dict[str, Any]]]:
+    def lives(self, kills):
         for number in range(kills + 2):
             # Each time with some new jobs.
             share = range(min(self.users, (number + 1) * self.users // (kills + 1)))
@@ -113,7 +104,7 @@ class Jobs(ClaimDriver):
             processes = 2 if number <= kills else 1
             yield [{**self.job, "numbers": self._dice.sample(left, len(left))} for _ in range(processes)]
 
-    def outcomes(self, lives: Sequence[ProcessLife]) -> dict[int, str]:
+    def outcomes(self, lives):
         for number, outcome in [word for life in lives for word in life.said]:
             known = self._told.get(number, "NOT_SENT")
             assert (known, outcome) != ("ACCEPTED", "ACCEPTED"), "accepted by two deliveries"
@@ -124,16 +115,16 @@ class Jobs(ClaimDriver):
 class ArrowPlan(ClaimDriver):
     """A plan that is sent by killed processes, and then by two at the same time."""
 
-    def __init__(self, place: dict[str, Any], users: int, chunk: int, *, personal: str | None = None) -> None:
+    def __init__(self, place, users, chunk, *, personal=None):
         super().__init__("plan", users, chunk, kind="directory", place=place, personal=personal, rows=3, step=1)
 
-    def lives(self, kills: int) -> Iterator[list[dict[str, Any]]]:
+    def lives(self, kills):
         yield from [[{**self.job, "rows": number + 1}] for number in range(kills)]
         yield [self.job, {**self.job, "rows": 5, "step": -1}]
         yield [self.job]
 
-    def outcomes(self, lives: Sequence[ProcessLife]) -> dict[int, str]:
-        told: dict[int, str] = {}
+    def outcomes(self, lives):
+        told = {}
         for life in lives:
             rows = [row for words in life.said for row in words]
             own = dict(rows)

@@ -6,17 +6,13 @@ Run files are read without the package.
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import accumulate, compress
-from pathlib import Path
 
 import msgspec
 
-from pushsdk import BroadcastReport, Outcome
+from pushsdk import Outcome
 from support.kill_service import number_of
-
-__all__ = ["History", "Plan", "judge", "verdict"]
 
 # The states of users, as bytes. RESENT is claimed in doubt.
 STATES = ("PENDING", "CLAIMED", "ACCEPTED", "REJECTED", "UNKNOWN")
@@ -46,11 +42,11 @@ ONE_MORE = bytes([*range(1, 256), 255])
 class Plan:
     """Return the planned users in order. Read once, as a sealed plan never changes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         with _open(path) as db:
             rows = db.execute("SELECT data FROM plan ORDER BY first").fetchall()
         chunks = [decode_json(b"[" + ids + b"]") for (data,) in rows for _, ids, _, _ in decode(data)]
-        self.names: list[str] = [name for chunk in chunks for name in chunk]
+        self.names = [name for chunk in chunks for name in chunk]
         self.users = [number_of(name) for name in self.names]
         #: The place of each chunk's first user.
         self.starts = [0, *accumulate(map(len, chunks))]
@@ -60,7 +56,7 @@ class Plan:
 class History:
     """The log of a run, played back user by user in the plan's order."""
 
-    def __init__(self, path: Path, plan: Plan) -> None:
+    def __init__(self, path, plan):
         with _open(path) as db:
             log = db.execute("SELECT data FROM log ORDER BY seq").fetchall()
         #: The state of each user, and how often it was claimed, and claimed in doubt.
@@ -68,7 +64,7 @@ class History:
         self.claims = bytearray(len(plan.users))
         self.resends = bytearray(len(plan.users))
         #: Events that may not follow the previous state.
-        self.nonsense: list[str] = []
+        self.nonsense = []
         for (data,) in log:
             entry = decode(data)
             # Else it says why a process ended the run.
@@ -76,7 +72,7 @@ class History:
                 for start, stop, (state, _, _, resent) in entry:
                     self._play(RESENT if state == "CLAIMED" and resent else STATES.index(state), slice(start, stop))
 
-    def _play(self, state: int, piece: slice) -> None:
+    def _play(self, state, piece):
         before = set(self.states[piece])
         if not before <= BEFORE[state]:
             self.nonsense.append(f"an event of state {state} after {before}")
@@ -87,7 +83,7 @@ class History:
             self.resends[piece] = self.resends[piece].translate(ONE_MORE)
 
 
-def verdict(users: Iterable[tuple[str, int, int]], *, doubt: float = math.inf) -> Counter[str]:
+def verdict(users, *, doubt=math.inf):
     """Check that nobody is lost, or pushed twice unmarked, and that at most ``doubt`` users are UNKNOWN.
 
     ``users`` are the reported outcome, the true number of pushes and the reported resends of each user. Returns the
@@ -107,15 +103,15 @@ def verdict(users: Iterable[tuple[str, int, int]], *, doubt: float = math.inf) -
 
 
 def judge(
-    path: Path,
-    plan: Plan,
-    report: BroadcastReport,
-    pushes: Sequence[int],
+    path,
+    plan,
+    report,
+    pushes,
     *,
-    hold: bool,
-    every: bool,
-    doubt: float = math.inf,
-) -> History:
+    hold,
+    every,
+    doubt=math.inf,
+):
     """Give the verdict on a run, and check that the report is true of its file.
 
     ``pushes`` is the true number of pushes of each user. With ``hold`` nobody is sent to again. ``every`` checks all
@@ -138,7 +134,7 @@ def judge(
     return history
 
 
-def _judge_rows(plan: Plan, report: BroadcastReport, history: History, *, every: bool) -> None:
+def _judge_rows(plan, report, history, *, every):
     if every:
         rows = list(report.rows())
         assert [row.user_id for row in rows] == plan.names
@@ -151,6 +147,6 @@ def _judge_rows(plan: Plan, report: BroadcastReport, history: History, *, every:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[sqlite3.Connection]:
+def _open(path):
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
         yield db

@@ -1,7 +1,5 @@
 """Processes to kill, each a fork of a server that has imported everything: a new interpreter takes half a second."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import os
@@ -9,13 +7,11 @@ import sys
 from contextlib import suppress
 from multiprocessing.forkserver import ensure_running
 from signal import SIGKILL
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import pytest
 
 from support.kill_child import live
-
-__all__ = ["End", "Nursery", "ProcessLife"]
 
 
 class End(NamedTuple):
@@ -25,36 +21,36 @@ class End(NamedTuple):
     told: Any
 
     @property
-    def killed(self) -> bool:
+    def killed(self):
         return self.status == -SIGKILL
 
 
 class ProcessLife:
     """A process that does a job (see ``kill_child``) until it is done or killed."""
 
-    def __init__(self, job: dict[str, Any]) -> None:
+    def __init__(self, job):
         context = multiprocessing.get_context("forkserver")
         self._hears, says = context.Pipe(duplex=False)
         self._process = context.Process(target=live, args=(job, says), daemon=True)
         self._process.start()
         says.close()
         #: What was heard from it.
-        self.said: list[Any] = []
+        self.said = []
         self.ended = False
 
     @property
-    def is_alive(self) -> bool:
+    def is_alive(self):
         return self._process.is_alive()
 
-    def kill(self) -> None:
+    def kill(self):
         """Send kill -9. Has no effect if the process has just ended."""
         self._process.kill()
 
-    async def hear(self, words: int) -> None:
+    async def hear(self, words):
         """Wait until the process has said this number of words, or has ended."""
         await asyncio.to_thread(self._hear, words)
 
-    async def end(self) -> End:
+    async def end(self):
         """Wait for the end of the process."""
         await asyncio.to_thread(self._hear, sys.maxsize)
         await asyncio.to_thread(self._process.join)
@@ -62,7 +58,7 @@ class ProcessLife:
         assert self._process.exitcode is not None
         return End(self._process.exitcode, self.said[-1] if self.said else None)
 
-    def _hear(self, words: int) -> None:
+    def _hear(self, words):
         with suppress(EOFError, OSError):
             while len(self.said) < words:
                 self.said.append(self._hears.recv())
@@ -71,8 +67,8 @@ class ProcessLife:
 class Nursery:
     """``with Nursery() as nursery``: at its end its processes are killed."""
 
-    def __enter__(self) -> Self:
-        self._lives: list[ProcessLife] = []
+    def __enter__(self):
+        self._lives = []
         multiprocessing.set_forkserver_preload(["support.kill_child"])
         with pytest.MonkeyPatch.context() as patch:
             # The server imports the same package as these tests.
@@ -80,11 +76,11 @@ class Nursery:
             ensure_running()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         for life in self._lives:
             life.kill()
 
-    async def start(self, job: dict[str, Any]) -> ProcessLife:
+    async def start(self, job):
         self._lives = [life for life in self._lives if not life.ended]
         self._lives.append(life := ProcessLife(job))
         return life

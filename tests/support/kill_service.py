@@ -3,8 +3,6 @@
 Shares no code with the client. A seeded draw decides the fate of each complete request, even if its sender has died.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json
@@ -14,10 +12,7 @@ import socket
 import struct
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Self
-
-__all__ = ["CALM", "FATES", "ROUGH", "STEADY", "Fate", "KillService", "name_of", "number_of"]
+from typing import NamedTuple
 
 
 class Fate(NamedTuple):
@@ -43,8 +38,8 @@ FATES = {
     "504 after": Fate(True, 504, unknown=True),
     "400": Fate(False, 400),
 }
-CALM: Mapping[str, float] = {"accepted": 1.0}
-ROUGH: Mapping[str, float] = {
+CALM = {"accepted": 1.0}
+ROUGH = {
     "accepted": 0.80,
     "reset_before": 0.03,
     "reset_after": 0.04,
@@ -62,12 +57,12 @@ _numbers = itertools.count(1_000_000 * os.getpid())
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time to linger: close() sends RST
 
 
-def name_of(number: int) -> str:
+def name_of(number):
     """The id of user ``number``."""
     return f"person-{number:07}"
 
 
-def number_of(name: str) -> int:
+def number_of(name):
     """The other way, with any word before the number."""
     return int(name.rpartition("-")[2])
 
@@ -77,37 +72,37 @@ class KillService:
 
     def __init__(
         self,
-        users: int,
+        users,
         *,
-        seed: int,
-        faults: Mapping[str, float] = ROUGH,
-        culprits: frozenset[int] = frozenset(),
-        latency: float = 0.006,
-    ) -> None:
+        seed,
+        faults=ROUGH,
+        culprits=frozenset(),
+        latency=0.006,
+    ):
         #: How often each user was pushed to.
         self.pushes = array("H", bytes(2 * users))
         #: Complete requests by fate, and the users of requests with a fate that the client can't know.
-        self.fates: Counter[str] = Counter()
+        self.fates = Counter()
         self.unknown = 0
         #: Complete requests, and complete requests without a response.
         self.seen = 0
         self.in_hand = 0
         self.most_in_hand = 0
         #: The number in each user's message, if messages are numbered.
-        self.messages: set[tuple[int, int]] = set()
+        self.messages = set()
         #: Values of Api-Key, and violations of the interface.
-        self.keys: set[str] = set()
-        self.mistakes: list[str] = []
+        self.keys = set()
+        self.mistakes = []
         #: Called with the number of each request that has arrived.
-        self.when_seen: Callable[[int], None] = lambda count: None
-        self.connections: set[_Connection] = set()
+        self.when_seen = lambda count: None
+        self.connections = set()
         self._culprits = culprits
         self._latency = latency
         self.behave(faults)
         self._draw = random.Random(seed)
         self._still = asyncio.Event()
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self):
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", 0, backlog=256)
         host, port = self._server.sockets[0].getsockname()
@@ -116,7 +111,7 @@ class KillService:
         self.base_url = f"http://{host}:{port}{self._path}"
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *_):
         self._server.close()
         for connection in list(self.connections):
             connection.transport.abort()
@@ -124,22 +119,22 @@ class KillService:
         await self._server.wait_closed()
         assert not self.mistakes, self.mistakes
 
-    def behave(self, faults: Mapping[str, float]) -> None:
+    def behave(self, faults):
         """Draw the fates of requests from these names, with these weights."""
         self._names, self._weights = list(faults), list(faults.values())
 
-    async def quiet(self) -> None:
+    async def quiet(self):
         """Wait until all senders have disconnected and all received requests are processed."""
         while self.connections or self.in_hand:
             self._still.clear()
             await self._still.wait()
 
-    def left(self, connection: _Connection) -> None:
+    def left(self, connection):
         """A connection has ended."""
         self.connections.discard(connection)
         self._still.set()
 
-    def arrived(self, connection: _Connection, head: bytes, body: bytes) -> None:
+    def arrived(self, connection, head, body):
         """A whole request: its fate is drawn now, and shows somewhat later."""
         if not self._is_ours(head):
             connection.answer(FATES["400"])
@@ -162,7 +157,7 @@ class KillService:
         asyncio.get_running_loop().call_later(seconds, self._happen, connection, fate, users)
         self.when_seen(self.seen)
 
-    def _happen(self, connection: _Connection, fate: Fate, users: list[int]) -> None:
+    def _happen(self, connection, fate, users):
         if fate.accepted:
             for user in users:
                 self.pushes[user] += 1
@@ -172,7 +167,7 @@ class KillService:
         connection.answer(fate)
         self._still.set()
 
-    def _is_ours(self, head: bytes) -> bool:
+    def _is_ours(self, head):
         first, *lines = head.decode().split("\r\n")
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         self.keys.add(fields.get("api-key", ""))
@@ -187,18 +182,18 @@ class _Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, service: KillService) -> None:
+    def __init__(self, service):
         self._service = service
         self._buffer = bytearray()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport):
         self.transport = transport  # type: ignore[assignment]
         self._service.connections.add(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc):
         self._service.left(self)
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data):
         self._buffer += data
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0:
@@ -212,7 +207,7 @@ class _Connection(asyncio.Protocol):
             self._buffer.clear()
             self._service.arrived(self, head, body)
 
-    def answer(self, fate: Fate) -> None:
+    def answer(self, fate):
         """Respond or reset, without effect if the client was killed."""
         if self.transport.is_closing():
             return

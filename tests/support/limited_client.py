@@ -6,10 +6,9 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from pushsdk._core.concurrency import AdaptiveLimit
-from support.throttling import ThrottledService
 
 Duration = Callable[[random.Random, int], float]
 
@@ -17,16 +16,16 @@ Duration = Callable[[random.Random, int], float]
 class Simulation:
     """A queue of events."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed=1):
         self.now = 0.0
         self.random = random.Random(seed)
-        self._events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+        self._events = []
         self._numbers = itertools.count()
 
-    def at(self, when: float, call: Callable[..., object], *arguments: object) -> None:
+    def at(self, when, call, *arguments):
         heapq.heappush(self._events, (when, next(self._numbers), call, arguments))
 
-    def run(self, until: float) -> None:
+    def run(self, until):
         while self._events and self._events[0][0] <= until:
             self.now, _, call, arguments = heapq.heappop(self._events)
             call(*arguments)
@@ -38,14 +37,7 @@ class Reply(NamedTuple):
     retry_after: float | None = None
 
 
-Answer = Callable[[Reply], None]
-
-
-class Service(Protocol):
-    def take(self, users: int, answer: Answer) -> None: ...
-
-
-def about(seconds: float, per_user: float = 0.0) -> Duration:
+def about(seconds, per_user=0.0):
     """A latency that varies by a tenth."""
     return lambda draw, users: (seconds + per_user * users) * draw.uniform(0.9, 1.1)
 
@@ -58,21 +50,21 @@ class Pool:
 
     def __init__(
         self,
-        simulation: Simulation,
-        workers: int,
-        seconds: Duration,
+        simulation,
+        workers,
+        seconds,
         *,
-        most: float = math.inf,
-        stray: float = 0.0,
-        pauses: tuple[float, float] | None = None,
-    ) -> None:
+        most=math.inf,
+        stray=0.0,
+        pauses=None,
+    ):
         self._simulation, self.workers, self.seconds = simulation, workers, seconds
         self._most, self._stray, self._busy, self._paused_until = most, stray, 0, 0.0
-        self._queue: deque[tuple[int, Answer]] = deque()
+        self._queue = deque()
         if pauses is not None:
             simulation.at(pauses[0], self._pause, *pauses)
 
-    def take(self, users: int, answer: Answer) -> None:
+    def take(self, users, answer):
         full = self._busy + len(self._queue) >= self._most
         if full or self._simulation.random.random() < self._stray:
             self._simulation.at(self._simulation.now + 0.001, answer, Reply(503 if full else 429, 0.0))
@@ -80,14 +72,14 @@ class Pool:
         self._queue.append((users, answer))
         self._work()
 
-    def _work(self) -> None:
+    def _work(self):
         simulation = self._simulation
         while self._queue and self._busy < self.workers:
             users, answer = self._queue.popleft()
             self._busy += 1
             simulation.at(simulation.now + self.seconds(simulation.random, users), self._finish, answer)
 
-    def _finish(self, answer: Answer) -> None:
+    def _finish(self, answer):
         if self._simulation.now < self._paused_until:
             self._simulation.at(self._paused_until, self._finish, answer)
             return
@@ -95,7 +87,7 @@ class Pool:
         self._work()
         answer(Reply())
 
-    def _pause(self, every: float, seconds: float) -> None:
+    def _pause(self, every, seconds):
         self._paused_until = self._simulation.now + seconds
         self._simulation.at(self._simulation.now + every, self._pause, every, seconds)
 
@@ -103,13 +95,13 @@ class Pool:
 class Throttled:
     """A service that decides half way if it throttles."""
 
-    def __init__(self, simulation: Simulation, service: ThrottledService, latency: float) -> None:
+    def __init__(self, simulation, service, latency):
         self._simulation, self._service, self._latency = simulation, service, latency
 
-    def take(self, users: int, answer: Answer) -> None:
+    def take(self, users, answer):
         self._simulation.at(self._simulation.now + self._latency / 2, self._decide, answer)
 
-    def _decide(self, answer: Answer) -> None:
+    def _decide(self, answer):
         accepted, retry_after = self._service.take(self._simulation.now)
         reply = Reply() if accepted else Reply(429, retry_after)
         self._simulation.at(self._simulation.now + self._latency / 2, answer, reply)
@@ -122,20 +114,20 @@ class BusyClient:
     """
 
     def __init__(
-        self, simulation: Simulation, service: Service, *, cpu: float = 0.0, cap: int = 4096, begin: float = 0.0,
-        users: Callable[[random.Random], int] = lambda draw: 1, tick: float = 0.0,
-    ) -> None:  # fmt: skip
+        self, simulation, service, *, cpu = 0.0, cap = 4096, begin = 0.0,
+        users = lambda draw: 1, tick = 0.0,
+    ):  # fmt: skip
         self._simulation, self._service, self._cpu, self._users = simulation, service, cpu, users
         self._tick = tick
         self.limit = AdaptiveLimit(0.0, cap=cap)
         self.free_at = 0.0
         self._next_start = self._paused_until = self._wakes_at = -1.0
         #: The responses in order: time, and True if accepted. And requests in flight, in requests x seconds.
-        self.answers: list[tuple[float, bool]] = []
-        self.load: list[tuple[float, int]] = []
+        self.answers = []
+        self.load = []
         simulation.at(begin, self.pump)
 
-    def pump(self) -> None:
+    def pump(self):
         now, limit = self._simulation.now, self.limit
         while limit.in_flight < limit.limit:
             earliest = max(self._next_start, self._paused_until)
@@ -150,25 +142,25 @@ class BusyClient:
                 self._next_start = max(self._next_start, now - 0.01 - limit.gap * (limit.limit - 1)) + limit.gap
             self._simulation.at(self._work(), self._send, self._users(self._simulation.random), now)
 
-    def block(self, every: float, seconds: float) -> None:
+    def block(self, every, seconds):
         """Block the client's core, as an application does that computes in its event loop."""
         self.free_at = max(self._simulation.now, self.free_at) + seconds
         self._simulation.at(self._simulation.now + every, self.block, every, seconds)
 
-    def _read(self, now: float) -> float:
+    def _read(self, now):
         return now // self._tick * self._tick if self._tick else now
 
-    def _work(self) -> float:
+    def _work(self):
         self.free_at = max(self._simulation.now, self.free_at) + self._cpu / 2
         return self.free_at
 
-    def _send(self, users: int, began: float) -> None:
-        def receive(reply: Reply) -> None:
+    def _send(self, users, began):
+        def receive(reply):
             self._simulation.at(self._work(), self._end, began, reply)
 
         self._service.take(users, receive)
 
-    def _end(self, began: float, reply: Reply) -> None:
+    def _end(self, began, reply):
         now, accepted = self._simulation.now, reply.status == 204
         self.answers.append((now, accepted))
         seconds = self._read(now) - self._read(began) if accepted else None
@@ -183,16 +175,16 @@ class BusyClient:
 
     # -- measured -------------------------------------------------------------------------------------------------
 
-    def rate(self, begin: float, end: float) -> float:
+    def rate(self, begin, end):
         """Accepted per second."""
         return sum(accepted for when, accepted in self.answers if begin <= when < end) / (end - begin)
 
-    def refused(self, begin: float, end: float) -> float:
+    def refused(self, begin, end):
         """The share of answers that were refusals."""
         answers = [accepted for when, accepted in self.answers if begin <= when < end]
         return 1 - sum(answers) / len(answers)
 
-    def in_flight(self, begin: float, end: float) -> float:
+    def in_flight(self, begin, end):
         """Mean number of requests in flight."""
         load = [(max(when, begin), count) for when, count in self.load if when < end]
         area = sum(

@@ -6,10 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["peak", "peak_of"]
 
-
-def peak() -> int:
+def peak():
     """The peak resident set in KiB.
 
     Read from /proc if it exists: ``ru_maxrss`` of a child starts at the value of its parent.
@@ -20,7 +18,7 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def peak_of(program: str, *arguments: object) -> tuple[int, int]:
+def peak_of(program, *arguments):
     """Run a program that may call ``peak``, and return the two numbers that it prints."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", f"import sys\nfrom support.memory import peak\n{program}", *map(str, arguments)]

@@ -4,28 +4,24 @@ aioresponses 0.7.9 makes its responses without the ``stream_writer`` that aiohtt
 every mocked call raises TypeError. A response class that fills it in mends that, whatever version is installed.
 """
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import patch
 
 import aiohttp
 from aioresponses import aioresponses, core
 
-__all__ = ["MockedResponse", "mocked"]
-
 
 class MockedResponse(aiohttp.ClientResponse):
     """The response of aioresponses, marked as written nothing."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args, **kwargs):
         kwargs.setdefault("stream_writer", SimpleNamespace(output_size=0))
         super().__init__(*args, **kwargs)
 
 
 @contextmanager
-def mocked(**options: Any) -> Iterator[aioresponses]:
+def mocked(**options):
     """``with mocked() as service: service.post(url, status=204)``: as ``aioresponses()``, and it works."""
     with patch.object(core, "ClientResponse", MockedResponse), aioresponses(**options) as service:
         yield service

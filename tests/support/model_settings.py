@@ -4,12 +4,9 @@
 """
 
 import os
-from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-
-__all__ = ["LONG", "SHORT", "mostly"]
 
 ASKED = int(os.environ.get("PUSHSDK_MODEL_EXAMPLES", "0"))
 SHORT = settings(
@@ -23,6 +20,6 @@ SHORT = settings(
 LONG = settings(SHORT, max_examples=ASKED or 300, derandomize=not ASKED)
 
 
-def mostly(usual: object, *others: object) -> st.SearchStrategy[Any]:
+def mostly(usual, *others):
     """The usual value two times of three: examples in which everything is odd show little."""
     return st.sampled_from([usual] * (2 * len(others)) + list(others))

@@ -1,13 +1,10 @@
 """User ids that readers take for something else, drawn at random."""
 
 import random
-from collections.abc import Callable
-
-__all__ = ["odd_ids"]
 
 ALPHABET = "0123456789abcXYZ.-+_:@/\\'\"`,;|\t #%&=()[]{}<>?!*$~^éß中\u00a0\u200b\u2028\ufeff\U0001f600"
 # As numbers, dates, truth values, nothing, JSON and SQL are written.
-SHAPES: list[Callable[[random.Random], str]] = [
+SHAPES = [
     lambda draw: f"{draw.randrange(10**6):08}",
     lambda draw: f"{draw.choice('+-')}{draw.randrange(10**5)}",
     lambda draw: f"{draw.randrange(10**4)}{draw.choice(['e', 'E', 'e+', '.', 'x', '_'])}{draw.randrange(30)}",
@@ -25,10 +22,10 @@ SHAPES: list[Callable[[random.Random], str]] = [
 ]
 
 
-def odd_ids(seed: int, number: int = 10_000) -> list[str]:
+def odd_ids(seed, number=10_000):
     """Return distinct ids that a line of text can hold."""
     draw = random.Random(seed)
-    found: dict[str, None] = {}
+    found = {}
     while len(found) < number:
         user = draw.choice(SHAPES)(draw)
         if user == user.strip() and not user.startswith("\ufeff"):

@@ -10,9 +10,6 @@ import asyncio
 import math
 import selectors
 import time
-from typing import Any
-
-__all__ = ["SLICE", "TURN", "PatientLoop"]
 
 #: Maximum seconds counted per turn. Not 0, as a loop that is never idle must reach timeouts too.
 TURN = 0.0005
@@ -23,20 +20,20 @@ SLICE = 0.01
 class _Selector(selectors.DefaultSelector):
     """Keeps the clock: only it knows when the loop waits, and for how long in vain."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         #: The time at the end of the last wait; set by ``select``.
         self._told = self._woken = time.monotonic()
 
-    def time(self) -> float:
+    def time(self):
         """Return the time of the clock within a turn."""
         return self._told + min(time.monotonic() - self._woken, TURN)
 
-    def jump(self, seconds: float) -> None:
+    def jump(self, seconds):
         """Let this time pass in the middle of a turn."""
         self._told += seconds
 
-    def select(self, timeout: float | None = None) -> list[Any]:
+    def select(self, timeout=None):
         """Wait in slices. Time is up only once there was a last look and nothing had come."""
         self._told = self.time()
         remaining = math.inf if timeout is None else max(0.0, timeout)
@@ -55,13 +52,13 @@ class _Selector(selectors.DefaultSelector):
 class PatientLoop(asyncio.SelectorEventLoop):
     """An event loop on which only idle seconds count."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._patient = _Selector()
         super().__init__(self._patient)
 
-    def time(self) -> float:
+    def time(self):
         return self._patient.time()
 
-    def jump(self, seconds: float) -> None:
+    def jump(self, seconds):
         """Let time pass at once, as for a process that was stopped."""
         self._patient.jump(seconds)

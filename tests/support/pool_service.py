@@ -6,17 +6,15 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pushsdk import AsyncPushClient, PushError
-from support.fake_service import FakeService, Request, titled
-
-__all__ = ["Ended", "PoolService", "lognormal", "send_at_random"]
+from pushsdk import PushError
+from support.fake_service import FakeService, titled
 
 Latency = Callable[[float], float]
 
 
-def lognormal(mean: float, sigma: float) -> Latency:
+def lognormal(mean, sigma):
     """Return latencies of this distribution, whenever they begin."""
     return lambda now: random.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)
 
@@ -24,16 +22,16 @@ def lognormal(mean: float, sigma: float) -> Latency:
 class PoolService(FakeService):
     """``latency`` returns the seconds of a worker for a request that arrives then; infinite if it never responds."""
 
-    def __init__(self, workers: int, latency: Latency) -> None:
+    def __init__(self, workers, latency):
         super().__init__(then=self._work)
         self._free = [0.0] * workers
         self._latency = latency
         #: True pushes of each user, answered or not.
-        self.pushed: Counter[str] = Counter()
+        self.pushed = Counter()
         #: Requests that arrived and were not responded to.
         self.unanswered = 0
 
-    async def _work(self, request: Request) -> None:
+    async def _work(self, request):
         loop = asyncio.get_running_loop()
         if not await request._claim_users(request.evidence):
             return
@@ -64,14 +62,12 @@ class Ended(NamedTuple):
     seconds: float
 
 
-async def send_at_random(
-    client: AsyncPushClient, rate: float, seconds: float, *, on_time: Callable[[float], Any] = lambda _: None
-) -> list[Ended]:
+async def send_at_random(client, rate, seconds, *, on_time=lambda _: None):
     """Send distinct messages at this mean rate, and return how each ended. ``on_time`` is called before each."""
     loop, ended, sends = asyncio.get_running_loop(), list[Ended](), list[asyncio.Task[None]]()
     began = loop.time()
 
-    async def send(number: int, start: float) -> None:
+    async def send(number, start):
         outcome = "ACCEPTED"
         try:
             await client.send(f"user-{number}", titled(number))

@@ -10,8 +10,6 @@ from typing import NamedTuple
 import pushsdk
 from support.service_thread import HANGS
 
-__all__ = ["ProgramResult", "run_program"]
-
 
 class ProgramResult(NamedTuple):
     """The exit code and the output of a program."""
@@ -21,9 +19,7 @@ class ProgramResult(NamedTuple):
     err: str
 
 
-def run_program(
-    text: str, *arguments: str, options: tuple[str, ...] = ("-W", "default"), measured: bool = True
-) -> ProgramResult:
+def run_program(text, *arguments, options=("-W", "default"), measured=True):
     """Run it to its end; a program that hangs fails the test.
 
     One that forks while threads write to SQLite is not to be ``measured``: coverage has locks, and an SQLite, of its

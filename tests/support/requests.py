@@ -1,41 +1,35 @@
 """Requests for a transport that no client made."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
-from typing import Any
 
 import aiohttp
 
 from pushsdk import RetryPolicy, Timeout
-from pushsdk._core.operations import PUSH, Operation
+from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Evidence
 from pushsdk._core.policy import Options
 from pushsdk._core.secret import Secret
-from pushsdk._io.request import Claim, ClaimedRequest, Flight, WholePart
+from pushsdk._io.request import ClaimedRequest, Flight, WholePart
 from pushsdk._io.transport import AiohttpTransport, TransportSettings
-
-__all__ = ["BODY", "KEY", "post", "request_of", "transport_to"]
 
 KEY = Secret.of("s3cr3t")
 BODY = b'{"userIds":["u"],"message":{}}'
 
 
 def request_of(
-    body: bytes,
-    evidence: Evidence,
-    operation: Operation = PUSH,
+    body,
+    evidence,
+    operation=PUSH,
     *,
-    connect: float | None = None,
-    span: Any = None,
-    claim: Claim | None = None,
-) -> ClaimedRequest:
+    connect=None,
+    span=None,
+    claim=None,
+):
     """Return a request that fills this evidence. ``claim`` returns the body to send."""
 
-    async def claim_part(part: WholePart) -> tuple[WholePart, bytes | None]:
+    async def claim_part(part):
         return part, await claim()
 
     request = ClaimedRequest(
@@ -52,9 +46,7 @@ def request_of(
 
 
 @asynccontextmanager
-async def transport_to(
-    base_url: str, *, injected: bool = False, limit: int = 4, **settings: Any
-) -> AsyncIterator[AiohttpTransport]:
+async def transport_to(base_url, *, injected=False, limit=4, **settings):
     """A transport on its own session or on an injected one, which stays open."""
     async with AsyncExitStack() as stack:
         if injected:
@@ -65,7 +57,7 @@ async def transport_to(
         assert not (injected and settings["session"].closed)
 
 
-async def post(transport: AiohttpTransport, body: bytes = BODY, *, key: Secret = KEY, **options: Any) -> Evidence:
+async def post(transport, body=BODY, *, key=KEY, **options):
     """Send a request by this transport, and return what it left as evidence. ``options`` are those of the request."""
     evidence = Evidence()
     await transport.post(request_of(body, evidence, **options), key)

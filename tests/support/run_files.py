@@ -3,38 +3,15 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 import pushsdk
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._runs.plan import Chunk, Event, Header, UserRange
+from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.run_file.journal import Journal
-
-__all__ = [
-    "ACCEPTED",
-    "BROADCAST",
-    "CLAIMED",
-    "EACH",
-    "ENVIRONMENT",
-    "PENDING",
-    "REJECTED",
-    "UNKNOWN",
-    "chunk",
-    "event",
-    "kill_within_a_commit",
-    "leave_half_done",
-    "make_run",
-    "pieces",
-    "record",
-    "run",
-    "seen",
-    "some_events",
-]
 
 PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
 BROADCAST = Header(
@@ -50,12 +27,12 @@ BROADCAST = Header(
 EACH = Header(kind="each", base_url="https://push.example", max_users=1, max_bytes=1000)
 
 
-def chunk(*user_ids: str, message: bytes | None = None) -> Chunk:
+def chunk(*user_ids, message=None):
     """One request of the plan."""
     return Chunk(len(user_ids), msgspec.json.encode(user_ids)[1:-1], message)
 
 
-def make_run(path: Path, sizes: Sequence[int] = (3, 2), **options: Any) -> Journal:
+def make_run(path, sizes=(3, 2), **options):
     """A sealed run of users u0, u1, ... in chunks of these sizes; open."""
     journal = Journal.open_or_create(path, BROADCAST, **options)
     users = [f"u{number}" for number in range(sum(sizes))]
@@ -65,14 +42,12 @@ def make_run(path: Path, sizes: Sequence[int] = (3, 2), **options: Any) -> Journ
     return journal
 
 
-def event(
-    state: UserState, start: int, stop: int, status: int | None = None, reason: str = "", *, resent: bool = False
-) -> Event:
+def event(state, start, stop, status=None, reason="", *, resent=False):
     """A change to some users, by their positions in the plan."""
     return start, stop, UserStatus(state, status, reason, resent)
 
 
-def some_events() -> list[list[Event]]:
+def some_events():
     """Events of every state, for a run with chunks of 3, 2 and 1 users, in three commits."""
     return [
         [event(CLAIMED, 0, 3), event(CLAIMED, 3, 5)],
@@ -85,13 +60,13 @@ def some_events() -> list[list[Event]]:
     ]
 
 
-def record(journal: Journal, events: Sequence[Event]) -> None:
+def record(journal, events):
     """Commit and apply the events."""
     journal.commit(events)
     journal.apply(events)
 
 
-def seen(journal: Journal) -> object:
+def seen(journal):
     """All that a run says, as a value."""
     return (
         journal.header,
@@ -108,7 +83,7 @@ def seen(journal: Journal) -> object:
     )
 
 
-def pieces(ranges: Iterable[UserRange]) -> list[tuple[int, int, int]]:
+def pieces(ranges):
     """As tuples, for comparing."""
     return [(piece.chunk, piece.start, piece.stop) for piece in ranges]
 
@@ -119,7 +94,7 @@ ENVIRONMENT = {
 }
 
 
-def run(*arguments: object) -> str:
+def run(*arguments):
     return subprocess.run(
         [sys.executable, *map(str, arguments)], env=ENVIRONMENT, check=True, capture_output=True, text=True, timeout=120
     ).stdout
@@ -144,7 +119,7 @@ record(journal, [event(ACCEPTED, 3, 5, 204, "x" * 10_000)])
 """
 
 
-def leave_half_done(path: Path) -> object:
+def leave_half_done(path):
     """Make a run with a writer that was killed in the middle of a commit; return its earlier content."""
     journal = make_run(path, (3, 2, 1))
     record(journal, [event(CLAIMED, 0, 3)])
@@ -156,7 +131,7 @@ def leave_half_done(path: Path) -> object:
     return state
 
 
-def kill_within_a_commit(path: Path, *which: str) -> None:
+def kill_within_a_commit(path, *which):
     """Open the existing run, or create a new run."""
     with pytest.raises(subprocess.CalledProcessError):
         run("-c", HALF_DONE, path, *which)

@@ -1,7 +1,7 @@
 """Random scenarios of a run: processes, users, and the service of one process. Drawn by hypothesis."""
 
 import asyncio
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from hypothesis import strategies as st
 
@@ -9,7 +9,6 @@ from pushsdk import Batching, Rate, StopPolicy
 from pushsdk._core.outcome import Failure
 from support.fake_service import (
     FakeService,
-    Request,
     answer,
     fails,
     hang,
@@ -21,8 +20,6 @@ from support.fake_service import (
 )
 from support.kill_service import number_of
 from support.model_settings import mostly
-
-__all__ = ["BRAKES", "CALM", "WORLDS", "CountingService", "RunLife", "RunWorld"]
 
 FAULTS = {
     "accepted": answer(),
@@ -148,13 +145,13 @@ WORLDS = st.builds(
 class CountingService(FakeService):
     """A service that reports when a number of requests has started; knows its users by number."""
 
-    def __init__(self, world: RunWorld, faults: list[str]) -> None:
+    def __init__(self, world, faults):
         super().__init__(then=self._fate)
         self.begun = asyncio.Condition()
         self._world = world
         self._left = [{**FAULTS, **ENDS}[name] for name in faults]
 
-    def _fate(self, request: Request) -> Any:
+    def _fate(self, request):
         if not request.users[0].startswith("person"):
             return answer()
         if len(request.users) > self._world.takes:
@@ -163,11 +160,11 @@ class CountingService(FakeService):
             return answer(400)
         return self._left.pop(0) if self._left else answer()
 
-    async def post(self, sent: Any, key: Any) -> None:
+    async def post(self, sent, key):
         async with self.begun:
             self.begun.notify_all()
         await super().post(sent, key)
 
-    async def wait_for(self, requests: int) -> None:
+    async def wait_for(self, requests):
         async with self.begun:
             await self.begun.wait_for(lambda: len(self.requests) >= requests)

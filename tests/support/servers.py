@@ -8,13 +8,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-__all__ = ["Server", "free_port", "postgres_server", "redis_server"]
 
 # Seconds after which a server that does not answer is taken to hang.
 HANGS = 60.0
@@ -25,16 +22,14 @@ GUARDED = 'signal=$1; shift; "$@" & child=$!; read _; kill -s "$signal" $child; 
 class Server:
     """A server that runs."""
 
-    def __init__(
-        self, url: str, ready: Callable[[], bool], command: Sequence[str], *, signal: str, env: dict[str, str]
-    ) -> None:
+    def __init__(self, url, ready, command, *, signal, env):
         self.url = url
         self._ready = ready
         self._command = ["sh", "-c", GUARDED, "sh", signal, *command]
         self._env = env
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = None
 
-    def start(self) -> None:
+    def start(self):
         """Until it takes connections."""
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self._env
@@ -45,7 +40,7 @@ class Server:
             assert time.monotonic() < until, "the server takes no connections"
             time.sleep(0.02)
 
-    def stop(self) -> None:
+    def stop(self):
         """Kill the server as a crash would. May be called again."""
         if self._process is not None:
             assert self._process.stdin is not None
@@ -55,7 +50,7 @@ class Server:
 
 
 @contextmanager
-def redis_server(*options: str, tcp: bool = False, durable: bool = False) -> Iterator[Server]:
+def redis_server(*options, tcp=False, durable=False):
     """Start a Redis with these options that writes nothing to disk (with ``durable``: an AOF, synced every second).
 
     ``tcp`` adds a port on 127.0.0.1, for clients without Unix sockets.
@@ -76,7 +71,7 @@ def redis_server(*options: str, tcp: bool = False, durable: bool = False) -> Ite
 
 
 @contextmanager
-def postgres_server(*options: str, durable: bool = False) -> Iterator[Server]:
+def postgres_server(*options, durable=False):
     """Start a PostgreSQL with these settings that syncs to disk only if ``durable``.
 
     Runs as the user postgres if this process is root, as PostgreSQL refuses to run as root.
@@ -108,7 +103,7 @@ def postgres_server(*options: str, durable: bool = False) -> Iterator[Server]:
 
 
 @contextmanager
-def _folder(user: str) -> Iterator[tuple[Path, list[str]]]:
+def _folder(user):
     """Return a new folder and the prefix of commands that use it, which switches the user if this process is root."""
     # Not pytest's: a socket's path is a hundred bytes at most.
     folder, as_user = Path(tempfile.mkdtemp(prefix="pushsdk-server-")), []
@@ -124,9 +119,9 @@ def _folder(user: str) -> Iterator[tuple[Path, list[str]]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _find(command: str) -> str:
+def _find(command):
     """Return the path of the command. Otherwise skip the test, or fail if servers are required."""
-    places: list[Callable[[], str | None]] = [
+    places = [
         lambda: shutil.which(command),
         # Debian keeps them out of the way, by version.
         lambda: next(iter(sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{command}"), reverse=True)), None),
@@ -140,13 +135,12 @@ def _find(command: str) -> str:
     pytest.skip(reason)
 
 
-def free_port() -> int:
+def free_port():
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        port: int = sock.getsockname()[1]
-        return port
+        return sock.getsockname()[1]
 
 
-def _answers(path: Path) -> bool:
+def _answers(path):
     with socket.socket(socket.AF_UNIX) as sock:
         try:
             sock.connect(str(path))

@@ -3,23 +3,17 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
-
-import pytest
 
 from pushsdk.emulator import Emulator
 from pushsdk.emulator.guard import Guard
 from support.virtual_time import turns
 
-__all__ = ["ThreadService", "served", "wait_until"]
-
 # Seconds after which a thread or a process that says nothing is taken to hang.
 HANGS = 60.0
 
 
-def wait_until(condition: Callable[[], object]) -> None:
+def wait_until(condition):
     """Wait for what another thread does. Raises AssertionError if it does not do it."""
     until = time.monotonic() + HANGS
     while not condition():
@@ -30,22 +24,22 @@ def wait_until(condition: Callable[[], object]) -> None:
 class ThreadService(Emulator):
     """An emulator that another thread can wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         #: Notified at each request; by ``served``.
         self.heard = threading.Condition()
 
-    def wait_for(self, requests: int) -> None:
+    def wait_for(self, requests):
         """Wait for the heads of this number of requests, which are sent with the first bytes of the bodies."""
         with self.heard:
             assert self.heard.wait_for(lambda: self.requests >= requests, HANGS), f"{self.requests} requests came"
 
 
-def _tell(service: ThreadService, monkeypatch: pytest.MonkeyPatch) -> None:
+def _tell(service, monkeypatch):
     """Have the service notify at the first look at each request, when it has counted it."""
     check = Guard.check_request
 
-    def checking(guard: Guard, *head: Any) -> Any:
+    def checking(guard, *head):
         with service.heard:
             service.heard.notify_all()
         return check(guard, *head)
@@ -54,13 +48,13 @@ def _tell(service: ThreadService, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadService]:
+def served(monkeypatch):
     """Run the service, and set the environment variables to its address and key."""
     ready, done = threading.Event(), threading.Event()
     service = ThreadService()
     _tell(service, monkeypatch)
 
-    async def serve() -> None:
+    async def serve():
         async with service:
             ready.set()
             await asyncio.to_thread(done.wait)

@@ -1,19 +1,14 @@
 """A claim store that fails by script, and deliveries of a job."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
-from pushsdk import AsyncPushClient, MobilePush, PushError, Receipt
+from pushsdk import MobilePush, PushError
 from pushsdk._core.idempotency import ClaimRecord
-from pushsdk._core.user_states import UserState
-from pushsdk.claims import Claim, MemoryClaims, Put
+from pushsdk.claims import Claim, MemoryClaims
 from pushsdk.emulator import Fault
-from pushsdk.testing import FakeRequest, FakeService
+from pushsdk.testing import FakeService
 
-__all__ = ["HELLO", "JOB", "Op", "ShakyClaims", "StoppedClaims", "StoreFault", "deliver", "long", "singly"]
-
-T = TypeVar("T")
 #: A put that expects nothing, a read, a put that expects a token.
 Op = Literal["add", "get", "swap"]
 #: Fails before anything is done; does it, and loses the answer; never ends, nothing done, or done; takes 1 s; does it
@@ -31,43 +26,43 @@ class StoreDownError(Exception):
 class ShakyClaims(MemoryClaims):
     """Each operation meets the next of its faults, then none."""
 
-    def __init__(self, *, claim_ttl: float = 7 * 86400.0, timeout: float = 5.0, **faults: list[StoreFault]) -> None:
+    def __init__(self, *, claim_ttl=7 * 86400.0, timeout=5.0, **faults):
         super().__init__(claim_ttl=claim_ttl)
         self.timeout = timeout
         self.faults = {"add": [], "get": [], "swap": [], **faults}
         #: The operations, in the order they came.
-        self.ops: list[str] = []
+        self.ops = []
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts, ttl):
         return await self._meet("swap" if puts[0].expected else "add", lambda: MemoryClaims.put(self, puts, ttl))
 
-    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+    async def get(self, keys):
         return await self._meet("get", lambda: MemoryClaims.get(self, keys))
 
-    def stored(self) -> list[tuple[str, Claim]]:
+    def stored(self):
         """Return the stored keys and claims."""
         return [(key, claim) for key, (claim, _) in self._claims.items()]
 
-    def rewrite(self, record: ClaimRecord | None = None) -> None:
+    def rewrite(self, record=None):
         """Write the only record again, or another one, as another process would."""
         ((key, (claim, expires)),) = self._claims.items()
         self._claims[key] = Claim("x" * 32, claim.record if record is None else record.encode()), expires
 
-    def records(self) -> list[ClaimRecord]:
+    def records(self):
         """Return the stored records."""
         return [ClaimRecord.decode(claim.record) for _, claim in self.stored()]
 
-    def states(self) -> list[list[UserState]]:
+    def states(self):
         """The states of the users of every entry that it holds."""
         return [
             [status.state for start, stop, status in record.states().runs() for _ in range(start, stop)]
             for record in self.records()
         ]
 
-    def next_fault(self, op: Op) -> StoreFault:
+    def next_fault(self, op):
         return self.faults[op].pop(0) if self.faults[op] else ""
 
-    async def _meet(self, op: Op, work: Callable[[], Awaitable[T]]) -> T:
+    async def _meet(self, op, work):
         self.ops.append(op)
         fault = self.next_fault(op)
         # At least one turn of the loop, as any store takes.
@@ -89,49 +84,49 @@ class ShakyClaims(MemoryClaims):
 class StoppedClaims(ShakyClaims):
     """A server that a signal stops: each put that reached it is done when it continues, also an abandoned one."""
 
-    def __init__(self, *, timeout: float) -> None:
+    def __init__(self, *, timeout):
         super().__init__(timeout=timeout)
         self.is_stopped = False
-        self._waiting: list[tuple[Sequence[Put], asyncio.Future[Any]]] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._waiting = []
+        self._tasks = []
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts, ttl):
         if not self.is_stopped:
             return await super().put(puts, ttl)
-        answer: asyncio.Future[list[Claim | None]] = asyncio.get_running_loop().create_future()
+        answer = asyncio.get_running_loop().create_future()
         self._waiting.append((puts, answer))
         return await answer
 
-    def go_on(self, step: int = 1) -> None:
+    def go_on(self, step=1):
         """Continue, with the first request first (``step`` 1) or last (-1): connections are read in any order."""
         self.is_stopped = False
         self._tasks += [asyncio.create_task(self._serve(*waiting)) for waiting in self._waiting[::step]]
         self._waiting.clear()
 
-    async def _serve(self, puts: Sequence[Put], answer: asyncio.Future[Any]) -> None:
+    async def _serve(self, puts, answer):
         answers = await super().put(puts, self.claim_ttl)
         if not answer.done():
             answer.set_result(answers)
 
 
-async def deliver(client: AsyncPushClient, users: Any = "user-1", message: Any = HELLO, **options: Any) -> Any:
+async def deliver(client, users="user-1", message=HELLO, **options):
     """Deliver the job, and return the receipt or the error."""
     try:
-        receipt: Receipt = await client.send(users, message, **{"idempotency_key": JOB, **options})
+        receipt = await client.send(users, message, **{"idempotency_key": JOB, **options})
     except PushError as error:
         return error
     return receipt
 
 
-def long(*names: str) -> list[str]:
+def long(*names):
     """Return ids that make up most of a request, so that a 413 splits the request."""
     return [name.ljust(200, "-") for name in names]
 
 
-def singly(fates: dict[str, list[Fault]]) -> FakeService:
+def singly(fates):
     """Return a service that accepts one user per request, with a script for each user."""
 
-    def fate(request: FakeRequest) -> Fault | None:
+    def fate(request):
         if len(request.user_ids) > 1:
             return Fault.status(413)
         script = fates.get(request.user_ids[0].rstrip("-"), [])

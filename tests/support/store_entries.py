@@ -1,15 +1,11 @@
 """Entries as the emulator's service hands them to its store."""
 
 import json
-from typing import Any
 
-from pushsdk.emulator.store.queries import InboxRef, Store
 from pushsdk.emulator.store.records import Campaign, RequestContent, RequestRecord
 
-__all__ = ["campaign", "duplicates", "push", "put", "refused", "users"]
 
-
-def push(box: InboxRef, *users: str, title: str = "hello", digest: int = 0, **fields: Any) -> RequestRecord:
+def push(box, *users, title="hello", digest=0, **fields):
     """An accepted push to these users."""
     body = json.dumps({"userIds": users}).encode()
     content = RequestContent(users=len(users), user_ids=users, title=title, digest=digest)
@@ -17,12 +13,12 @@ def push(box: InboxRef, *users: str, title: str = "hello", digest: int = 0, **fi
     return RequestRecord(inbox=box.id, endpoint="push", content=content, **values)
 
 
-def refused(box: InboxRef) -> RequestRecord:
+def refused(box):
     """A push that was not accepted."""
     return push(box, status=400, accepted=False, error="no")
 
 
-def campaign(box: InboxRef, uuid: str) -> RequestRecord:
+def campaign(box, uuid):
     """An accepted campaign."""
     content = RequestContent(campaign=Campaign(uuid=uuid, body=b"{}", time=1.0))
     return RequestRecord(
@@ -30,17 +26,17 @@ def campaign(box: InboxRef, uuid: str) -> RequestRecord:
     )
 
 
-def put(store: Store, *entries: RequestRecord) -> list[int]:
+def put(store, *entries):
     """Store these together; their ids."""
     store.write(entries)
     return [entry.id for entry in entries]
 
 
-def users(store: Store, box: InboxRef) -> dict[str, int]:
+def users(store, box):
     """The number of accepted pushes of each user."""
     return {user.user_id: user.accepted for user in store.received(box)}
 
 
-def duplicates(store: Store, box: InboxRef) -> dict[str, int]:
+def duplicates(store, box):
     """The users with an equal push accepted more than once, and the highest such count."""
     return {user.user_id: user.same for user in store.received(box, same=2)}

@@ -4,26 +4,23 @@ A service is called with a time, and returns if it accepts the request, or else 
 """
 
 import math
-from collections.abc import Callable
 from typing import Protocol
-
-__all__ = ["Bucket", "Outage", "ThrottledService", "Window"]
 
 
 class ThrottledService(Protocol):
-    def take(self, now: float) -> tuple[bool, float | None]: ...
+    def take(self, now): ...
 
 
 class Bucket:
     """A token bucket with a rate per second and a burst."""
 
-    def __init__(self, rate: float | Callable[[float], float], burst: float, retry_after: float | None = None) -> None:
+    def __init__(self, rate, burst, retry_after=None):
         self.rate = rate if callable(rate) else lambda now: rate
         self.burst = self.tokens = burst
         self.retry_after = retry_after
         self.filled = 0.0
 
-    def take(self, now: float) -> tuple[bool, float | None]:
+    def take(self, now):
         self.tokens = min(self.burst, self.tokens + (now - self.filled) * self.rate(now))
         self.filled = now
         if self.tokens < 1:
@@ -35,11 +32,11 @@ class Bucket:
 class Window:
     """A quota per window of some seconds; all clients share the windows."""
 
-    def __init__(self, rate: float, seconds: float, *, tells: bool) -> None:
+    def __init__(self, rate, seconds, *, tells):
         self.quota, self.seconds, self.tells = rate * seconds, seconds, tells
         self.number, self.taken = -1.0, 0
 
-    def take(self, now: float) -> tuple[bool, float | None]:
+    def take(self, now):
         number = now // self.seconds
         if number != self.number:
             self.number, self.taken = number, 0
@@ -52,8 +49,8 @@ class Window:
 class Outage:
     """Another service, but for some time everything is throttled."""
 
-    def __init__(self, service: ThrottledService, begin: float, end: float, retry_after: float | None = None) -> None:
+    def __init__(self, service, begin, end, retry_after=None):
         self.service, self.begin, self.end, self.retry_after = service, begin, end, retry_after
 
-    def take(self, now: float) -> tuple[bool, float | None]:
+    def take(self, now):
         return (False, self.retry_after) if self.begin <= now < self.end else self.service.take(now)

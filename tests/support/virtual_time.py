@@ -7,36 +7,29 @@ import asyncio
 import functools
 import gc
 import random
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
 
-from pushsdk.testing import HangError
 from pushsdk.testing import VirtualLoop as UsersLoop
-
-__all__ = ["HangError", "VirtualLoop", "now", "run", "turns", "virtual"]
-
-T = TypeVar("T")
 
 
 class VirtualLoop(UsersLoop):
     """A loop that remembers reported errors."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         #: For example unretrieved exceptions.
-        self.complaints: list[str] = []
+        self.complaints = []
         self.set_exception_handler(lambda _, context: self.complaints.append(f"{context}"))
 
     @property
-    def timers(self) -> list[asyncio.TimerHandle]:
+    def timers(self):
         """The timers that are still to come."""
         return [timer for timer in self._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
 
-    def jump(self, seconds: float) -> None:
+    def jump(self, seconds):
         """Let time pass at once, as for a process that was stopped."""
         self._virtual.now += seconds
 
-    def abandon(self) -> None:
+    def abandon(self):
         """End whatever is left, and close."""
         try:
             for _ in range(3):
@@ -49,18 +42,18 @@ class VirtualLoop(UsersLoop):
             self.close()
 
 
-def now() -> float:
+def now():
     """The time of the running loop."""
     return asyncio.get_running_loop().time()
 
 
-async def turns(count: int = 3) -> None:
+async def turns(count=3):
     """Let every task that can run take a few steps; no time passes."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-def run(main: Coroutine[Any, Any, T], *, collect: bool = True) -> T:
+def run(main, *, collect=True):
     """Run on a new loop with seeded randomness. Fails if a task, a timer or an unretrieved exception is left."""
     loop = VirtualLoop()
     random.seed(0)
@@ -77,11 +70,11 @@ def run(main: Coroutine[Any, Any, T], *, collect: bool = True) -> T:
     return result
 
 
-def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+def virtual(test):
     """Run an async test on virtual time."""
 
     @functools.wraps(test)
-    def run_test(*args: Any, **kwargs: Any) -> None:
+    def run_test(*args, **kwargs):
         run(test(*args, **kwargs))
 
     return run_test

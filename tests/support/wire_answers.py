@@ -5,18 +5,8 @@ import zlib
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
-__all__ = [
-    "BEHIND",
-    "BODIES",
-    "FOREIGN",
-    "NO_CONTENT",
-    "UNREADABLE",
-    "http_date",
-    "response",
-]
 
-
-def response(status: int, body: bytes = b"", **headers: object) -> bytes:
+def response(status, body=b"", **headers):
     """A whole response: ``Retry_After=1`` becomes ``Retry-After: 1``, Content-Length is set unless given."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     if not {"Content-Length", "Transfer-Encoding"} & fields.keys() and status != 204:
@@ -25,7 +15,7 @@ def response(status: int, body: bytes = b"", **headers: object) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def http_date(seconds: float) -> str:
+def http_date(seconds):
     """The HTTP date that is ``seconds`` from now."""
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
@@ -33,7 +23,7 @@ def http_date(seconds: float) -> str:
 NO_CONTENT = response(204)
 
 # Bytes that no HTTP parser may accept as a response. aiohttp reports all of them as status 400.
-UNREADABLE: dict[str, bytes] = {
+UNREADABLE = {
     "garbage": b"\x00\xff\x13\x37 nothing you know \x1b[31m\r\n\r\n",
     "an SMTP greeting": b"220 mail.example ESMTP ready\r\n",
     "HTTP/2 frames": b"\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x64\x00\x04\x00\x10\x00\x00",
@@ -50,7 +40,7 @@ UNREADABLE: dict[str, bytes] = {
 
 # Heads of a 204, and the bytes behind it: aiohttp reports all of them as status 400 if both come in one packet.
 _CHUNKED = b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n"
-BEHIND: dict[str, tuple[bytes, bytes]] = {
+BEHIND = {
     "a body that was not announced": (b"HTTP/1.1 204 No Content\r\n\r\n", b"surprise, a body"),
     "an empty body in chunks": (_CHUNKED, b"0\r\n\r\n"),
     "a chunk": (_CHUNKED, b"2\r\n{}\r\n0\r\n\r\n"),
@@ -60,14 +50,14 @@ BEHIND: dict[str, tuple[bytes, bytes]] = {
 }
 
 
-def _bomb(megabytes: int = 16) -> bytes:
+def _bomb(megabytes=16):
     packer = zlib.compressobj(9, wbits=31)
     zeros = b" " * (1 << 20)
     return b"".join(packer.compress(zeros) for _ in range(megabytes)) + packer.flush()
 
 
 # Responses with status 200 and a complete but useless body: each campaign was created.
-BODIES: dict[str, bytes] = {
+BODIES = {
     "is not JSON, whatever its type says": response(200, b"it works", Content_Type="application/json"),
     "is empty": response(200),
     "is empty HTML": response(200, Content_Type="text/html"),
@@ -86,7 +76,7 @@ BODIES: dict[str, bytes] = {
 }
 
 # 200s that may come from something else than the service: a login page, a proxy's notice.
-FOREIGN: dict[str, bytes] = {
+FOREIGN = {
     "an HTML page": response(200, b"<html>log in</html>", Content_Type="text/html; charset=utf-8"),
     "a page without a type": response(200, b"\r\n <!doctype html>"),
     "plain text": response(200, b"OK", Content_Type="text/plain"),

@@ -18,19 +18,6 @@ from support.wire_answers import response
 from support.wire_faults import Step, answering
 from support.wire_network import Place, Spoil
 
-__all__ = [
-    "Case",
-    "Connects",
-    "Fault",
-    "Looks",
-    "Pooled",
-    "accepted",
-    "created",
-    "not_sent",
-    "rejected",
-    "unknown",
-]
-
 
 @dataclass(frozen=True)
 class Looks:
@@ -80,12 +67,12 @@ class Case:
     minor: bool = False
 
     @property
-    def splits(self) -> bool:
+    def splits(self):
         """Return True if the fault splits a merged request."""
         return self.status in (400, 413, 422) and self.outcome is Outcome.REJECTED
 
     @property
-    def at(self) -> Literal["lookup", "connect", "pool", "request"]:
+    def at(self):
         """The key by which the fault is counted."""
         match self.fault:
             case Looks():
@@ -98,27 +85,27 @@ class Case:
                 return "request"
 
 
-def not_sent(name: str, fault: Fault, *, repeated: bool = True, **option: bool) -> Case:
+def not_sent(name, fault, *, repeated=True, **option):
     """The server never saw it."""
     return Case(name, fault, Outcome.NOT_SENT, NotSentError, repeated=repeated, **option)
 
 
-def unknown(name: str, fault: Fault, *, status: int | None = None, **option: bool) -> Case:
+def unknown(name, fault, *, status=None, **option):
     """An unknown outcome, never retried."""
     return Case(name, fault, Outcome.UNKNOWN, OutcomeUnknownError, status, **option)
 
 
-def accepted(name: str, fault: Fault, **option: bool) -> Case:
+def accepted(name, fault, **option):
     """The call does not notice."""
     return Case(name, fault, Outcome.ACCEPTED, None, **option)
 
 
-def created(name: str, fault: Fault, **option: bool) -> Case:
+def created(name, fault, **option):
     """The campaign is there, its uuid is lost: never repeated."""
     return Case(name, fault, Outcome.ACCEPTED, UnexpectedResponseError, status=200, campaign=True, **option)
 
 
-ERRORS: dict[int, type[PushError]] = {
+ERRORS = {
     401: AuthenticationError,
     403: AuthenticationError,
     413: PayloadTooLargeError,
@@ -126,7 +113,7 @@ ERRORS: dict[int, type[PushError]] = {
 }
 
 
-def rejected(name: str, status: int, *, repeated: bool = False, minor: bool = False, **headers: object) -> Case:
+def rejected(name, status, *, repeated=False, minor=False, **headers):
     """The service said no; ``headers`` are the answer's."""
     error = RateLimitedError if "Retry_After" in headers else ERRORS.get(status, RejectedError)
     answer = answering(response(status, b"" if status == 304 else b"{}", **headers))

@@ -9,7 +9,6 @@ from support import wire_tls
 from support.wire_answers import BEHIND, BODIES, FOREIGN, NO_CONTENT, UNREADABLE, http_date, response
 from support.wire_case import Case, Connects, Looks, Pooled, accepted, created, not_sent, rejected, unknown
 from support.wire_faults import (
-    Step,
     answering,
     drip,
     endless,
@@ -38,8 +37,6 @@ from support.wire_network import (
     stray_204,
     told,
 )
-
-__all__ = ["CASES", "MAJOR"]
 
 # 1. Never sent, and repeated.
 NEVER_SENT = (
@@ -129,7 +126,7 @@ IN_DOUBT = (
 PROMISE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 UNTYPED = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"
-BROKEN_BODIES: dict[str, Step] = {
+BROKEN_BODIES = {
     "is cut off": step(take, send(PROMISE % 99 + b'{"uu'), fin),
     "is reset": step(take, send(PROMISE % 99), rst),
     "stalls": step(take, send(PROMISE % 99 + b'{"uu'), hold),
@@ -192,7 +189,7 @@ ACCEPTED = (
 )
 
 # A 2xx with a foreign or missing body.
-UNPROVEN_BODIES: dict[str, Step] = {
+UNPROVEN_BODIES = {
     **{name: answering(data) for name, data in FOREIGN.items()},
     "cut off before the first byte": step(take, send(UNTYPED), fin),
     "white space without end": step(take, send(UNTYPED.replace(b"99", b"10000000000")), endless(b" " * 65536)),
@@ -242,7 +239,7 @@ REJECTED = (
     ),
 )
 
-CASES: tuple[Case, ...] = (
+CASES = (
     *NEVER_SENT,
     *STALE,
     *MISCONFIGURED,

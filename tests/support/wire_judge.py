@@ -4,14 +4,9 @@ These checks are the README's promise, in code.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, Outcome, PushError, Receipt, Timeout
-from support.wire_server import WireServer
-
-__all__ = ["ENORMOUS", "HELLO", "Ending", "Ledger", "ask"]
+from pushsdk import CampaignRequest, MobilePush, Outcome, PushError, Receipt
 
 HELLO = MobilePush(body={"en": "hi"})
 ENORMOUS = MobilePush(body={"en": "x" * 6_000_000})
@@ -26,32 +21,32 @@ class Ending:
     receipt: Receipt | None = None
 
     @property
-    def tries(self) -> int:
+    def tries(self):
         """The attempts that the client tells of."""
         end = self.error or self.receipt
         return len(end.attempts) if end is not None else 1
 
     @property
-    def left(self) -> int:
+    def left(self):
         """The calls that were sent or may have been sent."""
         end = self.error or self.receipt
         return sum(attempt.outcome is not Outcome.NOT_SENT for attempt in end.attempts) if end is not None else 1
 
     @property
-    def status(self) -> int | None:
+    def status(self):
         """The status that the error names."""
         return getattr(self.error, "status", None)
 
 
 async def ask(
-    client: AsyncPushClient,
-    user: str,
+    client,
+    user,
     *,
-    campaign: bool = False,
-    big: bool = False,
-    alone: bool = True,
-    timeout: Timeout | None = None,
-) -> Ending:
+    campaign=False,
+    big=False,
+    alone=True,
+    timeout=None,
+):
     """Push to ``user`` (or create the campaign of that name), and record the result.
 
     ``alone`` gives the call unique custom fields, so that it can't share a request. Any exception but a PushError is
@@ -77,7 +72,7 @@ class Ledger:
 
     endings: dict[str, Ending] = field(default_factory=dict)
 
-    async def ask(self, client: AsyncPushClient, user: str, **way: Any) -> Ending:
+    async def ask(self, client, user, **way):
         """``ask``, and enter the ending."""
         ending = await ask(client, user, **way)
         assert user not in self.endings, "a user ends once"
@@ -85,11 +80,11 @@ class Ledger:
         return ending
 
     @property
-    def count(self) -> Counter[Outcome]:
+    def count(self):
         """The number of calls of each outcome."""
         return Counter(ending.outcome for ending in self.endings.values())
 
-    def judge(self, server: WireServer, users: Iterable[str], *, at_most_once: bool = True) -> None:
+    def judge(self, server, users, *, at_most_once=True):
         """Check that nothing is lost or doubled and that every report is true."""
         names = list(users)
         assert list(self.endings.keys() - set(names)) == []
@@ -103,7 +98,7 @@ class Ledger:
         assert set(server.processed) <= set(names), "pushed to somebody nobody asked for"
 
 
-def _consistent(outcome: Outcome, pushed: int, at_most_once: bool) -> bool:
+def _consistent(outcome, pushed, at_most_once):
     if at_most_once and pushed > 1:
         return False
     if outcome is Outcome.ACCEPTED:

@@ -7,8 +7,7 @@ and an injected one alike; the sockets are real.
 import asyncio
 import itertools
 import socket
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
@@ -17,36 +16,14 @@ from contextlib import (
     nullcontext,
     suppress,
 )
-from typing import Any, Literal
 from unittest.mock import patch
 
 import aiohttp
 
 from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.fast_post import FastPost
-from support.wire_faults import Step, When, always, first_byte, hold, reached, when
+from support.wire_faults import Step, always, first_byte, hold, reached, when
 from support.wire_server import Wire, WireServer
-
-__all__ = [
-    "Address",
-    "Place",
-    "Spoil",
-    "another",
-    "black_hole",
-    "closed",
-    "closed_port",
-    "detoured",
-    "late_408",
-    "lookups",
-    "no_connection",
-    "no_handshake",
-    "no_name",
-    "noticed",
-    "reset",
-    "spoiled",
-    "stray_204",
-    "told",
-]
 
 Address = tuple[str, int]
 Place = Callable[[], AbstractAsyncContextManager[Address]]
@@ -54,7 +31,7 @@ Place = Callable[[], AbstractAsyncContextManager[Address]]
 
 
 @asynccontextmanager
-async def closed_port() -> AsyncIterator[Address]:
+async def closed_port():
     """A port that is reserved and refuses."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
@@ -62,7 +39,7 @@ async def closed_port() -> AsyncIterator[Address]:
 
 
 @asynccontextmanager
-async def black_hole() -> AsyncIterator[Address]:
+async def black_hole():
     """Yield a port with a full backlog: the kernel drops each SYN."""
     with ExitStack() as stack:
         sock = stack.enter_context(socket.socket())
@@ -75,11 +52,11 @@ async def black_hole() -> AsyncIterator[Address]:
         yield sock.getsockname()
 
 
-def another(does: Step | None = None, tls: Callable[[], ssl.SSLContext] | None = None) -> Place:
+def another(does=None, tls=None):
     """The port of another server, one that always does this."""
 
     @asynccontextmanager
-    async def place() -> AsyncIterator[Address]:
+    async def place():
         script = when(always, does) if does else None
         async with WireServer(script, tls=tls and tls()) as server:
             yield server.address
@@ -88,12 +65,12 @@ def another(does: Step | None = None, tls: Callable[[], ssl.SSLContext] | None =
 
 
 @contextmanager
-def detoured(server: WireServer, place: Address, bad: When = always) -> Iterator[None]:
+def detoured(server, place, bad=always):
     """Redirect the n-th connect to ``server`` to ``place`` if n is selected."""
     loop = asyncio.get_running_loop()
     connect, numbers = loop.sock_connect, itertools.count()
 
-    async def sock_connect(sock: socket.socket, address: Address) -> None:
+    async def sock_connect(sock, address):
         ours = address[1] == server.port
         await connect(sock, place if ours and bad(next(numbers)) else address)
 
@@ -105,7 +82,7 @@ def detoured(server: WireServer, place: Address, bad: When = always) -> Iterator
 
 
 @contextmanager
-def lookups(way: Literal["fail", "hang"], bad: When = always, *, hang: float = 1.0) -> Iterator[None]:
+def lookups(way, bad=always, *, hang=1.0):
     """Let the n-th name lookup fail or take ``hang`` seconds if n is selected; others return 127.0.0.1.
 
     A hung lookup ends, as with a resolver's own timeout: aiohttp lets later requests for the name wait for the
@@ -114,7 +91,7 @@ def lookups(way: Literal["fail", "hang"], bad: When = always, *, hang: float = 1
     loop = asyncio.get_running_loop()
     numbers = itertools.count()
 
-    async def getaddrinfo(_host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+    async def getaddrinfo(_host, port, **_):
         if bad(next(numbers)):
             if way == "fail":
                 raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -132,11 +109,11 @@ def lookups(way: Literal["fail", "hang"], bad: When = always, *, hang: float = 1
 
 
 @asynccontextmanager
-async def no_name(_server: WireServer) -> AsyncIterator[asyncio.Event]:
+async def no_name(_server):
     """Name lookups hang."""
     stuck = asyncio.Event()
 
-    def bad(_number: int) -> bool:
+    def bad(_number):
         stuck.set()
         return True
 
@@ -145,10 +122,10 @@ async def no_name(_server: WireServer) -> AsyncIterator[asyncio.Event]:
 
 
 @asynccontextmanager
-async def _stuck_at(server: WireServer, place: Place) -> AsyncIterator[asyncio.Event]:
+async def _stuck_at(server, place):
     stuck = asyncio.Event()
 
-    def bad(_number: int) -> bool:
+    def bad(_number):
         stuck.set()
         return True
 
@@ -157,13 +134,13 @@ async def _stuck_at(server: WireServer, place: Place) -> AsyncIterator[asyncio.E
             yield stuck
 
 
-def no_connection(server: WireServer) -> AbstractAsyncContextManager[asyncio.Event]:
+def no_connection(server):
     """SYNs are dropped."""
     return _stuck_at(server, black_hole)
 
 
 @asynccontextmanager
-async def no_handshake(server: WireServer) -> AsyncIterator[asyncio.Event]:
+async def no_handshake(server):
     """TLS handshakes hang after the client's first words."""
     stuck, hanging = reached(first_byte, hold)
     async with another(Step(hanging.run, "accept"))() as address:
@@ -175,12 +152,12 @@ Spoil = Callable[[Wire], Awaitable[object]]
 """Does something to an idle connection from the server's end; the client's loop must not get to see it."""
 
 
-async def closed(wire: Wire) -> None:
+async def closed(wire):
     """The server closes it."""
     wire.writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
 
-async def reset(wire: Wire) -> None:
+async def reset(wire):
     """The server resets it."""
     await wire.rst()
 
@@ -188,19 +165,19 @@ async def reset(wire: Wire) -> None:
 reset.turns = 1  # type: ignore[attr-defined]
 
 
-def told(data: bytes) -> Spoil:
+def told(data):
     """Send unrequested data and keep the connection open."""
 
-    async def saying(wire: Wire) -> None:
+    async def saying(wire):
         wire.writer.write(data)
 
     return saying
 
 
-def noticed(spoil: Spoil, turns: int = 3) -> Spoil:
+def noticed(spoil, turns=3):
     """The same, and the client's loop has turned since: it may have seen it."""
 
-    async def spoiling(wire: Wire) -> None:
+    async def spoiling(wire):
         await spoil(wire)
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -214,7 +191,7 @@ late_408 = told(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnectio
 
 
 @contextmanager
-def spoiled(server: WireServer, spoil: Spoil, bad: When = always) -> Iterator[list[Wire]]:
+def spoiled(server, spoil, bad=always):
     """Break the n-th pooled connection when a request takes it, if n is selected.
 
     Bytes written to such a connection are lost, so any response to them is stray.
@@ -224,7 +201,7 @@ def spoiled(server: WireServer, spoil: Spoil, bad: When = always) -> Iterator[li
     """
     numbers, done = itertools.count(), list[Wire]()
 
-    async def spoil_if_selected(connection: Any) -> Any:
+    async def spoil_if_selected(connection):
         wire = server.wire_of(connection.transport.get_extra_info("sockname"))
         if wire is not None and wire.exchanges and wire not in done and bad(next(numbers)):
             done.append(wire)
@@ -232,14 +209,14 @@ def spoiled(server: WireServer, spoil: Spoil, bad: When = always) -> Iterator[li
             await spoil(wire)
         return connection
 
-    def spoiling(acquire: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def acquiring(*args: object, **kwargs: object) -> Any:
+    def spoiling(acquire):
+        async def acquiring(*args, **kwargs):
             return await spoil_if_selected(await acquire(*args, **kwargs))
 
         return acquiring
 
-    def spoiling_at_once(take: Callable[[FastPost], Any]) -> Callable[[FastPost], Any]:
-        def taking(pool: FastPost) -> Any:
+    def spoiling_at_once(take):
+        def taking(pool):
             if (connection := take(pool)) is not None:
                 with suppress(StopIteration):
                     spoil_if_selected(connection).send(None)

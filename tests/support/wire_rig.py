@@ -1,6 +1,5 @@
 """A client, a server and a fault between them, put up and taken down together."""
 
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -9,12 +8,10 @@ import pytest
 
 from pushsdk import AsyncPushClient, Outcome, RetryPolicy, Timeout
 from support import wire_tls
-from support.wire_case import Case, Connects, Looks, Pooled
-from support.wire_faults import Step, When, when
+from support.wire_case import Connects, Looks, Pooled
+from support.wire_faults import Step, when
 from support.wire_network import detoured, lookups, spoiled
-from support.wire_server import Script, WireServer
-
-__all__ = ["AFTER", "ALONE", "AMONG", "CALM", "OWN_OR_INJECTED", "QUICK", "WireRig", "client_of", "patient", "rigged"]
+from support.wire_server import WireServer
 
 OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 
@@ -36,9 +33,7 @@ class WireRig:
 
 
 @asynccontextmanager
-async def client_of(
-    server: WireServer, *, injected: bool = False, host: str | None = None, **options: object
-) -> AsyncIterator[AsyncPushClient]:
+async def client_of(server, *, injected=False, host=None, **options):
     """A client of ``server``, on its own session or on an injected one with aiohttp's defaults."""
     base_url = server.base_url.replace(server.host, host or server.host)
     settings = {"retry": QUICK, "timeout": CALM, "ssl": wire_tls.client_context() if server.tls else None}
@@ -49,7 +44,7 @@ async def client_of(
         yield await stack.enter_async_context(client)
 
 
-def patient(case: Case, seconds: float) -> Timeout:
+def patient(case, seconds):
     """Return the timeouts of a client: short only for the phase in which the fault hangs."""
     if not case.hangs:
         return CALM
@@ -59,9 +54,7 @@ def patient(case: Case, seconds: float) -> Timeout:
 
 
 @asynccontextmanager
-async def rigged(
-    case: Case, bad: When, *, hang: float | None = None, patience: float = ALONE, **options: object
-) -> AsyncIterator[WireRig]:
+async def rigged(case, bad, *, hang=None, patience=ALONE, **options):
     """The fault of ``case`` happens at the bad times; ``options`` are the client's, and ``injected``.
 
     ``patience`` is how many seconds a hang is waited for, ``hang`` how many a hung lookup takes: by default somewhat
@@ -70,7 +63,7 @@ async def rigged(
     fault = case.fault
     options = {"timeout": patient(case, patience), **options}
     hang = hang or 1.5 * patience
-    script: Script | None = when(bad, fault) if isinstance(fault, Step) else None
+    script = when(bad, fault) if isinstance(fault, Step) else None
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(WireServer(script, tls=wire_tls.good() if case.tls else None))
         match fault:

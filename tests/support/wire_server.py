@@ -4,8 +4,6 @@ Raw asyncio streams, no HTTP library: what a connection does is a script of smal
 the tests check the client against the records (complete requests, processed requests).
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json
@@ -16,9 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, Self
-
-__all__ = ["Act", "Moment", "ReceivedRequest", "Script", "Wire", "WireServer", "behave", "no_content"]
+from typing import Literal
 
 Moment = Literal["accept", "request"]
 """When a script is asked: for each accepted connection, and at the first byte of each request."""
@@ -35,29 +31,29 @@ class ReceivedRequest:
     at: float = 0.0
 
     @cached_property
-    def headers(self) -> dict[str, str]:
+    def headers(self):
         """The header fields, names in lower case."""
         lines = self.head.decode("latin-1").split("\r\n")[1:]
         fields = (line.partition(":") for line in lines if line)
         return {name.lower(): value.strip() for name, _, value in fields}
 
     @property
-    def path(self) -> str:
+    def path(self):
         """The request target."""
         return self.head.split(b" ", 2)[1].decode()
 
     @cached_property
-    def document(self) -> dict[str, object]:
+    def document(self):
         """The JSON body."""
         return json.loads(self.body)
 
     @property
-    def is_campaign(self) -> bool:
+    def is_campaign(self):
         """Return True if the request creates a campaign."""
         return self.path.endswith("/v1/campaigns")
 
     @property
-    def users(self) -> tuple[str, ...]:
+    def users(self):
         """The user ids of a push, or the name of a campaign."""
         return (str(self.document["name"]),) if self.is_campaign else tuple(self.document["userIds"])
 
@@ -65,9 +61,7 @@ class ReceivedRequest:
 class Wire:
     """One accepted connection, as the steps of a script use it."""
 
-    def __init__(
-        self, server: WireServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
-    ) -> None:
+    def __init__(self, server, reader, writer, number):
         self.server = server
         self.number = number
         self.reader = reader
@@ -78,28 +72,28 @@ class Wire:
         #: Set to ignore all later requests.
         self.deaf = False
         #: The request in hand, once it arrived whole.
-        self.request: ReceivedRequest | None = None
+        self.request = None
         self._first = b""
         self._head = b""
 
-    async def begun(self) -> bool:
+    async def begun(self):
         """Wait for the first byte of the next request; return False if the peer disconnects."""
         self.request, self._head = None, b""
         self._first = await self.reader.read(1)
         return bool(self._first)
 
-    async def read_head(self) -> bytes:
+    async def read_head(self):
         """Read the request line and the header fields."""
         self._head = self._first + await self.reader.readuntil(b"\r\n\r\n")
         self.server.api_keys.add(ReceivedRequest(self._head, b"").headers.get("api-key", ""))
         return self._head
 
-    async def read_some(self, size: int) -> None:
+    async def read_some(self, size):
         """Read the head, and ``size`` bytes of the body, and no more."""
         await self.read_head()
         await self.reader.readexactly(size)
 
-    async def read_request(self) -> ReceivedRequest:
+    async def read_request(self):
         """Read a whole request and enter it in the books."""
         head = self._head or await self.read_head()
         length = int(ReceivedRequest(head, b"").headers["content-length"])
@@ -108,17 +102,17 @@ class Wire:
         self.server.requests.append(self.request)
         return self.request
 
-    def process(self) -> None:
+    def process(self):
         """Process the request: its users are pushed now."""
         assert self.request is not None, "a request that did not arrive whole can't be processed"
         self.server.processed.update(self.request.users)
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data):
         """Write, and wait until it is handed to the kernel."""
         self.writer.write(data)
         await self.writer.drain()
 
-    async def fin(self) -> None:
+    async def fin(self):
         """Close our half of the connection, then read until the peer has closed its half."""
         if self.writer.can_write_eof():
             self.writer.write_eof()
@@ -126,14 +120,14 @@ class Wire:
             self.writer.close()
         await self.hold()
 
-    async def rst(self) -> None:
+    async def rst(self):
         """Reset the connection; the RST is sent when this returns."""
-        sock: socket.socket = self.writer.get_extra_info("socket")
+        sock = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
         await asyncio.sleep(0)  # the transport closes its socket in the loop's next turn
 
-    async def hold(self) -> None:
+    async def hold(self):
         """Send nothing more, and discard input until the peer disconnects."""
         while await self.reader.read(CHUNK):
             pass
@@ -167,18 +161,18 @@ class WireServer:
     #: Errors of scripts; raised on exit.
     mistakes: list[Exception] = field(default_factory=list)
 
-    async def __aenter__(self) -> Self:
-        self._wires: dict[object, Wire] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+    async def __aenter__(self):
+        self._wires = {}
+        self._tasks = set()
         self._numbers = itertools.count()
         self._open = True
         self._server = await asyncio.start_server(self._accept, self.host, 0, ssl=self.tls, backlog=256)
         if self.receive_buffer is not None:
             self._server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer)
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *_):
         self._open = False
         self._server.close()
         for wire in list(self._wires.values()):
@@ -191,29 +185,29 @@ class WireServer:
             raise ExceptionGroup("the script of a WireServer failed", self.mistakes)
 
     @property
-    def address(self) -> tuple[str, int]:
+    def address(self):
         """Host and port."""
         return self.host, self.port
 
     @property
-    def base_url(self) -> str:
+    def base_url(self):
         """The service's base URL, with the path prefix that the interface's section 4 demands."""
         return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}/ext/api"
 
     @property
-    def open_wires(self) -> list[Wire]:
+    def open_wires(self):
         """The connections that are open now, oldest first."""
         return list(self._wires.values())
 
-    async def quiet(self) -> None:
+    async def quiet(self):
         """Wait until every connection has ended, so that all that was written to them has been read."""
         await asyncio.gather(*self._tasks)
 
-    def wire_of(self, peer: object) -> Wire | None:
+    def wire_of(self, peer):
         """Return the open connection to ``peer``, a socket name."""
         return self._wires.get(peer)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader, writer):
         self.connections += 1
         wire = Wire(self, reader, writer, next(self._numbers))
         if not self._open:
@@ -224,7 +218,7 @@ class WireServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, wire: Wire) -> None:
+    async def _serve(self, wire):
         try:
             await self._converse(wire)
         except (OSError, asyncio.IncompleteReadError):
@@ -235,7 +229,7 @@ class WireServer:
             self._wires.pop(wire.peer, None)
             wire.writer.transport.abort()
 
-    async def _converse(self, wire: Wire) -> None:
+    async def _converse(self, wire):
         script = self.script or behave
         await (script("accept", wire.number) or _welcome)(wire)
         while not wire.writer.is_closing() and await wire.begun():
@@ -247,15 +241,15 @@ class WireServer:
             await (script("request", number) or no_content)(wire)
 
 
-def behave(_moment: Moment, _number: int) -> None:
+def behave(_moment, _number):
     """The script of a server that always follows the interface."""
 
 
-async def _welcome(_wire: Wire) -> None:
+async def _welcome(_wire):
     """Take the connection."""
 
 
-async def no_content(wire: Wire) -> None:
+async def no_content(wire):
     """Read, process, and answer as documented: 204 to a push, 200 and a uuid to a campaign."""
     request = await wire.read_request()
     wire.process()

@@ -9,24 +9,22 @@ from functools import cache
 
 import trustme
 
-__all__ = ["client_context", "expired", "good", "other_host", "speaking", "untrusted"]
-
 NAMES = ("localhost", "127.0.0.1")
 
 
 @cache
-def _authority() -> trustme.CA:
+def _authority():
     return trustme.CA()
 
 
-def _serving(authority: trustme.CA, *names: str, not_after: datetime | None = None) -> ssl.SSLContext:
+def _serving(authority, *names, not_after=None):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(*names, not_after=not_after).configure_cert(context)
     return context
 
 
 @cache
-def client_context() -> ssl.SSLContext:
+def client_context():
     """Trusts the authority of these tests, and checks host names."""
     context = ssl.create_default_context()
     _authority().configure_trust(context)
@@ -34,12 +32,12 @@ def client_context() -> ssl.SSLContext:
 
 
 @cache
-def good() -> ssl.SSLContext:
+def good():
     """A server the client should trust."""
     return _serving(_authority(), *NAMES)
 
 
-def speaking(version: ssl.TLSVersion) -> ssl.SSLContext:
+def speaking(version):
     """A server the client should trust, of one version of TLS."""
     context = _serving(_authority(), *NAMES)
     context.minimum_version = context.maximum_version = version
@@ -47,18 +45,18 @@ def speaking(version: ssl.TLSVersion) -> ssl.SSLContext:
 
 
 @cache
-def untrusted() -> ssl.SSLContext:
+def untrusted():
     """A certificate with the right names from an unknown authority."""
     return _serving(trustme.CA(), *NAMES)
 
 
 @cache
-def other_host() -> ssl.SSLContext:
+def other_host():
     """Trusted, but for another host."""
     return _serving(_authority(), "other.example")
 
 
 @cache
-def expired() -> ssl.SSLContext:
+def expired():
     """Trusted and for this host, until 2020."""
     return _serving(_authority(), *NAMES, not_after=datetime(2020, 1, 1, tzinfo=UTC))

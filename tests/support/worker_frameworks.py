@@ -1,19 +1,12 @@
 """Enqueuing jobs and running workers, for each framework."""
 
-from __future__ import annotations
-
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
-
-if TYPE_CHECKING:
-    from redis import Redis
-
-__all__ = ["FRAMEWORKS", "Framework", "installed", "required"]
 
 AT_A_TIME = 50
 
@@ -24,33 +17,33 @@ class Framework(NamedTuple):
     needs: str
     """The package without which its tests are skipped."""
     command: Sequence[str]
-    enqueue: Callable[[str, int], Awaitable[None]]
-    left: Callable[[Redis], int] | None = None
+    enqueue: Callable
+    left: Callable | None = None
     """Return the number of jobs that the broker still has, if the broker may lose a job by itself."""
-    nudge: Callable[[Redis], object] | None = None
+    nudge: Callable | None = None
     """Make the framework look for the jobs of a killed worker, if only a new worker does that."""
 
 
-def installed(package: str, framework: str) -> None:
+def installed(package, framework):
     """Skip the test if the package is missing, unless PUSHSDK_REQUIRE_WORKERS names the framework."""
     if find_spec(package) is None and framework not in os.environ.get("PUSHSDK_REQUIRE_WORKERS", "").split():
         extra = "workers-arq" if framework == "arq" else "workers"
         pytest.skip(f"{package} is not installed (pip install -e '.[{extra}]')")
 
 
-def required(framework: str) -> Framework:
+def required(framework):
     """Return the framework, or skip the test."""
     spec = FRAMEWORKS[framework]
     installed(spec.needs, framework)
     return spec
 
 
-async def _each(jobs: int, hand_over: Callable[[str], Awaitable[object]]) -> None:
+async def _each(jobs, hand_over):
     for first in range(0, jobs, AT_A_TIME):
         await asyncio.gather(*(hand_over(f"{number:05}") for number in range(first, min(jobs, first + AT_A_TIME))))
 
 
-async def _to_arq(redis_url: str, jobs: int) -> None:
+async def _to_arq(redis_url, jobs):
     from arq.connections import RedisSettings, create_pool
 
     pool = await create_pool(RedisSettings.from_dsn(redis_url))
@@ -58,7 +51,7 @@ async def _to_arq(redis_url: str, jobs: int) -> None:
     await pool.aclose()
 
 
-async def _to_taskiq(redis_url: str, jobs: int) -> None:
+async def _to_taskiq(redis_url, jobs):
     from taskiq.kicker import AsyncKicker
     from taskiq_redis import RedisStreamBroker
 
@@ -68,7 +61,7 @@ async def _to_taskiq(redis_url: str, jobs: int) -> None:
     await broker.shutdown()
 
 
-def _nudge_taskiq(redis: Redis) -> None:
+def _nudge_taskiq(redis):
     """With a job that no worker knows: it is logged, and done."""
     from taskiq import TaskiqMessage
     from taskiq_redis import RedisStreamBroker
@@ -78,7 +71,7 @@ def _nudge_taskiq(redis: Redis) -> None:
     redis.xadd("taskiq", {"data": formatter.dumps(nobodys).message})
 
 
-async def _to_faststream(redis_url: str, jobs: int) -> None:
+async def _to_faststream(redis_url, jobs):
     from faststream.redis import RedisBroker
     from redis.asyncio import Redis
 
@@ -88,7 +81,7 @@ async def _to_faststream(redis_url: str, jobs: int) -> None:
         await _each(jobs, lambda order: broker.publish({"order": order, "user": f"user-{order}"}, stream="shipped"))
 
 
-async def _to_celery(redis_url: str, jobs: int) -> None:
+async def _to_celery(redis_url, jobs):
     from celery import Celery
 
     with Celery(broker=redis_url) as app, app.producer_pool.acquire(block=True) as producer:
@@ -96,7 +89,7 @@ async def _to_celery(redis_url: str, jobs: int) -> None:
             app.send_task("shipped", (f"{number:05}", f"user-{number:05}"), producer=producer)
 
 
-def _left_in_celery(redis: Redis) -> int:
+def _left_in_celery(redis):
     """Jobs are removed from the list before they are recorded, so a kill in between loses a job."""
     return redis.llen("celery") + redis.hlen("unacked")
 

@@ -1,7 +1,5 @@
 """Workers of other people's frameworks, run as their users run them, killed in the middle, judged by the service."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -9,21 +7,16 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from pushsdk.emulator import Emulator, Fault
 from pushsdk.testing.inbox import EmulatorThread
 from support.docs import MODULES
-from support.worker_frameworks import Framework, required
-
-if TYPE_CHECKING:
-    from redis import Redis
-
-__all__ = ["APPS", "MODULES", "Crash", "LabSummary", "lived", "outlived", "terminated"]
+from support.worker_frameworks import required
 
 ROOT = Path(__file__).parents[2]
 APPS = ROOT / "tests" / "workers" / "apps"
@@ -52,20 +45,20 @@ class LabSummary(NamedTuple):
     """Output of the worker."""
 
     @property
-    def doubled(self) -> int:
+    def doubled(self):
         return sum(count > 1 for count in self.accepted.values())
 
 
 def lived(
-    name: str,
-    folder: Path,
-    redis_url: str,
+    name,
+    folder,
+    redis_url,
     *,
-    jobs: int,
-    crashes: Sequence[Crash],
-    faults: Sequence[Fault],
-    idempotent: bool,
-) -> LabSummary:
+    jobs,
+    crashes,
+    faults,
+    idempotent,
+):
     """Run the jobs with faults and crashes until each job has an outcome or is lost by the broker."""
     framework = required(name)
     from redis import Redis
@@ -82,7 +75,7 @@ def lived(
         return life.summary(emulator)
 
 
-def terminated(name: str, folder: Path, redis_url: str, *, jobs: int) -> LabSummary:
+def terminated(name, folder, redis_url, *, jobs):
     """Send SIGTERM to a worker while the push of every job is in flight, and wait for the worker's end."""
     framework = required(name)
     from redis import Redis
@@ -102,7 +95,7 @@ def terminated(name: str, folder: Path, redis_url: str, *, jobs: int) -> LabSumm
         return life.summary(emulator)
 
 
-def outlived(name: str, folder: Path, redis_url: str, *, faults: Sequence[Fault], jobs: int, tries: int) -> LabSummary:
+def outlived(name, folder, redis_url, *, faults, jobs, tries):
     """Run the jobs, one per request, without a service until a number of attempts has failed; then with the service."""
     framework = required(name)
     from redis import Redis
@@ -125,19 +118,19 @@ def outlived(name: str, folder: Path, redis_url: str, *, faults: Sequence[Fault]
         return life.summary(host.emulator)
 
 
-def _write(folder: Path, changed: Callable[[str], str]) -> None:
+def _write(folder, changed):
     for file, text in MODULES.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(changed(text))
 
 
-def _impatient_and_alone(text: str) -> str:
+def _impatient_and_alone(text):
     """Retry jobs after a second, and give each its own message, so that no two share a request."""
     alone = text.replace("user, SHIPPED,", 'user, {"title": {"en": f"Order {order}"}},')
     return alone.replace("retry_delay(", "retry_delay(1.0, ")
 
 
-def _environment(folder: Path, redis_url: str, emulator: Emulator) -> dict[str, str]:
+def _environment(folder, redis_url, emulator):
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(folder), str(APPS), str(ROOT)]),
@@ -150,17 +143,17 @@ def _environment(folder: Path, redis_url: str, emulator: Emulator) -> dict[str, 
 class _Life:
     """A worker, and the next after each crash."""
 
-    def __init__(self, framework: Framework, environment: Mapping[str, str], log: Path, redis: Redis) -> None:
-        self.outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+    def __init__(self, framework, environment, log, redis):
+        self.outcomes = defaultdict(Counter)
         self._framework = framework
         self._environment = environment
         self._log = log
         self._redis = redis
 
-    def summary(self, emulator: Emulator) -> LabSummary:
+    def summary(self, emulator):
         return LabSummary(self.outcomes, emulator.users(), self._log.read_text())
 
-    def run(self, jobs: int, crashes: Sequence[Crash]) -> None:
+    def run(self, jobs, crashes):
         for deliveries, end in (*crashes, Crash(jobs, signal.SIGTERM)):
             with self.worker(end) as worker:
                 while len(self.outcomes) < deliveries and self._heard(worker):
@@ -169,7 +162,7 @@ class _Life:
             self.note(word)
 
     @contextmanager
-    def worker(self, end: signal.Signals) -> Iterator[subprocess.Popen[bytes]]:
+    def worker(self, end):
         """Run the worker, and end it with this signal."""
         with self._log.open("ab") as log:
             worker = _start(self._framework.command, self._environment, log.fileno())
@@ -178,7 +171,7 @@ class _Life:
             finally:
                 _end(worker, end)
 
-    def wait(self, worker: subprocess.Popen[bytes], done: Callable[[], bool], at_most: float | None = None) -> None:
+    def wait(self, worker, done, at_most=None):
         """Wait until the job is done, or for a number of seconds if the job may be lost."""
         until = time.monotonic() + (at_most or HANGS)
         while not done() and time.monotonic() < until:
@@ -186,7 +179,7 @@ class _Life:
             time.sleep(0.05)
         assert at_most or done(), self._log.read_text()[-3000:]
 
-    def _heard(self, worker: subprocess.Popen[bytes]) -> bool:
+    def _heard(self, worker):
         """Wait for the next outcome; return False if no job is left."""
         quiet = 0
         while quiet < HANGS:
@@ -205,13 +198,13 @@ class _Life:
             f"{self._log.read_text()[-3000:]}"
         )
 
-    def note(self, item: bytes) -> None:
+    def note(self, item):
         """The reported outcome of a job."""
         order, outcome = item.decode().split()
         self.outcomes[order][outcome] += 1
 
 
-def _start(command: Sequence[str], environment: Mapping[str, str], log: int) -> subprocess.Popen[bytes]:
+def _start(command, environment, log):
     return subprocess.Popen(
         [sys.executable, "-m", *command],
         env=dict(environment),
@@ -222,7 +215,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str], log: int) -> 
     )
 
 
-def _end(worker: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def _end(worker, number):
     """SIGKILL to all of them at once, as the machine's end would; else a word to the main process."""
     with suppress(ProcessLookupError):
         (os.killpg if number == signal.SIGKILL else os.kill)(worker.pid, number)

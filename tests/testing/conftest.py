@@ -3,8 +3,6 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -15,32 +13,29 @@ HELLO = {"title": {"en": "Hello {{ name | 'you' }}", "de": "Hallo"}, "body": {"e
 
 
 @pytest.fixture(scope="session")
-def host() -> Iterator[EmulatorThread]:
+def host():
     with EmulatorThread(Emulator()) as host:
         yield host
 
 
 @pytest.fixture
-def inbox(host: EmulatorThread, request: pytest.FixtureRequest) -> Iterator[PushInbox]:
+def inbox(host, request):
     inbox = PushInbox(host, api_key=f"key of {request.node.name}", label=request.node.name)
     yield inbox
     inbox.close()
 
 
 @pytest.fixture
-def send(inbox: PushInbox) -> Callable[..., int | None]:
+def send(inbox):
     """Send a push without the SDK, and return the status, None if there is no response."""
 
-    def post(
-        *users: str, message: Any = HELLO, path: str = "/v1/push", key: str | None = None, **options: Any
-    ) -> int | None:
+    def post(*users, message=HELLO, path="/v1/push", key=None, **options):
         body = {"userIds": users, "message": message, **options} if users else {"message": message, **options}
         headers = {"Api-Key": key or inbox.api_key, "Content-Type": "application/json"}
         request = urllib.request.Request(inbox.base_url + path, json.dumps(body).encode(), headers)
         try:
             with urllib.request.urlopen(request) as response:
-                status: int = response.status
-                return status
+                return response.status
         except urllib.error.HTTPError as error:
             error.close()
             return error.code

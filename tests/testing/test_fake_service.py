@@ -23,7 +23,7 @@ from pushsdk import (
     UnexpectedResponseError,
 )
 from pushsdk.emulator import Emulator, Fault
-from pushsdk.testing import FakeRequest, FakeService, virtual_time
+from pushsdk.testing import FakeService, virtual_time
 
 MESSAGE = MobilePush(title={"en": "Hello"})
 
@@ -86,9 +86,7 @@ NOT_SENT, UNKNOWN, REJECTED = NotSentError, OutcomeUnknownError, RejectedError
     ],
 )
 @virtual_time
-async def test_the_clients_outcome_fits_the_fate_of_the_request(
-    fault: Fault, error: type[PushError] | None, accepted: int
-) -> None:
+async def test_the_clients_outcome_fits_the_fate_of_the_request(fault, error, accepted):
     service = FakeService(fault)
     async with service.client(retry=RetryPolicy.none()) as client:
         if error is None:
@@ -115,7 +113,7 @@ async def test_the_same_seed_gives_the_same_faults():
 
 @virtual_time
 async def test_then_may_be_a_function_of_the_request():
-    def respond(request: FakeRequest) -> Fault | None:
+    def respond(request):
         return Fault.status(400, body="no such user") if "eve" in request.user_ids else None
 
     service = FakeService(then=respond)
@@ -186,7 +184,7 @@ async def test_a_run_needs_no_thread():
     assert (report.accepted, len(service.requests)) == (2500, 3)
 
 
-def fails(_: FakeRequest) -> Fault | None:
+def fails(_):
     raise ZeroDivisionError("by the test")
 
 
@@ -212,7 +210,7 @@ async def test_a_function_that_fails_is_named_and_is_the_cause(then, text):
     await client.aclose()
 
 
-async def respond_later(_: FakeRequest) -> Fault | None:
+async def respond_later(_):
     return None
 
 

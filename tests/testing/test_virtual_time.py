@@ -35,7 +35,7 @@ def test_waiting_forever_is_an_error_that_lists_the_tasks():
 
 def test_the_decorated_test_is_sync_and_keeps_its_name_and_its_fixtures():
     @virtual_time
-    async def test_it(number: int, *, other: str) -> None:
+    async def test_it(number, *, other):
         """Docstring."""
         assert (number, other) == (1, "x")
 

@@ -1,21 +1,17 @@
 """Tests of services and workers; a test is skipped if its framework is not installed."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
-from support.servers import Server, redis_server
+from support.servers import redis_server
 
 
 @pytest.fixture(scope="session")
-def _redis() -> Iterator[Server]:
+def _redis():
     with redis_server(tcp=True, durable=True) as server:
         yield server
 
 
 @pytest.fixture
-def redis_url(_redis: Server) -> str:
+def redis_url(_redis):
     """The URL of an empty Redis on loopback."""
     from redis import Redis
 

@@ -1,16 +1,11 @@
 """The recipes for users from a database: the ids and names that it holds arrive."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.docs import MODULES
-from support.service_thread import ThreadService, served
+from support.service_thread import served
 from support.worker_frameworks import installed
 
 from pushsdk import AsyncPushClient, MobilePush, PushClient
@@ -21,14 +16,14 @@ SWEDES = {"00123", "A0EE"}
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ThreadService]:
+def service(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with served(monkeypatch) as service:
         yield service
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
+def database(tmp_path):
     path = tmp_path / "users.db"
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE users (user_id TEXT, first_name TEXT, country TEXT)")
@@ -37,20 +32,20 @@ def database(tmp_path: Path) -> Path:
     return path
 
 
-def recipe(name: str, function: str) -> Any:
-    names: dict[str, Any] = {}
+def recipe(name, function):
+    names = {}
     exec(compile(MODULES[name], name, "exec"), names)
     return names[function]
 
 
-def pushed(service: ThreadService) -> dict[str, str]:
+def pushed(service):
     """Return the title that each user got."""
     return {user: push.message["title"]["en"] for push in service.pushes for user in push.user_ids}
 
 
 @pytest.mark.parametrize("name", ["sqlite_users.py", "sqlalchemy_users.py"])
-def test_a_cursor_is_streamed(name: str, service: ThreadService, database: Path) -> None:
-    where: Any = database
+def test_a_cursor_is_streamed(name, service, database):
+    where = database
     if name == "sqlalchemy_users.py":
         installed("sqlalchemy", "databases")
         where = f"sqlite:///{database}"
@@ -60,7 +55,7 @@ def test_a_cursor_is_streamed(name: str, service: ThreadService, database: Path)
     assert {*pushed(service)} == SWEDES
 
 
-async def test_an_asyncpg_cursor_is_streamed(service: ThreadService, postgres_url: str) -> None:
+async def test_an_asyncpg_cursor_is_streamed(service, postgres_url):
     import asyncpg
 
     db = await asyncpg.connect(postgres_url)
@@ -74,7 +69,7 @@ async def test_an_asyncpg_cursor_is_streamed(service: ThreadService, postgres_ur
 
 
 @pytest.mark.parametrize("name", ["polars_users.py", "pandas_users.py"])
-def test_rows_fill_the_texts(name: str, service: ThreadService, database: Path) -> None:
+def test_rows_fill_the_texts(name, service, database):
     installed(name.partition("_")[0], "databases")
     with PushClient() as client, contextlib.closing(sqlite3.connect(database)) as db:
         recipe(name, "send_each")(client, MESSAGE, db)

@@ -1,13 +1,9 @@
 """The Django page: its app runs in a project, with a view, a command and a test to copy."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support.docs import page
@@ -36,7 +32,7 @@ ALLOWED_HOSTS = ["*"]
 class Project:
     """A new Django project with the app of the page."""
 
-    def __init__(self, folder: Path, emulator: Emulator) -> None:
+    def __init__(self, folder, emulator):
         self.emulator = emulator
         self._folder = folder
         self._environment = {
@@ -54,7 +50,7 @@ class Project:
         for command in (["makemigrations", "shop"], ["migrate"]):
             self.run("django", *command, "--verbosity=0", variables=False)
 
-    def run(self, *command: str, variables: bool = True) -> str:
+    def run(self, *command, variables=True):
         """Run a module in the folder of the project, and return what it printed."""
         service = {"PUSHSDK_BASE_URL": self.emulator.base_url, "PUSHSDK_API_KEY": self.emulator.api_key}
         ended = subprocess.run(
@@ -68,7 +64,7 @@ class Project:
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout + ended.stderr
 
-    def shell(self, code: str) -> str:
+    def shell(self, code):
         """Run code in a process of the project."""
         setup = "import django; django.setup()\nfrom django.test import Client\nfrom shop.models import Order\n"
         (self._folder / "script.py").write_text(setup + code)
@@ -76,7 +72,7 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
+def project(tmp_path):
     installed("django", "django")
     with EmulatorThread(Emulator()) as host:
         yield Project(tmp_path, host.emulator)
@@ -102,14 +98,14 @@ assert client.post(f"/orders/{carl.pk}/ship", headers={"X-CSRFToken": "TOKEN"}).
 """
 
 
-def test_a_view_pushes_once_after_its_transaction_and_checks_the_token_of_the_page(project: Project) -> None:
+def test_a_view_pushes_once_after_its_transaction_and_checks_the_token_of_the_page(project):
     token = re.search(r"^\$ token=(\w+)$", page("django").text, re.MULTILINE)
     assert token
     project.shell(VIEWS + CURL.replace("TOKEN", token[1]))
     assert project.emulator.users() == {"ann": 1, "carl": 1}
 
 
-def test_a_failed_push_or_a_missing_key_is_logged_and_the_order_is_shipped(project: Project) -> None:
+def test_a_failed_push_or_a_missing_key_is_logged_and_the_order_is_shipped(project):
     project.emulator.set_faults([Fault.status(400)])
     assert "rejected: HTTP 400" in project.shell(VIEWS)
     without_key = "import os; del os.environ['PUSHSDK_API_KEY']; Order.objects.all().delete()"
@@ -117,7 +113,7 @@ def test_a_failed_push_or_a_missing_key_is_logged_and_the_order_is_shipped(proje
     assert project.emulator.users() == {}
 
 
-def test_the_command_pushes_to_each_customer_once_however_often_it_runs(project: Project) -> None:
+def test_the_command_pushes_to_each_customer_once_however_often_it_runs(project):
     project.shell('Order.objects.bulk_create([Order(user_id=f"user-{n % 2000}") for n in range(3000)])')
     for warnings in 0, 1:
         output = project.run("django", "announce", "--run", "spring.run")
@@ -129,8 +125,8 @@ def test_the_command_pushes_to_each_customer_once_however_often_it_runs(project:
 
 
 def test_a_check_needs_neither_address_nor_key_and_the_test_of_the_page_passes_when_it_is_copied(
-    project: Project,
-) -> None:
+    project,
+):
     assert "no issues" in project.run("django", "check", variables=False)
     installed("pytest_django", "django")
     options = ["-q", "-p", "no:cacheprovider", "--ds", "shop.settings"]

@@ -1,9 +1,5 @@
 """Jobs with a failing push: retryable failures are logged and redelivered until accepted, all others end once."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from support.worker_frameworks import FRAMEWORKS
 from support.worker_lab import outlived
@@ -19,7 +15,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_only_retryable_failures_are_redelivered(name: str, tmp_path: Path, redis_url: str) -> None:
+def test_only_retryable_failures_are_redelivered(name, tmp_path, redis_url):
     # Each job has more deliveries than arq, taskiq and Celery make by default: 5, 3 and 3.
     summary = outlived(name, tmp_path, redis_url, faults=FAULTS, jobs=4, tries=4 * 6)
     assert summary.outcomes == {

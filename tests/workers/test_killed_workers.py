@@ -1,9 +1,6 @@
 """A worker is killed twice during ten thousand jobs: every job is accounted for, and no user is pushed twice."""
 
-from __future__ import annotations
-
 import signal
-from pathlib import Path
 
 import pytest
 from support.worker_frameworks import FRAMEWORKS
@@ -17,7 +14,7 @@ ORDERS = [f"{number:05}" for number in range(10_000)]
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_with_an_idempotency_key_no_user_is_pushed_twice(name: str, tmp_path: Path, redis_url: str) -> None:
+def test_with_an_idempotency_key_no_user_is_pushed_twice(name, tmp_path, redis_url):
     crashes = [Crash(3_000, SIGKILL), Crash(6_000, SIGTERM)]
     faults = preset("flaky").faults
     summary = lived(name, tmp_path, redis_url, jobs=10_000, crashes=crashes, faults=faults, idempotent=True)
@@ -34,7 +31,7 @@ def test_with_an_idempotency_key_no_user_is_pushed_twice(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_without_an_idempotency_key_a_user_is_pushed_twice(name: str, tmp_path: Path, redis_url: str) -> None:
+def test_without_an_idempotency_key_a_user_is_pushed_twice(name, tmp_path, redis_url):
     # Every other request is slow, so a push is in flight at the kill and accepted afterwards.
     crashes, faults = [Crash(100, SIGKILL), Crash(200, SIGKILL)], [Fault.delay(0.1, every=2)]
     summary = lived(name, tmp_path, redis_url, jobs=300, crashes=crashes, faults=faults, idempotent=False)

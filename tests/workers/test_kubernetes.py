@@ -1,7 +1,5 @@
 """The Kubernetes page: SIGTERM in the middle of sends and of a broadcast loses nothing, as the service counts it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -10,8 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -27,13 +23,13 @@ SERVICE = ["kubernetes_service.py", "aiohttp_service.py"]
 
 
 @pytest.fixture
-def service() -> Iterator[Emulator]:
+def service():
     # Slow, so that a signal finds requests in flight.
     with EmulatorThread(Emulator(faults=[Fault.delay(0.1)])) as host:
         yield host.emulator
 
 
-def start(command: Sequence[str], folder: Path, service: Emulator, **more: str) -> subprocess.Popen[str]:
+def start(command, folder, service, **more):
     environment = {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, *command],
@@ -45,14 +41,14 @@ def start(command: Sequence[str], folder: Path, service: Emulator, **more: str) 
     )
 
 
-def ended(command: Sequence[str], folder: Path, service: Emulator, **more: str) -> tuple[int, str]:
+def ended(command, folder, service, **more):
     """Return the exit code and the output of a job."""
     process = start(command, folder, service, **more)
     output, _ = process.communicate()
     return process.returncode, output
 
 
-def test_the_grace_period_is_longer_than_the_shutdown() -> None:
+def test_the_grace_period_is_longer_than_the_shutdown():
     text = page("kubernetes").text
     grace = re.search(r"terminationGracePeriodSeconds: (\d+)", text)
     parts = [
@@ -66,20 +62,20 @@ def test_the_grace_period_is_longer_than_the_shutdown() -> None:
     assert seconds[1] > seconds[3]
 
 
-async def test_a_service_completes_its_requests_on_sigterm(tmp_path: Path, service: Emulator) -> None:
+async def test_a_service_completes_its_requests_on_sigterm(tmp_path, service):
     for name in SERVICE:
         (tmp_path / name).write_text(MODULES[name])
     port = free_port()
-    answers: dict[str, int | None] = {}
+    answers = {}
 
-    async def order(session: aiohttp.ClientSession, user: str) -> None:
+    async def order(session, user):
         try:
             async with session.post(f"http://127.0.0.1:{port}/shipped/{user}") as response:
                 answers[user] = response.status
         except aiohttp.ClientConnectionError:
             answers[user] = None
 
-    async def is_ready(session: aiohttp.ClientSession) -> bool:
+    async def is_ready(session):
         try:
             async with session.get(f"http://127.0.0.1:{port}/health") as response:
                 return response.status == 200
@@ -106,7 +102,7 @@ async def test_a_service_completes_its_requests_on_sigterm(tmp_path: Path, servi
     assert service.users() == dict.fromkeys(pushed, 1)
 
 
-def job(name: str, folder: Path, users: int = USERS) -> list[str]:
+def job(name, folder, users=USERS):
     """Return the command of a broadcast: that of the Job, or the module."""
     (folder / "users.csv").write_text("user_id\n" + "".join(f"user-{number}\n" for number in range(users)))
     (folder / "message.json").write_text(json.dumps({"title": {"en": "Spring sale"}, "iosEnabled": True}))
@@ -116,9 +112,7 @@ def job(name: str, folder: Path, users: int = USERS) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["command", "module"])
-def test_a_broadcast_that_gets_sigterm_is_continued_by_the_next_pod(
-    name: str, tmp_path: Path, service: Emulator
-) -> None:
+def test_a_broadcast_that_gets_sigterm_is_continued_by_the_next_pod(name, tmp_path, service):
     command = job(name, tmp_path)
     first = start(command, tmp_path, service)
     while first.poll() is None and service.requests < 30:
@@ -143,9 +137,7 @@ def test_a_broadcast_that_gets_sigterm_is_continued_by_the_next_pod(
         ("command", [Fault.status(400)], USERS, None, 5),
     ],
 )
-def test_a_broadcast_that_fails_is_not_restarted(
-    name: str, faults: list[Fault], users: int, key: str | None, code: int, tmp_path: Path, service: Emulator
-) -> None:
+def test_a_broadcast_that_fails_is_not_restarted(name, faults, users, key, code, tmp_path, service):
     service.set_faults(faults)
     variables = {} if key is None else {"PUSHSDK_API_KEY": key}
     found, output = ended(job(name, tmp_path, users), tmp_path, service, **variables)
@@ -157,9 +149,7 @@ def test_a_broadcast_that_fails_is_not_restarted(
 
 
 @pytest.mark.parametrize(("name", "file"), [("module", "users.csv"), ("command", "spring.run")])
-def test_a_file_that_cant_be_used_ends_the_job_with_one_line(
-    name: str, file: str, tmp_path: Path, service: Emulator
-) -> None:
+def test_a_file_that_cant_be_used_ends_the_job_with_one_line(name, file, tmp_path, service):
     command = job(name, tmp_path, 3)
     (tmp_path / "users.csv").unlink() if file == "users.csv" else (tmp_path / file).write_text("no run")
     code, output = ended(command, tmp_path, service)

@@ -1,7 +1,5 @@
 """The guide's pages on frameworks: their modules are short, and their tables are true."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import os
@@ -10,7 +8,6 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 from support.docs import DOCUMENTS, MODULES, ROOT
@@ -22,7 +19,7 @@ JOBS = ["celery_jobs.py", "taskiq_jobs.py", "arq_jobs.py", "faststream_jobs.py"]
 
 
 @pytest.mark.parametrize(("name", "tries"), [("arq_jobs.py", "max_tries"), ("celery_jobs.py", "max_retries")])
-def test_a_job_is_retried_for_an_hour(name: str, tries: str) -> None:
+def test_a_job_is_retried_for_an_hour(name, tries):
     number = re.search(rf"{tries}\b.*?(\d+)", MODULES[name])
     assert number
     assert int(number[1]) * inspect.signature(PushError.retry_delay).parameters["default"].default == 3600
@@ -32,9 +29,7 @@ SERVICES = ["aiohttp_service.py", "fastapi_service.py", "flask_service.py", "kub
 
 
 @pytest.mark.parametrize("name", [*JOBS, *SERVICES])
-def test_no_client_is_made_at_import_so_a_process_that_queues_jobs_needs_no_key(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_client_is_made_at_import_so_a_process_that_queues_jobs_needs_no_key(name, tmp_path, monkeypatch):
     framework = name.partition("_")[0]
     package = {"taskiq": "taskiq_redis", "kubernetes": "aiohttp"}.get(framework, framework)
     installed(package, framework)
@@ -51,7 +46,7 @@ def test_no_client_is_made_at_import_so_a_process_that_queues_jobs_needs_no_key(
     assert "shipped" in names
 
 
-def test_the_test_of_the_celery_page_passes_when_it_is_copied(tmp_path: Path) -> None:
+def test_the_test_of_the_celery_page_passes_when_it_is_copied(tmp_path):
     installed("celery", "celery")
     for file in "celery_jobs.py", "test_celery_jobs.py":
         (tmp_path / file).write_text(MODULES[file])
@@ -74,7 +69,7 @@ def test_the_test_of_the_celery_page_passes_when_it_is_copied(tmp_path: Path) ->
     assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
-def test_what_a_page_installs_is_what_its_tests_install() -> None:
+def test_what_a_page_installs_is_what_its_tests_install():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     tested = {re.split(r"[><=]", each)[0] for extra in ("dev", "workers", "workers-arq") for each in extras[extra]}
     pages = [
@@ -86,7 +81,7 @@ def test_what_a_page_installs_is_what_its_tests_install() -> None:
         assert {*theirs} <= tested
 
 
-def test_every_page_installs_pushsdk_from_a_clone_as_no_package_index_has_it() -> None:
+def test_every_page_installs_pushsdk_from_a_clone_as_no_package_index_has_it():
     # The reference page has the docstrings, whose readers have installed it.
     texts = {each.name: each.text for each in DOCUMENTS if each.name != "reference.md"}
     assert [name for name, text in texts.items() if re.search("pip install '?pushsdk", text)] == []

@@ -1,16 +1,11 @@
 """The services of the guide: making and closing the client, errors, and shutdown with a call in flight."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
-from types import ModuleType
 
 import aiohttp
 import pytest
@@ -24,14 +19,14 @@ from pushsdk.emulator import Emulator, Fault
 
 
 @pytest.fixture
-async def emulator(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Emulator]:
+async def emulator(monkeypatch):
     async with Emulator() as emulator:
         monkeypatch.setenv("PUSHSDK_BASE_URL", emulator.base_url)
         monkeypatch.setenv("PUSHSDK_API_KEY", emulator.api_key)
         yield emulator
 
 
-def module(name: str, folder: Path) -> ModuleType:
+def module(name, folder):
     """Return a module of the guide, written to a file and imported."""
     file = folder / f"{name}.py"
     file.write_text(MODULES[file.name])
@@ -44,7 +39,7 @@ def module(name: str, folder: Path) -> ModuleType:
 
 
 @asynccontextmanager
-async def aiohttp_service(folder: Path) -> AsyncIterator[str]:
+async def aiohttp_service(folder):
     runner = web.AppRunner(module("aiohttp_service", folder).make_app())
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -56,7 +51,7 @@ async def aiohttp_service(folder: Path) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def fastapi_service(folder: Path) -> AsyncIterator[str]:
+async def fastapi_service(folder):
     installed("uvicorn", "fastapi")
     import uvicorn
 
@@ -76,7 +71,7 @@ SERVICES = {"aiohttp": aiohttp_service, "fastapi": fastapi_service}
 
 
 @pytest.mark.parametrize("name", SERVICES)
-async def test_shutdown_waits_for_a_push_in_flight(name: str, emulator: Emulator, tmp_path: Path) -> None:
+async def test_shutdown_waits_for_a_push_in_flight(name, emulator, tmp_path):
     emulator.set_faults([Fault.delay(0.3)])
     async with aiohttp.ClientSession() as session:
         async with SERVICES[name](tmp_path) as url:
@@ -97,14 +92,14 @@ async def test_shutdown_waits_for_a_push_in_flight(name: str, emulator: Emulator
     ],
 )
 async def test_a_service_answers_with_what_the_caller_may_do(
-    name: str,
-    emulator: Emulator,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    fault: Fault,
-    status: int,
-    retry_after: str | None,
-) -> None:
+    name,
+    emulator,
+    tmp_path,
+    caplog,
+    fault,
+    status,
+    retry_after,
+):
     emulator.set_faults([fault])
     async with (
         SERVICES[name](tmp_path) as url,
@@ -117,9 +112,7 @@ async def test_a_service_answers_with_what_the_caller_may_do(
 
 
 @pytest.mark.parametrize("name", SERVICES)
-async def test_an_outage_is_answered_with_503(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_outage_is_answered_with_503(name, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("PUSHSDK_BASE_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("PUSHSDK_API_KEY", "key")
     async with (
@@ -135,14 +128,12 @@ CERTIFICATE = NotSentError("not sent: the certificate is wrong")
 CERTIFICATE.retryable = False
 
 
-async def test_an_error_of_the_program_or_of_its_input_asks_nobody_to_try_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_error_of_the_program_or_of_its_input_asks_nobody_to_try_again(tmp_path, caplog):
     text = "user_ids[1]: the user id is empty"
     wrong_input, wrong_setting = ValidationError(text), ConfigurationError("rate must be a Rate")
 
-    async def pushing(error: PushError) -> object:
-        async def handler(_: object) -> None:
+    async def pushing(error):
+        async def handler(_):
             raise error
 
         return await module("aiohttp_service", tmp_path).push_errors(None, handler)
@@ -186,7 +177,7 @@ assert len(clients) == 1 and clients == {{module.get_push()}}
 
 
 @pytest.mark.parametrize("name", ["celery_jobs", "flask_service", "shop.push"])
-def test_threads_that_come_first_at_the_same_time_get_one_client(name: str, tmp_path: Path) -> None:
+def test_threads_that_come_first_at_the_same_time_get_one_client(name, tmp_path):
     framework = {"shop.push": "django"}.get(name, name.partition("_")[0])
     installed(framework, framework)
     file = f"{name.replace('.', '/')}.py"
@@ -205,7 +196,7 @@ def test_threads_that_come_first_at_the_same_time_get_one_client(name: str, tmp_
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-async def test_gunicorn_completes_a_push_of_flask_on_sigterm(emulator: Emulator, tmp_path: Path) -> None:
+async def test_gunicorn_completes_a_push_of_flask_on_sigterm(emulator, tmp_path):
     installed("flask", "flask")
     installed("gunicorn", "flask")
     emulator.set_faults([Fault.delay(0.5)])
@@ -230,7 +221,7 @@ async def test_gunicorn_completes_a_push_of_flask_on_sigterm(emulator: Emulator,
 
 
 @pytest.mark.parametrize("name", ["test_aiohttp_service.py", "test_fastapi_service.py", "test_flask_service.py"])
-def test_the_test_of_a_page_passes_when_it_is_copied(name: str, tmp_path: Path) -> None:
+def test_the_test_of_a_page_passes_when_it_is_copied(name, tmp_path):
     framework = name.split("_")[1]
     installed(framework, framework)
     installed("httpx", "fastapi")

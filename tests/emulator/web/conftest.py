@@ -64,9 +64,9 @@ class Desk:
         self.session = session
         self.browser = browser
         self.origin = emulator.base_url.removesuffix("/external/api")
-        self.complaints: list[str] = []
-        self.strangers: list[str] = []
-        self.dialogs: list[str] = []
+        self.complaints = []
+        self.strangers = []
+        self.dialogs = []
 
     async def page(self, path="/", *, width=1440, height=900, dark=False):
         """A new page, shown once its connection is live."""
