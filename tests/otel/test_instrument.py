@@ -179,7 +179,7 @@ def raises(*_, **__):
 
 class BrokenPropagator(TextMapPropagator):
     extract = inject = raises
-    fields = frozenset()  # type: ignore[assignment]
+    fields = frozenset()
 
 
 #: The attribute that raises from then on, and of what.

@@ -187,7 +187,7 @@ class _Connection(asyncio.Protocol):
         self._buffer = bytearray()
 
     def connection_made(self, transport):
-        self.transport = transport  # type: ignore[assignment]
+        self.transport = transport
         self._service.connections.add(self)
 
     def connection_lost(self, exc):

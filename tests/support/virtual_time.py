@@ -23,7 +23,7 @@ class VirtualLoop(UsersLoop):
     @property
     def timers(self):
         """The timers that are still to come."""
-        return [timer for timer in self._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+        return [timer for timer in self._scheduled if not timer.cancelled()]
 
     def jump(self, seconds):
         """Let time pass at once, as for a process that was stopped."""

@@ -162,7 +162,7 @@ async def reset(wire):
     await wire.rst()
 
 
-reset.turns = 1  # type: ignore[attr-defined]
+reset.turns = 1
 
 
 def told(data):
@@ -182,7 +182,7 @@ def noticed(spoil, turns=3):
         for _ in range(turns):
             await asyncio.sleep(0)
 
-    spoiling.turns = turns + getattr(spoil, "turns", 0)  # type: ignore[attr-defined]
+    spoiling.turns = turns + getattr(spoil, "turns", 0)
     return spoiling
 
 

@@ -76,4 +76,4 @@ def _forgetful(send: Callable[..., Any]) -> Callable[..., Any]:
 
 if os.environ.get("WITHOUT_IDEMPOTENCY_KEY"):
     for client in (AsyncPushClient, PushClient):
-        client.send = _forgetful(client.send)  # type: ignore[method-assign]
+        client.send = _forgetful(client.send)
