@@ -3,9 +3,12 @@
 Everything here is sync, for a separate thread. Before it is iterated, only the columns and the first row are checked.
 """
 
+import copy
+import itertools
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from io import TextIOBase
 from pathlib import PurePath
 from typing import IO, Annotated, Any, Literal, TypeAlias, TypeVar
@@ -22,7 +25,7 @@ from pushsdk._core import wire
 from pushsdk._core.body import encode_user_ids
 from pushsdk._core.damage import damage_in, damage_of
 from pushsdk._core.errors import Advice, ValidationError, warn_caller
-from pushsdk._core.kinds import Rule, check
+from pushsdk._core.kinds import Count, Rule, check
 from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
@@ -84,6 +87,8 @@ class Audience(BatchSource):
         self._source = source
         # Set by exclude.
         self._excluded: tuple[Audience, ...] = ()
+        # Set by part: its users are in all of these, each an index and a number of parts.
+        self._parts: tuple[tuple[int, int], ...] = ()
         # Damage with its place: the first in each excluded audience. Set when these are read.
         self._damages: list[tuple[str, str]] = []
         # Set when a reading is complete.
@@ -146,7 +151,8 @@ class Audience(BatchSource):
         A file: its absolute path, id column, size and mtime. Several files: a digest of those. A query: its SQL, not
         the files it reads. A stream or table: its name.
         """
-        return " without ".join([self._source.description(), *(users.source for users in self._excluded)])
+        whole = " without ".join([self._source.description(), *(users.source for users in self._excluded)])
+        return "".join([whole, *(f", part {index} of {of}" for index, of in self._parts)])
 
     @property
     def is_file(self) -> bool:
@@ -164,8 +170,9 @@ class Audience(BatchSource):
         return self._summary
 
     def count(self) -> int | None:
-        """Return the number of rows if the file states it (Parquet) and no users are excluded, else None."""
-        return self._source.count() if isinstance(self._source, ParquetFiles) and not self._excluded else None
+        """Return the number of rows if the file states it (Parquet) and no users are left out, else None."""
+        is_whole = not (self._excluded or self._parts)
+        return self._source.count() if isinstance(self._source, ParquetFiles) and is_whole else None
 
     def exclude(self, *users: "str | os.PathLike[str] | Audience", primary_key: str = "user_id") -> "Audience":
         """Return these users without others: those in files or in audiences. Ids are compared as texts.
@@ -173,17 +180,31 @@ class Audience(BatchSource):
         ``primary_key`` names the id column in the files. To leave out an earlier run's users, pass
         ``read_report("spring.run").pushed()``. Raises as ``read`` does.
         """
-        audience = type(self)(self._source)
+        audience = copy.copy(self)
         others = [
             each if isinstance(each, Audience) else Audience.read(each, primary_key=primary_key) for each in users
         ]
         audience._excluded = (*self._excluded, *others)
         return audience
 
+    def part(self, index: int, *, of: int) -> "Audience":
+        """Return one part of these users, ``index`` counted from 0, for processes that each push to another part.
+
+        The id alone decides: ``int.from_bytes(blake2b(id.encode(), digest_size=8).digest()) % of``. So each user is in
+        one part, whatever the source and the order. Each part reads the whole source. Raises ValidationError if there
+        is no such part.
+        """
+        check("of", of, Count, ValidationError)
+        below = Annotated[int, Rule(f"a whole number from 0 to {of - 1}", range(of).__contains__)]
+        check("index", index, below, ValidationError)
+        audience = copy.copy(self)
+        audience._parts = (*self._parts, (index, of))
+        return audience
+
     def ids(self, *, distinct: bool = True) -> Iterator[list[str]]:
         """Yield the ids in batches: each once in no particular order, or all in file order."""
         counts = ReadCounts()
-        if distinct and not self._excluded:
+        if distinct and not (self._excluded or self._parts):
             return self._counted(self._source.distinct_ids(counts), counts)
         return self._counted(self._chosen(self._source.ids(counts), counts, distinct=distinct, rows=False), counts)
 
@@ -230,6 +251,8 @@ class Audience(BatchSource):
     def _chosen(
         self, batches: Iterator[list[Any]], counts: ReadCounts, *, distinct: bool, rows: bool
     ) -> Iterator[list[Any]]:
+        for index, of in self._parts:
+            batches = _part(batches, index, of, rows=rows)
         if distinct:
             return deduplicated(batches, counts, rows=rows, excluded=self._ids_to_exclude())
         if self._excluded:
@@ -255,6 +278,14 @@ class Audience(BatchSource):
             counts.users += len(batch)
             yield batch
         self._summary = msgspec.convert(counts, AudienceSummary, from_attributes=True)
+
+
+def _part(batches: Iterator[list[Any]], index: int, of: int, *, rows: bool) -> Iterator[list[Any]]:
+    for batch in batches:
+        # A lone surrogate is an error where the id is encoded.
+        ids = [(item[0] if rows else item).encode(errors="surrogatepass") for item in batch]
+        numbers = [int.from_bytes(blake2b(user, digest_size=8).digest()) for user in ids]
+        yield list(itertools.compress(batch, [number % of == index for number in numbers]))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
