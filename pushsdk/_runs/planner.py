@@ -49,6 +49,7 @@ class Comparison:
     def __init__(self, journal: Journal) -> None:
         self.header = journal.header
         self.users = 0
+        self.stopped_by = journal.stopped_by
         self._journal = journal
         self._sum = 0
 
@@ -225,6 +226,8 @@ class Planner:
         self._report(self._journal.users)
         if self._stop is not None and self._stop.is_set():
             self.stop("asked", "the caller asked for a stop")
+        if (by := self._journal.stopped_by()) is not None:
+            self.stop("asked", f"{by} stopped it")
         if self.stop_reason is not None:
             raise PlanningStoppedError
 

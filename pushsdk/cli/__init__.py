@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from pushsdk.cli.exit import CommandError, Exit, command_error, text_of, usage_error
@@ -79,7 +80,19 @@ def _command_of(words: Sequence[str]) -> Callable[[], Any]:
         command, bound, _ = app.parse_args([*options, *words[end:]], exit_on_error=False, print_error=False)
     except CycloptsError as error:
         raise _USAGE_ERRORS.get(type(error).__name__, _as_it_is)(error) from None
+    if words[:1] == ["send"]:
+        _check_order(bound.args, options[1:], words[end + 1 :])
     return partial(command, *bound.args, **bound.kwargs)
+
+
+def _check_order(users: Sequence[str], options: Sequence[str], last: Sequence[str]) -> None:
+    """Raise a usage error for a user id after an option: it may be the rest of a text, which would get a push."""
+    first = [*takewhile(lambda word: not word.startswith("-"), options)]
+    if len(users) > len(first) + len(last):
+        raise usage_error(
+            f"send: {users[len(first)]!r} follows an option: write user ids before the options, or after --; and a "
+            "text with spaces in quotation marks"
+        )
 
 
 def _unexpected_argument(error: "UnusedCliTokensError") -> CommandError:

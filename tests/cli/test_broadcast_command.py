@@ -187,7 +187,8 @@ def test_other_users_for_a_run_are_refused_with_both_numbers_and_the_options(bro
     result = broadcast(*query, source=None)
     assert (result.code, result.out, service.users()) == (2, "", {"ann": 1})
     assert "it was planned for 3 users, and this call has 2 users, not the same; " in result.err
-    assert "planned users: pushsdk resume; to push to these: another run, such as --run daily-{date}.run" in result.err
+    told = "planned users: pushsdk resume spring.run; to push to these: another run, such as --run daily-{date}.run"
+    assert told in result.err
     assert broadcast(*query, source=None, run="daily-{date}.run").code == 0
     assert service.users() == {"ann": 2, "eve": 1}
 
@@ -210,14 +211,17 @@ def test_a_command_that_had_nothing_left_to_send_does_not_look_like_a_send(broad
 
 
 @pytest.mark.usefixtures("folder")
-def test_only_the_users_of_the_option_get_pushes_also_in_the_command_that_resumes(command, service):
+def test_only_the_users_of_the_option_get_pushes_and_the_others_are_not_called_the_rest(command, service):
+    limited = "pushes are limited to 2 users (only_users): all others are NOT_SENT\n"
     words = "--title", "x", "--run", "spring.run", "--progress", "none", "--only-users", "bob, eve"
     result = run_apart("broadcast", "ids.txt", *words)
     assert (result.code, service.users()) == (1, {"bob": 1})
-    assert result.err.startswith("pushes are limited to 2 users (only_users): all others are NOT_SENT\n")
-    assert "pushsdk resume spring.run --only-users 'bob, eve'\n" in result.err
+    assert result.err == f"{limited}2 users left out: --only-users does not name them\n"
     assert "ann      NOT_SENT          not among the users that" in command("report", "spring.run").out
-    assert run_apart("send", "ann", "--title", "x", "--only-users", "bob").err.endswith(": see --only-users\n")
+    assert "to send the rest" in command("status", "spring.run").err
+    result = run_apart("send", "ann", "--title", "x", "--only-users", "bob", "--json")
+    assert result.err.endswith(": see --only-users\n")
+    assert json.loads(result.out)["users"] == {"NOT_SENT": 1}
     assert service.users() == {"bob": 1}
 
 

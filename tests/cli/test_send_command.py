@@ -221,6 +221,7 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
         (("send", "ann,bob", "--title", "Hi"), "'ann,bob' is one id: write ids apart, without quotation marks"),
         (("send", "ann", "--title", "--body", "x"), "--title requires an argument"),
         (("send", "--title", "Hi"), "name at least one user"),
+        ((*SEND, "World"), "'World' follows an option: write user ids before the options"),
         (("resend",), 'Did you mean "send"?'),
         (("send", "None", "--title", "x"), "leave such users out. Nothing was sent: mend it, or pass --force"),
         (("resume", "a.run", "ids.txt"), "resume: unexpected argument 'ids.txt'"),

@@ -6,7 +6,7 @@ import itertools
 import sqlite3
 import threading
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
@@ -349,6 +349,23 @@ async def test_a_stop_mark_ends_the_run_that_is_sent_and_no_later_one(tmp_path: 
         assert (report.accepted, report.unknown) == (len(service.sent), 0)
         assert len(service.sent) < 64
         assert (await client.resume(path)).accepted == len(service.sent) == 64
+
+
+@pytest.mark.parametrize("planned", [False, True])
+async def test_a_stop_mark_ends_the_planning_and_nothing_is_sent(tmp_path: Path, planned: bool) -> None:
+    def ids() -> Iterator[str]:
+        yield from users(2)
+        ask_to_stop(path, "bob")
+        yield from users(1000)
+        pytest.fail("it was planned on")
+
+    path, service = tmp_path / "run", FakeService()
+    async with client_of(service) as client:
+        if planned:
+            await client.broadcast(users(2), MESSAGE, run=path)
+        report = await client.broadcast(ids(), MESSAGE, run=path)
+    assert report.stopped == "bob stopped it before all its users were read: nothing was sent"
+    assert (report.stopped_by, len(service.requests)) == ("asked", planned)
 
 
 def test_a_damaged_stop_mark_stops_nothing(tmp_path: Path) -> None:

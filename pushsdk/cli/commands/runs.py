@@ -24,6 +24,7 @@ from pushsdk._core import wire
 from pushsdk._core.body import EncodedIds, encode_user_ids, push_body
 from pushsdk._core.damage import damage_of, warn_of_damage
 from pushsdk._core.operations import PUSH
+from pushsdk._core.outcome import Failure
 from pushsdk._core.words import count
 from pushsdk._runs.api import broadcast_content
 from pushsdk._runs.plan import Chunk, chunks_of
@@ -322,13 +323,17 @@ def _read_through(
             users, number = users + len(ids), number + 1
     for damage, place in damages(audience, found):
         warn_of_damage(damage, place)
-    if unlisted:
-        warn(f"{count(unlisted)} left out: --only-users does not name them")
+    _tell_unlisted(unlisted)
     if first is None:
         raise usage_error("no user is left") if unlisted else _no_users(audience)
     summary = audience.summary
     totals = {"users": users, "requests": number, "duplicates": summary.duplicates, "excluded": summary.excluded}
     return first, totals
+
+
+def _tell_unlisted(users: int) -> None:
+    if users:
+        warn(f"{count(users)} left out: --only-users does not name them")
 
 
 def _in_requests(users: int, *, each: bool = False) -> str:
@@ -370,16 +375,19 @@ def _send_run(
     if users != 0:
         confirm(action, settings, yes=options.yes)
         mode = options.progress
-    result, interrupted = asyncio.run(
-        _send(pushsdk.AsyncPushClient(**settings), start, options.run_options(), mode, command)
-    )
+    sending = _send(pushsdk.AsyncPushClient(**settings), start, options.run_options(), mode, command)
+    try:
+        result, interrupted = asyncio.run(sending)
+    except pushsdk.RunPlanError as error:
+        raise usage_error(text_of(error, resume=command)) from None
     if result is None:
         result = _report_of_cancelled(run)
     _print_counts(result, json=options.json, left=users)
     if not (interrupted or result.planned or result.stopped):
         run.unlink()  # it would only refuse the next try
         raise usage_error("nothing was sent: the source of this run has no users")
-    _print_next_steps(result, command)
+    unlisted = result.reasons.get(Failure.NOT_LISTED, 0) if settings["only_users"] else 0
+    _print_next_steps(result, command, unlisted=unlisted)
     if result.planned and users == 0:
         again = "" if result.unknown else "; to push again, pass a new --run"
         warn(f"nothing was sent: an earlier command completed this run{again}")
@@ -543,15 +551,16 @@ def _print_answers(result: pushsdk.BroadcastReport) -> None:
         warn(f"answers: {number:,} x {answer}")
 
 
-def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment: str = "") -> None:
-    """Print to stderr what is left to do; ``command`` resumes the run."""
+def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment: str = "", unlisted: int = 0) -> None:
+    """Print to stderr what is left to do; ``command`` resumes the run, without the ``unlisted`` users."""
     if result.in_use:
         warn("another process is sending this run: users in flight count as unknown until their response is received")
         return
     if result.stopped:
         warn(f"stopped: {result.stopped}")
     _print_answers(result)
-    if result.not_sent and result.stopped_by != "not_after":
+    _tell_unlisted(unlisted)
+    if result.not_sent > unlisted and result.stopped_by != "not_after":
         warn(f"to send the rest:  {command}{comment}")
     if result.unknown:
         warn(f"to resend to unknown users, who may be pushed twice:  {command} --on-unknown resend{comment}")

@@ -32,8 +32,8 @@ from pushsdk.cli.terminal import print_json, say, warn
 UserIds = Annotated[
     str,
     Parameter(
-        help="User ids, at most 1000; @FILE reads them from a file, - from standard input. Write @@ann for the id "
-        "@ann, and pass ids that start with - after --."
+        help="User ids, at most 1000, before the options; @FILE reads them from a file, - from standard input. Write "
+        "@@ann for the id @ann, and pass ids that start with - after --."
     ),
 ]
 
@@ -62,7 +62,7 @@ def send(
     try:
         receipt = asyncio.run(_send(settings, ids, message, fields))
     except PushError as error:
-        if json and error.attempts:
+        if json and error.user_ids:
             print_json(_failure(error))
         raise
     _print_receipt(receipt, json=json)
@@ -96,7 +96,7 @@ def _failure(error: PushError) -> dict[str, Any]:
     outcomes = error.outcomes.values() if isinstance(error, PartialError) else [error.outcome] * len(error.user_ids)
     retries = {"retryable": error.retryable, "retry_after": error.retry_after}
     texts = {"error": text_of(error), "body": error.body.decode(errors="replace")}
-    result = {"outcome": error.outcome, "users": Counter(outcomes), "status": error.attempts[-1].status}
+    result = {"outcome": error.outcome, "users": Counter(outcomes), "status": error.status}
     return {**result, **retries, **texts}
 
 
