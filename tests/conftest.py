@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.object_server import KEYS, object_server
 from support.patient_loop import PatientLoop
 from support.servers import postgres_server, redis_server
 
@@ -86,6 +87,20 @@ def quiet():
 def redis_url():
     with redis_server(durable=True) as server:
         yield server.url
+
+
+@pytest.fixture
+def objects():
+    with object_server() as server:
+        yield server
+
+
+@pytest.fixture
+def objects_url(objects, monkeypatch):
+    """Return the location of a claim store in it. The environment has its endpoint and credentials."""
+    for name, value in {"ENDPOINT_URL": objects.url, "ALLOW_HTTP": "true", **KEYS}.items():
+        monkeypatch.setenv(f"AWS_{name.upper()}", value)
+    return "s3://claims/jobs/push"
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from pushsdk._core.user_states import UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
-from pushsdk.claims.store import Claim, ClaimStore, Put
+from pushsdk.claims.store import Claim, ClaimStore, Put, StoreError
 
 logger = logging.getLogger("pushsdk")
 # The first retry is immediate: a connection may have gone stale during the push.
@@ -272,7 +272,12 @@ def claim_error(why: Exception | None) -> PushError:
 
 
 def _reason(why: Exception) -> str:
-    """Return the reason and the fix, for system and SQLite errors. A driver's text may hold an address."""
+    """Return the reason and the fix, for errors from the system, SQLite and object stores.
+
+    A driver's text may hold an address.
+    """
+    if isinstance(why, StoreError):
+        return f": {why}"
     cause = why.__cause__ or why.__context__ or why
     if getattr(cause, "sqlite_errorname", ""):
         from pushsdk._runs.run_file.file import why_failed  # loads SQLite, which the store has loaded

@@ -12,21 +12,23 @@ from pushsdk._core.secret import Secret
 if TYPE_CHECKING:
     from pushsdk.claims._operators import count_claimed
     from pushsdk.claims.memory import MemoryClaims
+    from pushsdk.claims.objects import ObjectClaims
     from pushsdk.claims.postgres import PostgresClaims
     from pushsdk.claims.redis import RedisClaims
     from pushsdk.claims.sqlite import SqliteClaims
     from pushsdk.claims.store import Claim, ClaimStore, Put
 
 else:  # a type checker would accept any name from a visible __getattr__
-    _NAMES = ("store", "_operators", "memory", "sqlite", "redis", "postgres")
+    _NAMES = ("store", "_operators", "memory", "sqlite", "redis", "postgres", "objects")
     __getattr__, __dir__ = pushsdk._public.lazy_names(__name__, [f"{__name__}.{name}" for name in _NAMES])
 
-__all__ = ["Claim", "ClaimStore", "MemoryClaims", "PostgresClaims", "Put", "RedisClaims"]
-__all__ += ["SqliteClaims", "count_claimed"]
+__all__ = ["Claim", "ClaimStore", "MemoryClaims", "ObjectClaims", "PostgresClaims", "Put"]
+__all__ += ["RedisClaims", "SqliteClaims", "count_claimed"]
 
 #: The stores whose location is a URL.
 SERVERS = dict.fromkeys(("redis", "rediss", "unix"), "RedisClaims")
 SERVERS |= dict.fromkeys(("postgres", "postgresql"), "PostgresClaims")
+SERVERS |= dict.fromkeys(("s3", "az"), "ObjectClaims")
 
 
 def store_at(location: str | Secret, **options: Any) -> "ClaimStore":
@@ -56,6 +58,6 @@ def _location_error(location: str) -> ConfigurationError | None:
     if is_file or (kind in SERVERS and path.startswith("//")) or location == "memory:":
         return None
     return ConfigurationError(
-        "claims must be a claim store, or its location: memory:, sqlite:PATH, redis://HOST or "
-        "postgresql://HOST/DATABASE"
+        "claims must be a claim store, or its location: memory:, sqlite:PATH, redis://HOST, "
+        "postgresql://HOST/DATABASE or s3://BUCKET/PREFIX"
     )

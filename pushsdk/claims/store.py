@@ -46,6 +46,10 @@ class Put(Guarded, msgspec.Struct, frozen=True, gc=False):
         return stored.token == self.claim.token or stored.token in self.expected
 
 
+class StoreError(Exception):
+    """A store failure. The text names cause and fix and is shown to callers, so it holds no address."""
+
+
 class ClaimStore(ABC):
     """A claim store, shared by all processes that send, so that a job delivered twice is pushed once.
 

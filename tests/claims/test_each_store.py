@@ -25,7 +25,7 @@ from support.shaky_claims import HELLO, ShakyClaims, deliver
 from support.virtual_time import virtual
 
 from pushsdk import ClaimStoreError, ConfigurationError
-from pushsdk.claims import Claim, ClaimStore, MemoryClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
+from pushsdk.claims import Claim, ClaimStore, MemoryClaims, ObjectClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
 from pushsdk.claims import postgres as postgres_module
 from pushsdk.claims import sqlite as sqlite_module
 from pushsdk.claims.store import LoopGuard
@@ -43,6 +43,7 @@ MAKERS: list[Callable[..., ClaimStore]] = [
     lambda **options: DirectoryClaims("x.claims", **options),
     lambda **options: RedisClaims(REDIS, **options),
     lambda **options: PostgresClaims(POSTGRES, **options),
+    lambda **options: ObjectClaims("s3://bucket", **options),
 ]
 
 
@@ -62,6 +63,7 @@ def test_claims_are_kept_for_a_week_by_default(make: Callable[..., ClaimStore]) 
     [
         ("redis.asyncio", lambda: RedisClaims(REDIS), r"\(the extra 'redis'\): pip install redis$"),
         ("asyncpg", lambda: PostgresClaims(POSTGRES), r"\(the extra 'postgres'\): pip install asyncpg$"),
+        ("obstore.store", lambda: ObjectClaims("s3://bucket"), r"\(the extra 'objects'\): pip install obstore$"),
     ],
 )
 def test_a_missing_extra_is_named_in_the_error(

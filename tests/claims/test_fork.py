@@ -73,3 +73,21 @@ def test_a_client_that_owns_its_store_opens_another_one_in_the_child(
         completed = run_program(textwrap.dedent(PROGRAM), "", json.dumps(location), "used")
     assert completed == (0, "0\n1 1\n", "")
     assert service.users() == {"u": 2}
+
+
+@pytest.mark.parametrize(
+    ("store", "used", "result"),
+    [
+        (store, "used", "the claim store was used before a fork, which object stores don't survive: fork first\n1 0\n")
+        for store in ("pushsdk.claims.ObjectClaims", "")
+    ]
+    + [("pushsdk.claims.ObjectClaims", "unused", "0\n0 1\n")],
+)
+def test_no_object_store_is_used_after_a_fork_if_one_was_used_before(
+    store: str, used: str, result: str, objects_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = {"server": objects_url} if store else objects_url
+    with served(monkeypatch) as service:
+        completed = run_program(textwrap.dedent(PROGRAM), store, json.dumps(claims), used)
+    assert completed == (0, result, "")
+    assert service.users() == {"u": 2}

@@ -15,7 +15,7 @@ from support.servers import postgres_server, redis_server
 
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
-from pushsdk.claims import Claim, PostgresClaims, Put, RedisClaims, SqliteClaims
+from pushsdk.claims import Claim, ObjectClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
 
 Command = Callable[..., CommandResult]
 HOUR = 3600.0
@@ -123,11 +123,13 @@ def test_on_a_terminal_a_release_asks(command, address, monkeypatch, answer, cod
 # -- the store --------------------------------------------------------------------------------------------------------
 
 
-def test_a_variable_names_a_store_on_a_server(command, monkeypatch):
+def test_a_variable_names_a_store_on_a_server(command, monkeypatch, objects_url):
     with redis_server() as redis, postgres_server() as postgres:
+        fill(ObjectClaims(objects_url), 1.0, 2.0, 3.0)
         fill(RedisClaims(redis.url, prefix="jobs:"), 1.0)
         fill(PostgresClaims(postgres.url, table="jobs"), 1.0, 2.0)
-        for url, option, sends in ((redis.url, "--prefix=jobs:", 1), (postgres.url, "--table=jobs", 2)):
+        places = ((redis.url, "--prefix=jobs:", 1), (postgres.url, "--table=jobs", 2), (objects_url, "--prefix=x", 3))
+        for url, option, sends in places:
             monkeypatch.setenv("PUSHSDK_CLAIMS", url)
             result = command("claims", "count", option, "--json")
             assert (result.code, json.loads(result.out)["sends"]) == (0, sends)
@@ -140,14 +142,16 @@ def test_a_variable_names_a_store_on_a_server(command, monkeypatch):
         (
             "mysql://me:s3cret@host",
             2,
-            "sqlite:PATH, redis://HOST or postgresql://HOST/DATABASE; got mysql:...",
+            "sqlite:PATH, redis://HOST, postgresql://HOST/DATABASE or s3://BUCKET/PREFIX; got mysql:...",
         ),
         ("redis://:s3cret@host:port", 2, "the URL of a Redis must be like"),
         ("redis://:s3cret@127.0.0.1:1", 4, "the claim store failed (ConnectionError)"),
+        ("s3://key:s3cret@bucket", 2, "the URL of an object store must be like"),
+        ("s3://another", 4, "the claim store failed: the bucket or container does not exist: create it"),
         ("sqlite:/", 4, "the file of the claim store can't be used: it is a folder"),
     ],
 )
-def test_an_unusable_store_is_an_error_without_its_password(command, monkeypatch, address, code, text):
+def test_an_unusable_store_is_an_error_without_its_password(command, monkeypatch, objects_url, address, code, text):
     monkeypatch.setenv("PUSHSDK_CLAIMS", address)
     result = command("claims", "list")
     assert (result.code, result.out) == (code, "")

@@ -201,11 +201,13 @@ def test_findings_are_printed_as_json_too(command, service):
     assert ("base_url", "ok") in [(finding["check"], finding["state"]) for finding in findings]
 
 
-def test_the_settings_of_the_claim_store_are_findings(command, service, monkeypatch):
+def test_the_settings_of_the_claim_store_are_findings(command, service, objects_url, monkeypatch):
     with redis_server("--maxmemory-policy", "volatile-lru") as server:
         for claims, expected in (
             ("sqlite:missing.db", []),
             (server.url, [("warn", "maxmemory-policy volatile-lru"), ("warn", "set appendonly yes")]),
+            (objects_url, []),
+            ("s3://s3cret", [("fail", "the claim store failed: the bucket or container does not exist")]),
             ("redis://:s3cret@127.0.0.1:1", [("fail", "the claim store failed (ConnectionError)")]),
             ("s3cret", [("fail", "claims must be a claim store, or its location")]),
         ):

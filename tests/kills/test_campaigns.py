@@ -74,17 +74,18 @@ async def test_a_run_survives_its_kills(
     assert "on_unknown" not in options or totals["ACCEPTED"] == users, "sent again until everybody has it"
 
 
-LONG = [pytest.param(kind, marks=pytest.mark.long) for kind in ("directory", "postgres")]
+LONG = [pytest.param(*case, marks=pytest.mark.long) for case in (("directory", 3), ("postgres", 3), ("objects", 100))]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "redis", *LONG])
+@pytest.mark.parametrize(("kind", "kills"), [("sqlite", 3), ("redis", 3), ("objects", 3), *LONG])
 async def test_jobs_of_killed_workers_are_accounted_for(
-    kind: str, nursery: Nursery, request: pytest.FixtureRequest
+    kind: str, kills: int, nursery: Nursery, request: pytest.FixtureRequest
 ) -> None:
-    async with KillService(400, seed=1, faults=ROUGH) as service:
-        driver = Jobs(kind, place_of(kind, request), 400, 3)
-        totals = await survive(driver, nursery, service, kills=3)
-    assert totals["ACCEPTED"] > 200
+    jobs = max(400, 30 * kills)
+    async with KillService(jobs, seed=1, faults=ROUGH) as service:
+        driver = Jobs(kind, place_of(kind, request), jobs, 3)
+        totals = await survive(driver, nursery, service, kills=kills)
+    assert totals["ACCEPTED"] > jobs / 2
 
 
 @pytest.mark.parametrize("personal", [None, pytest.param("placeholders", marks=pytest.mark.long)])

@@ -97,6 +97,7 @@ class Jobs(ClaimDriver):
         self._told = {}
 
     def lives(self, kills):
+        self.pending = self.users // (kills + 1)
         for number in range(kills + 2):
             # Each time with some new jobs.
             share = range(min(self.users, (number + 1) * self.users // (kills + 1)))

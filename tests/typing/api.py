@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Unpack, assert_never, assert_type
 
 import aiohttp
+from obstore.store import S3Store
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import TracerProvider
@@ -99,6 +100,7 @@ from pushsdk.claims import (
     Claim,
     ClaimStore,
     MemoryClaims,
+    ObjectClaims,
     PostgresClaims,
     Put,
     RedisClaims,
@@ -486,6 +488,8 @@ async def jobs_that_are_delivered_twice(message: MobilePush) -> None:
         DirectoryClaims(Path("claims"), durable=False, claim_ttl=3600.0, timeout=1.0),
         RedisClaims("redis://localhost", prefix="jobs:", claim_ttl=3600.0, timeout=1.0),
         PostgresClaims("postgresql://localhost/jobs", table="jobs.claims", claim_ttl=3600.0, timeout=1.0),
+        ObjectClaims("s3://bucket/jobs", claim_ttl=3600.0, timeout=1.0),
+        ObjectClaims(S3Store("bucket", prefix="jobs")),
     ]
     assert_type(stores[0].claim_ttl, float)
     assert_type(PostgresClaims.schema("jobs.claims"), str)

@@ -15,14 +15,14 @@ from pushsdk import ConfigurationError, PushError
 from pushsdk._core import words
 from pushsdk.claims import SERVERS, ClaimStore, _operators, store_at
 from pushsdk.claims._operators import ClaimedSend
-from pushsdk.claims.store import PAGE
+from pushsdk.claims.store import PAGE, StoreError
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.options import Json, JsonLines, Yes
 from pushsdk.cli.output import print_figures
 from pushsdk.cli.terminal import ask, duration, print_json, say, warn
 
 T = TypeVar("T")
-_LOCATIONS = "sqlite:PATH, redis://HOST or postgresql://HOST/DATABASE"
+_LOCATIONS = "sqlite:PATH, redis://HOST, postgresql://HOST/DATABASE or s3://BUCKET/PREFIX"
 KEY = re.compile(r"[0-9a-f]{64}")
 OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
 
@@ -147,5 +147,7 @@ def with_store(make: Callable[[], ClaimStore], operation: Callable[[ClaimStore],
         return asyncio.run(run())
     except (PushError, CommandError):
         raise
+    except StoreError as error:
+        raise CommandError(f"the claim store failed: {error}", Exit.CANNOT_RUN) from None
     except Exception as error:  # noqa: BLE001 - a driver's text may hold the address
         raise CommandError(f"the claim store failed ({type(error).__name__})", Exit.CANNOT_RUN) from None

@@ -1,0 +1,217 @@
+"""Claims in an object store, such as S3: for processes on many machines, without a database."""
+
+import asyncio
+import functools
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.kinds import must_be
+from pushsdk._core.secret import Secret, sealed
+from pushsdk._io.forks import ProcessGuard
+from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put, StoreError
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore, S3Store
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+URL = re.compile(r"(s3|az)://[A-Za-z0-9._-]+(/[A-Za-z0-9._=/-]*)?")
+KEY = re.compile("[0-9a-f]{64}")
+# Concurrent requests per call, and creations in the self-test.
+REQUESTS, RIVALS = 64, 4
+# Claims whose ETags are remembered: more than are in flight.
+REMEMBERED = 10_000
+_UNMET = ("AlreadyExistsError", "PreconditionError")
+_DENIED = "it refuses access: are the credentials right, and may they get, put, list and delete objects there?"
+# By the exception's name.
+_TEXTS = {
+    "FileNotFoundError": "the bucket or container does not exist: create it, or correct its name",
+    "PermissionDeniedError": _DENIED,
+    "UnauthenticatedError": _DENIED,
+    "NotImplementedError": "it has no conditional writes: use S3, Azure Blob Storage, or another claim store",
+}
+# Without credentials, obstore asks the cloud's metadata server, which has a link-local address.
+_METADATA = "//169.254."
+_NO_CREDENTIALS = (
+    "it has no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for Azure AZURE_STORAGE_ACCOUNT_KEY, or "
+    "give the machine a role"
+)
+_UNREACHABLE = (
+    "it can't be reached ({}): are network, endpoint and region right? An http:// endpoint needs AWS_ALLOW_HTTP=true"
+)
+
+
+class StoredClaim(msgspec.Struct):
+    """An object's content."""
+
+    token: str
+    ttl: float
+    record: msgspec.Raw
+
+
+class ObjectClaims(ClaimStore):
+    """Claims in the object store at ``server``: ``s3://bucket/prefix``, ``az://container/prefix``, or an obstore store.
+
+    Needs obstore (the extra ``objects``), and credentials in the environment (``AWS_*``, ``AZURE_*``) or a role. Pass
+    an ``obstore.store.S3Store`` or ``AzureStore`` to set other options.
+
+    A claim is one object, which only conditional writes change; a claim costs a PUT, its settlement another. The first
+    operation tests that the store obeys the conditions, and is refused otherwise. Claims expire by the store's clock.
+    Expired objects stay: delete them by a lifecycle rule of the bucket, later than ``claim_ttl``.
+    """
+
+    at_once: int = 256
+
+    def __init__(self, server: "str | S3Store | AzureStore", *, claim_ttl: float = WEEK, timeout: float = 5.0) -> None:
+        """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``. Connects on first use."""
+        server = target = sealed(server)
+        super().__init__(claim_ttl=claim_ttl, timeout=timeout)
+        self._objects: Any = _opened(target) if isinstance(target, Secret) else target
+        if not hasattr(self._objects, "put_async"):
+            raise must_be("server", "a URL or an obstore store", server)
+        # The store's Unix time less the monotonic time. Set by the self-test.
+        self._offset: float | None = None
+        # By key: the token of our last write, and the condition that the object is unchanged since. Oldest first.
+        self._written = dict[str, tuple[str, object]]()
+
+    def __repr__(self) -> str:
+        return f"ObjectClaims({self._objects!r})"
+
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        await self._test()
+        return await _all(lambda put: self._put(put, ttl), puts)
+
+    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+        await self._test()
+        return [claim for claim, _ in await _all(self._read, keys)]
+
+    async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
+        await self._test()
+        pages = self._objects.list(chunk_size=PAGE)
+        while page := await self._answer(anext(pages, None)):
+            keys = [meta["path"] for meta in page if KEY.fullmatch(meta["path"])]
+            for key, claim in zip(keys, await self.get(keys), strict=True):
+                if claim is not None:
+                    yield key, claim
+
+    async def risks(self) -> list[str]:
+        """Test the store with an object that is deleted again. Raises ConfigurationError if it has no conditions."""
+        await self._test()
+        return []
+
+    async def _put(self, put: Put, ttl: float) -> Claim | None:
+        body = msgspec.json.encode(StoredClaim(put.claim.token, ttl, msgspec.Raw(put.claim.record)))
+        token, condition = self._written.pop(put.key, ("", None))
+        if token not in put.expected:
+            condition = "create"
+        # After a lost response the object has our token, so the next round replaces it.
+        while not (tag := await self._write(put.key, body, condition)):
+            stored, condition = await self._read(put.key)
+            if stored is not None and not put.may_replace(stored):
+                return stored
+        self._written[put.key] = put.claim.token, {"e_tag": tag}
+        if len(self._written) > REMEMBERED:
+            del self._written[next(iter(self._written))]
+        return None
+
+    async def _write(self, name: str, body: bytes, condition: object) -> str | None:
+        """Return the new object's ETag, None if the condition is not met."""
+        written = await self._answer(self._objects.put_async(name, body, mode=condition), *_UNMET)
+        return None if written is None else str(written["e_tag"] or "")
+
+    async def _read(self, key: str) -> tuple[Claim | None, object]:
+        """Return the stored claim, None if absent or expired, and the condition for replacing it."""
+        found = await self._answer(self._fetch(key), "FileNotFoundError")
+        if found is None:
+            return None, "create"
+        meta, data = found
+        claim: Claim | None = Claim("", data)  # of another program: never replaced
+        with suppress(msgspec.MsgspecError):
+            stored = msgspec.json.decode(data, type=StoredClaim)
+            is_expired = meta["last_modified"].timestamp() + stored.ttl <= time.monotonic() + (self._offset or 0.0)
+            claim = None if is_expired else Claim(stored.token, bytes(stored.record))
+        return claim, {"e_tag": meta["e_tag"]}
+
+    async def _answer(self, request: Awaitable[Any], *absent: str) -> Any:
+        """Return the response, None for an ``absent`` error's name. Raise StoreError for any other."""
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await request
+        except Exception as error:  # noqa: BLE001 - obstore's text may hold a signed URL, and is in no error of ours
+            name = type(error).__name__
+            text = _NO_CREDENTIALS if _METADATA in str(error) else _TEXTS.get(name, _UNREACHABLE.format(name))
+        if name in absent:
+            return None
+        raise StoreError(text)
+
+    async def _fetch(self, key: str) -> tuple[Any, bytes]:
+        found = await self._objects.get_async(key)
+        return found.meta, bytes(await found.bytes_async())
+
+    async def _test(self) -> None:
+        """Learn the store's clock, and raise ConfigurationError if the store does not obey the conditions."""
+        if _first_process().is_inherited:
+            raise ConfigurationError(
+                "the claim store was used before a fork, which object stores don't survive: fork first"
+            )
+        if self._offset is not None:
+            return
+        name = f"self-test-{secrets.token_hex(16)}"
+        created = await _all(lambda rival: self._write(name, b"%d" % rival, "create"), range(RIVALS))
+        obeys, tags = False, [tag for tag in created if tag]
+        if len(tags) == 1:
+            changes = [await self._write(name, body, {"e_tag": tags[0]}) for body in (b"changed", b"outdated")]
+            obeys = bool(changes[0]) and changes[1] is None
+        meta = await self._answer(self._objects.head_async(name))
+        offset = meta["last_modified"].timestamp() - time.monotonic()
+        with suppress(Exception):  # without the right to delete, the lifecycle rule does it
+            await self._objects.delete_async(name)
+        if not obeys:
+            raise ConfigurationError(f"the claim store can't be used: {_TEXTS['NotImplementedError']}")
+        self._offset = offset
+
+
+@functools.cache
+def _first_process() -> ProcessGuard:
+    # obstore's threads, which a forked child lacks, serve all stores in a process.
+    return ProcessGuard()
+
+
+async def _all(operation: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
+    """Return the operation's results, after all operations have ended. Raise the first error."""
+    slots = asyncio.Semaphore(REQUESTS)
+
+    async def one(item: T) -> R:
+        async with slots:
+            return await operation(item)
+
+    results = list[R]()
+    for result in await asyncio.gather(*map(one, items), return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+        results.append(result)
+    return results
+
+
+def _opened(url: Secret) -> Any:
+    try:
+        from obstore.store import from_url
+    except ImportError:
+        raise ConfigurationError("ObjectClaims needs obstore (the extra 'objects'): pip install obstore") from None
+    if URL.fullmatch(url.reveal()):
+        with suppress(Exception):  # its text may quote the environment
+            # Without client_options, which would replace those in the environment.
+            return from_url(url.reveal(), retry_config={"max_retries": 2})
+    raise ConfigurationError(
+        "the URL of an object store must be like s3://bucket/prefix or az://container/prefix, with its credentials in "
+        "the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AZURE_STORAGE_ACCOUNT_NAME, "
+        "AZURE_STORAGE_ACCOUNT_KEY) and not in the URL"
+    )
