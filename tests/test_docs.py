@@ -28,6 +28,7 @@ from pushsdk.cli.app import GROUPS, app
 from pushsdk.cli.exit import Exit
 from pushsdk.cli.options import CallOptions
 from pushsdk.cli.settings import DEFAULTS, KEYS, SETTINGS
+from pushsdk.docs.search import search
 
 PYTHON = [block for document in DOCUMENTS for block in document.blocks if block.language == "python"]
 TESTS = [block for block in PYTHON if "def test_" in block.text and not block.module]
@@ -277,6 +278,30 @@ def test_the_defaults_of_a_client_are_those_of_the_code():
         value = int(number[1].replace(",", "")) * (2**20 if number[2] else 1) if number else shown.strip('`"')
         value = None if shown == "none" else value
         assert getattr(getattr(pushsdk, kind)(), name) == value
+
+
+@pytest.mark.parametrize(
+    ("query", "page", "heading"),
+    [
+        ("double push", "idempotency", "Idempotency"),
+        ("exactly once", "idempotency", "Idempotency"),
+        ("dedupe", "audiences", "Ids"),
+        ("pandas", "databases", "Rows for personal texts"),
+        ("sqlalchemy", "databases", "SQLAlchemy"),
+        ("cron", "faq", "How do I send later, or every night?"),
+        ("quiet hours", "faq", "How do I send later, or every night?"),
+        ("opt out", "faq", "How do I leave out users who opted out or unsubscribed?"),
+        ("unsubscribes", "faq", "How do I leave out users who opted out or unsubscribed?"),
+        ("prometheus", "faq", "Can Prometheus read what a client does?"),
+        ("docker", "kubernetes", "Kubernetes"),
+        ("how do I retry", "retries", "Retries"),
+        ("rate limit", "errors", "RateLimitedError"),
+        ("RetryPolicy", "reference", "RetryPolicy"),
+        ("firebase", "migration", "From Firebase Cloud Messaging"),
+    ],
+)
+def test_a_search_finds_the_words_that_people_type(query, page, heading):
+    assert search(query)[0][:2] == (page, heading)
 
 
 def test_every_exit_code_has_a_row():

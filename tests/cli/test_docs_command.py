@@ -6,6 +6,7 @@ import pytest
 from rich.text import Text
 
 from pushsdk import docs
+from pushsdk.docs import search
 
 PAGES = {
     "index": "# The guide\n\nAll pages. Read two.\n\n- [Send](sending.md#ids)\n- [R](retries.md)\n- [C](cli.md)\n",
@@ -58,10 +59,13 @@ def test_a_search_prints_page_heading_and_the_best_sentence_of_a_section(command
     assert command("docs", "--search", "retry").out.startswith("retries: Retries: What is retried, and when.\n")
 
 
-def test_a_search_shows_code_only_if_no_text_has_the_words(command, tmp_path):
+def test_text_comes_before_code_and_code_counts_too(command, tmp_path):
     assert command("docs", "--search", "no heading").out == "retries: Budget: # no heading\n"
     (tmp_path / "cli.md").write_text("# The command line\n\nNo heading at all.\n")
-    assert command("docs", "--search", "no heading").out == "cli: The command line: No heading at all.\n"
+    assert command("docs", "--search", "no heading").out.splitlines() == [
+        "cli: The command line: No heading at all.",
+        "retries: Budget: # no heading",
+    ]
 
 
 LIMITS = """# Limits
@@ -81,34 +85,37 @@ NotLimitedError has no variable.
 
 ## Close together
 
-Of limits the rate has two.
+Limits: the rate has two.
 """
 
 
-def test_a_search_ranks_titles_headings_paragraphs_and_sections(command, tmp_path):
+def test_headings_weigh_more_than_text(command, tmp_path):
     (tmp_path / "retries.md").write_text(LIMITS)
-    assert command("docs", "--search", "rate Limit").out.splitlines() == [
+    assert command("docs", "--search", "rate", "Limit").out.splitlines() == [
         "retries: A rate, and its limit: A rate.",
-        "retries: Close together: Of limits the rate has two.",
         "retries: Limits: No bound: rate. `--dry-run`, `dry_run=`.",
+        "retries: Close together: Limits: the rate has two.",
     ]
     assert command("docs", "--search", "what is a limit").out.splitlines()[0].startswith("retries: Limits: ")
-    assert command("docs", "--search", "close together").out == "retries: Close together: Of limits the rate has two.\n"
+    assert command("docs", "--search", "close together").out == "retries: Close together: Limits: the rate has two.\n"
+    assert command("docs", "--search", "bound kafka").out.splitlines()[0].startswith("retries: Limits: No bound")
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        *((words, "Limits: No bound: rate. `--dry-run`, `dry_run=`.") for words in ("dry run", "--dry-run", "dryrun")),
-        ("env variables", "Far apart: The environment: PUSHSDK_HOST."),
+        *((words, "Limits: No bound: rate. `--dry-run`, `dry_run=`.") for words in ("dry run", "dryrun")),
+        ("env variables", "Far apart: NotLimitedError has no variable."),
         ("error", "Far apart: NotLimitedError has no variable."),
+        ("sandboxes", "Far apart: NotLimitedError has no variable."),  # the table of synonyms
     ],
 )
-def test_a_word_stands_for_those_that_begin_with_it_and_for_two_joined_by_space_dash_or_underscore(
-    command, tmp_path, words, line
+def test_a_word_stands_for_its_beginnings_plurals_and_synonyms_and_for_two_words(
+    command, tmp_path, monkeypatch, words, line
 ):
+    monkeypatch.setitem(search.SYNONYMS, "sandbox", ["variables"])
     (tmp_path / "retries.md").write_text(LIMITS)
-    assert command("docs", f"--search={words}").out == f"retries: {line}\n"
+    assert command("docs", "--search", *words.split()).out == f"retries: {line}\n"
     assert command("docs", "--search=ate").code == 1
 
 

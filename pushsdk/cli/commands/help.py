@@ -14,6 +14,7 @@ from pushsdk._core.words import near_word
 from pushsdk.cli.app import app
 from pushsdk.cli.exit import Exit, usage_error
 from pushsdk.cli.terminal import say, warn
+from pushsdk.docs.search import search as find_sections
 
 # Like `Flag` in ``options``, a module that loads the client.
 _FLAG = Parameter(negative=(), show_default=False)
@@ -32,7 +33,7 @@ def docs(
     /,
     *,
     all_pages: Annotated[bool, _FLAG, Parameter(name="--list")] = False,
-    search: str | None = None,
+    search: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
     path: Annotated[bool, _FLAG] = False,
 ) -> int:
     """Show a user guide page.
@@ -40,13 +41,13 @@ def docs(
     Args:
         topic: The page name or a part of it, for example retries.
         all_pages: List the pages, each with its first sentence.
-        search: Print the sections with these words, best first, each with its page and heading.
+        search: Print the sections about these words, best first, each with its page and heading.
         path: Print the path of the page file.
     """
     if all_pages:
         return _list_pages()
     if search is not None:
-        return _print_results(search)
+        return _print_results(" ".join(search))
     name = topic.lower().removesuffix(".md")
     if name not in guide.names():
         name = _page_with(name, topic)
@@ -68,7 +69,7 @@ def _list_pages() -> int:
 
 
 def _print_results(search: str) -> int:
-    results = guide.search(search)
+    results = find_sections(search)
     for result in results[:_MOST_RESULTS]:
         say(textwrap.shorten(": ".join(result), _WIDTH, placeholder=" ..."))
     if len(results) > _MOST_RESULTS:
@@ -85,7 +86,7 @@ def _page_with(word: str, topic: str) -> str:
     if len(close) == 1:
         return close[0]
     close = close or list(filter(None, [near_word(word, pages, 0.75)]))
-    found = [*dict.fromkeys(result[0] for result in guide.search(word))]
+    found = [*dict.fromkeys(result.page for result in find_sections(word))]
     advice = "--list lists the pages, --search WORD finds words"
     if close:
         advice = f"did you mean {' or '.join(close[:3])}?"

@@ -11,6 +11,7 @@ from string import Template
 from aiohttp import web
 
 from pushsdk import docs
+from pushsdk.docs.search import search
 from pushsdk.emulator.guard import Guard, Refused
 from pushsdk.emulator.http_io import PRIVATE, refuse
 
@@ -84,7 +85,7 @@ def page(name: str, query: str = "") -> str | None:
 
 def _results(query: str) -> str:
     """Return the sections that ``pushsdk docs --search`` prints, each below a link to its heading."""
-    results = docs.search(query)
+    results = search(query)
     items = "".join(
         f'<li><a href="/docs/{name}#{_anchor(heading)}">{name}: {escape(heading)}</a><p>{escape(text)}</p></li>'
         for name, heading, text in results

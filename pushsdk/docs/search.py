@@ -1,0 +1,134 @@
+"""The search in the user guide, for ``pushsdk docs --search`` and the emulator's page.
+
+A query is a list of terms: the words that name the subject, and the keys of ``synonyms.json``. Texts and terms are
+compared in lower case, without plural and tense. Imports nothing but the standard library.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pushsdk import docs
+
+SYNONYMS: dict[str, list[str]] = json.loads(Path(__file__).with_name("synonyms.json").read_text(encoding="utf-8"))
+# Question words that do not name the subject.
+_FILLER = re.compile("an?|and|are|can|do|does|for|from|how|i|in|is|it|mean|my|of|on|or|the|to|use|what|when|why|with")
+_WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])|[\W_]+")
+_ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|e|s)$")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_MARKUP = re.compile(r"^- |!?\[([^]]*)\]\([^)]*\)")  # list item, image and link syntax
+_PASSAGE = re.compile(r"\n\s*\n|\n(?=[-|]|\d+\.)")  # between paragraphs, list items and table rows
+_SENTENCE = re.compile(r"(?<=[.?!])\s+(?=\W?[A-Z])")
+
+# A whole word counts more than the beginning of a word, a word more than its synonym.
+_BEGINNING = 0.4
+_SYNONYM = 0.5
+# Score of a term in each part of a section; a part that repeats the term counts up to _MOST times.
+_IN_HEADING, _IN_TITLE, _IN_PROSE, _IN_CODE = 8, 3, 1, 0.3
+_MOST = 3
+_PHRASE = _EXACT = 2  # factors for all words in the order of the query, and for a heading that is the query
+# Factors for the pages that name everything, and for those about the inside.
+_LAST = {"index": 0.3, "reference": 0.3, "contributing": 0.3, "design": 0.5}
+
+
+class Result(NamedTuple):
+    """A section: its page, heading and best sentence."""
+
+    page: str
+    heading: str
+    text: str
+
+
+class _Section(NamedTuple):
+    page: str
+    title: str
+    heading: str
+    prose: str
+    code: str
+
+
+class _Term:
+    """A word or phrase of a query, with its synonyms."""
+
+    def __init__(self, text: str, synonyms: Sequence[str] = ()) -> None:
+        self._patterns = [(1.0, _pattern(text)), *((_SYNONYM, _pattern(_plain(each))) for each in synonyms)]
+
+    def count(self, plain: str, most: int = 1) -> float:
+        """Count the term in a text, at most so often; the beginning of a word counts less, a synonym even less."""
+        return max(
+            weight * sum(sorted(_BEGINNING if match[1] is None else 1.0 for match in pattern.finditer(plain))[-most:])
+            for weight, pattern in self._patterns
+        )
+
+
+def search(query: str) -> list[Result]:
+    """Return the sections with all terms of the query, or else with most of them, best first.
+
+    A term stands for all words that begin with it, ``env`` for environment, and for two words: ``healthcheck`` for
+    health check. A term in a heading weighs more than one in the text, and code least.
+    """
+    terms, phrase = _terms(query)
+    ranked = []
+    for section in _sections():
+        parts = [
+            _plain(part) for part in (section.heading, f"{section.title} {section.page}", section.prose, section.code)
+        ]
+        scores = [_score(term, *parts) for term in terms]
+        score = sum(scores) * (_PHRASE if any(map(phrase.search, parts[::2])) else 1)
+        score *= _EXACT if phrase.fullmatch(parts[0]) else _LAST.get(section.page, 1)
+        ranked.append((sum(map(bool, scores)), score, section))
+    most = max((found for found, *_ in ranked), default=0)
+    best = sorted((row for row in ranked if row[0] == most > 0), key=lambda row: -row[1])
+    return [Result(section.page, section.heading, _sentence(section, terms)) for *_, section in best]
+
+
+def _plain(text: str) -> str:
+    """Return the words in a text without plural and tense, in lower case, between single spaces."""
+    words = _WORD_END.sub(" ", text).lower().split()
+    return " ".join(_ENDING.sub("", re.sub("ie[sd]$", "y", word)) for word in words)
+
+
+def _pattern(plain: str) -> re.Pattern[str]:
+    """Return a pattern for words that begin with this text, with or without spaces; group 1 is set for a whole word."""
+    return re.compile(rf"\b{' ?'.join(plain.replace(' ', ''))}(?:(\b)|)")
+
+
+def _terms(query: str) -> tuple[list[_Term], re.Pattern[str]]:
+    """Return the terms in a query, and the pattern for all its words in this order."""
+    words = [word for word in re.findall(r"[^\W_]+", query) if not _FILLER.fullmatch(word.lower())]
+    rest = phrase = _plain(" ".join(words) or query)
+    terms = []
+    for key in sorted(SYNONYMS, key=len, reverse=True):
+        plain = _plain(key)
+        if f" {plain} " in f" {rest} ":
+            terms.append(_Term(plain, SYNONYMS[key]))
+            rest = f" {rest} ".replace(f" {plain} ", " ").strip()
+    return [*terms, *map(_Term, rest.split())], _pattern(phrase)
+
+
+def _sections() -> Iterator[_Section]:
+    for name in docs.names():
+        # A comment in a code block is not a heading.
+        parts = _HEADING.split(_CODE.sub(lambda code: code[0].replace("\n#", "\n #"), docs.read(name)))
+        for heading, section in zip(parts[1::2], parts[2::2], strict=True):
+            yield _Section(name, parts[1], heading, _CODE.sub("", section), "\n".join(_CODE.findall(section)))
+
+
+def _score(term: _Term, heading: str, title: str, prose: str, code: str) -> float:
+    # A short heading is about the term, a long one mentions the term.
+    in_heading = _IN_HEADING * term.count(heading) / math.sqrt(len(heading.split()))
+    in_title = _IN_TITLE * term.count(title)
+    in_text = _IN_PROSE * term.count(prose, _MOST) + _IN_CODE * term.count(code, _MOST)
+    return in_heading + in_text + (in_title if in_heading or in_text else 0)
+
+
+def _sentence(section: _Section, terms: Sequence[_Term]) -> str:
+    """Return the sentence, table row or line of code with most terms, as plain text."""
+    sentences = [sentence for passage in _PASSAGE.split(section.prose) for sentence in _SENTENCE.split(passage.strip())]
+    lines = [*filter(None, sentences), *section.code.splitlines()[1:]] or [""]
+    best = max(lines, key=lambda line: sum(term.count(_plain(line)) for term in terms))
+    return _MARKUP.sub(r"\1", " ".join(best.strip("| ").replace(" | ", ": ").split()))
