@@ -6,6 +6,7 @@ Everything here is sync, for a separate thread. Before it is iterated, only the 
 import copy
 import itertools
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -23,7 +24,7 @@ from pushsdk._audience.sql_query import SqlQuery
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
 from pushsdk._core.body import encode_user_ids
-from pushsdk._core.damage import damage_in, damage_of
+from pushsdk._core.damage import damage_in, damage_of, damage_text
 from pushsdk._core.errors import Advice, ValidationError, warn_caller
 from pushsdk._core.kinds import Count, Rule, check
 from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
@@ -89,8 +90,8 @@ class Audience(BatchSource):
         self._excluded: tuple[Audience, ...] = ()
         # Set by part: its users are in all of these, each an index and a number of parts.
         self._parts: tuple[tuple[int, int], ...] = ()
-        # Damage with its place: the first in each excluded audience. Set when these are read.
-        self._damages: list[tuple[str, str]] = []
+        # The damage in the ids, if another audience excludes them. Set when these are read.
+        self._damages = Counter[str]()
         # Set when a reading is complete.
         self._summary = AudienceSummary()
 
@@ -260,18 +261,11 @@ class Audience(BatchSource):
         return batches
 
     def _ids_to_exclude(self) -> Iterator[list[str]]:
-        self._damages = []
         for users in self._excluded:
-            damage = None
+            users._damages = Counter()
             for ids in users.ids():
-                damage = damage or damage_of(ids, encode_user_ids(ids))
+                users._damages.update(damage_of(ids, encode_user_ids(ids)))
                 yield ids
-            if damage:
-                self._damages.append((damage, users._place_of(damage)))
-
-    def _place_of(self, damage: str) -> str:
-        """Return where the first id with this damage is: its file and line, or its row."""
-        return self._source.place_of(lambda user: damage_in(user) == damage)
 
     def _counted(self, batches: Iterator[list[T]], counts: ReadCounts) -> Iterator[list[T]]:
         for batch in batches:
@@ -325,9 +319,14 @@ class Personalized(BatchSource):
         return PushRequest(user_ids=(user,), message=message, custom_fields=UNSET if fields is None else fields)
 
 
-def damages(users: object, damage: str | None) -> list[tuple[str, str]]:
-    """Return the damage with its place, and that of the users that are excluded from an audience."""
+def damage_texts(users: object, damages: Counter[str]) -> Iterator[Advice]:
+    """Yield a text for damaged ids, and one for those in each audience that is excluded."""
     audience = users._audience if isinstance(users, Personalized) else users
+    place = ""
     if isinstance(audience, Audience):
-        return [*audience._damages, *([(damage, audience._place_of(damage))] if damage else [])]
-    return [(damage, "")] if damage else []
+        for others in audience._excluded:
+            yield from damage_texts(others, others._damages)
+        if damages:
+            place = audience._source.place_of(lambda user: damage_in(user) == next(iter(damages)))
+    if damages:
+        yield damage_text(damages, place)

@@ -15,16 +15,16 @@ from pushsdk._core.words import count
 
 
 def check_users(
-    user_ids: object, max_users: int, warn: Callable[[str], object] = warn_of_damage
+    user_ids: object, max_users: int, note: Callable[[list[str]], object] = warn_of_damage
 ) -> tuple[tuple[str, ...], EncodedIds, int]:
     """Return the distinct ids, the same encoded, and the duplicate count.
 
-    ``warn`` gets the damage if an id is probably none. Raises ValidationError.
+    ``note`` gets the damage of each damaged id, if there is one. Raises ValidationError.
     """
     if isinstance(user_ids, str):
         encoded = encode_user_id(user_ids)
         if damage := damage_in(user_ids):
-            warn(damage)
+            note([damage])
         return (user_ids,), encoded, 0
     ids = tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
     if not ids:
@@ -38,8 +38,8 @@ def check_users(
     distinct = tuple(dict.fromkeys(ids))
     if len(distinct) < len(ids):
         encoded = encode_user_ids(distinct)
-    if damage := damage_of(distinct, encoded):
-        warn(damage)
+    if damages := damage_of(distinct, encoded):
+        note(damages)
     return distinct, encoded, len(ids) - len(distinct)
 
 

@@ -4,7 +4,8 @@ One table for every way to pass users. Its texts name damage and fix, never the 
 """
 
 import re
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from pushsdk._core.errors import Advice, warn_caller
 
@@ -65,11 +66,12 @@ _SIGNS: tuple[tuple[Callable[[str], object], str], ...] = (
     (re.compile(r"[,;\t\n]").search, "looks like several: pass each as a separate id, and a table as .csv"),
     (_is_unreadable, "has an invisible character, such as a byte order mark, or U+FFFD: export the column as UTF-8"),
 )
-# Bytes that a sign needs, after a single byte that is looked for first, as that is faster.
+# Bytes that a sign needs, each after bytes that are looked for first: a search for a single byte is far faster.
 _BYTES = (
     *((mark, mark) for mark in (b"\\", b";", b"{", b"$", b"#", b"'", b"\x7f")),
-    *((b".", b".0"), (b".", b"E"), (b"+", b"E+"), (b"+", b"e+"), (b"=", b'"='), (b" ", b'" '), (b" ", b' "')),
+    *((b".", b'.0"'), (b".", b'00"'), (b"+", b"E+"), (b"+", b"e+"), (b"=", b'"='), (b" ", b'" '), (b" ", b' "')),
 )
+_exponent_in = re.compile(rb'E-?\d+"').search
 # An id without a sign, unless it is one of the words.
 _is_plain = re.compile(
     r"(?!=|[+-]?\d+(?:\.\d|[Ee]\+))[\w.@:/|+=-]+(?<!\.csv)(?<!\.tsv)(?<!\.txt)(?<!\.jsonl)(?<!\.parquet)"
@@ -84,21 +86,26 @@ def damage_in(user_id: str) -> str | None:
     return next((text.format(user_id) for is_sign, text in _SIGNS if is_sign(user_id)), None)
 
 
-def damage_of(ids: Collection[str], encoded: bytes) -> str | None:
-    """Return the damage that the first damaged id shows. ``encoded`` is their JSON."""
+def damage_of(ids: Collection[str], encoded: bytes) -> list[str]:
+    """Return the damage that each damaged id shows. ``encoded`` is their JSON."""
     if len(ids) > 1 and not _may_have_damage(ids, encoded):
-        return None
-    return next(filter(None, map(damage_in, ids)), None)
+        return []
+    return list(filter(None, map(damage_in, ids)))
 
 
 def _may_have_damage(ids: Collection[str], encoded: bytes) -> bool:
-    """Return False if every id is plain. This takes 0.02 us an id, a look at each takes twenty times that."""
+    """Return False if every id is plain. This takes 0.01 us an id, a look at each takes thirty times that."""
+    text = " ".join(ids)
     return (
-        encoded.count(b",") >= len(ids)
-        or any(mark in encoded and sign in encoded for mark, sign in _BYTES)
-        or not _WORDS.isdisjoint(ids)
-        or (not encoded.isascii() and _is_unreadable(encoded.decode()))
+        "," in text or _has_sign(encoded) or not _WORDS.isdisjoint(ids) or (not text.isascii() and _is_unreadable(text))
     )
+
+
+def _has_sign(encoded: bytes) -> bool:
+    # Unlike ``in``, rfind hardly looks at bytes without the first one.
+    if any(mark in encoded and encoded.rfind(sign) >= 0 for mark, sign in _BYTES):
+        return True
+    return b"." in encoded and b"E" in encoded and _exponent_in(encoded) is not None
 
 
 def lacks_value(text: str) -> bool:
@@ -106,6 +113,15 @@ def lacks_value(text: str) -> bool:
     return text in _MISSING or _variable_in(text) is not None
 
 
-def warn_of_damage(damage: str, place: str = "") -> None:
-    """Warn about an id that is sent although it is probably none. ``place`` is its file and line, if known."""
-    warn_caller(Advice(f"a user id{place and f' ({place})'} {damage}", "{sent}"))
+def damage_text(damages: Mapping[str, int], place: str = "") -> Advice:
+    """Return the text for damaged ids, from the number of ids with each damage.
+
+    ``place`` is where the first id with the first damage is, if known.
+    """
+    kinds = [text if number == 1 else f"{text} ({number:,} such ids)" for text, number in damages.items()]
+    return Advice(f"a user id{place and f' ({place})'} {'; another '.join(kinds)}", "{sent}")
+
+
+def warn_of_damage(damages: Iterable[str]) -> None:
+    """Warn about ids that are sent although they are probably damaged."""
+    warn_caller(damage_text(Counter(damages)))

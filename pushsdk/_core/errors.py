@@ -27,7 +27,7 @@ LIBRARY: Mapping[str, str] = {
     "outcomes": "; see .outcomes",
     "primary_key": "primary_key=",
     "query": "query=",
-    "sent": ". It is used as it is",
+    "sent": ". Such ids are used as they are",
     "earlier_run": "; to exclude an earlier run: read_report('spring.run').pushed()",
     "dedupe": "leave out dedupe=False",
     "personalize": "use client.send_each(audience.personalize(message))",

@@ -3,17 +3,18 @@
 import asyncio
 import itertools
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from pushsdk._audience.audience import Audience, Personalized, damages
+from pushsdk._audience.audience import Audience, Personalized, damage_texts
 from pushsdk._audience.distinct import Distinct
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
 from pushsdk._core.body import encode_user_ids
-from pushsdk._core.damage import damage_of, warn_of_damage
-from pushsdk._core.errors import RunPlanError, ValidationError
+from pushsdk._core.damage import damage_of
+from pushsdk._core.errors import RunPlanError, ValidationError, warn_caller
 from pushsdk._core.kinds import must_be
 from pushsdk._core.models import UNSET, PushRequest
 from pushsdk._core.paths import show_path
@@ -102,8 +103,8 @@ class Planner:
         self._waiting: list[Chunk] = []
         self._ids: list[str] = []
         self._taken = 0
-        # For the first id that is probably none.
-        self._damage: str | None = None
+        # The damage that ids show.
+        self._damages = Counter[str]()
         self._duplicates = 0
         self._excluded = 0
 
@@ -154,12 +155,9 @@ class Planner:
     async def _seal(self, users: object) -> None:
         await self._write(lambda: self._store(1))
         # Told here: a thread has no line in the caller's code.
-        for damage, place in await self._in_thread(lambda: damages(users, self._damage)):
-            warn_of_damage(damage, place)
+        for text in await self._in_thread(lambda: [*damage_texts(users, self._damages)]):
+            warn_caller(text)
         await self._write(lambda: self._journal.seal(duplicates=self._duplicates, excluded=self._excluded))
-
-    def _note_damage(self, damage: str | None) -> None:
-        self._damage = self._damage or damage
 
     def _add_all(self, add: Callable[[Any], None], batches: Iterable[Sequence[Any]]) -> None:
         for batch in batches:
@@ -197,7 +195,7 @@ class Planner:
         chunks = [*chunks_of(ids, fixed=fixed, max_users=header.max_users, max_bytes=header.max_bytes)]
         at = 0
         for chunk in chunks:
-            self._note_damage(damage_of(ids[at : at + chunk.users], chunk.ids))
+            self._damages.update(damage_of(ids[at : at + chunk.users], chunk.ids))
             at += chunk.users
         self._waiting += chunks
         del self._ids[:end]
@@ -210,7 +208,7 @@ class Planner:
     def _request(self, request: object) -> Chunk:
         try:
             users, message, fields = _fields_of(request)
-            distinct, ids, duplicates = check_users(users, self._header.max_users, self._note_damage)
+            distinct, ids, duplicates = check_users(users, self._header.max_users, self._damages.update)
             # ``personalize`` has warned.
             encoded, custom = wire.encode_content(message, fields, warn=not self._header.source)
         except ValidationError as error:

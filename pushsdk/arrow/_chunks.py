@@ -1,5 +1,6 @@
 """Plan and outcome columns, and chunks made from plan rows: checked, encoded, with their claims."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 from pushsdk._audience.source import printable
 from pushsdk._core import wire
 from pushsdk._core.body import encode_user_id, encode_user_ids
+from pushsdk._core.damage import damage_of
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.idempotency import KEY_BYTES, Payload, check_key, digest_of, fingerprint_of
 from pushsdk._core.kinds import check
@@ -78,6 +80,8 @@ class ChunkEncoder:
         check("personal", personal, Literal["placeholders", "custom_fields"] | None, ValidationError)
         check_key("run", run, "the same in every process that sends the plan", KEY_BYTES // 2)
         self.personal = personal
+        #: The damage that ids show. Complete when the plan has ended.
+        self.damages = Counter[str]()
         self._run = run
         self._base_url = base_url
         self._max_users = max_users
@@ -116,8 +120,10 @@ class ChunkEncoder:
 
     def _payloads(self, users: list[str], rows: list[dict[str, Any]] | None) -> tuple[Payload, ...]:
         """Return one payload for all users, or one for each user if there are ``rows``."""
+        encoded = encode_user_ids(users)
+        self.damages.update(damage_of(users, encoded))
         if rows is None:
-            return ((encode_user_ids(users), self._message, self._custom_fields),)
+            return ((encoded, self._message, self._custom_fields),)
         message, custom_fields = self._unencoded
         payloads: list[Payload] = []
         for user, row in zip(map(encode_user_id, users), rows, strict=True):

@@ -6,6 +6,8 @@ from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
+from pushsdk._core.damage import damage_text
+from pushsdk._core.errors import warn_caller
 from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import check, must_be
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
@@ -61,7 +63,8 @@ def push_batches(
     title, subtitle and body, or is added to ``custom_fields`` as the request's ``"custom_fields"``.
 
     ``claims`` makes the claim store in the client's thread; the store is closed at the end. Claims expire: send a plan
-    within half of their ``claim_ttl``. When the generator is closed, requests in flight get 30 s to complete.
+    within half of their ``claim_ttl``. When the generator is closed, requests in flight get 30 s to complete. At its
+    end, a warning counts the damaged ids.
 
     Raises ConfigurationError or ValidationError at once if an argument is wrong. While iterating, raises
     ValidationError for a row that can't be sent, ClaimStoreError if the store fails, and the errors from ``batches``:
@@ -129,6 +132,8 @@ def _outcomes(
                     thread.loop.call_soon_threadsafe(sender.wake)
             if batch is not None:
                 yield batch
+        if encoder.damages:
+            warn_caller(damage_text(encoder.damages))
         if call.error is not None:
             raise call.error
     finally:

@@ -15,7 +15,7 @@ SHELL = {
     "outcomes": "",
     "primary_key": "--primary-key ",
     "query": "--query",
-    "sent": ". It is used as it is",
+    "sent": ". Such ids are used as they are",
     "earlier_run": "; to exclude an earlier run: --exclude spring.run",
     "dedupe": "leave out --no-dedupe",
     "personalize": "give --personalize",

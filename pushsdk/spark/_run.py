@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import msgspec
 
 from pushsdk._audience.source import printable
-from pushsdk._core.errors import PushError, ValidationError
+from pushsdk._core.damage import damage_text
+from pushsdk._core.errors import PushError, ValidationError, warn_caller
 from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import Count, check
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
@@ -182,7 +183,7 @@ def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key
     import pyspark.sql.functions as sf
 
     frame = session.read.schema(_schema_of(chunk_schema(personal=False))).parquet(uri(plan))
-    bad = sf.when(sf.col("chunk_id").isin(NULL, EMPTY), sf.col("chunk_id"))
+    bad = sf.when(sf.size("user_ids") == 0, sf.col("chunk_id"))
     totals = frame.groupBy(bad.alias("bad")).agg(
         sf.count(sf.lit(1)).alias("chunks"),
         sf.count_distinct("chunk_id").alias("ids"),
@@ -195,9 +196,11 @@ def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key
         raise ValidationError(
             f"{' and '.join(missing)} in {printable(primary_key, 60)!r}: nothing was sent; filter them out"
         )
-    good = groups.get(None)
+    good = groups.pop(None, None)
     if good is None:
         return {}
+    if groups:
+        warn_caller(damage_text({name: row["rows"] for name, row in groups.items()}))
     users = frame.select(sf.explode("user_ids").alias("user_id")).agg(*_hashes()).collect()[0]
     if good["chunks"] != good["ids"] or good["users"] != users["users"]:
         raise run_file_error(folder.path, "its plan does not read as it was written: nothing was sent; try again")
@@ -248,7 +251,7 @@ def _send(
     outcomes, started = folder.new_outcomes(), time.monotonic()
     plan = session.read.schema(_schema_of(plan_schema(manifest.kind != "broadcast")))
     # Partitioned by the chunk's id: round-robin would give a repeated task other chunks.
-    chunks = plan.parquet(uri(folder.plan(manifest.run))).repartition(tasks, "chunk_id")
+    chunks = plan.parquet(uri(folder.plan(manifest.run))).where("size(user_ids) > 0").repartition(tasks, "chunk_id")
     schema = _schema_of(outcome_schema())
     try:
         # The only action on this frame: a second action would run the tasks again.

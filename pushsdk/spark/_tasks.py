@@ -1,12 +1,16 @@
 """The work in the executors: cut a plan into chunks, and send chunks. Pickled by the driver, without the Api-Key."""
 
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.body import encode_user_ids
+from pushsdk._core.damage import damage_of
+from pushsdk._core.errors import ConfigurationError, MessageWarning
 from pushsdk._core.outcome import Guarded
 from pushsdk.spark._folder import RunFolder, has_sentinel
 from pushsdk.spark._preflight import of_task
@@ -14,7 +18,7 @@ from pushsdk.spark._preflight import of_task
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Ids for the pseudo-chunks that count rows without a user id, and with an empty one.
+#: Ids for the pseudo-chunks that count rows without a user id, and with an empty one. Others count damaged ids.
 NULL, EMPTY = "null", "empty"
 
 
@@ -44,6 +48,7 @@ class SendPartition(Guarded, msgspec.Struct, frozen=True):
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         from pushsdk.arrow import push_batches
 
+        warnings.filterwarnings("ignore", "a user id", MessageWarning)  # the driver warns
         manifest = RunFolder(self.folder).manifest()
         _check_shared(manifest is not None and manifest.run == self.run)
         if not has_sentinel(self.options["claims"], self.run):
@@ -89,12 +94,13 @@ def cut(batches: "Iterable[pa.RecordBatch]", *, max_users: int, prefix: str) -> 
     """Cut the users in a partition into chunks whose ids begin with ``prefix``.
 
     The input has the columns ``user_id``, ``rows`` and, if personal, ``fields``; the output has the ``chunk_schema``.
-    The last batch counts the rows without an id.
+    The last batch counts the rows without an id, and the ids with each damage.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     waiting: list[pa.RecordBatch] = []
+    damages = Counter[str]()
     users = number = nulls = empties = 0
     schema = chunk_schema(personal=False)
     for batch in batches:
@@ -104,7 +110,9 @@ def cut(batches: "Iterable[pa.RecordBatch]", *, max_users: int, prefix: str) -> 
         nulls += pc.sum(batch.filter(pc.is_null(ids)).column("rows")).as_py() or 0
         empties += pc.sum(batch.filter(is_empty).column("rows")).as_py() or 0
         waiting.append(batch.filter(pc.and_not(pc.is_valid(ids), is_empty)))
-        users += len(waiting[-1])
+        texts = waiting[-1].column("user_id").to_pylist()
+        damages.update(damage_of(texts, encode_user_ids(texts)))
+        users += len(texts)
         if users >= max_users:
             table = pa.Table.from_batches(waiting).combine_chunks()
             whole = users // max_users
@@ -114,7 +122,7 @@ def cut(batches: "Iterable[pa.RecordBatch]", *, max_users: int, prefix: str) -> 
     if users:
         table = pa.Table.from_batches(waiting).combine_chunks()
         yield _chunks(table, schema, max_users, prefix, number)
-    bad = [(name, rows) for name, rows in ((NULL, nulls), (EMPTY, empties)) if rows]
+    bad = [(name, rows) for name, rows in ((NULL, nulls), (EMPTY, empties), *damages.items()) if rows]
     if bad:
         counts = [{"chunk_id": name, "user_ids": (), "fields": (), "rows": rows} for name, rows in bad]
         yield pa.RecordBatch.from_pylist(counts, schema=schema)

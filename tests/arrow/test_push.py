@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,15 @@ def test_a_plan_says_before_it_sends_which_fields_of_the_policy_it_does_not_use(
     with pytest.warns(MessageWarning, match="a run does not use RetryPolicy.max_attempts and RetryPolicy.unknown: "):
         sent(plan(1), retry=RetryPolicy.at_least_once(max_attempts=2)).close()
     push_env.assert_nothing_sent()
+
+
+@pytest.mark.parametrize("personal", [None, "placeholders"])
+def test_damaged_ids_in_a_plan_are_counted_in_one_warning(personal, push_env, sent):
+    batches = plan(4, size=2, personal=bool(personal), name="{}.0")
+    with pytest.warns(MessageWarning, match=r"a user id is a number with \.0 at its end.* \(4 such ids\)") as caught:
+        list(sent(batches, personal=personal))
+    assert push_env.users() == {f"{number}.0": 1 for number in range(4)}
+    assert [Path(warning.filename) for warning in caught] == [Path(__file__)]
 
 
 def test_an_empty_plan_yields_nothing_and_sends_nothing(push_env: PushInbox, sent: Push) -> None:

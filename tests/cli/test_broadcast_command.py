@@ -368,7 +368,7 @@ def test_likely_mistakes_are_told_once_before_anything_is_sent(folder, service, 
     assert unused.startswith("advice: a run does not use the setting retry: it retries throttled and unsent requests")
     (several,) = others
     assert several.startswith(f"advice: a user id ({folder / 'ids.txt'}, line 1) looks like several")
-    assert several.endswith(". It is used as it is")
+    assert several.endswith(". Such ids are used as they are")
 
 
 PERSONAL = "--personalize", "custom-fields"

@@ -15,8 +15,8 @@ def _words(*texts: str) -> list[str]:
 DAMAGED = {
     "missing": _words(r"None nan NaN NaT NA <NA> N/A null NULL (null) [NULL] \N nil undefined inf -Infinity"),
     "error": _words("#N/A #REF! #DIV/0! #NAME? #NV #WERT! #¡VALOR! ######## #GETTING_DATA -1.#IND"),
-    "shortened": _words("1.23457E+11 1,23457E+11 1e+20 -1.5E+7 1.23457E11 1.5E-7"),
-    ".0": _words("17.0 1.00 17,0 -3.000"),
+    "shortened": _words("1.23457E+11 1,23457E+11 1e+20 -1.5E+7 1.23457E11 1.5E-7 1,5E11"),
+    ".0": _words("17.0 1.00 17,0 -3.000 1.0000"),
     "formula": _words('="00123" =A1 \'00123'),
     "quotation": _words('"ann" "ann'),
     "variable": _words("user-{i} ${id} $ID {{user_id}} {user.id}"),
@@ -39,16 +39,15 @@ PLAIN = _words(
 )
 def test_damage_is_named_for_an_id_alone_and_among_others(user: str, kind: str) -> None:
     for users in ([user], [*map(str, range(500)), user, *PLAIN]):
-        damage = damage_of(users, encode_user_ids(users))
+        [damage] = damage_of(users, encode_user_ids(users))
         assert damage == damage_in(user)
-        assert damage is not None
         assert kind in damage
 
 
 def test_a_plain_id_has_no_damage() -> None:
     users = [*PLAIN, "a b"]
     assert [damage_in(user) for user in users] == [None] * len(users)
-    assert damage_of(users, encode_user_ids(users)) is None
+    assert damage_of(users, encode_user_ids(users)) == []
 
 
 def test_the_look_at_many_ids_finds_what_the_look_at_one_finds() -> None:
@@ -58,4 +57,4 @@ def test_the_look_at_many_ids_finds_what_the_look_at_one_finds() -> None:
     for _ in range(20_000):
         user = "".join(draw.choices(parts, k=draw.randint(1, 6)))
         users = [*others, user]
-        assert damage_of(users, encode_user_ids(users)) == damage_in(user), ascii(user)
+        assert damage_of(users, encode_user_ids(users)) == [*filter(None, [damage_in(user)])], ascii(user)

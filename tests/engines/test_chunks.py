@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pushsdk._core.damage import damage_in
 from pushsdk.spark._tasks import EMPTY, NULL, chunk_schema, cut
 
 COLUMNS = {"user_id": pa.string(), "rows": pa.int64()}
@@ -44,12 +45,13 @@ def test_every_user_is_in_one_chunk_with_its_fields_however_the_batches_are_cut(
     assert [chunk["chunk_id"] for chunk in cut_chunks] == [f"7-{number:06}" for number in range(len(cut_chunks))]
 
 
-def test_rows_without_an_id_are_counted_and_in_no_chunk() -> None:
-    cut_chunks = chunks([batch([None, "a", ""], [4, 1, 2]), batch([None, "b"], [1, 1])])
+def test_rows_without_an_id_are_counted_and_in_no_chunk_and_damaged_ids_are_counted() -> None:
+    cut_chunks = chunks([batch([None, "1.0", ""], [4, 1, 2]), batch([None, "2.0"], [1, 1])])
     assert [(chunk["chunk_id"], chunk["user_ids"], chunk["rows"]) for chunk in cut_chunks] == [
-        ("7-000000", ["a", "b"], 2),
+        ("7-000000", ["1.0", "2.0"], 2),
         (NULL, [], 5),
         (EMPTY, [], 2),
+        (damage_in("1.0"), [], 2),
     ]
 
 

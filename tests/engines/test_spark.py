@@ -25,6 +25,7 @@ from pushsdk import (
     BroadcastError,
     ConfigurationError,
     Limits,
+    MessageWarning,
     MobilePush,
     Outcome,
     Rate,
@@ -103,12 +104,12 @@ def test_ids_may_be_numbers_and_columns_may_have_any_name(spark: SparkSession, s
     assert {json.dumps(fields) for _, fields in service.texts().values()} == {'{"a": 1}'}
 
 
-def test_ten_thousand_odd_ids_arrive_as_they_are(
-    spark: SparkSession, send: Any, service: Oracle, tmp_path: Path
-) -> None:
+def test_ten_thousand_odd_ids_arrive_as_they_are_and_the_driver_warns_of_damaged_ones(spark, send, service, tmp_path):
     users = odd_ids(SEED)
     pq.write_table(pa.table({"user_id": users}), tmp_path / "users.parquet")
-    report = send(spark.read.parquet(str(tmp_path / "users.parquet")), HELLO, batching=Batching(max_users=1000))
+    frame = spark.read.parquet(str(tmp_path / "users.parquet"))
+    with pytest.warns(MessageWarning, match="^a user id .* such ids"):
+        report = send(frame, HELLO, batching=Batching(max_users=1000))
     assert report.accepted == len(users)
     assert service.users() == dict.fromkeys(users, 1), f"seed {SEED}"
 

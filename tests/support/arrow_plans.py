@@ -23,11 +23,11 @@ def user(number):
     return f"user-{number}"
 
 
-def plan(users, *, size=10, rows=3, personal=False):
+def plan(users, *, size=10, rows=3, personal=False, name="user-{}"):
     """Chunks of ``size`` users, ``rows`` of them in each batch."""
     chunks = []
     for number, start in enumerate(range(0, users, size)):
-        ids = [user(row) for row in range(start, min(start + size, users))]
+        ids = [name.format(row) for row in range(start, min(start + size, users))]
         chunk = {"chunk_id": f"chunk-{number}", "user_ids": ids}
         if personal:
             chunk["fields"] = [json.dumps({"name": f"name of {row}"}) for row in ids]

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,10 +20,11 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 import pushsdk
-from pushsdk._audience.audience import Audience, damages
+from pushsdk._audience.audience import Audience, damage_texts
 from pushsdk._core import wire
 from pushsdk._core.body import EncodedIds, encode_user_ids, push_body
-from pushsdk._core.damage import damage_of, warn_of_damage
+from pushsdk._core.damage import damage_of
+from pushsdk._core.errors import warn_caller
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Failure
 from pushsdk._core.words import count
@@ -213,12 +215,12 @@ def _chunks(audience: Audience, message: bytes, fields: bytes | None, distinct: 
 
 def _ids(audience: Audience, distinct: bool) -> Iterator[list[str]]:
     """Yield the ids in batches, then warn about those that are probably none, which is an error without --force."""
-    found: str | None = None
+    damages = Counter[str]()
     for ids in audience.ids(distinct=distinct):
-        found = found or damage_of(ids, encode_user_ids(ids))
+        damages.update(damage_of(ids, encode_user_ids(ids)))
         yield ids
-    for damage, place in damages(audience, found):
-        warn_of_damage(damage, place)
+    for text in damage_texts(audience, damages):
+        warn_caller(text)
 
 
 def _plan_figures(totals: Mapping[str, int], seconds: Mapping[str, float]) -> Iterator[Figure]:
@@ -312,17 +314,17 @@ def _read_through(
     requests: Iterator[Any], audience: Audience, settings: ClientSettings
 ) -> tuple[Sequence[Any], dict[str, int]]:
     """Return the first request, and all counts. Warn if ids are damaged or users get no push."""
-    first = found = None
+    first, damages = None, Counter[str]()
     users = number = unlisted = 0
     for planned, *content in requests:
-        found = found or damage_of(planned, encode_user_ids(planned))
+        damages.update(damage_of(planned, encode_user_ids(planned)))
         ids = listed(planned, settings)
         unlisted += len(planned) - len(ids)
         if ids:
             first = first or (ids, *content)
             users, number = users + len(ids), number + 1
-    for damage, place in damages(audience, found):
-        warn_of_damage(damage, place)
+    for text in damage_texts(audience, damages):
+        warn_caller(text)
     _tell_unlisted(unlisted)
     if first is None:
         raise usage_error("no user is left") if unlisted else _no_users(audience)
