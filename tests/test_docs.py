@@ -20,7 +20,7 @@ from support.service_thread import served
 import pushsdk
 from pushsdk import Outcome, PushClient, RetryPolicy, lint
 from pushsdk import docs as guide
-from pushsdk._core.outcome import TABLE, Attempt
+from pushsdk._core.outcome import TABLE, Attempt, Failure
 from pushsdk._core.policy import RetryOptions
 from pushsdk._core.rate_limit import CAPACITY, COST, REFUND, THROTTLED_COST
 from pushsdk.claims import SqliteClaims
@@ -333,6 +333,13 @@ def test_every_help_has_an_example_that_parses_and_a_page_that_exists():
 def test_every_command_has_a_row():
     rows = " ".join(row[0] for row in page("cli").table("command"))
     assert [name for name in app if not name.startswith("-") and f"`pushsdk {name}" not in rows] == []
+
+
+def test_every_failure_that_decides_has_its_code_as_a_heading_on_the_page_of_errors():
+    headings = set(re.findall(r"^### (?:not-sent|outcome-unknown)-([a-z-]+)$", page("errors").text, re.MULTILINE))
+    # After an attempt, whose cause is the code; or inside the client.
+    others = {Failure.TOO_LONG, Failure.TOO_LATE, Failure.BUDGET, Failure.REKEYED}
+    assert headings == {failure.name.lower().replace("_", "-") for failure in set(Failure) - others}
 
 
 def test_every_error_has_a_heading_on_the_page_of_errors_and_is_said_to_be_what_it_is():

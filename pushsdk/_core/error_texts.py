@@ -56,7 +56,17 @@ class Facts(Wording, msgspec.Struct, frozen=True):
             times, again = (f" up to {self.sent} times", "once more") if self.sent > 1 else ("", "twice")
             risk = "; " + (target.operation if target else PUSH).in_doubt.format(times=times, again=again)
         fix = self._fix(target, names) if target else ""
-        return f"{_HEADS.get(self.verdict.outcome, 'not sent')}: {self._cause()}{self._end()}{risk}{fix}"
+        return f"{_HEADS[self.verdict.outcome]}: {self._cause()}{self._end()}{risk}{fix} [{self.code}]"
+
+    @property
+    def code(self) -> str:
+        """The outcome with the HTTP status or the failure that decided."""
+        decisive = self.decisive
+        cause: object = decisive.status
+        if cause is None:
+            failure = next(filter(decisive.reason.startswith, Failure), Failure.OTHER)
+            cause = failure.name.lower().replace("_", "-")
+        return f"{_HEADS[self.verdict.outcome].replace(' ', '-')}-{cause}"
 
     def _cause(self) -> str:
         """Return the reason, the request with its users, attempts and id, and the answer if it is to be shown."""
@@ -129,7 +139,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
 
 
 _UNTRIED = "the call ended before its first attempt"
-_HEADS = {Outcome.UNKNOWN: "outcome unknown", Outcome.REJECTED: "rejected"}
+_HEADS = {Outcome.UNKNOWN: "outcome unknown", Outcome.REJECTED: "rejected", Outcome.NOT_SENT: "not sent"}
 _TOTAL = "total timeout {bound} s"
 _BOUNDS: Mapping[Failure | None, str] = {
     **dict.fromkeys((Failure.DEADLINE, Failure.NO_TIME, Failure.TOO_LATE), _TOTAL),
@@ -162,8 +172,8 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({Failure.CERTIFICATE, "expired"}, ". Renew the service's certificate, or set the clock of this machine"),
     ({Failure.CERTIFICATE}, ". For a private CA {cafile}"),
     ({Failure.PROXY}, ". Check {proxy}, and that the proxy is up"),
-    ({Failure.CREDENTIALS}, ". Call again once it works"),
-    ({Failure.BUG}, ". Fix the callable: __cause__ is what it raised. It is called again after an OSError only"),
+    ({Failure.KEY_FAILED}, ". Call again once it works"),
+    ({Failure.KEY_BUG}, ". Fix the callable: __cause__ is what it raised. It is called again after an OSError only"),
     ({Failure.SESSION}, ". Keep the session open for as long as the client"),
     (
         {Failure.DEADLINE, "untried"},

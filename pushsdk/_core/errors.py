@@ -3,6 +3,7 @@
 Plain data: picklable, without payload or key; user ids only in ``user_ids`` and ``outcomes``, never in a text or repr.
 """
 
+import re
 import sys
 import warnings
 from abc import abstractmethod
@@ -42,6 +43,11 @@ class Wording:
     """The text for an error or a warning, made when it is read. It names options as its reader does."""
 
     __slots__ = ()
+
+    @property
+    def code(self) -> str:
+        """The error's short name; ``""`` if that depends on its class only."""
+        return ""
 
     @abstractmethod
     def render(self, names: Mapping[str, str]) -> str:
@@ -100,6 +106,16 @@ class PushError(Answered, Exception):
             self.outcome = outcome
         self.attempts = attempts
         self.user_ids = user_ids
+
+    @property
+    def code(self) -> str:
+        """Short name for the cause, such as ``not-sent-dns`` or ``rejected-404``: for alerts, and to look up.
+
+        It stays when a text changes. The guide's page on errors has each code.
+        """
+        text = self.args[0] if self.args else ""
+        name = re.sub("(?!^)(?=[A-Z])", "-", type(self).__name__.removesuffix("Error")).lower()
+        return (isinstance(text, Wording) and text.code) or name
 
     def retry_delay(self, default: float = 10.0, *, max_delay: float = 600.0) -> float:
         """Return the seconds to wait before a job is retried: ``retry_after`` or ``default``, at most ``max_delay``.

@@ -42,8 +42,8 @@ class Failure(StrEnum):
     PROXY = "the proxy could not be used"
     STALE = "the connection had ended, or had input waiting, before the request"
     NO_KEY = "the api_key callable returned no valid key"
-    CREDENTIALS = "the api_key callable failed"
-    BUG = "the api_key callable has a bug"
+    KEY_FAILED = "the api_key callable failed"
+    KEY_BUG = "the api_key callable has a bug"
     CLOSED = "the client was closed before the call ended"
     SESSION = "the session is closed"
     DEADLINE = "the deadline passed"
@@ -64,11 +64,13 @@ class Failure(StrEnum):
     OTHER = "the transport failed"
 
 
-NEEDS_A_FIX = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.SESSION, Failure.NO_KEY, Failure.BUG})
+NEEDS_A_FIX = frozenset(
+    {Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.SESSION, Failure.NO_KEY, Failure.KEY_BUG}
+)
 """Failures that every retry would meet again until the setup is fixed."""
 
 PROVES_UNSENT = (NEEDS_A_FIX - {Failure.SESSION}) | {
-    *(Failure.DNS, Failure.REFUSED, Failure.CONNECT_TIMEOUT, Failure.CREDENTIALS, Failure.UNCLAIMED)
+    *(Failure.DNS, Failure.REFUSED, Failure.CONNECT_TIMEOUT, Failure.KEY_FAILED, Failure.UNCLAIMED)
 }
 """Failures that prove by themselves that there was no connection, even if a mock replaces the transport."""
 

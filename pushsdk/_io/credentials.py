@@ -74,7 +74,7 @@ def _no_key(error: BaseException) -> NoKey:
         return NoKey(Failure.NO_KEY, str(error), error.with_traceback(None))
     if not isinstance(error, Exception):
         # The task was not cancelled: the callable awaited something that was.
-        return NoKey(Failure.CREDENTIALS, type(error).__name__, None)
+        return NoKey(Failure.KEY_FAILED, type(error).__name__, None)
     # An exception from Python itself, such as a TypeError, is raised again by every retry.
     is_bug = type(error).__module__ == "builtins" and not isinstance(error, OSError)
-    return NoKey(Failure.BUG if is_bug else Failure.CREDENTIALS, trace_of(error), error)
+    return NoKey(Failure.KEY_BUG if is_bug else Failure.KEY_FAILED, trace_of(error), error)

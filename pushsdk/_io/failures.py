@@ -41,7 +41,7 @@ _WORDS: tuple[tuple[type[BaseException], Callable[[Any], str | None]], ...] = (
     (socket.gaierror, lambda error: error.strerror),
     (OSError, lambda error: error.errno and os.strerror(error.errno)),
 )
-CONNECTING = PROVES_UNSENT - {Failure.CREDENTIALS, Failure.UNCLAIMED}
+CONNECTING = PROVES_UNSENT - {Failure.KEY_FAILED, Failure.UNCLAIMED}
 """Failures whose text names host and port."""
 
 

@@ -52,4 +52,4 @@ def _late_key(failure: Failure, named: str) -> NoKey:
     """Return the reason why there is no key if the callable did not return: within the named timeout, or at all."""
     if failure is not Failure.DEADLINE:
         return NoKey(failure, "", None)
-    return NoKey(Failure.CREDENTIALS, f"it did not return within the {named}", TimeoutError(named))
+    return NoKey(Failure.KEY_FAILED, f"it did not return within the {named}", TimeoutError(named))

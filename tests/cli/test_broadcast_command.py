@@ -220,7 +220,7 @@ def test_only_the_users_of_the_option_get_pushes_and_the_others_are_not_called_t
     assert "ann      NOT_SENT          not among the users that" in command("report", "spring.run").out
     assert "to send the rest" in command("status", "spring.run").err
     result = run_apart("send", "ann", "--title", "x", "--only-users", "bob", "--json")
-    assert result.err.endswith(": see --only-users\n")
+    assert result.err.endswith(": see --only-users [not-sent-not-listed]\n")
     assert json.loads(result.out)["users"] == {"NOT_SENT": 1}
     assert service.users() == {"bob": 1}
 

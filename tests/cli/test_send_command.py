@@ -106,7 +106,7 @@ async def test_a_private_authority_is_trusted_by_the_variable_that_the_error_nam
         words = (*SEND, "--base-url", server.base_url)
         result = await asyncio.to_thread(run_apart, *words)
         assert result.code == 1
-        assert result.err.endswith("For a private CA set SSL_CERT_FILE to a file with its certificate\n")
+        assert ". For a private CA set SSL_CERT_FILE to a file with its certificate [" in result.err
         wire_tls._authority().cert_pem.write_to_path(tmp_path / "ca.pem")
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
         result = await asyncio.to_thread(run_apart, *words)

@@ -72,23 +72,25 @@ def answering(status: int, **options: Any) -> AsyncPushClient:
         )),
         (lambda: client_of("http://127.0.0.1:9"), MESSAGE, (
             "not sent: the connection could not be opened: 127.0.0.1:9, Connection refused (POST http://127.0.0.1:9/v1/"
-            "push, 1 user). Is the service up? For a local one: pushsdk emulator"
+            "push, 1 user). Is the service up? For a local one: pushsdk emulator [not-sent-refused]"
         )),
         (lambda: answering(401), MESSAGE, (
-            f"rejected: HTTP 401 Unauthorized ({PUSH_URL}). Check the api_key, and that it belongs to this base_url"
+            f"rejected: HTTP 401 Unauthorized ({PUSH_URL}). Check the api_key, and that it belongs to this base_url "
+            "[rejected-401]"
         )),
         (lambda: answering(404), MESSAGE, (
             f"rejected: HTTP 404 Not Found ({PUSH_URL}). base_url is probably wrong: check its host and its path, "
-            "which must end before /v1"
+            "which must end before /v1 [rejected-404]"
         )),
         (lambda: FakeService(Fault.status(429, headers={"Retry-After": "90"})).client(), MESSAGE, (
             f"rejected: HTTP 429 Too Many Requests ({PUSH_URL}); not retried: the service asked to wait longer than "
             "max_retry_after: 90 s, RetryPolicy(max_retry_after=60). Call again after 90 s, or set a rate, for example "
-            f"rate=Rate(users_per_second=100); {LIMITS}"
+            f"rate=Rate(users_per_second=100); {LIMITS} [rejected-429]"
         )),
         (lambda: FakeService(Fault.hang()).client(timeout=0.05), MESSAGE, (
             f"outcome unknown: the deadline passed: total timeout 0.05 s ({PUSH_URL}); it may have been enqueued, so "
-            f"sending it again may push twice. Raise the timeout if the service needs longer; {LIMITS}"
+            f"sending it again may push twice. Raise the timeout if the service needs longer; {LIMITS} "
+            "[outcome-unknown-deadline]"
         )),
         (lambda: FakeService().client(), MobilePush(title={"en": "no platform"}), (
             "$.message: neither ios_enabled nor android_enabled is true, so it may reach no phone: set one. It is sent "
@@ -131,7 +133,7 @@ async def test_an_unknown_host_is_named() -> None:
     with lookups("fail"):
         error = await error_of(client_of("https://push.example/api"))
     assert "the host name could not be resolved: push.example:443, Name or service not known (" in str(error)
-    assert str(error).endswith("Check the host in base_url, and the DNS of this machine")
+    assert "Check the host in base_url, and the DNS of this machine" in str(error)
     assert isinstance(error.__cause__, OSError)
     assert error.__cause__.__traceback__ is None
 
@@ -155,7 +157,7 @@ async def test_a_timeout_before_there_is_a_connection_names_the_setting(
         with pytest.raises(NotSentError) as caught:
             await client.send("u", MESSAGE, idempotency_key=key)
     assert str(caught.value).startswith(f"not sent: no connection in time: 127.0.0.1:{port}, {named} (POST ")
-    assert str(caught.value).endswith("Is the host reachable from here, past firewalls and proxies?")
+    assert "Is the host reachable from here, past firewalls and proxies?" in str(caught.value)
     assert caught.value.retryable
 
 
@@ -167,7 +169,7 @@ async def test_a_tls_handshake_that_hangs_is_named(timeout: Timeout, named: str)
     async with WireServer(when(always, step(hold))) as server:
         error = await error_of(client_of(f"https://127.0.0.1:{server.port}", timeout=timeout))
     assert f"{server.port}, TCP connected, the TLS handshake did not end, {named} 0.2 s" in str(error)
-    assert str(error).endswith("Does the service speak TLS on this port?")
+    assert "Does the service speak TLS on this port?" in str(error)
 
 
 async def test_a_host_name_that_is_not_resolved_in_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +180,7 @@ async def test_a_host_name_that_is_not_resolved_in_time_is_named(monkeypatch: py
     for timeout, named in ((Timeout(connect=0.1), "connect"), (Timeout(total=0.1), "total")):
         error = await error_of(client_of("https://slow.example", timeout=timeout))
         assert f"slow.example:443, the host name was not resolved in time, {named} timeout 0.1 s" in str(error)
-        assert str(error).endswith("Check the host in base_url, and the DNS of this machine")
+        assert "Check the host in base_url, and the DNS of this machine" in str(error)
 
 
 async def test_a_claim_store_that_hangs_is_no_missing_connection() -> None:
@@ -244,7 +246,7 @@ async def test_tls_to_a_plain_port_asks_for_the_port() -> None:
         port = plain.sockets[0].getsockname()[1]
         error = await error_of(client_of(f"https://127.0.0.1:{port}"))
     assert f"the TLS handshake failed: 127.0.0.1:{port}, " in str(error)
-    assert str(error).endswith("Does the service speak TLS on this port?")
+    assert "Does the service speak TLS on this port?" in str(error)
 
 
 @pytest.mark.parametrize("location", ["redis://127.0.0.1:{}", "postgresql://127.0.0.1:{}/db"])
@@ -336,16 +338,20 @@ async def test_a_call_that_waits_for_a_pause_names_the_pause_and_the_setting() -
 @pytest.mark.parametrize("status", [200, 302, 429, 500])
 async def test_a_text_without_the_answer_says_where_it_is(status: int) -> None:
     error = await error_of(answering(status, headers={"Content-Type": "text/html"}, body="<html>"))
-    assert str(error).endswith(". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here")
+    assert ". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here" in str(error)
 
 
 @pytest.mark.parametrize(
     ("status", "headers", "text"),
     [
         (400, {}, r"^rejected: HTTP 400 Bad Request \(.*\)\. Check the message: "),
-        (409, {}, r"^rejected: HTTP 409 Conflict \([^)]*\)$"),
-        (499, {}, r"^rejected: HTTP 499 \([^)]*\)$"),
-        (503, {"Retry-After": "90"}, r"^rejected: HTTP 503 Service Unavailable \([^)]*\).* Call again after 90 s$"),
+        (409, {}, r"^rejected: HTTP 409 Conflict \([^)]*\) \[rejected-409\]$"),
+        (499, {}, r"^rejected: HTTP 499 \([^)]*\) \[rejected-499\]$"),
+        (
+            503,
+            {"Retry-After": "90"},
+            r"^rejected: HTTP 503 Service Unavailable \([^)]*\).* Call again after 90 s \[rejected-503\]$",
+        ),
         (500, {}, r"^outcome unknown: HTTP 500 Internal Server Error \(.* Don't retry unless a second push is accept"),
         (500, {"X-Request-Id": "req-79"}, "push twice. Don't retry: ask the service about request id req-79; see: "),
     ],

@@ -16,6 +16,7 @@ from pushsdk._core.errors import (
     AuthenticationError,
     ClaimStoreError,
     ClientClosedError,
+    ConfigurationError,
     NotSentError,
     OutcomeUnknownError,
     PartialError,
@@ -91,7 +92,7 @@ def test_a_rejection_followed_by_a_failed_connection_keeps_its_status():
     attempts = (tried(REJECTED, 429), tried(NOT_SENT, reason=str(Failure.REFUSED)))
     error = error_for(Verdict(outcome=REJECTED, attempts=attempts, failure=Failure.REFUSED))
     assert (type(error), error.status, error.body) == (RateLimitedError, 429, b"")
-    assert str(error) == "rejected: HTTP 429 Too Many Requests (2 attempts)"
+    assert str(error) == "rejected: HTTP 429 Too Many Requests (2 attempts) [rejected-429]"
 
 
 def test_the_headers_are_found_in_any_case_and_pickled_without_the_http_library():
@@ -229,7 +230,7 @@ def test_a_call_that_was_never_sent_names_the_reason(failure, kind):
     error = error_for(Verdict(outcome=NOT_SENT, failure=failure, retry_after=9.0), user_ids=("a",))
     assert type(error) is kind
     assert (error.outcome, error.user_ids, error.retry_after) == (NOT_SENT, ("a",), 9.0)
-    assert str(error) == f"not sent: {failure or 'the call ended before its first attempt'}"
+    assert str(error).startswith(f"not sent: {failure or 'the call ended before its first attempt'} [")
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,26 @@ def test_a_call_that_was_never_sent_names_the_reason(failure, kind):
 def test_a_call_that_was_not_retried_names_both_reasons_and_each_once(reason, attempts, failure, text):
     last = tried(NOT_SENT, reason=reason)
     error = error_for(Verdict(outcome=NOT_SENT, attempts=(last,) * attempts, failure=failure))
-    assert str(error) == f"not sent: {text}"
+    assert str(error).startswith(f"not sent: {text} [")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (error_for(refused(422)), "rejected-422"),
+        (error_for(Verdict(outcome=NOT_SENT, failure=Failure.NO_TIME)), "not-sent-no-time"),
+        (
+            error_for(Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, reason=f"{Failure.RESET}: x"),))),
+            "outcome-unknown-reset",
+        ),
+        (error_for(Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 500), tried(NOT_SENT)))), "outcome-unknown-500"),
+        (RunInUseError("in use"), "run-in-use"),
+        (ConfigurationError(), "configuration"),
+    ],
+)
+def test_a_code_is_the_outcome_and_its_cause_or_else_the_class(error, code):
+    assert error.code == code
+    assert pickle.loads(pickle.dumps(error)).code == code
 
 
 @given(
@@ -287,7 +307,7 @@ def test_the_text_has_the_cause_of_most_users_and_their_number():
     assert error.status == 400
     assert str(error) == (
         "users have different outcomes: 1 ACCEPTED, 3 REJECTED; see .outcomes. "
-        "Most often (2 users): rejected: HTTP 400 Bad Request"
+        "Most often (2 users): rejected: HTTP 400 Bad Request [rejected-400]"
     )
 
 
@@ -410,7 +430,7 @@ def test_an_error_is_worded_when_it_is_read_and_survives_a_pickle_and_a_copy():
 
 def test_what_a_callable_raised_is_the_cause_and_never_pickled():
     cause = ValueError("sk-live.0815")
-    failed = Verdict(outcome=NOT_SENT, attempts=(tried(NOT_SENT, reason="x"),), failure=Failure.BUG, error=cause)
+    failed = Verdict(outcome=NOT_SENT, attempts=(tried(NOT_SENT, reason="x"),), failure=Failure.KEY_BUG, error=cause)
     error = error_for(failed, target=TARGET)
     assert error.__cause__ is cause
     assert b"0815" not in pickle.dumps(error)

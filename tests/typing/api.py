@@ -352,6 +352,7 @@ async def handle(client: AsyncPushClient) -> str:
         assert_type(error.outcome, Outcome)
     except PushError as error:
         assert_type((error.retryable, error.retry_after), tuple[bool, float | None])
+        assert_type(error.code, str)
         assert_type((error.retry_delay(), error.retry_delay(1.0, max_delay=60.0)), tuple[float, float])
         assert_type((error.status, error.answer, error.request_id), tuple[int | None, str, str | None])
         assert_type((error.outcome, error.user_ids), tuple[Outcome, tuple[str, ...]])

@@ -96,7 +96,7 @@ def _failure(error: PushError) -> dict[str, Any]:
     outcomes = error.outcomes.values() if isinstance(error, PartialError) else [error.outcome] * len(error.user_ids)
     retries = {"retryable": error.retryable, "retry_after": error.retry_after}
     texts = {"error": text_of(error), "body": error.body.decode(errors="replace")}
-    result = {"outcome": error.outcome, "users": Counter(outcomes), "status": error.status}
+    result = {"outcome": error.outcome, "code": error.code, "users": Counter(outcomes), "status": error.status}
     return {**result, **retries, **texts}
 
 
