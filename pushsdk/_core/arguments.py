@@ -19,7 +19,7 @@ def check_users(
 ) -> tuple[tuple[str, ...], EncodedIds, int]:
     """Return the distinct ids, the same encoded, and the duplicate count.
 
-    ``note`` gets the damage of each damaged id, if there is one. Raises ValidationError.
+    ``note`` gets the damage of each damaged id. Raises ValidationError.
     """
     if isinstance(user_ids, str):
         encoded = encode_user_id(user_ids)
@@ -38,8 +38,7 @@ def check_users(
     distinct = tuple(dict.fromkeys(ids))
     if len(distinct) < len(ids):
         encoded = encode_user_ids(distinct)
-    if damages := damage_of(distinct, encoded):
-        note(damages)
+    note(damage_of(distinct, encoded))
     return distinct, encoded, len(ids) - len(distinct)
 
 

@@ -122,6 +122,7 @@ def damage_text(damages: Mapping[str, int], place: str = "") -> Advice:
     return Advice(f"a user id{place and f' ({place})'} {'; another '.join(kinds)}", "{sent}")
 
 
-def warn_of_damage(damages: Iterable[str]) -> None:
-    """Warn about ids that are sent although they are probably damaged."""
-    warn_caller(damage_text(Counter(damages)))
+def warn_of_damage(damages: Iterable[str] | Mapping[str, int]) -> None:
+    """Warn about ids that are sent although they are probably damaged, if there are any."""
+    if damages:
+        warn_caller(damage_text(Counter(damages)))

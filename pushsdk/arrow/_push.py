@@ -6,8 +6,7 @@ from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
-from pushsdk._core.damage import damage_text
-from pushsdk._core.errors import warn_caller
+from pushsdk._core.damage import warn_of_damage
 from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import check, must_be
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
@@ -132,8 +131,7 @@ def _outcomes(
                     thread.loop.call_soon_threadsafe(sender.wake)
             if batch is not None:
                 yield batch
-        if encoder.damages:
-            warn_caller(damage_text(encoder.damages))
+        warn_of_damage(encoder.damages)
         if call.error is not None:
             raise call.error
     finally:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import msgspec
 
 from pushsdk._audience.source import printable
-from pushsdk._core.damage import damage_text
-from pushsdk._core.errors import PushError, ValidationError, warn_caller
+from pushsdk._core.damage import warn_of_damage
+from pushsdk._core.errors import PushError, ValidationError
 from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import Count, check
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
@@ -39,7 +39,6 @@ _JSON = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "ignoreNullFields": "true",
 }
-_NO_ID = {NULL: "no user id (NULL)", EMPTY: "an empty user id"}
 # Chunks that go from Spark to Python at a time: with 1000 users each, some hundred kilobytes.
 CHUNKS_AT_A_TIME = 16
 # A pushsdk error in the text of a failed job. The error texts hold no ids and no key.
@@ -191,16 +190,10 @@ def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key
         sf.sum("rows").alias("rows"),
     )
     groups = {row["bad"]: row for row in totals.collect()}
-    missing = [f"{groups[name]['rows']:,} rows have {words}" for name, words in _NO_ID.items() if name in groups]
-    if missing:
-        raise ValidationError(
-            f"{' and '.join(missing)} in {printable(primary_key, 60)!r}: nothing was sent; filter them out"
-        )
     good = groups.pop(None, None)
+    _check_ids({name: row["rows"] for name, row in groups.items()}, primary_key)
     if good is None:
         return {}
-    if groups:
-        warn_caller(damage_text({name: row["rows"] for name, row in groups.items()}))
     users = frame.select(sf.explode("user_ids").alias("user_id")).agg(*_hashes()).collect()[0]
     if good["chunks"] != good["ids"] or good["users"] != users["users"]:
         raise run_file_error(folder.path, "its plan does not read as it was written: nothing was sent; try again")
@@ -210,6 +203,16 @@ def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key
         "duplicates": good["rows"] - good["users"],
         "checksum": str(users["checksum"]),
     }
+
+
+def _check_ids(rows: Mapping[str, int], primary_key: str) -> None:
+    """Raise ValidationError for rows without an id; warn about damaged ids."""
+    missing = [f"{rows[name]:,} rows have {name}" for name in (NULL, EMPTY) if name in rows]
+    if missing:
+        raise ValidationError(
+            f"{' and '.join(missing)} in {printable(primary_key, 60)!r}: nothing was sent; filter them out"
+        )
+    warn_of_damage(rows)
 
 
 def _hashes() -> "list[Column]":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Ids for the pseudo-chunks that count rows without a user id, and with an empty one. Others count damaged ids.
-NULL, EMPTY = "null", "empty"
+NULL, EMPTY = "no user id (NULL)", "an empty user id"
 
 
 class ChunkPartition(msgspec.Struct, frozen=True):
