@@ -21,42 +21,30 @@ DEEP = b'{"body":{"x":' + b"[" * 100_000
 WRONG = [
     # Paths and methods
     ("GET", "", None, 404, "openapi.json"),
-    ("GET", "/users/a/b", None, 404, "openapi.json"),
     ("GET", "/requests/x", None, 404, "must be a number"),
-    ("GET", "/requests/%D9%A1", None, 404, "must be a number"),
     ("GET", f"/requests/{'9' * 19}", None, 404, "must be a number"),
     ("GET", "/requests/7", None, 404, "no request with this id"),
     ("GET", "/campaigns/%00", None, 404, "no campaign of this inbox has this uuid"),
-    ("PATCH", "/faults/x", {"enabled": False}, 404, "the names are: none"),
     ("DELETE", "/health", None, 405, "GET"),
     ("OPTIONS", "/requests", None, 405, "GET or POST or DELETE"),
     # Queries
     ("GET", "/users?unknown=1", None, 400, "unknown"),
     ("GET", "/users?search=a&search=b", None, 400, "repeated"),
-    ("GET", f"/users?search={'x' * 1001}", None, 400, "search"),
     ("GET", "/users?limit=0", None, 400, "limit"),
-    ("GET", "/requests?before=-1", None, 400, "before"),
     ("DELETE", "/requests?search=%20", None, 400, "all=true"),
     ("DELETE", "/requests?search=x&all=true", None, 400, "either"),
-    ("DELETE", "/requests?search=x%20title:", None, 400, "without a value"),
     # Inboxes: only requests are read over all of them
     ("GET", "/users?inbox=nobody", None, 404, "GET /inboxes lists them"),
     ("GET", "/users?inbox=*", None, 404, "GET /inboxes lists them"),
-    ("POST", "/requests?inbox=*", {}, 404, "GET /inboxes lists them"),
     # Bodies
     ("PUT", "/label", b"", 400, "`label`"),
-    ("PUT", "/label", b"{", 400, "truncated"),
     ("PUT", "/label", b'{"label":"\xff"}', 400, "utf-8"),
-    ("PUT", "/label", {"label": "x", "more": 1}, 400, "more"),
     ("PUT", "/label", {"label": "x" * 201}, 400, "$.label"),
     ("POST", "/lint", DEEP, 400, "nested too deeply"),
     ("POST", "/clock", {"advance": -1}, 400, "$.advance"),
     ("PUT", "/faults", {}, 400, "either"),
-    ("PUT", "/faults", {"faults": [], "preset": "flaky"}, 400, "either"),
     ("PUT", "/faults", {"preset": "x"}, 400, "flaky"),
-    ("PUT", "/faults", {"preset": "flaky", "seed": 1 << 63}, 400, "$.seed"),
     ("PUT", "/faults", {"faults": [{"fault": "status", "code": 1}]}, 400, "; got 1 - at `$.faults[0]`"),
-    ("PUT", "/limits", {"max_users": 0}, 400, "max_users"),
 ]
 
 
@@ -312,15 +300,6 @@ async def test_a_value_nested_near_the_bound_is_shown_or_refused(api, wire, monk
 
 
 # Faults, limits, reset
-
-
-async def test_each_preset_is_the_same_as_its_rules(api):
-    presets = await api.get("/presets", Api_Key=None)
-    assert "flaky" in [preset["name"] for preset in presets]
-    for preset in presets:
-        answer = await api.done("PUT", "/faults", {"preset": preset["name"], "seed": 7})
-        assert [rule["name"] for rule in answer["faults"]] == list(preset["explained"])
-        assert await api.done("PUT", "/faults", {"faults": preset["faults"], "seed": 7}) == answer
 
 
 async def test_rules_act_in_one_inbox_and_can_be_disabled(running):

@@ -261,18 +261,6 @@ def test_an_error_rolls_the_transaction_back(opened):
     assert read(opened) == 0
 
 
-def test_a_full_disk_says_what_to_do_and_keeps_no_part(opened):
-    with (
-        pytest.raises(StoreError, match="database or disk is full; free some space"),
-        opened.writing() as connection,
-    ):
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        connection.execute(f"PRAGMA max_page_count = {pages}")
-        connection.execute(ADD)
-        connection.execute("INSERT INTO inboxes(digest, name, label) VALUES (3, 3, ?)", ("x" * 100_000,))
-    assert read(opened) == 0
-
-
 # The end
 
 

@@ -26,14 +26,6 @@ async def test_an_accepted_push_is_shown_as_it_was_sent(wire, emulator):
     assert push.time > 1_700_000_000
 
 
-async def test_an_accepted_campaign_is_answered_with_its_uuid(wire, emulator):
-    sent = {"name": "Spring", "message": MESSAGE}
-    answer = await wire.send(sent, path="/v1/campaigns")
-    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-    (campaign,) = emulator.campaigns
-    assert (answer.json, campaign.request) == ({"uuid": campaign.uuid}, sent)
-
-
 async def test_a_duplicate_is_the_same_content_to_the_same_user(wire, emulator):
     first = {
         "userIds": ["ann", "bob"],
@@ -52,29 +44,6 @@ async def test_a_duplicate_is_the_same_content_to_the_same_user(wire, emulator):
     same = {"customFields": {"b": 2, "a": 1}, "userIds": ["ann"], "message": {"title": {"de": "Hallo", "en": "Hi"}}}
     await wire.send(same)
     assert (emulator.duplicates(), emulator.totals()["duplicates"]) == ({"ann": 2}, 1)
-
-
-async def test_every_key_has_its_own_inbox_and_totals_are_over_all(wire, emulator):
-    await wire.push("ann", "ann")
-    await wire.push("bob", Api_Key="another")
-    await wire.campaign(Api_Key="another")
-    await wire.push("ann", Api_Key="")
-    another = emulator.inbox("another")
-    assert (emulator.users(), emulator.duplicates(), len(emulator.campaigns)) == ({"ann": 2}, {"ann": 2}, 0)
-    assert (another.users(), another.accepted("bob"), another.duplicates()) == ({"bob": 1}, 1, {})
-    assert [push.user_ids for push in another.pushes] == [("bob",)]
-    assert emulator.totals() == {"requests": 4, "users": 2, "duplicates": 1, "pushes": 2, "campaigns": 1}
-
-
-async def test_reset_empties_one_inbox_and_restarts_the_faults(wire, emulator):
-    emulator.set_faults([Fault.status(503, user="ann", first=1, name="outage")])
-    for reset in (emulator.reset, emulator.inbox().forget):
-        assert [(await wire.push("ann")).status for _ in range(2)] == [503, 204]
-        await wire.push("bob", Api_Key="b")
-        assert (emulator.users(), emulator.hits()) == ({"ann": 1}, {"outage": 1})
-        reset()
-    assert (emulator.users(), emulator.requests, emulator.hits()) == ({}, 3, {"outage": 0})
-    assert emulator.inbox("b").users() == {"bob": 2}
 
 
 # Refusals

@@ -43,14 +43,6 @@ def test_only_requests_that_meet_the_static_conditions_are_counted(when):
     assert acted(Fault.reset_after(every=2, **when), requests) == [False, False, False, True, False]
 
 
-def test_chance_is_the_same_for_the_same_seed_and_within_first():
-    fault = Fault.reset_after(first=64, probability=0.5)
-    once, again, other = (acted(fault, [SMALL] * 100, seed=seed) for seed in (1, 1, 2))
-    assert once == again != other
-    assert 10 < sum(once[:64]) < 54
-    assert not any(once[64:])
-
-
 def test_delays_add_up_before_the_first_rule_that_acts_which_hides_the_request_from_the_rest():
     reset, status = Fault.reset_before(first=1), Fault.status(503, first=1)
     rules = Rules([Fault.delay(0.25), Fault.delay(0.5), reset, Fault.delay(1, name="last"), status])

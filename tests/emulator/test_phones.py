@@ -130,16 +130,12 @@ def at(time, collapse_id=None, **message):
     ("pushes", "now", "states"),
     [
         ([at(100)], 99.9, ["enqueued"]),
-        ([at(100)], 100, ["delivered"]),
-        ([at(1, "a"), at(2, "a"), at(3, "a")], 10, ["replaced", "replaced", "delivered"]),
         ([at(1, "a"), at(2, "a"), at(3, "a")], 2.5, ["replaced", "delivered", "enqueued"]),
         ([at(1, "a"), at(2, "b"), at(3), at(4), at(5, ""), at(6, "")], 10, ["delivered"] * 6),
         ([at(1, "a"), at(2, "a", iosEnabled=False)], 10, ["delivered"]),
-        ([at(100, ttl=60)], 159.9, ["delivered"]),
         ([at(100, ttl=60)], 160, ["expired"]),
         ([at(100, ttl=0), at(100, ttl=-(2**62)), at(100, ttl=2**62)], 100, ["expired", "expired", "delivered"]),
         ([at(100, "a", ttl=10), at(120, "a")], 1000, ["expired", "delivered"]),
-        ([at(100, "a", ttl=30), at(120, "a")], 1000, ["replaced", "delivered"]),
         ([at(1, "a"), at(2, "a", ttl=1)], 10, ["replaced", "expired"]),
     ],
 )

@@ -36,7 +36,6 @@ about = partial(pytest.approx, rel=0.5)
                 ("reset-after", None, True): about(30),
             },
         ),
-        ("ratelimited", "ann", {("too-many", 429, False): 250}),
         ("brownout", "ann", {("gateway", 504, True): about(100)}),
         ("outage", "ann", {("down", None, False): 10, ("starting", 503, False): 20}),
         ("poison-user", "poison", {("poison", 400, False): 1000}),
@@ -64,9 +63,3 @@ def test_a_brownout_is_slow():
 def test_an_outage_begins_with_lost_connections():
     faults = [verdict.fault for verdict in verdicts_of("outage", 100)]
     assert [fault and fault.name for fault in faults] == ["down"] * 10 + ["starting"] * 20 + [None] * 70
-
-
-def test_an_unknown_preset_is_refused_with_all_names():
-    text = "preset must be 'flaky', 'ratelimited', 'brownout', 'outage', 'wrong-key' or 'poison-user'; got 'x'"
-    with pytest.raises(ValueError, match=f"^{text}$"):
-        preset("x")

@@ -40,16 +40,6 @@ async def test_a_stream_sends_every_kind_of_change_from_now_on(running, tmp_path
         assert (await events.until("request"))[-1].data["first_user"] == "bob"
 
 
-async def test_a_stream_belongs_to_one_inbox_and_needs_no_key_with_its_name(api, wire):
-    await wire.push("before")
-    (inbox,) = await api.get("/inboxes")
-    async with api.events(f"?inbox={inbox['inbox']}", Api_Key=None) as events:
-        await events.until("hello")
-        await wire.push("ann", Api_Key="other")
-        await wire.push("bob")
-        assert (await events.next()).data["first_user"] == "bob"
-
-
 @pytest.mark.parametrize(
     ("keep", "meanwhile", "told"),
     [
