@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 
@@ -95,20 +94,6 @@ def test_personalize_sends_a_request_per_user(broadcast, service, folder):
     assert (titles[("bob",)][0], len(titles)) == ("Hi there", 2)
 
 
-def test_users_are_read_by_a_query(broadcast, service):
-    query = "SELECT unnest(['ann', 'bob']) AS id"
-    assert broadcast("--query", query, "--primary-key", "id", source=None).code == 0
-    assert service.users() == {"ann": 1, "bob": 1}
-
-
-def test_users_are_read_from_standard_input(service, folder):
-    words = ("broadcast", "-", "--message", "message.json", "--run", "a.run", "--json")
-    result = run_apart(*words, stdin="ann\nbob\n")
-    assert result.code == 0
-    assert json.loads(result.out)["accepted"] == 2
-    assert result.err.startswith("planning: ")
-
-
 @pytest.mark.parametrize(
     ("status", "words", "code", "text"),
     [
@@ -129,10 +114,6 @@ def test_a_run_stopped_by_the_stop_policy_exits_with_5(broadcast, service, folde
     ("words", "text"),
     [
         (
-            ("broadcast", "ids.txt", "--message", "message.json"),
-            "broadcast: --run is required",
-        ),
-        (
             ("broadcast", "ids.txt", "--title", "x", "--run", "a.run", "--no-stop-policy", "--max-rejected", "0.1"),
             "--no-stop-policy can't be used with --max-rejected",
         ),
@@ -140,9 +121,7 @@ def test_a_run_stopped_by_the_stop_policy_exits_with_5(broadcast, service, folde
             ("broadcast", "user-1", "--message", "message.json", "--run", "a.run"),
             "/user-1: a broadcast reads its users from a file; send takes ids",
         ),
-        (("status", "none.run"), "none.run"),
         (("broadcast", "ids.txt", "--title", "x", "--run", "a.run", "--max-rejected", "1.1"), "for --max-rejected"),
-        (("broadcast", "ids.txt", "--title", "x", "--run", "a.run", "--in-flight", "0"), "--in-flight"),
         (("broadcast", "ids.txt", "--run", "a.run"), "--message"),
         (("broadcast", "--message", "message.json", "--run", "a.run"), "pass exactly one source of users"),
         (("broadcast", "a.csv", "--message", "message.json", "--run", "a.run"), "did you mean --primary-key 'userid'?"),
@@ -191,23 +170,6 @@ def test_other_users_for_a_run_are_refused_with_both_numbers_and_the_options(bro
     assert told in result.err
     assert broadcast(*query, source=None, run="daily-{date}.run").code == 0
     assert service.users() == {"ann": 2, "eve": 1}
-
-
-def test_a_run_that_is_named_by_the_date_is_found_by_it(broadcast, command, service, folder):
-    name = f"daily-{time.strftime('%Y-%m-%d')}.run"
-    assert f"pushsdk resume {name}\n" in broadcast("--limit", "1", run="daily-{date}.run").err
-    assert command("resume", "daily-{date}.run", "--progress", "none").code == 0
-    assert ((folder / name).is_file(), service.users()) == (True, dict.fromkeys(USERS, 1))
-
-
-def test_a_command_that_had_nothing_left_to_send_does_not_look_like_a_send(broadcast, service):
-    assert "earlier" not in broadcast("--limit", "1").out
-    assert "accepted  3  1 by earlier commands\n" in broadcast().out
-    result = broadcast()
-    assert "accepted  3  3 by earlier commands\n" in result.out
-    assert "users     3  nothing was left to send" in result.out
-    assert json.loads(broadcast("--json").out)["accepted_now"] == 0
-    assert service.users() == dict.fromkeys(USERS, 1)
 
 
 @pytest.mark.usefixtures("folder")
@@ -411,25 +373,9 @@ def test_users_in_files_and_of_an_earlier_run_are_excluded(broadcast, command, s
     assert [row.user_id for row in read_report("spring.run").rows()] == ["ann"]
 
 
-def test_damaged_ids_are_refused_before_the_question(command, folder, monkeypatch):
-    monkeypatch.setenv("PUSHSDK_API_KEY", "key")
-    (folder / "ids.txt").write_text("null\n")
-    result = command("broadcast", "ids.txt", "--message", "message.json", "--run", "a.run", "--base-url", AWAY)
-    assert (result.code, result.err.startswith(f"pushsdk: a user id ({folder / 'ids.txt'}, line 1) is 'null'")) == (
-        2,
-        True,
-    )
-
-
 def test_a_dry_run_without_users_prints_no_request(broadcast, service, folder):
     (folder / "ids.txt").write_text("")
     assert broadcast("--dry-run") == (2, "", "pushsdk: the source has no users\n")
-
-
-def test_a_plan_without_users_is_a_usage_error(command, folder):
-    (folder / "ids.csv").write_text("user_id\n")
-    result = command("plan", "ids.csv", "--title", "Hi")
-    assert (result.code, result.err) == (2, "pushsdk: the source has no users\n")
 
 
 def test_status_watches_a_run_until_it_ends(broadcast, command, service, monkeypatch):
@@ -452,11 +398,6 @@ def test_status_watches_a_run_until_it_ends(broadcast, command, service, monkeyp
 def test_the_question_has_the_users_and_the_requests(broadcast, service, folder, words, source, counts):
     (folder / "users.csv").write_text("\n".join(["user_id", "7", *map(str, range(1234))]))
     assert f'Push "Hello" to {counts} at {AWAY}?' in broadcast("--base-url", AWAY, *words, source=source).err
-
-
-def test_the_question_shows_the_start_of_a_long_title(command, folder, service):
-    result = command("broadcast", "ids.txt", "--title", "x" * 60, "--run", "b.run", "--base-url", AWAY)
-    assert f'Push "{"x" * 49}…" to 3 users' in result.err
 
 
 def test_the_question_of_a_resume_has_the_users_left(broadcast, command, service):

@@ -163,14 +163,12 @@ WRONG = {
         "{}/limit: $: ServiceLimits.max_users must be a whole number, 1 or more",
     ),
     "misspelled limit": (["--limits", "{}/typo"], "{}/typo: $: unknown field 'max_user', did you mean max_users?"),
-    "missing token file": (["--token-file", "{}/none"], "--token-file {}/none: No such file"),
     "a token as an argument": (["--token=s3cret"], "--token"),
     "no JSON": (["--faults", "{}/text"], "--faults {}/text: must be JSON: "),
     "folder as a store": (["--store", "{}"], "--store: {} can't be used as a store: it is a folder"),
     "missing folder of tables": (["--audience", "{}/none"], "--audience: {}/none can't be read as a folder of tables"),
     "no token": (["--host", "0.0.0.0"], "--host 0.0.0.0 admits other machines: pass --token-file FILE"),
     "two words as a token": (["--token-file", "{}/bad"], "--token-file {}/bad: must hold one word of ASCII"),
-    "negative number": (["--keep", "-1"], "--keep"),
 }
 
 

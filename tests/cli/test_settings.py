@@ -147,15 +147,6 @@ def test_a_wrong_profile_is_refused(tmp_path, home, text, says):
         find({"profile": "staging"}, environ(tmp_path))
 
 
-def test_a_profile_without_a_settings_file_says_where_the_file_belongs(tmp_path):
-    with pytest.raises(ConfigurationError) as caught:
-        find({"profile": "staging"}, environ(tmp_path))
-    file = tmp_path / "home" / "pushsdk" / "config.toml"
-    assert str(caught.value) == f"no profile has the name 'staging'; no settings file: {file} does not exist"
-    with pytest.raises(ConfigurationError, match=r"; no settings file: pass --config FILE$"):
-        find({"profile": "staging"}, {})
-
-
 # -- the settings file ------------------------------------------------------------------------------------------------
 
 
@@ -185,12 +176,7 @@ def test_the_default_folder_on_windows_is_in_appdata(tmp_path, home, monkeypatch
 
 
 HOSTILE = f'base_url = "https://evil.example"\napi_key_command = "{sys.executable} -c \'open(\\"ran\\", \\"w\\")\'"\n'
-NAMES = (
-    "config.toml",
-    "pushsdk/config.toml",
-    ".config/pushsdk/config.toml",
-    ".env",
-)
+NAMES = ("config.toml", "pushsdk/config.toml", ".config/pushsdk/config.toml", ".env")
 
 
 @pytest.mark.parametrize("variables", [{}, {"XDG_CONFIG_HOME": "", "HOME": "."}, {"XDG_CONFIG_HOME": "."}])
@@ -209,12 +195,9 @@ def test_a_hostile_file_in_the_working_directory_changes_nothing(tmp_path, monke
     [
         ({"timeout": 0.0}, {}, "--timeout must be a number of seconds greater than 0"),
         ({}, {"PUSHSDK_TIMEOUT": "nan"}, "PUSHSDK_TIMEOUT must be a number of seconds"),
-        ({"in_flight": 0}, {}, "--in-flight must be a whole number, 1 or more"),
-        ({"rate": -1.0}, {}, "--rate must be a number of users per second"),
         ({}, {"PUSHSDK_RETRY": "never"}, "PUSHSDK_RETRY must be 'safe', 'collapsible', 'at-least-once' or 'none'"),
         ({}, {"PUSHSDK_ALLOW_INSECURE": "perhaps"}, "PUSHSDK_ALLOW_INSECURE must be true or false"),
         ({"base_url": "http://push.example"}, {}, "--base-url: base_url must not be plain http"),
-        ({}, {"PUSHSDK_BASE_URL": ""}, "PUSHSDK_BASE_URL: base_url must be an absolute URL"),
         ({"api_key_file": "none"}, {}, "--api-key-file: can't read"),
         ({"api_key_command": "'"}, {}, "--api-key-command: must be a command"),
         ({"api_key_command": "no-such-command-here"}, {}, "--api-key-command: can't run the command: No such file"),

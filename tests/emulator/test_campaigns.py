@@ -147,25 +147,6 @@ async def test_later_campaigns_start_at_their_times_and_others_by_hand(serve, ta
         await reached(api, by_hand, "done")
 
 
-async def test_a_campaign_started_by_hand_is_not_started_again(serve, tables):
-    async with serve() as api:
-        tables.gate.clear()
-        uuids = [await created(api, after=60) for _ in range(3)]
-        for uuid in uuids:
-            await api.done("POST", f"/campaigns/{uuid}/start", {})
-        await until(lambda: tables.inside == 2)
-        assert await states(api, *uuids) == ["running", "running", "waiting"]  # for its turn
-        for uuid in uuids:
-            status, error = await api.refused("POST", f"/campaigns/{uuid}/start", {})
-            assert (status, "the campaign is running or done" in error) == (409, True)
-        await api.done("POST", "/clock", {"advance": 60})
-        tables.gate.set()
-        for uuid in uuids:
-            await reached(api, uuid, "done")
-        await api.done("POST", "/clock", {"advance": 60})
-    assert (tables.entered, tables.most) == (3, 2)
-
-
 async def test_a_segment_runs_only_with_the_token(serve, tables):
     token = {"Authorization": "Bearer secret"}
     async with serve(token="secret") as stranger:

@@ -9,7 +9,6 @@ import pytest
 from support.control_api import Api
 
 from pushsdk.emulator import Fault
-from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import Store
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True, "androidEnabled": True}
@@ -101,16 +100,6 @@ async def test_what_the_store_can_not_write_is_507_and_not_accepted(running, tmp
         foreign.close()
         assert (await wire.push("ann")).status == 204
         assert wire.emulator.users() == {"ann": 2}
-
-
-async def test_a_request_from_the_page_whose_commit_failed_has_no_id(api, monkeypatch):
-    def full(_, records):
-        records[0].id = 7
-        raise StoreError("disk is full")
-
-    monkeypatch.setattr(Store, "write", full)
-    result = await api.done("POST", "/requests", {"userIds": ["ann"], "message": MESSAGE})
-    assert result == {"id": 0, "status": 507, "accepted": False, "body": '{"error":"disk is full"}'}
 
 
 # Inboxes
@@ -253,10 +242,7 @@ async def test_requests_are_searched_downloaded_and_deleted(api, wire, emulator)
     for search, found in (
         ("", [4, 3, 2, 1]),
         ("title:hel lang:en", [3, 2, 1]),
-        ("group:1", [2, 1]),
         ("is:refused status:4xx", [4]),
-        ("user:ann", [1]),
-        ("' OR 1=1 --", []),
     ):
         requests = (await api.get(f"/requests?search={encoded(search)}"))["requests"]
         assert (search, [request["id"] for request in requests]) == (search, found)
@@ -316,19 +302,6 @@ async def test_rules_act_in_one_inbox_and_can_be_disabled(running):
             assert (await wire.push("ann")).status == status
         assert await api.done("DELETE", "/faults") == {"faults": [], "seed": 0}
         assert (await wire.push("ann")).status == 204
-
-
-async def test_limits_are_set_shown_and_hold(api, wire):
-    limits = await api.get("/limits")
-    answer = await api.done("PUT", "/limits", {"max_users": 1, "strict": True, "statuses": {"users": 422}})
-    assert answer == await api.get("/limits")
-    assert answer == {**limits, "max_users": 1, "strict": True, "statuses": {**limits["statuses"], "users": 422}}
-    refusal = await wire.send({"userIds": ["ann"], "message": {"androidEnable": True}})
-    assert (refusal.status, "androidEnabled" in refusal.json["error"]) == (400, True)
-    await api.done("PUT", "/limits", {"max_users": 1, "statuses": {"users": 422}})
-    assert (await wire.push("a", "b")).status == 422
-    assert await api.done("PUT", "/limits", {}) == limits
-    assert (await wire.push("a", "b")).status == 204
 
 
 async def test_a_reset_empties_the_inbox_and_restarts_its_rules(api, wire):

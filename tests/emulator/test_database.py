@@ -67,16 +67,6 @@ def test_files_are_private_also_if_the_store_was_an_empty_file(tmp_path):
     db.close()
 
 
-def test_any_relative_name_works_and_is_that_of_the_beginning(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    db = Database(Path("ä ?b#%41'"))
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    db.close()
-    assert read(db) == 0
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["elsewhere", "ä ?b#%41'"]
-
-
 def sqlite(path, script):
     db = sqlite3.connect(path)
     db.executescript(script)

@@ -51,12 +51,7 @@ async def test_a_duplicate_is_the_same_content_to_the_same_user(wire, emulator):
 
 @pytest.mark.parametrize(
     ("status", "head"),
-    [
-        (401, {"Api_Key": ""}),
-        (404, {"path": "/v1/other"}),
-        (405, {"method": "GET"}),
-        (415, {"Content_Type": None}),
-    ],
+    [(401, {"Api_Key": ""}), (404, {"path": "/v1/other"}), (405, {"method": "GET"}), (415, {"Content_Type": None})],
 )
 async def test_a_head_for_no_endpoint_is_refused(wire, emulator, status, head):
     answer = await wire.push("ann", **head)

@@ -33,8 +33,7 @@ def test_a_condition_chooses_among_the_requests_in_their_order(when, hits):
 
 
 @pytest.mark.parametrize(
-    "when",
-    [{"endpoint": "push"}, {"user": "bob"}, {"more_than_users": 1}, {"more_than_bytes": 100}],
+    "when", [{"endpoint": "push"}, {"user": "bob"}, {"more_than_users": 1}, {"more_than_bytes": 100}]
 )
 def test_only_requests_that_meet_the_static_conditions_are_counted(when):
     meant, other = ("push", ("ann", "bob"), 101), ("campaigns", (), 100)

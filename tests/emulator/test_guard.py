@@ -141,10 +141,7 @@ def test_a_host_beyond_loopback_requires_the_token(host):
 
 
 @pytest.mark.parametrize(
-    "authorization",
-    [
-        *(None, "", "Bearer", f"Basic {TOKEN}", TOKEN, f"Bearer{TOKEN}", f"Bearer {TOKEN}x"),
-    ],
+    "authorization", [*(None, "", "Bearer", f"Basic {TOKEN}", TOKEN, f"Bearer{TOKEN}", f"Bearer {TOKEN}x")]
 )
 async def test_without_the_token_every_route_is_refused(guarded, authorization):
     await guarded.raw("POST", PUSH, {"userIds": ["ann-secret"], "message": {}})

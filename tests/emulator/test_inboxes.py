@@ -3,15 +3,11 @@
 import asyncio
 import json
 import sqlite3
-import threading
 
 import pytest
 
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
-from pushsdk.emulator.faults import Rules
-from pushsdk.emulator.inboxes import Inboxes
 from pushsdk.emulator.store.database import StoreError
-from pushsdk.emulator.store.queries import Store
 
 BODY = json.dumps({"userIds": ["ann"], "message": {}}).encode()
 
@@ -41,20 +37,6 @@ async def test_delayed_requests_overtaken_by_a_reset_are_answered_and_not_stored
     assert inbox.users() == {"bob": 1}
 
 
-async def test_a_half_received_request_overtaken_by_a_reset_counts_for_no_later_rule_or_quota(wire, emulator, until):
-    inbox = emulator.inbox()
-    inbox.set_faults([Fault.delay(0.01, first=1, name="slow")])
-    inbox.limits = ServiceLimits(quota=1)
-    async with wire.connected() as connection:
-        connection.write(wire.head(len(BODY)) + BODY[:-5])
-        await until(lambda: emulator.requests == 1)
-        inbox.forget()
-        connection.write(BODY[-5:])
-        assert (await connection.read.readline()).startswith(b"HTTP/1.1 204")
-    assert (inbox.users(), inbox.hits()) == ({}, {"slow": 0})
-    assert [(await wire.push(user)).status for user in ("bob", "eve")] == [204, 429]
-
-
 # From another thread
 
 
@@ -80,35 +62,6 @@ async def test_another_thread_can_set_and_read_an_inbox(wire, emulator):
         ServiceLimits(max_users=1),
         (Fault.status(500, first=1, name="once"),),
     )
-
-
-def together(functions):
-    barrier = threading.Barrier(len(functions))
-
-    def run(function):
-        barrier.wait()
-        function()
-
-    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def test_concurrent_threads_get_one_state(monkeypatch):
-    monkeypatch.setattr("pushsdk.emulator.inboxes._MAX_INBOXES", 30)
-    store = Store()
-    inboxes = Inboxes(store, rules=Rules(), limits=ServiceLimits())
-    for number in range(30):
-        key, states = f"key {number}", []
-        name = store.inbox(key).name
-        asks = [lambda states=states, key=key: states.append(inboxes.of(key))] * 2
-        asks += [lambda states=states, name=name: states.append(inboxes.named(name))] * 2
-        together(asks)
-        assert len({id(inbox) for inbox in states}) == 1
-        together([lambda inbox=states[0]: inboxes.reset(inbox)] * 3)
-        assert states[0].ref == store.find(key)
 
 
 # A full disk
@@ -155,17 +108,6 @@ async def test_a_full_disk_refuses_only_requests_that_do_not_fit_and_counts_them
         assert wire.emulator.users() == {"bob": 1, "eve": 1}
 
 
-async def test_a_reset_makes_room_on_a_full_disk(fill, running):
-    async with running() as wire:
-        text = {"title": {"en": "x" * 100_000}}
-        fill(pages=100)
-        while (await wire.send({"userIds": ["ann"], "message": text})).status != 507:
-            pass
-        wire.emulator.reset()
-        assert (await wire.send({"userIds": ["bob"], "message": text})).status == 204
-        assert wire.emulator.users() == {"bob": 1}
-
-
 # The start and the end
 
 
@@ -194,10 +136,7 @@ async def test_after_closing_a_store_file_can_be_read_but_not_written_and_a_temp
     assert wire.emulator.users() == {}
 
 
-@pytest.mark.parametrize(
-    ("host", "shown"),
-    [("localhost", "127.0.0.1"), ("::1", "[::1]"), ("0.0.0.0", "127.0.0.1")],
-)
+@pytest.mark.parametrize(("host", "shown"), [("localhost", "127.0.0.1"), ("::1", "[::1]"), ("0.0.0.0", "127.0.0.1")])
 async def test_the_address_reaches_the_emulator(host, shown):
     async with Emulator(host=host, token="secret") as emulator:
         address, _, port = emulator.url.removeprefix("http://").rpartition(":")

@@ -69,7 +69,6 @@ def test_the_limits_are_tried_in_the_order_of_their_statuses_and_each_request_ta
         ({"rate": 1, "retry_after": 1.2}, [0, 0], [None, "2"]),
         ({"rate": 1, "retry_after": 0}, [0, 0], [None, "0"]),
     ],
-    ids=["a burst, rounded up", "a clock that steps back", "own", "own zero"],
 )
 def test_a_request_over_the_rate_is_told_to_wait_whole_seconds(limits, times, delays):
     limiter = Limiter(ServiceLimits(**limits))

@@ -111,16 +111,6 @@ def test_a_push_without_a_text_that_wakes_the_app_is_silent(message, silent):
     assert ("it is silent: contentAvailable, and no text" in found.simulated) is silent
 
 
-def test_assumptions_are_listed():
-    assert shown(sent({}))[0].simulated == ("the device is always online",)
-    assert shown(sent({"collapseId": "a", "ttl": 1, "badgeCount": 1}))[0].simulated == (
-        "the device is always online",
-        "the next push with this collapseId replaces it",
-        "ttl is in seconds, the push is shown until then",
-        "the last badgeCount wins",
-    )
-
-
 def at(time, collapse_id=None, **message):
     collapses = {} if collapse_id is None else {"collapseId": collapse_id}
     return sent({"title": {"en": "x"}, **collapses, **message}, time=time)

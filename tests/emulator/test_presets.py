@@ -58,8 +58,3 @@ def test_a_brownout_is_slow():
     delays = Counter(verdict.delay for verdict in verdicts_of("brownout"))
     assert delays.keys() == {0.0, 0.5, 2.0, 2.5}
     assert 400 < delays[0.0] < 600
-
-
-def test_an_outage_begins_with_lost_connections():
-    faults = [verdict.fault for verdict in verdicts_of("outage", 100)]
-    assert [fault and fault.name for fault in faults] == ["down"] * 10 + ["starting"] * 20 + [None] * 70

@@ -96,7 +96,6 @@ def test_only_a_link_within_the_folder_is_a_table(tmp_path):
         ("Users.csv", r"users\.\w+ would both be the table \w+: rename one of them$"),
         (os.fsdecode(b"\xff.csv"), "is not UTF-8: rename the file"),
     ],
-    ids=["same name", "not UTF-8"],
 )
 def test_a_folder_with_an_unusable_file_name_is_refused(folder, name, text):
     made(folder, name)
@@ -141,7 +140,6 @@ def test_a_table_of_any_name_can_be_quoted_and_opens_no_other_file(tmp_path):
         ("t.csv", "user_id\na|b\nc;d\n", [("a|b", {}), ("c;d", {})]),
         ("t.tsv", "user_id\ta,b,c\n1\tx,y\n", [("1", {"a,b,c": "x,y"})]),
     ],
-    ids=["all is text", "delimiter of the header", "one column", "tsv"],
 )
 def test_values_of_csv_and_tsv_stay_text(tmp_path, name, content, rows):
     made(tmp_path, name, content)
@@ -217,7 +215,6 @@ def test_any_select_from_tables_is_allowed(folder, query):
         ("SELECT 1 AS id, 'x'::BLOB AS b", "column b is of type BLOB, which JSON has no form for: leave it out"),
         ("SELECT 1 AS id, ['nan'::DOUBLE] AS b", "b can't be written as JSON (a NaN in it?)"),
     ],
-    ids=["no such column", "no such table", "type", "NaN"],
 )
 def test_a_query_without_usable_columns_is_reported(folder, query, text):
     assert failed(folder, query, "id").startswith(f"the query: {text}")

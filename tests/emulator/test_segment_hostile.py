@@ -198,14 +198,6 @@ def test_a_bomb_is_an_error_in_time(folder, private, bomb):
     assert list(private.glob("pushsdk-*")) == []
 
 
-def test_after_a_bomb_the_next_query_works(folder):
-    tables = Tables(folder)
-    with pytest.raises(SegmentError), tables.run(BOMBS["a long text"], "user_id"):
-        pass
-    with tables.run(GOOD, "user_id") as (_, batches):
-        assert list(batches) == [[("1", {})]]
-
-
 @pytest.mark.parametrize("error", [MemoryError, RecursionError])
 def test_a_query_too_large_for_python_is_reported(folder, error, monkeypatch):
     def fails(*args, **options):
@@ -224,7 +216,6 @@ def test_a_query_too_large_for_python_is_reported(folder, error, monkeypatch):
         ({"timeout": 0.1}, r"^the query took over 0\.1 s: make it cheaper, or give it more time$"),
         ({"stopping": lambda: True}, "^the query was stopped$"),
     ],
-    ids=["timeout", "stopping"],
 )
 def test_a_query_is_ended_in_time_or_on_request(folder, private, options, text):
     with pytest.raises(SegmentError, match=text), Tables(folder).run(ENDLESS, "user_id", **options):

@@ -67,27 +67,6 @@ async def test_the_program_creates_an_equal_campaign_and_prints_its_uuid(at_emul
     assert capsys.readouterr().out == f"{campaign.uuid}\n"
 
 
-def test_a_program_names_the_content_and_sends_it():
-    request = {"userIds": ["ann"], "message": {"type": "MOBILE_PUSH", "ttl": 1}, "customFields": {}}
-    assert python("push", encoded(request)) == (
-        "import asyncio\n"
-        "\n"
-        "from pushsdk import AsyncPushClient\n"
-        "\n"
-        "USER_IDS = ['ann']\n"
-        "MESSAGE = {'type': 'MOBILE_PUSH', 'ttl': 1}\n"
-        "CUSTOM_FIELDS = {}\n"
-        "\n"
-        "\n"
-        "async def main() -> None:\n"
-        "    async with AsyncPushClient() as client:  # PUSHSDK_BASE_URL, PUSHSDK_API_KEY\n"
-        "        await client.send(USER_IDS, MESSAGE, custom_fields=CUSTOM_FIELDS)\n"
-        "\n"
-        "\n"
-        "asyncio.run(main())\n"
-    )
-
-
 DEEP = b'{"userIds": ["a"], "message": {}, "customFields": {"a": ' + b"[" * 39 + b"]" * 39 + b"}}"
 
 

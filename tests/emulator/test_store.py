@@ -8,7 +8,7 @@ import pytest
 from support.store_entries import campaign, push, put, users
 
 from pushsdk.emulator.store.database import StoreError
-from pushsdk.emulator.store.queries import ALL_INBOXES, Store
+from pushsdk.emulator.store.queries import Store
 
 
 @pytest.fixture
@@ -55,19 +55,6 @@ def test_the_largest_inbox_is_trimmed_first(make):
     assert ids(store, small) == []
     assert len(ids(store, large)) == 5
     assert store.totals()["users"] == 2
-
-
-@pytest.mark.parametrize("keep", [0, 3])
-def test_all_bounds_at_once_agree_with_the_counts(make, keep):
-    store = make(keep=keep, max_bytes=500, max_age=5.0)
-    boxes = [store.inbox(key) for key in "ab"]
-    for number in range(60):
-        put(store, *(push(box, "ann", time=float(number), body=b"x" * (number * 7 % 90)) for box in boxes))
-        requests = store.requests(ALL_INBOXES)
-        assert sum(inbox.requests for inbox in store.inboxes()) == len(requests) <= 2 * keep
-        assert sum(request.bytes for request in requests) <= 500
-        assert all(number - request.time <= 5 for request in requests)
-    assert [store.accepted(box, "ann") for box in boxes] == [60, 60]
 
 
 # Resets

@@ -83,14 +83,6 @@ async def test_a_quiet_stream_sends_heartbeats_and_then_events(api, wire, monkey
         assert line == "event: request"
 
 
-async def test_the_end_of_the_emulator_ends_streams_at_once(running):
-    async with running() as wire, asyncio.timeout(30), Api(wire.emulator).events() as events:
-        await events.until("hello")
-        await wire.emulator.__aexit__(None, None, None)
-        await events.rest()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
 async def test_a_reset_of_the_reader_ends_its_stream_and_is_not_logged(api, wire, until, caplog):
     caplog.set_level(logging.DEBUG)
     before = asyncio.all_tasks()

@@ -8,14 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pushsdk.emulator.control import views
-from pushsdk.emulator.control.views import (
-    CampaignView,
-    RequestView,
-    UserView,
-    campaign_view,
-    request_view,
-    user_view,
-)
+from pushsdk.emulator.control.views import CampaignView, RequestView, UserView, campaign_view, request_view, user_view
 from pushsdk.emulator.store.records import Campaign, Delivered, Recipient, RequestSummary
 
 TOO_LONG = "# This request is too long to be copied from here.\n"

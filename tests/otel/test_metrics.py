@@ -67,11 +67,7 @@ async def test_the_duration_of_an_attempt_has_the_conventions_attributes_and_buc
     assert metric.unit == "s"
     common = {"http.request.method": "POST", **SERVER}
     assert [(point.attributes, point.count, round(point.sum, 3)) for point in metric.data.data_points] == [
-        (
-            {**common, "http.response.status_code": 429, "network.protocol.version": "1.1", "error.type": "429"},
-            1,
-            0.2,
-        ),
+        ({**common, "http.response.status_code": 429, "network.protocol.version": "1.1", "error.type": "429"}, 1, 0.2),
         ({**common, "error.type": "refused"}, 1, 3.0),
         ({**common, "http.response.status_code": 204, "network.protocol.version": "1.1"}, 1, 0.03),
     ]

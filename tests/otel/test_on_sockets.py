@@ -151,10 +151,7 @@ async def test_the_send_continues_if_no_context_can_be_attached(telemetry, emula
 async def test_a_traceparent_arrives_only_with_propagate(telemetry, instrumented, own, propagate):
     async with WireServer() as server, aiohttp.ClientSession() as session:
         client = AsyncPushClient(
-            server.base_url,
-            KEY,
-            session=None if own else session,
-            headers={"X-Team": "growth", "Traceparent": "mine"},
+            server.base_url, KEY, session=None if own else session, headers={"X-Team": "growth", "Traceparent": "mine"}
         )
         async with telemetry.instrument(client, propagate=propagate):
             await client.send("a", MESSAGE)

@@ -9,25 +9,11 @@ from opentelemetry import trace
 from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
-from support.fake_service import (
-    MESSAGE,
-    FakeService,
-    answer,
-    outcome_of,
-    refused,
-    start,
-)
+from support.fake_service import MESSAGE, FakeService, answer, outcome_of, refused, start
 from support.telemetry import Telemetry, watched
 from support.virtual_time import virtual
 
-from pushsdk import (
-    AsyncPushClient,
-    ConfigurationError,
-    MobilePush,
-    PushClient,
-    RejectedError,
-    RetryPolicy,
-)
+from pushsdk import AsyncPushClient, ConfigurationError, MobilePush, PushClient, RejectedError, RetryPolicy
 from pushsdk.emulator import Fault
 from pushsdk.otel import _spans as ours
 from pushsdk.otel import instrument
@@ -95,17 +81,6 @@ async def test_a_failure_and_all_that_repeat_it_have_their_spans(telemetry):
         "POST  NOT_SENT  error=refused  resend=1  users=1",
         "POST  503  REJECTED  error=503  resend=2  users=1",
         "POST  204  ACCEPTED  resend=3  users=1",
-    ]
-
-
-@virtual
-async def test_the_pieces_of_a_request_that_was_too_large_have_theirs(telemetry):
-    async with sampled(telemetry, FakeService(answer(413))) as client:
-        await client.send([letter * 100 for letter in "abcd"], MESSAGE)
-    assert telemetry.tree().splitlines() == [
-        "POST  413  REJECTED  error=413  users=4",
-        "POST  204  ACCEPTED  users=2",
-        "POST  204  ACCEPTED  users=2",
     ]
 
 
@@ -198,9 +173,7 @@ async def test_the_metrics_are_the_same_with_and_without_sampling():
 
 
 @virtual
-async def test_a_duration_has_the_late_span_as_its_exemplar_and_none_without_a_span(
-    telemetry,
-):
+async def test_a_duration_has_the_late_span_as_its_exemplar_and_none_without_a_span(telemetry):
     async with sampled(telemetry, FakeService(answer(), answer(404))) as client:
         await client.send("a", MESSAGE)
         await outcome_of(start(client.send("b", MESSAGE)))

@@ -81,23 +81,6 @@ async def test_a_retry_has_its_own_span_with_its_number(telemetry):
 
 
 @virtual
-async def test_sends_that_share_a_request_share_a_span_that_links_to_each_of_them(telemetry):
-    async with watched(telemetry, FakeService(answer(429)), retry=RETRY) as client:
-        await asyncio.gather(*(in_span(telemetry, f"job {user}", client, user) for user in "abc"))
-    assert telemetry.tree().splitlines() == [
-        "job a",
-        "└─ push batch  calls=3  users=3  links: job a, job b, job c",
-        "   ├─ POST  429  REJECTED  error=429  users=3",
-        "   └─ POST  204  ACCEPTED  resend=1  users=3",
-        "job b",
-        "job c",
-    ]
-    (batch,) = [span for span in telemetry.spans if span.name == "push batch"]
-    assert batch.kind is SpanKind.INTERNAL
-    assert (batch.attributes or {})["pushsdk.accepted"] == 3
-
-
-@virtual
 async def test_a_batch_is_linked_to_each_span_of_its_callers_once(telemetry):
     async with watched(telemetry, FakeService()) as client:
         await asyncio.gather(*(client.send(user, MESSAGE) for user in "ab"))
@@ -156,6 +139,7 @@ async def test_a_split_shows_its_pieces_under_the_batch(telemetry):
         "accepted": 1,
         "rejected": 1,
     }
+    assert batch.kind is SpanKind.INTERNAL
 
 
 ENDINGS = [
@@ -298,9 +282,7 @@ async def test_a_call_that_left_nothing_on_the_wire_has_no_span(telemetry):
 
 
 @virtual
-async def test_a_batch_dequeued_by_another_call_is_under_its_own_callers(
-    telemetry,
-):
+async def test_a_batch_dequeued_by_another_call_is_under_its_own_callers(telemetry):
     async with watched(telemetry, FakeService(), limits=Limits(in_flight=1)) as client:
         first = start(in_span(telemetry, "first", client, "a"))
         await turns()
@@ -351,9 +333,7 @@ async def test_a_broadcast_is_one_span_over_one_span_per_attempt_without_links(t
 @pytest.mark.parametrize(
     ("url", "address", "port"),
     [
-        ("https://push.example/api", "push.example", 443),
         ("https://push.example:8443", "push.example", 8443),
-        ("http://localhost/a/b", "localhost", 80),
         ("http://[::1]:8080", "::1", 8080),
     ],
 )

@@ -89,15 +89,7 @@ class _Behavior:
 Behavior = Callable[[Request], Awaitable[None]]
 
 
-def answer(
-    status=204,
-    headers=None,
-    body=b"",
-    *,
-    after=LATENCY,
-    connecting=0.0,
-    accepted=None,
-):
+def answer(status=204, headers=None, body=b"", *, after=LATENCY, connecting=0.0, accepted=None):
     """Read the request and respond; ``accepted`` defaults to True for a 2xx."""
     accepts = 200 <= status < 300 if accepted is None else accepted
     return _Behavior(

@@ -102,16 +102,7 @@ def verdict(users, *, doubt=math.inf):
     return totals
 
 
-def judge(
-    path,
-    plan,
-    report,
-    pushes,
-    *,
-    hold,
-    every,
-    doubt=math.inf,
-):
+def judge(path, plan, report, pushes, *, hold, every, doubt=math.inf):
     """Give the verdict on a run, and check that the report is true of its file.
 
     ``pushes`` is the true number of pushes of each user. With ``hold`` nobody is sent to again. ``every`` checks all

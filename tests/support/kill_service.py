@@ -70,15 +70,7 @@ def number_of(name):
 class KillService:
     """``async with KillService(users, ...) as service``: listens on loopback, and keeps the books."""
 
-    def __init__(
-        self,
-        users,
-        *,
-        seed,
-        faults=ROUGH,
-        culprits=frozenset(),
-        latency=0.006,
-    ):
+    def __init__(self, users, *, seed, faults=ROUGH, culprits=frozenset(), latency=0.006):
         #: How often each user was pushed to.
         self.pushes = array("H", bytes(2 * users))
         #: Complete requests by fate, and the users of requests with a fate that the client can't know.

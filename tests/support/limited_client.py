@@ -48,16 +48,7 @@ class Pool:
     ``most``: it refuses more requests at once. ``stray``: it refuses this share. ``pauses``: how often, how long.
     """
 
-    def __init__(
-        self,
-        simulation,
-        workers,
-        seconds,
-        *,
-        most=math.inf,
-        stray=0.0,
-        pauses=None,
-    ):
+    def __init__(self, simulation, workers, seconds, *, most=math.inf, stray=0.0, pauses=None):
         self._simulation, self.workers, self.seconds = simulation, workers, seconds
         self._most, self._stray, self._busy, self._paused_until = most, stray, 0, 0.0
         self._queue = deque()

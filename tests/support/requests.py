@@ -18,15 +18,7 @@ KEY = Secret.of("s3cr3t")
 BODY = b'{"userIds":["u"],"message":{}}'
 
 
-def request_of(
-    body,
-    evidence,
-    operation=PUSH,
-    *,
-    connect=None,
-    span=None,
-    claim=None,
-):
+def request_of(body, evidence, operation=PUSH, *, connect=None, span=None, claim=None):
     """Return a request that fills this evidence. ``claim`` returns the body to send."""
 
     async def claim_part(part):

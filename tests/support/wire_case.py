@@ -105,12 +105,7 @@ def created(name, fault, **option):
     return Case(name, fault, Outcome.ACCEPTED, UnexpectedResponseError, status=200, campaign=True, **option)
 
 
-ERRORS = {
-    401: AuthenticationError,
-    403: AuthenticationError,
-    413: PayloadTooLargeError,
-    429: RateLimitedError,
-}
+ERRORS = {401: AuthenticationError, 403: AuthenticationError, 413: PayloadTooLargeError, 429: RateLimitedError}
 
 
 def rejected(name, status, *, repeated=False, minor=False, **headers):

@@ -26,17 +26,7 @@ from support.wire_faults import (
     step,
     take,
 )
-from support.wire_network import (
-    another,
-    black_hole,
-    closed,
-    closed_port,
-    late_408,
-    noticed,
-    reset,
-    stray_204,
-    told,
-)
+from support.wire_network import another, black_hole, closed, closed_port, late_408, noticed, reset, stray_204, told
 
 # 1. Never sent, and repeated.
 NEVER_SENT = (
@@ -177,11 +167,7 @@ ACCEPTED = (
     accepted("two 204s at once", answering(NO_CONTENT * 2, processed=True), minor=True),
     accepted("a 204, then closed", step(take, send(NO_CONTENT), fin)),
     accepted("a head in two packets", step(take, send(HALF_HEAD), drip(b"\r\n"))),
-    accepted(
-        "JSON whose first chunk is bad",
-        answering(CHUNKED + b"not a size\r\n{}\r\n", processed=True),
-        minor=True,
-    ),
+    accepted("JSON whose first chunk is bad", answering(CHUNKED + b"not a size\r\n{}\r\n", processed=True), minor=True),
     accepted(
         "an encoding nobody knows", answering(response(200, b"{}", Content_Encoding="br"), processed=True), minor=True
     ),
@@ -239,16 +225,7 @@ REJECTED = (
     ),
 )
 
-CASES = (
-    *NEVER_SENT,
-    *STALE,
-    *MISCONFIGURED,
-    *IN_DOUBT,
-    *ACCEPTED,
-    *UNPROVEN,
-    *OPEN,
-    *REJECTED,
-)
+CASES = (*NEVER_SENT, *STALE, *MISCONFIGURED, *IN_DOUBT, *ACCEPTED, *UNPROVEN, *OPEN, *REJECTED)
 
 MAJOR = tuple(case for case in CASES if not case.minor)
 """Those that are met among good requests too."""

@@ -38,15 +38,7 @@ class Ending:
         return getattr(self.error, "status", None)
 
 
-async def ask(
-    client,
-    user,
-    *,
-    campaign=False,
-    big=False,
-    alone=True,
-    timeout=None,
-):
+async def ask(client, user, *, campaign=False, big=False, alone=True, timeout=None):
     """Push to ``user`` (or create the campaign of that name), and record the result.
 
     ``alone`` gives the call unique custom fields, so that it can't share a request. Any exception but a PushError is

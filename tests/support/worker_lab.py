@@ -49,16 +49,7 @@ class LabSummary(NamedTuple):
         return sum(count > 1 for count in self.accepted.values())
 
 
-def lived(
-    name,
-    folder,
-    redis_url,
-    *,
-    jobs,
-    crashes,
-    faults,
-    idempotent,
-):
+def lived(name, folder, redis_url, *, jobs, crashes, faults, idempotent):
     """Run the jobs with faults and crashes until each job has an outcome or is lost by the broker."""
     framework = required(name)
     from redis import Redis
@@ -81,10 +72,7 @@ def terminated(name, folder, redis_url, *, jobs):
     from redis import Redis
 
     _write(folder, _impatient_and_alone)
-    with (
-        EmulatorThread(Emulator(faults=[Fault.delay(1.0)])) as host,
-        Redis.from_url(redis_url) as redis,
-    ):
+    with EmulatorThread(Emulator(faults=[Fault.delay(1.0)])) as host, Redis.from_url(redis_url) as redis:
         emulator = host.emulator
         asyncio.run(framework.enqueue(redis_url, jobs))
         life = _Life(framework, _environment(folder, redis_url, emulator), folder / "worker.log", redis)

@@ -191,10 +191,7 @@ def fails(_):
 @pytest.mark.parametrize(
     ("then", "text"),
     [
-        (
-            lambda _: 429,
-            "then raised ValueError: the fault of then must be a Fault, for example .*; got 429 ",
-        ),
+        (lambda _: 429, "then raised ValueError: the fault of then must be a Fault, for example .*; got 429 "),
         (fails, "then raised ZeroDivisionError: by the test "),
     ],
 )

@@ -1,31 +1,14 @@
 """Texts of test failures."""
 
 from pushsdk.emulator.store.records import RequestSummary
-from pushsdk.testing.inbox import quoted, show_texts, show_users, summary
+from pushsdk.testing.inbox import show_users, summary
 
 
 def request(**fields):
     defaults = {"endpoint": "push", "status": 204, "accepted": True, "fault": None, "error": None, "users": 1}
     defaults |= {"id": 1, "time": 0.0, "bytes": 1, "campaign": None}
-    defaults |= {
-        "first_user": "ann",
-        "title": {"en": "Hi"},
-        "body": {},
-        "languages": (),
-        "platforms": (),
-    }
+    defaults |= {"first_user": "ann", "title": {"en": "Hi"}, "body": {}, "languages": (), "platforms": ()}
     return RequestSummary(**defaults | fields)
-
-
-def test_a_text_is_quoted_on_one_line_and_cut():
-    assert quoted("it's\n“süß” 🎉") == '"it\'s\\n“süß” 🎉"'
-    assert quoted("x" * 60) == f'"{"x" * 60}"'
-    assert quoted("x" * 61) == f'"{"x" * 59}…"'
-
-
-def test_three_texts_are_shown_and_the_others_counted():
-    assert show_texts({"en": "Hi", "de": "Hallo", "fr": "Salut"}) == 'en "Hi", de "Hallo", fr "Salut"'
-    assert show_texts({str(number): "x" for number in range(5)}).endswith(" and 2 more")
 
 
 def test_twenty_users_are_shown_and_the_others_counted():

@@ -59,12 +59,7 @@ def test_closing_empties_the_inbox_and_resets_the_clock(host, inbox, send):
 
 @pytest.mark.parametrize(
     "wish",
-    [
-        {},
-        {"title": "Hallo", "language": "de"},
-        {"title": "Hallo", "body": "Your order is on its way"},
-        {"count": 2},
-    ],
+    [{}, {"title": "Hallo", "language": "de"}, {"title": "Hallo", "body": "Your order is on its way"}, {"count": 2}],
     ids=str,
 )
 def test_assert_sent_returns_the_matching_pushes(inbox, send, wish):

@@ -124,9 +124,7 @@ def test_the_command_pushes_to_each_customer_once_however_often_it_runs(project)
         project.run("django", "announce")
 
 
-def test_a_check_needs_neither_address_nor_key_and_the_test_of_the_page_passes_when_it_is_copied(
-    project,
-):
+def test_a_check_needs_neither_address_nor_key_and_the_test_of_the_page_passes_when_it_is_copied(project):
     assert "no issues" in project.run("django", "check", variables=False)
     installed("pytest_django", "django")
     options = ["-q", "-p", "no:cacheprovider", "--ds", "shop.settings"]

@@ -92,13 +92,7 @@ async def test_shutdown_waits_for_a_push_in_flight(name, emulator, tmp_path):
     ],
 )
 async def test_a_service_answers_with_what_the_caller_may_do(
-    name,
-    emulator,
-    tmp_path,
-    caplog,
-    fault,
-    status,
-    retry_after,
+    name, emulator, tmp_path, caplog, fault, status, retry_after
 ):
     emulator.set_faults([fault])
     async with (

@@ -1,6 +1,7 @@
 """Accessibility: the keyboard is enough, and axe has no findings on any view, light and wide or dark and narrow."""
 
 import pytest
+from support.page_words import press, read, see
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
@@ -32,7 +33,7 @@ async def filled(desk):
 @pytest.mark.parametrize(("dark", "width"), [(False, 1440), (True, 400)], ids=["light and wide", "dark and narrow"])
 async def test_axe_finds_nothing_on_any_view(desk, dark, width):
     page = await desk.page(dark=dark, width=width)
-    await page.get_by_role("heading", name="Send a push").wait_for()
+    await see(page, "heading", "Send a push")
     assert await violations(page) == [], "an empty inbox"
     await filled(desk)
     for view, ready in (
@@ -51,17 +52,17 @@ async def test_axe_finds_nothing_on_any_view(desk, dark, width):
         await page.locator(f".view:not([hidden]) {ready}").first.wait_for(state="attached")
         assert await violations(page) == [], view
     for tab in ("All fields", "Users", "Code", "Raw"):
-        await page.get_by_role("tab", name=tab).click()
+        await press(page, tab, "tab")
         assert await violations(page) == [], tab
     for name in ("Help", "Connect"):
-        await page.get_by_role("button", name=name).click()
+        await press(page, name)
         assert await violations(page) == [], name
-        await page.get_by_role("button", name="Close").click()
+        await press(page, "Close")
     await desk.theirs("Theirs")
-    await page.get_by_role("button", name="1 push with another key").wait_for()
+    await see(page, "button", "1 push with another key")
     await page.get_by_label("Inbox", exact=True).select_option("*")
     await page.keyboard.press("3")
-    await page.get_by_role("heading", name="Users belong to an inbox").wait_for()
+    await see(page, "heading", "Users belong to an inbox")
     assert await violations(page) == [], "all inboxes"
 
 
@@ -73,15 +74,15 @@ async def test_axe_finds_nothing_on_the_composer_and_the_guide(desk, dark, width
     await checks.locator(".fine").wait_for()
     for section in ("Tap and buttons", "Pictures", "How it arrives", "Data"):
         await page.locator("summary").get_by_text(section).click()
-    await page.get_by_role("group", name="Android buttons").get_by_role("button", name="Add").click()
+    await press(page.get_by_role("group", name="Android buttons"), "Add")
     await checks.locator(".advice").wait_for()
     await page.get_by_role("button", name="Send", exact=False).last.click()
     await page.get_by_role("status", name="Result").locator(".stamp").wait_for()
     assert await violations(page) == [], "result"
     await page.get_by_role("textbox", name="JSON", exact=True).fill("{")
-    await checks.get_by_text("· json").wait_for()
+    await read(checks, "· json")
     assert await violations(page) == [], "broken JSON"
-    await page.get_by_role("button", name="Campaign", exact=True).click()
+    await press(page, "Campaign", exact=True)
     await page.get_by_label("Segment query").wait_for()
     assert await violations(page) == [], "campaign"
     for topic in ("", "/emulator", "?q=retry"):
@@ -97,47 +98,47 @@ async def test_the_keyboard_does_it_all(desk):
     title = page.get_by_role("group", name="iPhone").locator(".card-title")
     for key, text in (("g", "tea two"), ("j", "coffee"), ("ArrowDown", "tea one"), ("k", "coffee"), ("g", "tea two")):
         await page.keyboard.press(key)
-        await page.get_by_role("option", name=text, selected=True).wait_for()
-        await title.get_by_text(text, exact=True).wait_for()
+        await see(page, "option", text, selected=True)
+        await read(title, text, exact=True)
     await page.keyboard.press("l")
-    await title.get_by_text("tea two auf Deutsch").wait_for()
+    await read(title, "tea two auf Deutsch")
     await page.keyboard.press("l")
-    await title.get_by_text("tea two", exact=True).wait_for()
+    await read(title, "tea two", exact=True)
     await page.keyboard.press("e")
-    await page.get_by_role("group", name="iPhone, expanded").wait_for()
+    await see(page, "group", "iPhone, expanded")
     await page.keyboard.press("/")
     await page.keyboard.type("tea")  # typing does not move the choice
-    await page.locator(".list-count").get_by_text("2 pushes", exact=True).wait_for()
+    await read(page.locator(".list-count"), "2 pushes", exact=True)
     await page.keyboard.press("Enter")
     await page.keyboard.press("j")
-    await page.get_by_role("option", name="tea one", selected=True).wait_for()
+    await see(page, "option", "tea one", selected=True)
     await page.keyboard.press("4")
-    await page.get_by_role("heading", name="Faults").wait_for()
+    await see(page, "heading", "Faults")
     await page.keyboard.press("/")  # from a view without a search
     await page.locator("input[type=search]:focus").wait_for()
     await page.keyboard.type("tea")
     await page.keyboard.press("Enter")
-    await page.locator(".list-count").get_by_text("2 pushes", exact=True).wait_for()
+    await read(page.locator(".list-count"), "2 pushes", exact=True)
     for key, text in (("g", "tea two"), ("j", "tea one")):
         await page.keyboard.press(key)
-        await page.get_by_role("option", name=text, selected=True).wait_for()
+        await see(page, "option", text, selected=True)
     await desk.push("green tea")
     await desk.push("water")
-    await page.locator(".list-count").get_by_text("3 pushes", exact=True).wait_for()
+    await read(page.locator(".list-count"), "3 pushes", exact=True)
     await page.keyboard.press("?")
-    await page.get_by_role("dialog", name="Help").wait_for()
+    await see(page, "dialog", "Help")
     await page.keyboard.press("Escape")
     for _ in range(3):
         await page.keyboard.down("s")  # a held key sends once
     await page.keyboard.up("s")
-    await page.locator(".list-count").get_by_text("4 pushes", exact=True).wait_for()
+    await read(page.locator(".list-count"), "4 pushes", exact=True)
     await page.keyboard.press("x")
     editing = page.get_by_role("textbox", name="Title (en)", exact=True)
     await editing.focus()
     await page.keyboard.press("Control+a")
     await page.keyboard.type("typed")
     await page.keyboard.press("Control+Enter")
-    await page.get_by_role("status", name="Result").get_by_text("204").wait_for()
+    await read(page.get_by_role("status", name="Result"), "204")
     titles = [push.message["title"]["en"] for push in desk.emulator.pushes]
     assert titles == ["tea one", "coffee", "tea two", "green tea", "water", "tea one", "typed"]
 
@@ -146,9 +147,9 @@ async def test_the_theme_is_kept(desk):
     page = await desk.page()
     background = "getComputedStyle(document.body).backgroundColor"
     light = await page.evaluate(background)
-    await page.get_by_role("button", name="Switch to dark").click()
+    await press(page, "Switch to dark")
     dark = await page.evaluate(background)
     assert light != dark
     await page.reload()
-    await page.get_by_role("button", name="Switch to light").wait_for()
+    await see(page, "button", "Switch to light")
     assert await page.evaluate(background) == dark

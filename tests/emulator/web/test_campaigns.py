@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from support.page_words import press, read, see
 
 from pushsdk._core.models import CampaignRequest
 
@@ -11,7 +12,7 @@ async def test_a_campaign_is_composed_started_by_hand_and_shows_its_recipients(o
     (tmp_path / "customers.csv").write_text("user_id,first_name\nu-1,Ada\nu-2,\n")
     desk = await open_desk(audience=tmp_path)
     page = await desk.page("/#/compose")
-    await page.get_by_role("button", name="Campaign", exact=True).click()
+    await press(page, "Campaign", exact=True)
     await page.get_by_role("textbox", name="Name", exact=True).fill("Summer")
     query = page.get_by_role("textbox", name="Segment query", exact=True)
     await query.fill("SELECT * FROM customers ORDER BY user_id")
@@ -20,17 +21,17 @@ async def test_a_campaign_is_composed_started_by_hand_and_shows_its_recipients(o
         (await editor.input_value()).replace("START_NOW", "SOME_DAY").replace("Hello there", "Hello {{ first_name }}")
     )
     await editor.fill(text)
-    await page.get_by_role("button", name="Send", exact=True).click()
+    await press(page, "Send", exact=True)
     await page.get_by_role("status", name="Result").locator(".stamp").wait_for()
     (campaign,) = desk.emulator.campaigns
     assert (campaign.name, campaign.request["segment"]["primaryKey"]) == ("Summer", "user_id")
     await page.evaluate("location.hash = '#/campaigns'")
-    await page.get_by_role("button", name="Start now").click()
-    await page.locator(".stamp.accepted").get_by_text("done").wait_for()
+    await press(page, "Start now")
+    await read(page.locator(".stamp.accepted"), "done")
     assert await page.locator(".big").inner_text() == "2 users"
     card = page.get_by_role("group", name="iPhone").locator(".card-title")
     assert await card.inner_text() == "Hello Ada"
-    await page.get_by_role("button", name="u-2").click()
+    await press(page, "u-2")
     await card.get_by_text("Ada").wait_for(state="detached")
     assert desk.complaints == []
 
@@ -38,7 +39,7 @@ async def test_a_campaign_is_composed_started_by_hand_and_shows_its_recipients(o
 async def test_a_new_campaign_shows_each_field_and_how_its_start_was_read(desk):
     await desk.push()
     page = await desk.page("/#/campaigns")
-    await page.get_by_role("heading", name="No campaign yet").wait_for()
+    await see(page, "heading", "No campaign yet")
     await page.set_viewport_size({"width": 390, "height": 844})
     segment = {"query": "SELECT id FROM customers", "primaryKey": "customer_id"}
     schedule = {"type": "START_NOW", "startTs": 4_000_000_000_000}
@@ -46,7 +47,7 @@ async def test_a_new_campaign_shows_each_field_and_how_its_start_was_read(desk):
     campaign["message"] = {"title": {"en": "Spring"}}
     assert {field.encode_name for field in msgspec.structs.fields(CampaignRequest)} == campaign.keys()
     assert await desk.send(campaign, path="/v1/campaigns") == 200
-    await page.get_by_role("link", name="Spring sale").click()
+    await press(page, "Spring sale", "link")
     detail = page.locator(".view:not([hidden]) .detail")
     await detail.get_by_text("over ten years ahead").first.wait_for()
     text = await detail.inner_text()
@@ -56,10 +57,10 @@ async def test_a_new_campaign_shows_each_field_and_how_its_start_was_read(desk):
     heading, reason = [await result.locator(part).bounding_box() for part in ("h3", ".trouble")]
     assert reason["y"] >= heading["y"] + heading["height"]
     assert reason["width"] > 340
-    await page.get_by_role("link", name="Open its request").click()
-    await page.locator(".detail-head .eyebrow").get_by_text("Campaign 2 ").wait_for()
-    await page.get_by_role("link", name="see its campaign").click()
-    await page.get_by_role("heading", name="Spring sale").wait_for()
+    await press(page, "Open its request", "link")
+    await read(page.locator(".detail-head .eyebrow"), "Campaign 2 ")
+    await press(page, "see its campaign", "link")
+    await see(page, "heading", "Spring sale")
 
 
 async def test_users_have_duplicates_and_devices(desk):
@@ -71,18 +72,18 @@ async def test_users_have_duplicates_and_devices(desk):
     await desk.control("POST", "/clock", {"advance": 120})
     page = await desk.page("/#/users")
     users = page.get_by_role("list", name="Users")
-    await users.get_by_role("link", name="u 1 \u00d74", exact=True).wait_for()
-    await page.get_by_role("switch", name="Duplicates only").click()
+    await see(users, "link", "u 1 \u00d74", exact=True)
+    await press(page, "Duplicates only", "switch")
     await users.get_by_role("link", name="u 1").wait_for(state="detached")
-    await users.get_by_role("link", name="twice same push").click()
-    await page.get_by_text("2 times in one request").wait_for()
-    await page.get_by_role("switch", name="Duplicates only").click()
-    await users.get_by_role("link", name="u 1").click()
+    await press(users, "twice same push", "link")
+    await read(page, "2 times in one request")
+    await press(page, "Duplicates only", "switch")
+    await press(users, "u 1", "link")
     titles = page.locator(".tray.ios:not(.ghosts) .card-title")
-    await titles.get_by_text("Fresh news").wait_for()
+    await read(titles, "Fresh news")
     assert await titles.all_inner_texts() == ["Other", "Fresh news"]
     assert await page.locator(".tray.android:not(.ghosts) .card-title").all_inner_texts() == ["Fresh news"]
-    await page.locator(".ghosts.ios").get_by_text("replaced").wait_for()
-    await page.locator(".ghosts.android").get_by_text("expired").wait_for()
-    await page.get_by_role("link", name="Pushes to this user").click()
-    await page.locator(".list-count").get_by_text("4 pushes", exact=True).wait_for()
+    await read(page.locator(".ghosts.ios"), "replaced")
+    await read(page.locator(".ghosts.android"), "expired")
+    await press(page, "Pushes to this user", "link")
+    await read(page.locator(".list-count"), "4 pushes", exact=True)

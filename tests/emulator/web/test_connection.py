@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+from support.page_words import press, read, see
+
 from pushsdk.emulator import Emulator
 from pushsdk.emulator.store.queries import Store
 from pushsdk.emulator.store.records import Preview, RequestContent, RequestRecord
@@ -17,20 +19,20 @@ async def test_a_lost_connection_is_restored_with_the_inbox_or_without_it(open_d
         desk.emulator, desk.origin = first, first.base_url.removesuffix("/external/api")
         await desk.push("Before")
         page = await desk.page()
-        await page.get_by_role("option", name="Before").wait_for()
+        await see(page, "option", "Before")
         port = int(desk.origin.rpartition(":")[2])
     await page.locator(".connection[data-state=reconnecting]").wait_for()
     async with Emulator(port=port, **stored) as second:
         desk.emulator = second
         await page.locator(".connection[data-state=live]").wait_for()
         await desk.push("After")
-        await page.get_by_role("option", name="After").wait_for()
+        await see(page, "option", "After")
         assert await page.locator(".push-row").count() == 2
     async with Emulator(port=port) as third:
         desk.emulator = third
-        await page.get_by_role("heading", name="Send a push").wait_for()
+        await see(page, "heading", "Send a push")
         await desk.push("Elsewhere")
-        await page.get_by_role("option", name="Elsewhere").wait_for()
+        await see(page, "option", "Elsewhere")
         await page.close()
 
 
@@ -43,12 +45,12 @@ async def test_a_flood_is_shown_to_its_last_push_and_a_reset_empties_the_page(de
 
     await asyncio.gather(*(some(sender) for sender in range(10)))
     await desk.push("The last")
-    await page.get_by_role("option", name="The last").wait_for()
-    await page.locator(".list-count").get_by_text("501 pushes").wait_for()
+    await see(page, "option", "The last")
+    await read(page.locator(".list-count"), "501 pushes")
     assert await page.locator(".push-row").count() < 60
     await page.locator(".card").first.wait_for()  # otherwise the page requests deleted pushes
     await desk.control("POST", "/reset")
-    await page.get_by_role("heading", name="Send a push").wait_for()
+    await see(page, "heading", "Send a push")
     assert await page.locator(".push-row").count() == 0
 
 
@@ -83,7 +85,7 @@ async def test_a_hundred_thousand_pushes_are_scrolled_through_and_do_not_move(op
     fill(tmp_path / "many.db", "the-key", MANY)
     desk = await open_desk(store=tmp_path / "many.db", api_key="the-key", keep=MANY + 1)
     page = await desk.page()
-    await page.locator(".list-count").get_by_text("100,000 pushes").wait_for()
+    await read(page.locator(".list-count"), "100,000 pushes")
     urls = []
     page.on("request", lambda request: urls.append(request.url))
     rows = page.locator(".rows")
@@ -101,10 +103,10 @@ async def test_a_hundred_thousand_pushes_are_scrolled_through_and_do_not_move(op
     await row.wait_for()
     before = await row.bounding_box()
     await desk.push("Newest")
-    await page.get_by_role("button", name="1 new").wait_for()
+    await see(page, "button", "1 new")
     assert await row.bounding_box() == before
-    await page.get_by_role("button", name="1 new").click()
-    await page.get_by_role("option", name="Newest").wait_for()
+    await press(page, "1 new")
+    await see(page, "option", "Newest")
     await page.get_by_role("searchbox", name="Search pushes").fill("number 77777")
-    await page.get_by_role("option", name="Push number 77777").wait_for()
+    await see(page, "option", "Push number 77777")
     assert desk.complaints == []

@@ -4,14 +4,9 @@ It names every field of every model, so a field that is new fails here until it 
 """
 
 import msgspec
+from support.page_words import press, read
 
-from pushsdk._core.models import (
-    ActionButton,
-    ActionCategory,
-    ActionComponent,
-    MobilePush,
-    PushRequest,
-)
+from pushsdk._core.models import ActionButton, ActionCategory, ActionComponent, MobilePush, PushRequest
 
 # The places, as selectors. Phones show a field as text, as a picture, or by a class.
 LOCK, EXPANDED = ".phone.locked", ".phone.expanded"
@@ -86,10 +81,7 @@ WHOLE = {
     MobilePush: lambda one: {"userIds": ["u"], "message": one},
     ActionButton: lambda one: {"userIds": ["u"], "message": {**ON, "androidActionButtons": [one]}},
     ActionCategory: lambda one: {"userIds": ["u"], "message": {**ON, "actionCategory": one}},
-    ActionComponent: lambda one: {
-        "userIds": ["u"],
-        "message": {**ON, "actionCategory": {"actionComponents": [one]}},
-    },
+    ActionComponent: lambda one: {"userIds": ["u"], "message": {**ON, "actionCategory": {"actionComponents": [one]}}},
     PushRequest: lambda one: one,
 }
 # Pictures as markup, everything else as text; without clocks, without labels for screen readers and tooltips,
@@ -133,7 +125,7 @@ async def test_every_field_of_a_push_makes_the_difference_that_the_table_states(
     places = {}
     for number in numbers.values():
         await page.evaluate(f"location.hash = '#/pushes/{number}'")
-        await page.locator(".detail:not(.waiting) .eyebrow").get_by_text(f" {number} ").wait_for()
+        await read(page.locator(".detail:not(.waiting) .eyebrow"), f" {number} ")
         places[number] = await page.evaluate(SEEN, [LOCK, UNDER, USERS, OVERVIEW])
         await page.keyboard.press("e")
         places[number] |= await page.evaluate(SEEN, [EXPANDED])
@@ -149,7 +141,7 @@ async def test_the_table_of_all_fields_has_every_field(desk):
     nested = {"actionCategory": category, "androidActionButtons": [values[ActionButton]], "new": "field"}
     await desk.send(values[PushRequest] | {"message": values[MobilePush] | nested})
     page = await desk.page()
-    await page.get_by_role("tab", name="All fields").click()
+    await press(page, "All fields", "tab")
     await page.locator("table.fields").wait_for()
     rows = dict(await page.evaluate(ROWS))
     assert rows.keys() == {"new", *(name for fields in PLACES.values() for name in fields)}

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from support.page_words import press, read, see
 
 
 def title(page, phone="iPhone"):
@@ -19,7 +20,7 @@ async def unfold(page, section):
 
 
 async def send(page, name="Send"):
-    await page.get_by_role("button", name=name, exact=True).click()
+    await press(page, name, exact=True)
     await page.get_by_role("status", name="Result").locator(".stamp, .trouble").first.wait_for()
 
 
@@ -32,11 +33,11 @@ async def change(page, old, new):
 
 async def test_the_first_push_is_composed_looked_at_sent_again_and_edited(desk):
     page = await desk.page()
-    await page.get_by_role("heading", name="Send a push. It appears here.").wait_for()
+    await see(page, "heading", "Send a push. It appears here.")
     welcome = await page.locator(".welcome").inner_text()
     assert desk.emulator.api_key in welcome
     assert desk.emulator.base_url in welcome
-    await page.get_by_role("link", name="Compose a push").click()
+    await press(page, "Compose a push", "link")
     await field(page, "Users").fill("ann\nben, carl")
     await field(page, "Title (en)").fill("From the form")
     await page.get_by_label("Add a language").select_option("de")
@@ -44,13 +45,13 @@ async def test_the_first_push_is_composed_looked_at_sent_again_and_edited(desk):
     await unfold(page, "How it arrives")
     await field(page, "Time to live").fill("60")
     await unfold(page, "Tap and buttons")
-    await page.get_by_role("group", name="Android buttons").get_by_role("button", name="Add").click()
+    await press(page.get_by_role("group", name="Android buttons"), "Add")
     await page.keyboard.type("Buy")
     await field(page, "Android buttons 1: url").fill("app://buy")
     await change(page, '"From the form"', '"From the JSON"')
     await page.get_by_role("button", name="en", exact=True).first.click()
     assert await field(page, "Title (en)").input_value() == "From the JSON"
-    await title(page).get_by_text("From the JSON").wait_for()
+    await read(title(page), "From the JSON")
     await send(page)
     (first,) = desk.emulator.pushes
     assert first.user_ids == ("ann", "ben", "carl")
@@ -63,29 +64,29 @@ async def test_the_first_push_is_composed_looked_at_sent_again_and_edited(desk):
         "ttl": 60,
         "androidActionButtons": [{"label": "Buy", "url": "app://buy"}],
     }
-    await page.get_by_role("link", name="Open push 1").click()
-    await page.get_by_role("option", name="From the JSON", selected=True).wait_for()
-    await page.locator(".view:not([hidden]) .advice").get_by_text("languages-differ").wait_for()
-    await page.get_by_role("button", name="de", exact=True).click()
+    await press(page, "Open push 1", "link")
+    await see(page, "option", "From the JSON", selected=True)
+    await read(page.locator(".view:not([hidden]) .advice"), "languages-differ")
+    await press(page, "de", exact=True)
     for phone in ("iPhone", "Android"):
-        await title(page, phone).get_by_text("Vom Formular").wait_for()
-    await page.get_by_role("button", name="Show the Android notification expanded").click()
-    await page.get_by_role("group", name="Android, expanded").get_by_text("Buy").wait_for()
+        await read(title(page, phone), "Vom Formular")
+    await press(page, "Show the Android notification expanded")
+    await read(page.get_by_role("group", name="Android, expanded"), "Buy")
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     for name, part in (("curl", "curl"), ("Python", "AsyncPushClient")):
-        await page.get_by_role("button", name=f"Copy as {name}").click()
-        await page.get_by_text(f"{name} copied").wait_for()
+        await press(page, f"Copy as {name}")
+        await read(page, f"{name} copied")
         copied = await page.evaluate("navigator.clipboard.readText()")
         assert part in copied
         assert desk.emulator.api_key not in copied
-    await page.get_by_role("button", name="Send again").click()
-    await page.get_by_role("option", name="From the JSON").get_by_text("2 pushes").wait_for()
+    await press(page, "Send again")
+    await read(page.get_by_role("option", name="From the JSON"), "2 pushes")
     assert desk.emulator.pushes[1].body == first.body
-    await page.locator(".eyebrow").get_by_text("Push 2 ").wait_for()
-    await page.get_by_role("button", name="Edit and send").click()
-    await page.get_by_text("A copy of push 2").wait_for()
+    await read(page.locator(".eyebrow"), "Push 2 ")
+    await press(page, "Edit and send")
+    await read(page, "A copy of push 2")
     await page.get_by_role("button", name="de", exact=True).first.click()
-    await page.get_by_role("button", name="Remove de").click()
+    await press(page, "Remove de")
     await field(page, "Time to live").fill("")
     await send(page)
     edited = desk.emulator.pushes[2].message
@@ -96,12 +97,12 @@ async def test_a_push_is_in_the_list_soon_and_shows_its_languages_and_placeholde
     page = await desk.page()
     texts = {"en": "Hey {{ first_name | 'you' }}", "ar": "مرحبا {{ first_name | 'صديقي' }}"}
     await desk.push(texts, body={"en": "a", "ar": "المعطف متوفر 128 مرة أخرى"}, interruptionLevel="PASSIVE")
-    await page.get_by_role("option", name="Hey").wait_for()
+    await see(page, "option", "Hey")
     assert await title(page).locator(".ph.fallback").inner_text() == "you"
     await page.get_by_label("first_name").fill("Ada")
     assert await title(page).locator(".ph.value").inner_text() == "Ada"
     assert await title(page).locator(".ph.fallback").count() == 0
-    await page.get_by_role("button", name="ar", exact=True).click()
+    await press(page, "ar", exact=True)
     for phone in ("iPhone", "Android"):
         group = page.get_by_role("group", name=phone)
         directions = "nodes => nodes.map(node => getComputedStyle(node).direction)"
@@ -112,8 +113,8 @@ async def test_a_push_is_in_the_list_soon_and_shows_its_languages_and_placeholde
     dark, bright = [await phone.evaluate(veil) for phone in await page.get_by_role("group", name="lock screen").all()]
     assert dark != bright == "rgba(0, 0, 0, 0)"  # a silent push leaves the screen dark
     await desk.push("long " * 500)
-    await page.get_by_role("option", name="long").click()
-    await page.locator("h2").get_by_role("button", name="show all").click()
+    await press(page, "long", "option")
+    await press(page.locator("h2"), "show all")
     assert len(await page.get_by_role("dialog").locator("pre").inner_text()) > 2400
     await page.keyboard.press("Escape")
     phone = await page.get_by_role("group", name="iPhone").bounding_box()
@@ -125,30 +126,30 @@ async def test_the_composer_warns_before_it_sends(desk):
     checks, result = page.get_by_role("status", name="Checks"), page.get_by_role("status", name="Result")
     await checks.locator(".fine").wait_for()
     await change(page, '"title"', '"titel"')
-    await checks.get_by_text("Unknown field, did you mean title?").wait_for()
+    await read(checks, "Unknown field, did you mean title?")
     for name in ("iPhone", "Android"):
-        await page.get_by_role("switch", name=name).click()
-    await checks.get_by_text("Neither iosEnabled nor androidEnabled is true").wait_for()
-    await checks.get_by_role("button", name="no-platform").click()
+        await press(page, name, "switch")
+    await read(checks, "Neither iosEnabled nor androidEnabled is true")
+    await press(checks, "no-platform")
     assert await page.evaluate("document.activeElement.textContent") == "iPhone"
-    await checks.get_by_role("button", name="near-name").click()
+    await press(checks, "near-name")
     assert await page.evaluate("document.activeElement.value.slice(document.activeElement.selectionStart)[1]") == "t"
     await send(page, "Send anyway")
     assert "titel" in desk.emulator.pushes[0].message
-    await page.get_by_role("button", name="Start over").click()
+    await press(page, "Start over")
     await unfold(page, "How it arrives")
     await field(page, "Time to live").fill("soon")
-    await checks.get_by_text("The service would refuse this: Expected `int").wait_for()
+    await read(checks, "The service would refuse this: Expected `int")
     assert await field(page, "Time to live").get_attribute("aria-invalid") == "true"
     await send(page, "Send anyway")
-    await result.get_by_text("Refused").wait_for()
-    await result.get_by_text("Expected `int").wait_for()
+    await read(result, "Refused")
+    await read(result, "Expected `int")
     await change(page, '"user-1"', '"user-1')
-    await page.get_by_text("Line 3, column").wait_for()
+    await read(page, "Line 3, column")
     assert await page.get_by_role("button", name="Send").is_disabled()
     await field(page, "JSON").press("Control+Enter")
     await field(page, "JSON").fill("[]")
-    await page.get_by_text("must be an object").wait_for()
+    await read(page, "must be an object")
     assert [request.status for request in desk.emulator.inbox().requests()] == [204, 400]
 
 
@@ -161,9 +162,9 @@ async def test_the_json_is_sent_as_it_is_shown_and_any_name_can_be_edited(desk, 
     await field(page, "JSON").fill(sent)
     await send(page)
     assert desk.emulator.pushes[0].body == sent.encode()
-    await page.get_by_role("link", name="Open push 1").click()
+    await press(page, "Open push 1", "link")
     await page.keyboard.press("x")
-    await page.get_by_text("A copy of push 1").wait_for()
+    await read(page, "A copy of push 1")
     await unfold(page, "Data")
     await field(page, "Key-values for the app: value 1").fill("2")
     await field(page, "Custom fields: value 1").fill("3")
@@ -181,9 +182,9 @@ async def test_on_a_narrow_screen_the_list_and_the_push_take_turns(desk):
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390
     await page.keyboard.press("Escape")
     await page.keyboard.press("1")
-    await page.get_by_role("option", name="Hello there").click()
-    await title(page).get_by_text("Hello there").wait_for()
+    await press(page, "Hello there", "option")
+    await read(title(page), "Hello there")
     assert not await page.get_by_role("listbox").is_visible()
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390
-    await page.get_by_role("button", name="Back to the list").click()
+    await press(page, "Back to the list")
     await page.get_by_role("listbox").wait_for()

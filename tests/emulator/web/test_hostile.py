@@ -2,6 +2,8 @@
 
 from importlib.resources import files
 
+from support.page_words import press, read
+
 PAYLOADS = [
     "<script>window.hit=1</script>",
     "<img src=x onerror=window.hit=1>",
@@ -70,9 +72,9 @@ async def test_hostile_pushes_are_inert_on_every_tab(desk):
     page = await desk.page()
     for number in range(1, len(PAYLOADS) + 1):
         await page.evaluate(f"location.hash = '#/pushes/{number}'")
-        await page.locator(".detail:not(.waiting) .eyebrow").get_by_text(f"Push {number} ").wait_for()
+        await read(page.locator(".detail:not(.waiting) .eyebrow"), f"Push {number} ")
         for tab in TABS:
-            await page.get_by_role("tab", name=tab).click()
+            await press(page, tab, "tab")
         await page.keyboard.press("e")
         await harmless(desk, page)
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -115,13 +117,13 @@ async def test_an_odd_address_a_deep_value_and_a_body_that_is_not_json_do_not_br
     assert await desk.send(f'{{"userIds": ["u"], "message": {message}}}'.encode()) == 204
     assert await desk.send(b"<script>window.hit=1</script>\xff") == 400
     page = await desk.page()
-    await page.get_by_role("tab", name="Raw").click()
-    await page.get_by_text("<script>window.hit=1</script>").wait_for()
+    await press(page, "Raw", "tab")
+    await read(page, "<script>window.hit=1</script>")
     await harmless(desk, page)
     for address in ("constructor", "__proto__", "toString/1", "pushes/%E0%A4%A", "%", "campaigns/%", "users/u"):
         await page.evaluate("address => { location.hash = `#/${address}` }", address)
         await page.keyboard.press("1")
-        await page.get_by_role("option", name="Deep").click()
+        await press(page, "Deep", "option")
         await page.locator(".card-title").get_by_text("Deep").first.wait_for()
     assert [complaint for complaint in desk.complaints if "404" not in complaint] == []  # there is no such campaign
 
@@ -137,7 +139,7 @@ async def test_remote_images_are_loaded_only_when_asked_for(open_desk):
         await route.fulfill(status=200, content_type="image/svg+xml", body="<svg xmlns='http://www.w3.org/2000/svg'/>")
 
     await page.route("https://images.example/**", answer)
-    await page.get_by_role("switch", name="Remote images").click()
+    await press(page, "Remote images", "switch")
     await page.wait_for_url("**/?images=1*")
     await page.locator("img.thumb").first.wait_for()
     assert set(desk.strangers) == {"https://images.example/big.png"}

@@ -1,0 +1,16 @@
+"""What a journey through the emulator's page does most."""
+
+
+async def press(where, name, role="button", **options):
+    """Press the button, or the link, tab, switch or option."""
+    await where.get_by_role(role, name=name, **options).click()
+
+
+async def see(where, role, name, **options):
+    """Wait for the element."""
+    await where.get_by_role(role, name=name, **options).wait_for()
+
+
+async def read(where, text, **options):
+    """Wait for the text."""
+    await where.get_by_text(text, **options).wait_for()
