@@ -1016,7 +1016,7 @@ COMMANDS = [
         "settings below the working directory are used",
         "cli.settings:_default_file",
         'return Path(environ.get("XDG_CONFIG_HOME") or ".config", "pushsdk", "config.toml")',
-        "tests/cli/test_settings.py::test_a_profile_without_a_settings_file_says_where_the_file_belongs",
+        "tests/cli/test_settings.py::test_a_hostile_file_in_the_working_directory_changes_nothing",
     ),
     Bug(
         "the guide reads any file",
