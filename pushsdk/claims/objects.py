@@ -142,15 +142,18 @@ class ObjectClaims(ClaimStore):
 
     async def _answer(self, request: Awaitable[Any], *absent: str) -> Any:
         """Return the response, None for an ``absent`` error's name. Raise StoreError for any other."""
+        # obstore's text may hold a signed URL: it is in no error of ours, nor in its context.
         try:
             async with asyncio.timeout(self.timeout):
-                return await request
-        except Exception as error:  # noqa: BLE001 - obstore's text may hold a signed URL, and is in no error of ours
-            name = type(error).__name__
-            text = _NO_CREDENTIALS if _METADATA in str(error) else _TEXTS.get(name, _UNREACHABLE.format(name))
+                (answer,) = await asyncio.gather(request, return_exceptions=True)
+        except TimeoutError as error:
+            answer = error
+        if not isinstance(answer, BaseException):
+            return answer
+        name = type(answer).__name__
         if name in absent:
             return None
-        raise StoreError(text)
+        raise StoreError(_NO_CREDENTIALS if _METADATA in str(answer) else _TEXTS.get(name, _UNREACHABLE.format(name)))
 
     async def _fetch(self, key: str) -> tuple[Any, bytes]:
         found = await self._objects.get_async(key)
@@ -172,8 +175,8 @@ class ObjectClaims(ClaimStore):
             obeys = bool(changes[0]) and changes[1] is None
         meta = await self._answer(self._objects.head_async(name))
         offset = meta["last_modified"].timestamp() - time.monotonic()
-        with suppress(Exception):  # without the right to delete, the lifecycle rule does it
-            await self._objects.delete_async(name)
+        with suppress(StoreError):  # without the right to delete, the lifecycle rule does it
+            await self._answer(self._objects.delete_async(name))
         if not obeys:
             raise ConfigurationError(f"the claim store can't be used: {_TEXTS['NotImplementedError']}")
         self._offset = offset

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from support.shaky_claims import deliver
 from pushsdk import ClaimStoreError, ConfigurationError
 from pushsdk.claims import Claim, ObjectClaims
 from pushsdk.claims import objects as objects_module
+from pushsdk.claims.store import StoreError
 from pushsdk.testing import FakeService
 
 DAY, TESTS = 86400.0, str(Path(support.__file__).parents[1])
@@ -127,6 +129,15 @@ async def test_a_store_without_the_right_to_delete_works(objects):
     assert await put(object_claims(objects.url, "jobs"), ONE) is None
 
 
+async def test_a_store_that_was_used_before_a_fork_is_refused_before_it_hangs(monkeypatch):
+    store = ObjectClaims(MemoryStore())
+    assert await put(store, ONE) is None
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    for each in (store, ObjectClaims(MemoryStore())):
+        with pytest.raises(ConfigurationError, match="used before a fork, which object stores don't survive"):
+            await get(each)
+
+
 DENIED = "it refuses access: are the credentials right, and may they get, put, list and delete objects there?"
 
 
@@ -162,6 +173,15 @@ async def test_trouble_is_named_with_its_fix_and_without_secrets(trouble, words,
     cause = error.__cause__
     shown = f"{error!r} {cause!r} {cause.__cause__!r} {cause.__context__!r} {store!r} {vars(store)!r}"
     assert not any(secret in shown for secret in ("s3cret", "127.0.0.1"))
+
+
+async def test_a_silent_store_is_given_up_after_its_timeout():
+    class Silent(MemoryStore):
+        async def put_async(self, *_, **__):
+            await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(StoreError, match=r"can't be reached .TimeoutError.: are network"):
+        await ObjectClaims(Silent(), timeout=0.01).risks()
 
 
 @pytest.mark.parametrize(
