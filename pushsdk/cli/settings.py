@@ -28,7 +28,7 @@ from pushsdk._core.outcome import Guarded
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.secret import Secret, sealed
 from pushsdk._core.words import near_word
-from pushsdk._io.files import objection
+from pushsdk._io.files import is_locked, objection
 from pushsdk.cli.exit import text_of, usage_error
 from pushsdk.options import ClientOptions
 
@@ -55,6 +55,8 @@ KEYS = ("api_key", "api_key_file", "api_key_command")
 """The settings that give the Api-Key. Options, variables and file may each have one of them."""
 OTHERS = ("config", "profile", "claims", "log")
 """The other variables for commands. The first two are options too."""
+EMULATOR = "emulator"
+"""The profile of the emulator that runs."""
 _VARIABLES = (*SETTINGS, *KEYS, *OTHERS, "show_answers")
 Layer = Literal["option", "profile", "variable", "file", "default"]
 """The kind of source for a value. A default has no source."""
@@ -113,20 +115,23 @@ def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ)
     if "config" not in others and (default := _default_file(environ)) and default.exists():
         others["config"] = SettingValue(str(default), "", "default")
     file = _read_settings(others["config"]) if "config" in others else SettingsFile({}, {})
-    layers = (given, _profile(file, others, environ), variables, file.shared)
+    profiles = {**_running_emulator(environ), **file.profiles}
+    layers = (given, _profile(profiles, others, environ), variables, file.shared)
     return {**_merged(layers), **others}
 
 
 def _profile(
-    file: "SettingsFile", others: Mapping[str, SettingValue], environ: Mapping[str, str]
+    profiles: "Profiles", others: Mapping[str, SettingValue], environ: Mapping[str, str]
 ) -> Mapping[str, SettingValue]:
-    """Return the settings in the chosen profile, if any. Raises ConfigurationError if the file does not have it."""
+    """Return the settings in the chosen profile, if any. Raises ConfigurationError if there is none of its name."""
     profile = others.get("profile")
     if profile is None:
         return {}
-    if profile.value in file.profiles:
-        return file.profiles[profile.value]
-    known = ", ".join(sorted(file.profiles)) or "none: add a table [profiles.NAME]"
+    if profile.value in profiles:
+        return profiles[profile.value]
+    if profile.value == EMULATOR:
+        raise ConfigurationError("no emulator runs, so its profile does not exist: start it with pushsdk emulator")
+    known = ", ".join(sorted(profiles)) or "none: add a table [profiles.NAME]"
     why = f"{others['config'].value} has {known}" if "config" in others else no_file(environ)
     raise ConfigurationError(f"no profile has the name {profile.value!r}; {why}")
 
@@ -203,11 +208,26 @@ def _default_file(environ: Mapping[str, str]) -> Path | None:
     return next((Path(path, "pushsdk", "config.toml") for path in folders if path and os.path.isabs(path)), None)
 
 
+def emulator_file(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the path of the file that holds the emulator's profile, and that is locked while the emulator runs."""
+    file = _default_file(environ)
+    return file and file.with_name(f"{EMULATOR}.toml")
+
+
+def _running_emulator(environ: Mapping[str, str]) -> "Profiles":
+    """Return the emulator's profile while it runs. A file that a killed emulator left behind is not locked."""
+    file = emulator_file(environ)
+    return _read_settings(SettingValue(str(file), "", "default")).profiles if file and is_locked(file) else {}
+
+
+Profiles = Mapping[str, Mapping[str, SettingValue]]
+
+
 class SettingsFile(NamedTuple):
     """The settings in a file: for all, and for each profile."""
 
     shared: Mapping[str, SettingValue]
-    profiles: Mapping[str, Mapping[str, SettingValue]]
+    profiles: Profiles
 
 
 def _read_settings(config: SettingValue) -> SettingsFile:

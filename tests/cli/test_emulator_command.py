@@ -431,11 +431,32 @@ def test_a_signal_stops_an_emulator_that_answers_slow_requests():
     assert process.returncode == 0
 
 
+def test_the_first_emulator_has_the_profile_until_it_ends_however_that_is(command):
+    words = [*COMMAND, "emulator", "--port", "0", "--quiet"]
+    send = "send", "ann", "--title", "Hello", "--profile", "emulator"
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as first:
+        base_url = first.stdout.readline().split()[3]
+        assert [first.stdout.readline() for _ in range(2)][-1].startswith("# In another terminal: ")
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as second:
+            assert "--profile" not in "".join([second.stdout.readline() for _ in range(3)])
+            second.kill()
+        assert command(*send).out == "accepted: 1 user\n"
+        assert json.loads(command("config", "--profile", "emulator", "--json").out)["base_url"]["value"] == base_url
+        first.kill()
+    assert "no emulator runs" in command(*send).err
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as third:
+        [third.stdout.readline() for _ in range(3)]
+        assert command(*send).code == 0
+        third.terminate()
+    assert "no emulator runs" in command(*send).err
+
+
 def test_the_emulator_runs_as_a_process():
     words = [*COMMAND, "emulator", "--port", "0", "--quiet"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline().startswith("# Emulator at http://127.0.0.1:")
         assert process.stdout.readline().startswith("# Inbox page at http://127.0.0.1:")
+        assert process.stdout.readline().endswith(" --profile emulator\n")
         lines = [process.stdout.readline().removeprefix("export ").strip().partition("=") for _ in range(2)]
         variables = {name: value for name, _, value in lines}
         assert push(variables["PUSHSDK_BASE_URL"], variables["PUSHSDK_API_KEY"], "ann", "bob") == 204

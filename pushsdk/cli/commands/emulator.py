@@ -21,10 +21,12 @@ from cyclopts.validators import Number
 
 from pushsdk._core.kinds import kinds_of
 from pushsdk._core.words import count, near_word, rule_and_path
+from pushsdk._io.files import lock
 from pushsdk.cli.exit import CommandError, Exit, usage_error
 from pushsdk.cli.files import not_json
 from pushsdk.cli.interrupt import not_ignored, signal_handlers
 from pushsdk.cli.options import Flag
+from pushsdk.cli.settings import EMULATOR, emulator_file
 from pushsdk.cli.terminal import say, warn
 from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError
 from pushsdk.emulator.campaigns.segment import segment_available
@@ -193,9 +195,11 @@ async def emulator(
     service = build_emulator(options, port=port, host=host, hosts=allow_host, token=token, log=log)
     async with _running(service, port, host=host):
         stop = asyncio.Event()
-        with signal_handlers(not_ignored(_STOPPING), lambda _: stop.set()):
+        with signal_handlers(not_ignored(_STOPPING), lambda _: stop.set()), _profile(service) as has_profile:
             _say(f"# Emulator at {service.base_url} (Ctrl-C stops it)")
             _say(f"# Inbox page at {service.url}/{'' if token is None else ' (add #token= and the token)'}")
+            if has_profile:
+                _say(f"# In another terminal: pushsdk send ann --title Hello --profile {EMULATOR}")
             _say(f"export PUSHSDK_BASE_URL={service.base_url}")
             _say(f"export PUSHSDK_API_KEY={service.api_key}")
             if open_page:
@@ -245,6 +249,24 @@ async def _running(service: Emulator, port: int, *, host: str = LOOPBACK[0]) -> 
         yield service
     finally:
         await service.__aexit__(None, None, None)
+
+
+@contextmanager
+def _profile(service: Emulator) -> Iterator[bool]:
+    """Keep a profile for commands while the service runs. Yields False if there is none: another emulator has it."""
+    release, file = None, emulator_file()
+    with suppress(OSError):
+        if file is not None:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            release = lock(file)
+            file.write_text(
+                f"[profiles.{EMULATOR}]\nbase_url = '{service.base_url}'\napi_key = '{service.api_key}'\n"
+            )
+    try:
+        yield release is not None
+    finally:
+        if release is not None:
+            release()
 
 
 async def _run_command(command: Sequence[str], variables: Mapping[str, str]) -> int:
