@@ -195,7 +195,7 @@ async def emulator(
     service = build_emulator(options, port=port, host=host, hosts=allow_host, token=token, log=log)
     async with _running(service, port, host=host):
         stop = asyncio.Event()
-        with signal_handlers(not_ignored(_STOPPING), lambda _: stop.set()), _profile(service) as has_profile:
+        with signal_handlers(not_ignored(_STOPPING), lambda _: stop.set()), kept_profile(service) as has_profile:
             _say(f"# Emulator at {service.base_url} (Ctrl-C stops it)")
             _say(f"# Inbox page at {service.url}/{'' if token is None else ' (add #token= and the token)'}")
             if has_profile:
@@ -252,16 +252,14 @@ async def _running(service: Emulator, port: int, *, host: str = LOOPBACK[0]) -> 
 
 
 @contextmanager
-def _profile(service: Emulator) -> Iterator[bool]:
+def kept_profile(service: Emulator) -> Iterator[bool]:
     """Keep a profile for commands while the service runs. Yields False if there is none: another emulator has it."""
     release, file = None, emulator_file()
     with suppress(OSError):
         if file is not None:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             release = lock(file)
-            file.write_text(
-                f"[profiles.{EMULATOR}]\nbase_url = '{service.base_url}'\napi_key = '{service.api_key}'\n"
-            )
+            file.write_text(f"[profiles.{EMULATOR}]\nbase_url = '{service.base_url}'\napi_key = '{service.api_key}'\n")
     try:
         yield release is not None
     finally:
