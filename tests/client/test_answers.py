@@ -6,7 +6,6 @@ from pushsdk import (
     CampaignRequest,
     MobilePush,
     OutcomeUnknownError,
-    PartialError,
     PushError,
     RejectedError,
     RetryPolicy,
@@ -38,16 +37,6 @@ async def test_an_error_has_the_answer_of_the_service(status: int, kind: type[Pu
     assert (error.status, error.headers["x-request-id"], error.request_id) == (status, "r-1", "r-1")
     assert (error.body.decode(), error.answer) == (BODY, BODY)
     assert ("Don't create it again" in str(error)) is (status == 200)
-
-
-async def test_a_partial_error_has_the_answer_about_its_rejected_users() -> None:
-    users = ["a" * 200, "b" * 200]
-    too_large = Fault.status(413, body=BODY)
-    service = FakeService(then=lambda request: too_large if users[1] in request.user_ids else None)
-    async with service.client() as client:
-        with pytest.raises(PartialError) as caught:
-            await client.send(users, MESSAGE)
-    assert (caught.value.status, caught.value.answer) == (413, BODY)
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,14 @@ import asyncio
 import re
 import socket
 import ssl
-import time
 import warnings
 from collections.abc import Callable
-from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tenacity
-from aiohttp.resolver import ThreadedResolver
 from support import wire_tls
-from support.wire_faults import always, fin, hold, read_head, send, step, take, when
+from support.wire_faults import always, hold, read_head, send, step, take, when
 from support.wire_network import black_hole, closed_port, lookups
 from support.wire_server import WireServer
 
@@ -23,7 +19,6 @@ from pushsdk import (
     AsyncPushClient,
     Audience,
     ClaimStoreError,
-    Limits,
     MessageWarning,
     MobilePush,
     NotSentError,
@@ -161,28 +156,6 @@ async def test_a_timeout_before_there_is_a_connection_names_the_setting(
     assert caught.value.retryable
 
 
-@pytest.mark.parametrize(
-    ("timeout", "named"),
-    [(Timeout(total=0.2), "total timeout"), (Timeout(connect=0.2), "connect timeout")],
-)
-async def test_a_tls_handshake_that_hangs_is_named(timeout: Timeout, named: str) -> None:
-    async with WireServer(when(always, step(hold))) as server:
-        error = await error_of(client_of(f"https://127.0.0.1:{server.port}", timeout=timeout))
-    assert f"{server.port}, TCP connected, the TLS handshake did not end, {named} 0.2 s" in str(error)
-    assert "Does the service speak TLS on this port?" in str(error)
-
-
-async def test_a_host_name_that_is_not_resolved_in_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hang(*_: object, **__: object) -> None:
-        await asyncio.sleep(60)
-
-    monkeypatch.setattr(ThreadedResolver, "resolve", hang)
-    for timeout, named in ((Timeout(connect=0.1), "connect"), (Timeout(total=0.1), "total")):
-        error = await error_of(client_of("https://slow.example", timeout=timeout))
-        assert f"slow.example:443, the host name was not resolved in time, {named} timeout 0.1 s" in str(error)
-        assert "Check the host in base_url, and the DNS of this machine" in str(error)
-
-
 async def test_a_claim_store_that_hangs_is_no_missing_connection() -> None:
     class HangingStore(MemoryClaims):
         async def put(self, *args: object) -> None:
@@ -229,26 +202,6 @@ async def test_a_status_of_a_proxy_is_named() -> None:
     assert f"the proxy could not be used: http://127.0.0.1:{proxy.port}, HTTP 407 (" in str(error)
 
 
-async def test_another_protocol_asks_for_the_base_url() -> None:
-    async with WireServer(when(always, step(take, send(b"220 mail\r\n\r\n")))) as server:
-        error = await error_of(client_of(server.base_url))
-    assert "could not be parsed as HTTP (POST" in str(error)
-    assert "Is base_url right?" in str(error)
-
-
-async def test_tls_to_a_plain_port_asks_for_the_port() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1") as plain:
-        port = plain.sockets[0].getsockname()[1]
-        error = await error_of(client_of(f"https://127.0.0.1:{port}"))
-    assert f"the TLS handshake failed: 127.0.0.1:{port}, " in str(error)
-    assert "Does the service speak TLS on this port?" in str(error)
-
-
 @pytest.mark.parametrize("location", ["redis://127.0.0.1:{}", "postgresql://127.0.0.1:{}/db"])
 async def test_a_claim_store_that_is_down_asks_whether_it_is_up(location: str) -> None:
     async with closed_port() as (_, port), client_of("http://127.0.0.1:9", claims=location.format(port)) as client:
@@ -286,59 +239,7 @@ async def test_a_timeout_names_the_setting_and_has_a_timeout_error_as_its_cause(
     assert error.__cause__.__traceback__ is None
 
 
-async def test_a_closed_connection_has_a_connection_error_without_frames_as_its_cause() -> None:
-    async with WireServer(when(always, step(take, fin))) as server:
-        error = await error_of(client_of(server.base_url))
-    assert "the connection was closed without an answer (POST" in str(error)
-    assert isinstance(error.__cause__, ConnectionResetError)
-    assert (error.__cause__.__traceback__, error.__cause__.__context__) == (None, None)
-
-
-async def test_a_pause_in_fractions_of_a_second_is_rounded_up_in_each_place() -> None:
-    date = formatdate(time.time() + 90.5, usegmt=True)
-    service = FakeService(Fault.status(429, headers={"Retry-After": date}))
-    text = str(await error_of(service.client(timeout=7.0)))
-    assert not re.search(r"\d\.\d+ s|e\+", text)
-
-
-async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up() -> None:
-    service = FakeService(Fault.status(429, headers={"Retry-After": "0"}))
-    retry = RetryPolicy(initial_delay=5.0, max_delay=5.0, throttle_delay=5.0, wait=tenacity.wait_fixed(1.0))
-    text = str(await error_of(service.client(timeout=1.5, retry=retry)))
-    assert ", 2 attempts); given up: the next wait would pass the deadline: total timeout 1.5 s. " in text
-
-
-async def test_a_deadline_in_the_queue_names_the_setting_and_its_seconds() -> None:
-    service = FakeService(Fault.hang())
-    async with service.client(limits=Limits(in_flight=1)) as client:
-        first = asyncio.create_task(client.send("a", MESSAGE, timeout=Timeout(total=0.2)))
-        await asyncio.sleep(0)
-        with pytest.raises(PushError) as caught:
-            await client.send("u", MESSAGE, timeout=Timeout(total=0.05))
-        first.cancel()
-    assert str(caught.value).startswith(
-        "not sent: the deadline passed: total timeout 0.05 s (1 user). It waited for its turn: raise the timeout, "
-    )
-
-
-async def test_a_call_that_waits_for_a_pause_names_the_pause_and_the_setting() -> None:
-    service = FakeService(Fault.status(429, headers={"Retry-After": "50"}, first=1))
-    reason = "the service asked to wait longer than the call can: 50 s, total timeout 7 s"
-    async with service.client(timeout=7.0) as client:
-        with pytest.raises(PushError, match=f"429 .*; not retried: {reason}. Call again after 50 s, or set a rate"):
-            await client.send("u", MESSAGE)
-        with pytest.raises(PushError, match=rf"^not sent: {reason} \(1 user\). Call again after this pause") as caught:
-            await client.send("u", MESSAGE)
-    assert caught.value.retry_after == pytest.approx(50, abs=1)
-
-
 # -- answers ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", [200, 302, 429, 500])
-async def test_a_text_without_the_answer_says_where_it_is(status: int) -> None:
-    error = await error_of(answering(status, headers={"Content-Type": "text/html"}, body="<html>"))
-    assert ". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -1,30 +1,22 @@
 """The lifetime of a client: its loop, its process, its end, and nothing left behind."""
 
 import asyncio
-import io
 import os
 from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
 from support.programs import run_program
-from support.virtual_time import turns
 from support.wire_server import WireServer
 
 from pushsdk import (
     AsyncPushClient,
-    Audience,
     CampaignRequest,
     ClientClosedError,
     ConfigurationError,
     MobilePush,
     Outcome,
-    OutcomeUnknownError,
-    PushClient,
-    Receipt,
 )
-from pushsdk.emulator import Fault
-from pushsdk.testing import FakeService
 
 HELLO = MobilePush(body={"en": "hi"})
 NOWHERE = "https://push.example"
@@ -58,24 +50,6 @@ async def test_a_client_that_was_never_opened_can_be_closed_twice_and_its_view_i
         assert (await view.aclose()).accepted == ()
         assert client.closed
         assert view.closed
-
-
-def test_a_sync_client_is_closed_after_its_block() -> None:
-    with PushClient(NOWHERE, "key") as client:
-        assert not client.closed
-    assert client.closed
-
-
-@pytest.mark.parametrize("steps", range(1, 6))
-async def test_an_aclose_that_is_cancelled_closes_every_connection(steps: int) -> None:
-    async with WireServer() as server:
-        client = AsyncPushClient(server.base_url, "key")
-        await client.send("u", HELLO)
-        closing = asyncio.create_task(client.aclose())
-        await turns(steps)
-        closing.cancel()
-        await asyncio.wait([closing])
-        assert "closed=True" in repr(client)
 
 
 @pytest.mark.parametrize("use", [*USES.values(), lambda client: client.aclose()], ids=[*USES, "aclose"])
@@ -176,27 +150,3 @@ async def test_an_injected_session_stays_open() -> None:
         async with AsyncPushClient(server.base_url, "key", session=session) as client:
             await client.send("u", HELLO)
         assert not session.closed
-
-
-async def test_a_client_leaves_no_task_behind() -> None:
-    before = asyncio.all_tasks()
-    async with FakeService(Fault.hang()).client(timeout=0.05) as client:
-        calls = [client.send(f"u{number}", HELLO) for number in range(5)]
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    assert {type(error) for error in outcomes} == {OutcomeUnknownError}
-    assert asyncio.all_tasks() == before
-
-
-@pytest.mark.parametrize("value", [Receipt(users=1), Audience.lines(io.BytesIO(b"u"))])
-def test_a_value_that_is_no_collection_has_no_protocol_of_one(value: object) -> None:
-    assert not hasattr(value, "__getitem__")
-    with pytest.raises(TypeError, match="object is not iterable"):
-        iter(value)  # type: ignore[call-overload]
-
-
-async def test_leaving_the_block_by_an_exception_closes_too() -> None:
-    client = AsyncPushClient(NOWHERE, "key")
-    with pytest.raises(LookupError):
-        async with client:
-            raise LookupError
-    assert "closed=True" in repr(client)

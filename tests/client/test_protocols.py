@@ -70,12 +70,3 @@ async def test_a_container_of_services_closes_an_async_client_after_its_last_cal
         assert client.closed
         receipts = await asyncio.gather(*sends)
     assert sum(receipt.users for receipt in receipts) == 50
-
-
-def test_a_container_of_services_opens_and_closes_a_client() -> None:
-    registry = svcs.Registry()
-    registry.register_factory(PushClient, lambda: PushClient(URL, "key"))
-    with svcs.Container(registry) as container:
-        client = container.get(PushClient)
-        assert not client.closed
-    assert client.closed

@@ -11,7 +11,6 @@ from pushsdk import (
     AsyncPushClient,
     ClientClosedError,
     Limits,
-    NotSentError,
     Outcome,
     PartialError,
     PushError,
@@ -124,28 +123,6 @@ async def test_what_needs_a_person_may_not_be_repeated_and_is_sent_once_it_is_fi
         (fixed,) = await delivered(client, key="job-42", times=1)
     assert isinstance(fixed, Receipt)
     assert service.users() == dict.fromkeys(USERS, 1)
-
-
-@virtual
-async def test_a_callable_that_raised_is_called_again_for_the_same_job_and_one_without_a_key_by_a_later_call() -> None:
-    calls: list[str] = []
-
-    def ask() -> str:
-        calls.append(key)
-        if key == "down" and len(calls) < 5:
-            raise ConnectionError
-        return key
-
-    async with FakeService().serve(AsyncPushClient("https://push.example/api", ask)) as client:
-        key = ""
-        (result,) = await delivered(client, key=None)
-        assert isinstance(result, NotSentError)
-        assert len(calls) == len(result.attempts) == 1
-        calls.clear()
-        key = "down"
-        first, second = await delivered(client, key=None)
-    assert isinstance(first, NotSentError)
-    assert isinstance(second, Receipt)
 
 
 @virtual

@@ -205,24 +205,6 @@ async def test_ids_that_are_not_awaited_are_refused() -> None:
             given.close()
 
 
-def test_the_sync_client_refuses_the_same_arguments() -> None:
-    with PushClient(URL, "key") as client:
-        for method in client.send, client.broadcast:
-            with pytest.raises(ValidationError, match="got Table, "):
-                method(Table(), MESSAGE)
-        with pytest.raises(ConfigurationError, match="on_progress must be a function of 1 argument, not async"):
-            client.broadcast(["u"], MESSAGE, on_progress=async_callback)
-
-
-@pytest.mark.parametrize("option", ["timeout", "idempotency_key"])
-async def test_a_run_refuses_the_options_of_a_send(option: str) -> None:
-    service = FakeService()
-    async with service.client() as client:
-        with pytest.raises(TypeError, match=rf"keyword argument '{option}'"):
-            await client.broadcast(["u"], MESSAGE, **{option: 5})
-    assert service.users() == {}
-
-
 async def test_a_report_refuses_an_unknown_outcome_and_what_is_no_open_file() -> None:
     async with FakeService().client() as client:
         report: Any = await client.broadcast(["u"], MESSAGE)
@@ -276,16 +258,6 @@ def test_a_client_that_is_used_again_in_another_loop_is_refused_and_told_once() 
     with pytest.raises(ConfigurationError, match="in use by another event loop"):
         asyncio.run(send())
     gc.collect()  # no second warning, which would be an error
-
-
-async def test_a_closed_client_and_an_unused_one_do_not_warn() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        AsyncPushClient(URL, "secret-key")
-        async with FakeService().client() as client:
-            await client.send("u", MESSAGE)
-        del client
-        gc.collect()
 
 
 async def test_keepalive_and_a_session_of_ones_own_are_refused() -> None:

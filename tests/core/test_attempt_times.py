@@ -20,13 +20,6 @@ def after(*seconds: float) -> AttemptTimes:
     return times
 
 
-def test_without_an_answer_every_call_is_begun() -> None:
-    times = AttemptTimes()
-    times.sent(0.0)
-    assert times.needed(others_wait=True) == times.needed(others_wait=False) == 0.0
-    assert times.not_before(99.0, 1) == 99.0
-
-
 def test_the_deviation_is_half_of_the_first_answer_and_shrinks_to_what_a_loop_is_late() -> None:
     assert after(0.1).usual == pytest.approx(0.1)
     assert after(0.1).likely == pytest.approx(0.1 + 8 * 0.05)
@@ -107,13 +100,6 @@ def test_in_a_silence_probes_start_at_growing_distances() -> None:
         starts.append(now - 100.0)
         now = times.not_before(now, 1)
     assert starts == pytest.approx([0.2, 0.8, 3.2, 12.8, 51.2])
-
-
-def test_with_nothing_in_flight_a_request_starts_at_once() -> None:
-    times = silent()
-    times.started(100.5)
-    assert times.not_before(100.6, 1) > 100.6
-    assert times.not_before(100.6, 0) == 100.6
 
 
 def test_a_response_ends_the_silence() -> None:

@@ -66,22 +66,6 @@ def test_a_batch_that_all_had_left_still_takes_each_user_once():
     assert [join(open_batches, content(), call("a"))[0] is batch for _ in range(2)] == [True, False]
 
 
-def test_a_user_whose_call_left_a_batch_may_join_it_again():
-    open_batches = batches()
-    leaver = call("a")
-    batch, _ = join(open_batches, content(), leaver)
-    join(open_batches, content(), call("b"))
-    batch.remove(leaver)
-    assert open_batches.join(content(), call("a")) is batch
-
-
-def test_no_call_joins_a_batch_that_refused_a_call():
-    open_batches = batches()
-    open_batches.open(content(), call("a"))
-    assert open_batches.join(content(), call("a")) is None
-    assert open_batches.join(content(), call("b")) is None
-
-
 calls = st.tuples(
     st.integers(0, 1),
     st.lists(st.text("abcdefghij\u00e9", min_size=1, max_size=4), min_size=1, max_size=8, unique=True),

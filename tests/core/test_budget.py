@@ -105,15 +105,3 @@ def test_the_guide_shows_what_the_budget_does_to_load_and_success(failing: str) 
     load = LOADS[failing]
     results = [*simulate(load, load.cost), *simulate(load, 5)]
     assert rows[failing] == [f"{x:.1%}".replace("%", " %") if n % 2 else f"{x:.3f}x" for n, x in enumerate(results)]
-
-
-@pytest.mark.parametrize("burst", [100, 10_000])
-def test_a_burst_into_a_service_that_is_down_pays_for_35_retries(burst: int) -> None:
-    load, _ = simulate(Load(lambda _: 1.0, rate=burst, seconds=1.0), COST)
-    assert load == 1 + 35 / burst
-
-
-@pytest.mark.parametrize("rate", [10, 1000])
-def test_up_to_a_fifth_of_failing_attempts_costs_no_request(rate: int) -> None:
-    _, accepted = simulate(Load(lambda _: 0.2, rate=rate, seconds=20_000 / rate), COST)
-    assert accepted >= 0.997

@@ -106,16 +106,6 @@ def test_a_service_that_loses_its_workers_and_has_them_again_is_followed():
     assert client.rate(50, 60) > 0.9 * 2000
 
 
-def test_a_service_that_becomes_ten_times_slower_is_not_choked():
-    simulation = Simulation()
-    pool = Pool(simulation, 50, about(0.02))
-    client = BusyClient(simulation, pool)
-    simulation.at(10.0, setattr, pool, "seconds", about(0.2))
-    simulation.run(50)
-    assert client.rate(25, 50) > 0.85 * 250
-    assert client.in_flight(25, 50) < 2.5 * 50
-
-
 def test_a_service_without_a_queue_that_becomes_three_times_slower_gets_as_many_requests_within_3_s():
     simulation = Simulation()
     pool = Pool(simulation, PLENTY, about(0.05))
@@ -123,20 +113,6 @@ def test_a_service_without_a_queue_that_becomes_three_times_slower_gets_as_many_
     simulation.at(10.0, setattr, pool, "seconds", about(0.15))
     simulation.run(20)
     assert client.rate(13, 20) > 0.9 * 2000
-
-
-@pytest.mark.parametrize("seed", [7, 23])  # that once took the first fast answers for the latency
-def test_a_few_fast_answers_at_first_mislead_only_for_a_second(seed):
-    simulation = Simulation(seed)
-    client = BusyClient(simulation, Pool(simulation, 64, lognormal(0.05, 1.0)))
-    simulation.run(9)
-    assert client.rate(5, 9) > 0.8 * 64 / 0.05
-
-
-@pytest.mark.parametrize("begin", [0.1, 0.5, 0.9])
-def test_a_base_that_was_measured_in_a_queue_is_measured_again_soon(begin):
-    client = run(lambda simulation: Pool(simulation, 4, about(0.05)), until=9, begin=begin)
-    assert client.in_flight(5, 9) < 2.5 * 4
 
 
 def test_an_application_that_blocks_the_loop_does_not_look_like_a_slow_service():
@@ -192,12 +168,6 @@ def test_a_service_drawn_at_random_is_used_by_a_client_that_nobody_tuned(seed):
     assert client.in_flight(10, 20) < 3 * min(2000 * latency, workers) + 16
 
 
-def test_the_cap_is_never_exceeded_and_the_limit_never_below_1():
-    client = run(lambda simulation: Pool(simulation, PLENTY, about(0.05)), until=5, cap=3)
-    assert max(count for _, count in client.load) == 3
-    assert client.rate(1, 5) == pytest.approx(60, rel=0.1)
-
-
 # -- refusals -------------------------------------------------------------------------------------------------------
 
 
@@ -225,11 +195,6 @@ def test_a_rate_limit_of_500_is_used(service):
     client = throttled(service(), until=90)
     assert client.rate(30, 90) > 0.8 * 500
     assert client.refused(30, 90) < 0.05
-
-
-def test_a_rate_limit_with_retry_after_is_found_after_few_pauses():
-    client = throttled(Bucket(500, 50, 1.0), until=24)
-    assert client.rate(6, 24) > 0.9 * 500
 
 
 def test_the_wire_is_not_filled_at_once_after_a_pause():
@@ -267,12 +232,6 @@ def test_a_quota_that_drops_to_a_tenth_is_found_within_30_s(retry_after, latency
     assert client.rate(30, 120) > 0.85 * 200
     assert client.refused(150, 300) < 0.1
     assert 0.85 * 20 < client.rate(150, 300) < 1.05 * 20
-
-
-def test_a_used_up_quota_that_names_no_end_is_used():
-    client = throttled(Window(100, 10, tells=False), until=160, latency=0.2)
-    assert client.rate(40, 160) > 0.7 * 100
-    assert client.refused(40, 160) < 0.1
 
 
 def test_a_short_outage_costs_less_than_half_of_the_minute_after_it():

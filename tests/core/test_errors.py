@@ -156,24 +156,6 @@ def test_a_connection_over_http_that_breaks_at_once_asks_for_https(base_url, ver
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "asks"),
-    [
-        (400, b"<center>The plain HTTP request was sent to HTTPS port</center>", True),
-        (400, b"the title is not plain", False),
-        (422, b"plain HTTP", False),
-    ],
-)
-def test_an_answer_of_a_port_for_tls_asks_for_https(status, body, asks):
-    error = error_for(refused(status, body=body), target=Target(PUSH, "http://h:8443"))
-    assert ("does the service speak https?" in str(error)) is asks
-
-
-def test_an_error_without_an_answer_has_none():
-    error = error_for(Verdict(outcome=NOT_SENT, attempts=(tried(NOT_SENT),)))
-    assert (error.status, error.headers, error.body, error.answer, error.request_id) == (None, {}, b"", "", None)
-
-
-@pytest.mark.parametrize(
     ("status", "location", "host"),
     [
         (300, "https://user:word@elsewhere.example:8443/private/path?token=abc#x", " to elsewhere.example:"),
@@ -209,12 +191,6 @@ def test_of_several_attempts_the_last_unknown_attempt_is_named():
     assert error.status is None
     assert str(Failure.RESET) in str(error)
     assert "(3 attempts)" in str(error)
-
-
-def test_a_deadline_while_others_wait_on_is_unknown_without_an_attempt():
-    error = error_for(Verdict(outcome=UNKNOWN, failure=Failure.DEADLINE))
-    assert str(error).startswith("outcome unknown: the deadline passed;")
-    assert error.status is None
 
 
 @pytest.mark.parametrize(
@@ -372,21 +348,6 @@ def test_a_recorded_outcome_is_not_retryable(outcome, status):
     assert (error.outcome, error.retryable) == (outcome, False)
 
 
-@pytest.mark.parametrize(
-    ("attempts", "expected"),
-    [
-        ([UNSENT, BAD], True),
-        ([TOO_EARLY, UNSENT], True),
-        ([ACCEPTED_ONE, UNSENT], False),
-        ([LOST, TOO_EARLY], False),
-        ([ACCEPTED_ONE, BAD], False),
-    ],
-)
-def test_a_partial_call_without_a_key_is_retryable_if_that_pushes_no_user_twice(attempts, expected):
-    error = partial_error("ab", [((user,), verdict(attempt)) for user, attempt in zip("ab", attempts, strict=True)])
-    assert error.retryable is pickle.loads(pickle.dumps(error)).retryable is expected
-
-
 def test_a_partial_call_has_the_longest_retry_after_of_its_retryable_parts():
     refused_for_good = verdict(tried(REJECTED, 400, retry_after=900.0))
     sooner = verdict(tried(REJECTED, 429, retryable=True, retry_after=7.0))
@@ -434,12 +395,6 @@ def test_what_a_callable_raised_is_the_cause_and_never_pickled():
     error = error_for(failed, target=TARGET)
     assert error.__cause__ is cause
     assert b"0815" not in pickle.dumps(error)
-
-
-def test_the_words_of_the_service_are_not_read_as_a_row():
-    shown = Target(PUSH, "https://push.example/api", shows_answers=True)
-    error = error_for(refused(422, body=b"{rate_100} {x} ttl: expected a list, got str"), target=shown)
-    assert ": {rate_100} {x} ttl: expected a list, got str" in str(error)
 
 
 def test_an_error_that_nobody_reads_costs_no_text(monkeypatch):

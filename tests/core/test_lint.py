@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.lint import RULES, Problem, lint, nodes
+from pushsdk._core.lint import RULES, lint, nodes
 from pushsdk._core.models import (
     UNSET,
     ActionButton,
@@ -133,11 +133,6 @@ def test_the_advice_has_the_place_and_never_a_text(subject, path, text):
     found = {problem.path: problem for problem in lint(subject)}
     assert found[path].message == text
     assert "Jane" not in repr(found)
-
-
-def test_a_wrong_type_is_the_only_advice():
-    text = 'expected a mapping, got str, for example {"en": "Hello"}'
-    assert lint({"title": "Hello"}) == [Problem(path="$.message.title", code="wrong-type", message=text)]
 
 
 def test_a_list_that_holds_its_message_ends():

@@ -132,18 +132,6 @@ def test_every_user_is_settled_once_and_only_culprits_are_rejected_if_the_messag
         assert service.untried == []
 
 
-@given(crowds())
-def test_before_a_call_is_rejected_untried_eight_others_were_rejected_alone(crowd):
-    calls, culprits = crowd
-    service = SplittingService(culprits=culprits).take(calls)
-    if service.untried:
-        assert len(service.waves) == 2
-        assert sum(len(part.units) == 1 for part in service.waves[1]) == 8
-        assert service.message.is_rejected
-    else:
-        assert service.users(REJECTED) == {user for culprit in culprits for user in culprit.users}
-
-
 def test_a_part_carries_the_attempts_of_what_it_was_cut_from():
     calls = singles(40)
     service = SplittingService(culprits=calls[3:4]).take(calls)
@@ -174,31 +162,12 @@ def test_a_message_that_is_bad_for_everybody_costs_nine_requests_at_most_and_the
     assert service.users(ACCEPTED) == set()
 
 
-def test_units_are_sent_alone_from_both_ends_and_in_between():
-    service = SplittingService(culprits=(calls := singles(71))).take(calls)
-    assert [calls.index(part.units[0]) for part in service.waves[1]] == [0, 10, 20, 30, 40, 50, 60, 70]
-
-
 def test_of_a_batch_that_left_in_parts_units_of_several_are_sent_alone():
     service = SplittingService(culprits=(calls := [call(f"{number:060d}") for number in range(40)]))
     service.sizes.learn(20, FRAME, 100_000)
     service.take(calls)
     assert [len(wave) for wave in service.waves] == [4, 8]
     assert len(service.users(REJECTED)) == 40
-
-
-def test_parts_that_are_not_sent_again_keep_their_last_verdict_as_shared():
-    service = SplittingService(culprits=(calls := singles(12)))
-    splitter = service.splitter(calls)
-    (whole,) = splitter.next_wave()
-    verdict = service.answer(whole)
-    splitter.report(whole, verdict)
-    for part in splitter.next_wave():
-        splitter.report(part, service.answer(part))
-    assert splitter.next_wave() == []
-    parts = splitter.rest()
-    assert [(part.users, last) for part, last in parts] == [(1, msgspec.structs.replace(verdict, shared=True))] * 4
-    assert splitter.rest() == []
 
 
 @pytest.mark.parametrize(
@@ -323,14 +292,6 @@ def test_no_user_shows_in_the_repr_of_a_part():
     first, last = split_calls([call("a" * 99, "b" * 99, "c" * 99)], learned(2, 10_000), FRAME, 10_000)
     assert (repr(part), repr(last)) == ("BatchPart(users=3)", "BatchPart(users=1)")
     assert "a" * 9 not in repr(first.units) + repr(first.units[0].__rich_repr__())
-
-
-def test_a_part_of_a_call_has_the_calls_deadline():
-    one = call("a" * 99, "b" * 99)
-    one.deadline = 7.5
-    parts = split_calls([one], learned(1, 10_000), FRAME, 10_000)
-    assert [[segment.deadline for segment in part.units] for part in parts] == [[7.5], [7.5]]
-    assert [[call_of(segment) for segment in part.units] for part in parts] == [[one], [one]]
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------

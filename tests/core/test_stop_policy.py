@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopMonitor, StopPolicy
 
@@ -29,24 +28,6 @@ def settle(watch: StopMonitor, outcomes: Iterable[Outcome], *, users: int = 100)
     return 0
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "rule"),
-    [
-        ("rejected", 0, r"a share .* 0\.5 for half of the users"),
-        ("unknown", 1.01, "a share"),
-        ("after", 0, "a whole number, 1 or more"),
-        ("max_outage", 0, "a number of seconds greater than 0"),
-    ],
-)
-def test_each_setting_is_checked(name, value, rule):
-    with pytest.raises(ConfigurationError, match=rf"StopPolicy\.{name} must be {rule}"):
-        StopPolicy(**{name: value})
-
-
-def test_all_may_be_off():
-    assert StopPolicy.off() == StopPolicy(rejected=None, unknown=None, max_outage=None)
-
-
 # -- shares -----------------------------------------------------------------------------------------------------
 
 
@@ -63,13 +44,6 @@ def test_a_service_that_accepts_no_user_stops_the_run_after_so_many_users(outcom
     )
     assert advice in reason
     assert "then resume" in reason
-
-
-def test_the_reason_says_if_there_was_no_answer():
-    watched = watch()
-    for number in range(20):
-        watched.settled(UNKNOWN, 1000, None, float(number))
-    assert "(the last of them: no answer)" in watched.stop_reason(20.0)
 
 
 @pytest.mark.parametrize(("after", "users", "requests"), [(2000, 10_000, 20), (500, 1, 500)])

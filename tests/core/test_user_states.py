@@ -35,14 +35,6 @@ def runs_of(users: list[UserStatus], start: int = 0) -> list[Run]:
     return runs
 
 
-def test_a_user_once_resent_stays_so() -> None:
-    states = UserStates(3)
-    states.set(1, 2, UserStatus(UserState.CLAIMED, resent=True))
-    states.set(0, 3, UserStatus(UserState.ACCEPTED, 204))
-    assert states.resent == 1
-    assert states.at(1) == UserStatus(UserState.ACCEPTED, 204, "", True)
-
-
 class UserStatesMachine(RuleBasedStateMachine):
     @initialize(users=st.integers(0, 12))
     def make(self, users: int) -> None:
@@ -142,10 +134,3 @@ def test_a_range_has_users(start: int, stop: int) -> None:
 def test_a_position_has_a_user_and_a_number_of_users_is_not_negative(wrong: Callable[[], object]) -> None:
     with pytest.raises((IndexError, ValueError)):
         wrong()
-
-
-def test_states_equal_only_states_and_say_how_many() -> None:
-    states = UserStates(3)
-    states.set(0, 1, UserStatus(UserState.REJECTED, 404, "HTTP 404"))
-    assert states != [PENDING]
-    assert repr(states) == "UserStates(PENDING=2, REJECTED=1)"

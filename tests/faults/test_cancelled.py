@@ -12,17 +12,14 @@ from support.wire_faults import (
     never_read,
     only,
     reached,
-    read_request,
-    say_when,
     send,
-    step,
     take,
     when,
 )
-from support.wire_judge import ENORMOUS, HELLO, Ledger
+from support.wire_judge import ENORMOUS, HELLO
 from support.wire_network import no_connection, no_handshake, no_name
 from support.wire_rig import OWN_OR_INJECTED, client_of
-from support.wire_server import Wire, WireServer
+from support.wire_server import WireServer
 
 from pushsdk import AsyncPushClient, AttemptEnded, CampaignRequest, Event, MobilePush, Outcome, SendAbandoned
 
@@ -141,24 +138,3 @@ async def test_a_cancellation_at_any_turn_of_the_loop_is_judged_rightly(injected
     assert pushed[Outcome.ACCEPTED] == {1}
     assert pushed[Outcome.NOT_SENT] == {0}
     assert pushed[Outcome.UNKNOWN] <= {0, 1}
-
-
-async def test_one_caller_of_a_shared_request_may_be_cancelled_without_the_others() -> None:
-    events: list[Event] = []
-    ledger, arrival, release = Ledger(), asyncio.Event(), asyncio.Event()
-
-    async def held_back(wire: Wire) -> None:
-        await release.wait()
-        wire.process()
-        await wire.send(b"HTTP/1.1 204 No Content\r\n\r\n")
-
-    script = when(always, step(read_request, say_when(arrival), held_back))
-    async with WireServer(script) as server, client_of(server, on_event=events.append) as client:
-        leaver = asyncio.create_task(client.send("leaver", HELLO))
-        others = [asyncio.create_task(ledger.ask(client, f"user-{n}", alone=False)) for n in range(3)]
-        await cancelled(leaver, arrival)
-        release.set()
-        await asyncio.gather(*others)
-        assert await abandoned_by(client, events) == {"leaver": Outcome.ACCEPTED}
-    assert ledger.count == {Outcome.ACCEPTED: 3}
-    assert (server.begun, server.processed["leaver"]) == (1, 1)

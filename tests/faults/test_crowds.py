@@ -6,11 +6,11 @@ from collections.abc import Container
 import pytest
 from support.wire_case import Case
 from support.wire_cases import MAJOR
-from support.wire_faults import first, only
+from support.wire_faults import first
 from support.wire_judge import Ledger
-from support.wire_rig import AMONG, WireRig, rigged
+from support.wire_rig import WireRig, rigged
 
-from pushsdk import Limits, Outcome
+from pushsdk import Outcome
 
 EVERY_MAJOR = pytest.mark.parametrize("case", MAJOR, ids=lambda case: case.name)
 HUNDRED, LANES = 100, 8
@@ -41,17 +41,6 @@ def hits(case: Case) -> Container[int]:
     if case.repeated or case.error is None:
         return {0}
     return {0, 1} if case.race else {1}
-
-
-@EVERY_MAJOR
-async def test_one_of_a_hundred_requests(case: Case) -> None:
-    users = [f"user-{n}" for n in range(HUNDRED)]
-    the_middle = only({"lookup": 0, "connect": LANES // 2, "pool": 50, "request": 50}[case.at])
-    async with rigged(case, the_middle, patience=AMONG, limits=Limits(in_flight=LANES)) as rig:
-        ledger = await ask_all(rig, case, users)
-    ledger.judge(rig.server, users)
-    assert afflicted(ledger, case) in hits(case)
-    assert len(rig.server.requests) <= HUNDRED + 1
 
 
 @EVERY_MAJOR

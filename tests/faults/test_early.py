@@ -128,15 +128,6 @@ async def test_a_2xx_for_a_large_request_that_was_not_read_is_unknown_however_la
     await check_unread(warm=warm, answer=answer, injected=injected, tls=tls)
 
 
-@LINUX
-async def test_a_2xx_for_what_the_peer_has_not_got_is_retried_if_the_policy_says_so() -> None:
-    retry = RetryPolicy.at_least_once(max_attempts=2, initial_delay=0.001)
-    async with unread(response(204), at=1) as server, client_of(server, retry=retry) as client:
-        await client.send("warm", HELLO)
-        receipt = await client.send("user", LARGE)
-    assert (receipt.outcome, len(receipt.attempts), server.processed["user"]) == (Outcome.ACCEPTED, 2, 1)
-
-
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
 @LINUX
 def test_the_same_on_uvloop(tls: bool) -> None:

@@ -11,7 +11,7 @@ from support.wire_network import Spoil, closed, late_408, noticed, reset, spoile
 from support.wire_rig import AMONG, OWN_OR_INJECTED, QUICK, client_of
 from support.wire_server import Wire, WireServer
 
-from pushsdk import Limits, MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy, Timeout
+from pushsdk import Limits, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy, Timeout
 
 PLAIN_OR_TLS = pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 PATIENT = Timeout(total=9.0, attempt=AMONG)
@@ -65,20 +65,6 @@ async def test_a_whole_pool_of_stale_connections_is_replaced_and_fails_no_call(
     ledger.judge(server, ledger.endings)
     assert ledger.count == {Outcome.ACCEPTED: 17}
     assert (stats.stale_connections, stats.retries) == (16, 0)
-
-
-@OWN_OR_INJECTED
-async def test_small_and_large_requests_together_open_no_more_connections_than_may_be_in_flight(injected: bool) -> None:
-    # Above 48 KiB aiohttp sends the request.
-    messages = [MobilePush(body={"en": f"{number} {'x' * 60_000 * (number % 2)}"}) for number in range(20)]
-    async with (
-        WireServer() as server,
-        client_of(server, injected=injected, limits=Limits(in_flight=2)) as client,
-    ):
-        await asyncio.gather(*(client.send("user", message) for message in messages))
-        for message in messages:
-            await client.send("user", message)
-    assert (server.processed, server.connections) == ({"user": 40}, 2)
 
 
 @OWN_OR_INJECTED

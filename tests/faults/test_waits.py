@@ -48,18 +48,6 @@ async def test_a_wait_that_the_call_has_no_time_for_ends_it_at_once(
     assert (server.begun, server.processed) == (1, {})
 
 
-async def test_the_service_is_given_the_second_it_asked_for() -> None:
-    async def push(status: int) -> tuple[float, dict[str, int]]:
-        async with throttling(status, 1, first(1)) as server, client_of(server, timeout=LONG) as client:
-            await client.send("user", HELLO)
-        throttled, retried = server.requests
-        return retried.at - throttled.at, dict(server.processed)
-
-    for waited, processed in await asyncio.gather(push(429), push(503)):
-        assert waited >= 1.0
-        assert processed == {"user": 1}
-
-
 async def test_a_call_that_waits_for_longer_does_not_stop_the_other_calls_for_longer() -> None:
     policy, patient = RetryPolicy.safe(max_retry_after=0.2), RetryPolicy.safe(max_retry_after=timedelta(days=11))
     async with throttling(429, 900_000, first(1)) as server, client_of(server, timeout=LONG, retry=policy) as client:

@@ -12,15 +12,6 @@ async def push(session: aiohttp.ClientSession, server: WireServer, user: str) ->
         return answer.status
 
 
-async def test_a_good_server_keeps_true_books() -> None:
-    async with WireServer() as server, aiohttp.ClientSession() as session:
-        assert [await push(session, server, user) for user in ("a", "b", "a")] == [204] * 3
-    assert server.processed == {"a": 2, "b": 1}
-    assert (server.connections, server.begun, len(server.requests)) == (1, 3, 3)
-    assert server.requests[0].path == "/ext/api/v1/push"
-    assert server.api_keys == {"key"}
-
-
 async def test_a_mistake_in_a_script_is_not_swallowed() -> None:
     async def mistaken(_wire: object) -> None:
         raise KeyError("oops")

@@ -140,28 +140,6 @@ async def test_a_call_that_comes_in_a_pause_too_long_for_it_ends_at_once() -> No
 
 
 @virtual
-async def test_a_call_larger_than_the_limits_is_admitted_if_nothing_else_waits() -> None:
-    service = FakeService()
-    for when_full in ("wait", "raise"):
-        async with client_of(service, limits=Limits(queued_users=2, when_full=when_full)) as client:
-            receipt = await client.send([f"user-{number}" for number in range(9)], MESSAGE)
-            assert receipt.users == 9
-
-
-@virtual
-async def test_a_large_call_is_not_overtaken_for_ever() -> None:
-    service = FakeService()
-    async with client_of(service, limits=Limits(in_flight=1, queued_users=2)) as client:
-        first = start(client.send("first", MESSAGE))
-        await turns()
-        small = [start(client.send(f"before-{number}", titled(number))) for number in range(2)]
-        large = start(client.send(["x", "y", "z"], OTHER))
-        later = [start(client.send(f"after-{number}", titled(number))) for number in range(2)]
-        await asyncio.gather(first, *small, large, *later)
-    assert [users[0] for users in service.sent] == ["first", "before-0", "before-1", "x", "after-0", "after-1"]
-
-
-@virtual
 async def test_waits_between_attempts_count_as_queued() -> None:
     service = FakeService(answer(429, {"Retry-After": "5"}))
     async with client_of(service, limits=Limits(queued_users=1, when_full="raise")) as client:

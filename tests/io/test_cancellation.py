@@ -10,7 +10,6 @@ from support.fake_service import (
     OTHER,
     Behavior,
     FakeService,
-    Request,
     answer,
     client_of,
     hang,
@@ -158,22 +157,6 @@ async def test_a_call_cancelled_at_any_moment_leaves_nothing_and_is_reported_cor
 
 
 @virtual
-async def test_a_call_cancelled_while_its_answer_is_read_ended_as_its_status_says() -> None:
-    async def slow_body(request: Request) -> None:
-        request.write()
-        request.respond(401)
-        await asyncio.get_running_loop().create_future()
-
-    events = list[Event]()
-    async with client_of(FakeService(slow_body), on_event=events.append) as client:
-        task = start(client.send("a", MESSAGE))
-        await turns()
-        await cancel(task)
-        assert idle(client)
-    assert abandoned(events) == {"a": Outcome.REJECTED}
-
-
-@virtual
 async def test_a_campaign_cancelled_anywhere_gives_its_place_back() -> None:
     for script in ([hang()], [unreachable()], [refused(), hang()], [answer(429, {"Retry-After": "5"})]):
         async with client_of(FakeService(*script), limits=Limits(in_flight=1)) as client:
@@ -259,21 +242,3 @@ async def test_an_event_may_cancel_other_submitted_sends_whose_deadline_expires_
         await turns()
         assert idle(client)
     assert service.sent == [("busy",)]
-
-
-@virtual
-async def test_an_event_of_a_cancelled_send_may_submit_another_one() -> None:
-    submitted: list[asyncio.Future[Receipt]] = []
-
-    def on_event(event: Event) -> None:
-        if isinstance(event, SendAbandoned):
-            submitted.append(client.submit("d", MESSAGE))
-
-    service = FakeService()
-    async with client_of(service, batching=Batching(linger=0.1, max_users=2), on_event=on_event) as client:
-        task = start(client.send("c", MESSAGE))
-        await turns()
-        task.cancel()
-        assert isinstance(await outcome_of(task), asyncio.CancelledError)
-        assert (await submitted[0]).users == 1
-        assert client.stats().not_sent == 1

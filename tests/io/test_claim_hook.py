@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 import pytest
 from support.mock_aiohttp import mocked
 from support.requests import BODY, post, transport_to
-from support.wire_network import closed_port
 from support.wire_server import WireServer
 
 from pushsdk._core.outcome import Failure
@@ -76,21 +75,6 @@ async def test_a_claim_is_asked_for_on_an_open_connection_before_the_first_byte_
     async with asyncio.timeout(9.0):  # a server waits for the rest of a body that was announced as longer
         assert (await posting).status == 204
     assert [request.body.rstrip() for request in server.requests] == [claim.answer]
-
-
-async def test_a_refused_claim_sends_nothing(server: WireServer, transport: AiohttpTransport) -> None:
-    evidence = await post(transport, claim=Claims.made(None))
-    assert (evidence.failure, evidence.started_writing) == (Failure.UNCLAIMED, False)
-    assert (await post(transport)).status == 204
-    assert len(server.requests) == 1
-
-
-async def test_no_claim_is_asked_for_without_a_connection() -> None:
-    claim = Claims()
-    async with closed_port() as (host, port), transport_to(f"http://{host}:{port}") as transport:
-        evidence = await post(transport, claim=claim)
-    assert evidence.failure is Failure.REFUSED
-    assert not claim.asked.is_set()
 
 
 @pytest.mark.parametrize("end", ["closed", "answered", "cancelled"])

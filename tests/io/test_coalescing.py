@@ -1,7 +1,6 @@
 """Concurrent sends: which meet in one request, and when that leaves."""
 
 import asyncio
-import gc
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from support.fake_service import (
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import Batching, Limits, MobilePush, RetryPolicy, SendAbandoned
-from pushsdk._io.queue import QueuedBatch
 
 
 @virtual
@@ -113,38 +111,12 @@ async def test_the_same_user_in_two_sends_makes_two_requests() -> None:
 
 
 @virtual
-async def test_linger_widens_the_window() -> None:
-    service = FakeService()
-    async with client_of(service, batching=Batching(linger=0.1)) as client:
-        sent = now()
-        first = start(client.send("a", MESSAGE))
-        await asyncio.sleep(0.08)
-        second = start(client.send("b", MESSAGE))
-        await asyncio.gather(first, second)
-    assert service.sent == [("a", "b")]
-    assert service.requests[0].started == pytest.approx(sent + 0.1)
-
-
-@virtual
 async def test_a_call_with_too_little_time_does_not_linger() -> None:
     service = FakeService()
     async with client_of(service, batching=Batching(linger=1.0)) as client:
         sent = now()
         await client.send("a", MESSAGE, timeout=0.5)
         assert service.requests[0].started == sent
-
-
-@virtual
-async def test_each_waiter_gets_its_own_exception() -> None:
-    service = FakeService(answer(401))
-    async with client_of(service) as client:
-        first, second = await asyncio.gather(
-            client.send("a", MESSAGE), client.send("b", MESSAGE), return_exceptions=True
-        )
-    assert type(first) is type(second)
-    assert first is not second
-    assert (first.user_ids, second.user_ids) == (("a",), ("b",))  # type: ignore[union-attr]
-    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize("linger", [0.0, 1.0])
@@ -175,13 +147,3 @@ async def test_a_caller_cancelled_on_a_shared_request_only_stops_waiting() -> No
     assert service.users() == {"a": 1, "b": 1}
     abandoned = [event for event in events if isinstance(event, SendAbandoned)]
     assert [(event.user_ids, event.outcome.value) for event in abandoned] == [(("a",), "ACCEPTED")]
-
-
-@virtual
-async def test_batches_that_waited_for_a_slot_leave_no_object_behind() -> None:
-    async with client_of(FakeService(), limits=Limits(in_flight=1)) as client:
-        await asyncio.gather(
-            *(client.send(user, {"title": {"en": f"Hello {number % 3}"}}) for number, user in enumerate("abcdefgh"))
-        )
-    gc.collect()
-    assert not [item for item in gc.get_objects() if isinstance(item, QueuedBatch)]

@@ -98,25 +98,6 @@ async def test_a_deadline_in_the_turn_of_an_answer_ends_only_its_attempt(
     assert server.processed == {"warm": 1, "user": 1}
 
 
-@pytest.mark.parametrize("merged", [False, True])
-async def test_a_lingering_send_runs_in_the_context_of_its_caller_if_another_flushes(merged: bool) -> None:
-    seen = list[str]()
-
-    async def send_as(name: str, message: str) -> None:
-        CALLER.set(name)
-        await client.send(name, {"title": {"en": message}})
-
-    async with (
-        WireServer() as server,
-        client_of(server, batching=Batching(linger=5.0), on_event=lambda _: seen.append(CALLER.get())) as client,
-    ):
-        tasks = [asyncio.create_task(send_as(name, "Hello" if merged else name)) for name in ("ann", "bob")]
-        await asyncio.sleep(0)
-        await client.flush()
-        await asyncio.gather(*tasks)
-    assert seen == (["ann"] if merged else ["ann", "bob"])
-
-
 def fail(*_: object, **__: object) -> NoReturn:
     raise RuntimeError("a bug")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, refused, start
-from support.virtual_time import now, turns, virtual
+from support.fake_service import MESSAGE, FakeService, answer, client_of, idle
+from support.virtual_time import now, virtual
 
 from pushsdk import (
     AuthenticationError,
@@ -39,21 +39,6 @@ def has_a_bug() -> str:
 
 async def hangs() -> str:
     return await asyncio.get_running_loop().create_future()
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-@virtual
-async def test_a_callable_is_asked_at_each_attempt(is_async: bool) -> None:
-    numbers, service = itertools.count(), FakeService(refused())
-
-    async def later() -> str:
-        await asyncio.sleep(0.5)
-        return f"key-{next(numbers)}"
-
-    async with client_of(service, api_key=later if is_async else lambda: f"key-{next(numbers)}") as client:
-        await client.send("a", MESSAGE)
-        await client.send("b", MESSAGE)
-    assert [request.api_key for request in service.requests] == ["key-0", "key-1", "key-2"]
 
 
 async def cancelled() -> str:
@@ -120,17 +105,6 @@ async def test_a_401_after_which_the_callable_hangs_is_rejected_at_the_deadline(
 
 
 @virtual
-async def test_a_rotated_key_is_free_of_attempts_and_budget() -> None:
-    keys = map("key-{}".format, itertools.count())
-    service = FakeService(answer(401))
-    async with client_of(service, api_key=lambda: next(keys), retry=RetryPolicy.none()) as client:
-        receipt = await client.send("b", MESSAGE)
-        assert client.stats().retry_tokens == 500
-    assert [attempt.status for attempt in receipt.attempts] == [401, 204]
-    assert len({request.api_key for request in service.requests}) == 2
-
-
-@virtual
 async def test_a_401_that_the_caller_reads_as_unknown_is_not_repeated_with_a_rotated_key() -> None:
     keys = (f"key-{number}" for number in itertools.count())
     service = FakeService(answer(401, accepted=True))
@@ -154,15 +128,3 @@ async def test_a_callable_that_hangs_makes_the_call_not_sent_within_the_deadline
         assert "Raise the timeout" not in str(told.value)
         assert asyncio.get_running_loop().time() <= before + 1.01
         assert idle(client)
-
-
-@virtual
-async def test_a_callable_that_hangs_is_ended_by_the_close_and_by_a_cancellation() -> None:
-    client = client_of(FakeService(), api_key=hangs)
-    closed_call, cancelled = start(client.send("a", MESSAGE)), start(client.send("b", {"title": {"en": "x"}}))
-    await turns()
-    cancelled.cancel()
-    assert isinstance(await outcome_of(cancelled), asyncio.CancelledError)
-    report = await client.aclose(drain=0.0)
-    assert isinstance(await outcome_of(closed_call), NotSentError)
-    assert (report.not_sent, report.abandoned[0].outcome) == (("a",), Outcome.NOT_SENT)

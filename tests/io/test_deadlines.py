@@ -18,7 +18,7 @@ from support.fake_service import (
     start,
     unreachable,
 )
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import now, virtual
 
 from pushsdk import (
     Batching,
@@ -89,18 +89,6 @@ async def test_a_shared_request_runs_until_the_latest_deadline_and_calls_that_ex
         assert idle(client)
     ends = [(event.user_ids, event.outcome) for event in events if isinstance(event, SendAbandoned)]
     assert ends == [(("early", "bird"), Outcome.ACCEPTED)]
-
-
-@virtual
-async def test_a_deadline_that_falls_on_the_start_of_an_attempt_is_not_sent() -> None:
-    service = FakeService(answer(after=1.0))
-    async with client_of(service, limits=Limits(in_flight=1)) as client:
-        busy = start(client.send("a", MESSAGE))
-        await turns()
-        with pytest.raises(NotSentError):
-            await client.send("b", OTHER, timeout=1.0 - 1e-9)
-        await busy
-    assert service.sent == [("a",)]
 
 
 @virtual

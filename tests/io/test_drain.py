@@ -20,7 +20,6 @@ from support.fake_service import (
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
-    Batching,
     ClientClosedError,
     Limits,
     OutcomeUnknownError,
@@ -82,20 +81,6 @@ async def test_what_ends_within_the_drain_is_reported_as_it_ended() -> None:
     assert (report.accepted, report.rejected, report.not_sent, report.unknown) == (("a",), ("b",), (), ("c",))
     outcomes = [type(await outcome_of(task)).__name__ for task in tasks]
     assert outcomes == ["Receipt", "AuthenticationError", "OutcomeUnknownError"]
-
-
-@virtual
-async def test_the_close_sends_what_lingers_within_the_drain() -> None:
-    service = FakeService()
-    client = client_of(service, batching=Batching(linger=9.0))
-    tasks = [start(client.send(user, MESSAGE)) for user in ("a", "b")]
-    await turns()
-    before = now()
-    report = await client.aclose()
-    assert report.accepted == ("a", "b")
-    assert now() < before + 1.0
-    assert [await outcome_of(task) for task in tasks]
-    assert service.closed == 1
 
 
 @virtual

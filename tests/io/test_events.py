@@ -45,14 +45,6 @@ async def test_attempts_retries_and_pauses_are_reported_in_order() -> None:
 
 
 @virtual
-async def test_a_retry_after_of_zero_is_no_pause() -> None:
-    events = list[Any]()
-    async with client_of(FakeService(answer(429, {"Retry-After": "0"})), on_event=events.append) as client:
-        await client.send("a", MESSAGE)
-    assert not any(isinstance(event, ClientPaused) for event in events)
-
-
-@virtual
 async def test_events_hold_ids_only_if_they_are_about_users_and_never_texts() -> None:
     events = list[Any]()
     service = FakeService(answer(422, {"Retry-After": "1"}, b"user-name"), refused(), hang())

@@ -1,10 +1,8 @@
 """Small requests, read by the client itself: the same as aiohttp's own on the wire, and used only if safe."""
 
 import asyncio
-import gc
 import json
 import pickle
-import sys
 import types
 from asyncio.selector_events import _SelectorSocketTransport as SocketTransport
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -20,11 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 from support import wire_tls
-from support.mock_aiohttp import mocked
 from support.requests import BODY, KEY, post, transport_to
 from support.wire_answers import BEHIND, response
 from support.wire_faults import (
-    Step,
     always,
     answering,
     fin,
@@ -204,22 +200,6 @@ async def test_a_body_that_might_have_to_wait_and_a_request_by_a_proxy_are_left_
     assert server.requests[0].body == BODY.ljust(size)
 
 
-async def test_a_mock_that_comes_and_goes_is_heeded_meanwhile(server: WireServer, transport: AiohttpTransport) -> None:
-    assert (await post(transport)).touched
-    with mocked() as mock:
-        mock.post(f"{server.base_url}/v1/push", status=204)
-        evidence = await post(transport)
-        assert (evidence.status, evidence.touched) == (204, False)
-    assert (await post(transport)).touched
-    assert len(server.requests) == 2
-
-
-@pytest.mark.parametrize(("release", "leant_on"), [("3.14.4", True), ("3.15.0", False), (aiohttp.__version__, True)])
-async def test_only_releases_that_these_tests_were_run_with_are_leant_on(release: str, leant_on: bool) -> None:
-    async with aiohttp.ClientSession() as session:
-        assert FastPost(session, HEADS, 1.5, release=release).takes(BODY) is leant_on
-
-
 async def test_what_only_says_that_an_answer_is_to_come_is_none() -> None:
     early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"
     script = when(always, step(take, send(early), send(response(429, b"later", Retry_After="7"))))
@@ -265,28 +245,6 @@ async def test_what_was_said_before_the_request_is_no_answer_to_it(
     assert server.begun == 0
 
 
-@pytest.mark.parametrize("size", [len(BODY), WHOLE_BODY_LIMIT + 1], ids=["small", "large"])
-@pytest.mark.parametrize(
-    ("fault", "failure"),
-    [(answering(b"junk\r\n\r\n"), Failure.UNREADABLE), (step(take, rst), Failure.RESET)],
-    ids=["junk", "RST"],
-)
-async def test_a_request_without_an_answer_does_not_keep_its_body(fault: Step, failure: Failure, size: int) -> None:
-    async with WireServer(when(always, fault)) as server, transport_to(server.base_url) as transport:
-        body = bytes(bytearray(BODY.ljust(size)))
-        gc.collect()
-        gc.disable()
-        try:
-            before = sys.getrefcount(body)
-            assert (await post(transport, body)).failure is failure
-            # The connection's end comes in a later turn.
-            for _ in range(3):
-                await asyncio.sleep(0)
-            assert sys.getrefcount(body) == before
-        finally:
-            gc.enable()
-
-
 @pytest.mark.parametrize("serialize", [http_writer._serialize_headers, http_writer._py_serialize_headers])
 async def test_a_secret_header_reads_as_stars_to_all_but_the_writer(serialize: Any) -> None:
     value = header_text(KEY)
@@ -315,21 +273,6 @@ async def test_no_header_brings_another_along(server: WireServer, transport: Aio
 
 
 # --- responses ---
-
-PLAIN = [
-    b"",
-    b"date: Mon, 23 Nov 2026 11:45:29 GMT\r\nserver: envoy\r\nConnection: keep-alive\r\n",
-    b"Vary: Accept\r\nSet-Cookie: a=\xc3\xa4\r\nKeep-Alive: timeout=5, max=9\r\n",
-]
-
-
-@pytest.mark.parametrize("headers", PLAIN)
-async def test_a_plain_204_needs_no_parser_of_aiohttp(headers: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ResponseHandler, "set_response_params", refuse)
-    script = when(always, answering(b"HTTP/1.1 204 No Content\r\n%b\r\n" % headers))
-    async with WireServer(script) as server, transport_to(server.base_url) as transport:
-        assert [(await post(transport)).status for _ in range(2)] == [204] * 2
-    assert server.connections == 1
 
 
 LINES = st.sampled_from(
@@ -568,29 +511,3 @@ async def test_an_answer_that_comes_as_its_request_is_cancelled_answers_no_other
             await sending
         assert (await post(transport)).reused is False
     assert (len(server.requests), server.connections) == (2, 2)
-
-
-@pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
-async def test_a_tls_connection_that_ends_after_the_handshake_is_not_claimed(injected: bool) -> None:
-    async with (
-        WireServer(when(always, on_accept(fin)), tls=wire_tls.good()) as server,
-        transport_to(server.base_url, ssl=wire_tls.client_context(), injected=injected) as transport,
-    ):
-        evidence = await post(transport, claim=nothing)
-    assert (evidence.failure, evidence.started_writing) == (Failure.STALE, False)
-
-
-async def test_a_connection_that_ends_as_it_is_opened_is_not_claimed(
-    transport: AiohttpTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    connect = aiohttp.TCPConnector.connect
-
-    async def connecting(self: aiohttp.TCPConnector, *args: Any) -> Any:
-        connection: Any = await connect(self, *args)
-        connection.transport.abort()
-        await asyncio.sleep(0)
-        return connection
-
-    monkeypatch.setattr(aiohttp.TCPConnector, "connect", connecting)
-    evidence = await post(transport, claim=nothing)
-    assert (evidence.failure, evidence.started_writing, evidence.reused) == (Failure.STALE, False, False)

@@ -2,11 +2,9 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -14,9 +12,7 @@ from support.fake_service import MESSAGE, FakeService, Request, answer, client_o
 from support.kill_child import ids
 from support.virtual_time import virtual
 
-from pushsdk import Batching, Limits, NotSentError, Progress, Rate
-from pushsdk._core.rate_limit import RateLimiter
-from pushsdk._io.limiter import ConcurrencyLimiter
+from pushsdk import Batching, Limits, Progress
 from pushsdk._io.transport import DESCRIPTORS, most_in_flight
 from pushsdk.claims import Claim, MemoryClaims, Put
 
@@ -48,34 +44,6 @@ async def test_a_run_raises_the_limit_too_and_reports_it(tmp_path: Path) -> None
     assert service.most_in_flight > 32
     assert max(reading.limit for reading in readings) > 32
     assert max(reading.requests for reading in readings) > 32
-
-
-@virtual
-async def test_sends_with_one_message_merge_and_need_no_more_slots() -> None:
-    async with client_of(FakeService(then=answer(after=0.05))) as client:
-        for _ in range(20):
-            await asyncio.gather(*(client.send(f"user-{number}", MESSAGE) for number in range(100)))
-        assert client.stats().limit == 8
-
-
-class MillisecondLoop:
-    """An event loop that is not asyncio's, whose clock counts whole milliseconds."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def time(self) -> float:
-        return self.now // 0.001 * 0.001
-
-
-async def test_latencies_are_measured_by_a_fine_clock_even_if_the_loop_counts_milliseconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    loop = MillisecondLoop()
-    monkeypatch.setattr(time, "monotonic", lambda: loop.now)
-    limiter = ConcurrencyLimiter(cast("asyncio.AbstractEventLoop", loop), 1000, RateLimiter(Rate()))
-    loop.now = 0.0123
-    assert limiter.clock() == 0.0123
 
 
 @virtual
@@ -114,24 +82,3 @@ async def test_without_a_cap_descriptors_and_the_pool_are_the_bound() -> None:
         assert most_in_flight(Limits(), session) == 7
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, limit_per_host=5)) as session:
         assert most_in_flight(Limits(), session) == 5
-
-
-@virtual
-async def test_an_attempt_that_its_deadline_prevents_tells_nothing_about_the_service(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    release, latencies = ConcurrencyLimiter.release, list[float | None]()
-
-    def note(limiter: ConcurrencyLimiter, seconds: float | None = None, **options: Any) -> None:
-        latencies.append(seconds)
-        release(limiter, seconds, **options)
-
-    async with client_of(FakeService()) as client:
-        await client.send("warm", MESSAGE)
-        monkeypatch.setattr(ConcurrencyLimiter, "release", note)
-        send = client.submit("user", MESSAGE, timeout=1.0)
-        await asyncio.sleep(0)
-        asyncio.get_running_loop().jump(2.0)  # type: ignore[attr-defined] # it has a slot, and its task has not begun
-        with pytest.raises(NotSentError):
-            await send
-    assert latencies == [None]

@@ -7,10 +7,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from support.wire_answers import response
-from support.wire_faults import always, answering, when
-from support.wire_rig import OWN_OR_INJECTED, client_of
-from support.wire_server import WireServer
 
 from pushsdk import MobilePush, PushError, RetryPolicy
 from pushsdk._io.sender import log_to_stderr
@@ -110,13 +106,3 @@ def test_any_other_value_is_a_warning_with_the_levels(logger: logging.Logger) ->
     with pytest.warns(UserWarning, match="^PUSHSDK_LOG must be debug, info, warning or error; got 'loud'$"):
         log_to_stderr("loud")
     assert logger.level == level
-
-
-@OWN_OR_INJECTED
-async def test_an_error_in_a_json_answer_is_a_line(caplog: pytest.LogCaptureFixture, injected: bool) -> None:
-    answer = answering(response(200, b'{"error":"USERMARKER"}', Content_Type="application/json"))
-    async with WireServer(when(always, answer)) as server, client_of(server, injected=injected) as client:
-        await client.send("u", MESSAGE)
-        await client.send("u", MESSAGE)
-    assert caplog.messages == ["HTTP 200 counts as accepted, but its body has an error: is base_url right?"] * 2
-    assert server.connections == 1

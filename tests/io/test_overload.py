@@ -22,7 +22,6 @@ from support.fake_service import (
     hang,
     idle,
     outcome_of,
-    stale,
     start,
     titled,
     unreachable,
@@ -39,7 +38,6 @@ from pushsdk import (
     NotSentError,
     Outcome,
     OutcomeUnknownError,
-    Rate,
     SendNotBegun,
     Timeout,
 )
@@ -133,19 +131,6 @@ async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeou
 
 
 @virtual
-async def test_a_service_that_was_slow_for_a_while_is_used_again() -> None:
-    usual = lognormal(0.1, 0.5)
-    service = PoolService(
-        WORKERS, since_the_first(lambda elapsed, now: usual(now) * (50.0 if 5 <= elapsed < 11 else 1))
-    )
-    async with client_of(service, timeout=2.0, limits=IN_FLIGHT) as client:
-        ended = await send_at_random(client, 40, 25)
-    check(service, ended)
-    late = [send.outcome for send in ended if send.start > 20]
-    assert late.count("ACCEPTED") >= 0.98 * len(late)
-
-
-@virtual
 async def test_a_response_that_never_comes_delays_the_others_by_a_moment_only() -> None:
     latency = lognormal(0.02, 0.5)
     service = PoolService(1000, lambda now: math.inf if random.random() < 0.02 else latency(now))
@@ -187,19 +172,6 @@ async def test_a_send_that_waited_until_its_time_was_short_is_not_begun_and_says
     (event,) = [event for event in events if isinstance(event, SendNotBegun)]
     assert event.users == 1
     assert (event.seconds_left, event.seconds_needed) == pytest.approx((0.3, 0.52), abs=0.02)
-
-
-@virtual
-async def test_a_send_that_gets_a_slot_at_once_is_not_begun_if_it_takes_longer_than_it_has() -> None:
-    async with warmed(0.5) as (service, client):
-        beside = client.submit("beside", titled(1))
-        await asyncio.sleep(0.1)
-        with pytest.raises(NotSentError, match="too little time was left"):
-            await client.send("user", titled(2), timeout=0.3)
-        await beside
-        assert client.stats().not_begun == 1
-        assert idle(client)
-    assert service.accepted("user") == 0
 
 
 @virtual
@@ -286,13 +258,6 @@ async def test_a_keyed_send_that_is_short_of_time_claims_nothing() -> None:
         await asyncio.gather(first, last)
         await client.send("user", titled(2), idempotency_key="job-1")
     assert service.accepted("user") == 1
-
-
-@virtual
-async def test_a_run_is_not_affected_by_the_time_that_sends_need() -> None:
-    async with warmed(1.5, timeout=2.0) as (_service, client):
-        report = await client.broadcast([f"user-{number}" for number in range(50)], MESSAGE)
-    assert report.accepted == 50
 
 
 @virtual
@@ -385,17 +350,6 @@ async def test_calls_without_a_deadline_are_not_overtaken_for_ever(timeout: floa
 
 
 @virtual
-async def test_urgent_sends_go_first_when_the_rate_allows_the_next() -> None:
-    service = FakeService()
-    async with client_of(service, rate=Rate(requests_per_second=10)) as client:
-        sends = [client.submit("user", titled(number)) for number in range(10)]
-        await turns()
-        await client.with_options(urgent=True).send("code", MESSAGE)
-        assert service.sent == [("user",), ("code",)]
-        await asyncio.gather(*sends)
-
-
-@virtual
 async def test_an_urgent_send_is_sent_at_once_and_does_not_linger() -> None:
     service = FakeService()
     loop = asyncio.get_running_loop()
@@ -474,33 +428,6 @@ async def test_the_time_of_a_claim_does_not_count_as_the_time_of_an_attempt() ->
         await asyncio.sleep(1.0)
         await send_promptly(client)
         await keyed
-        await measure(client)
-
-
-@virtual
-async def test_the_replacement_of_a_stale_connection_does_not_count_as_the_time_of_an_attempt() -> None:
-    async with warmed(0.02) as (service, client):
-        service.script = [stale(receives="claimed"), answer(after=0.02, connecting=3.0)]
-        replaced = client.submit("replaced", MESSAGE)
-        await asyncio.sleep(1.0)
-        await send_promptly(client)
-        await replaced
-        await measure(client)
-
-
-@virtual
-async def test_the_time_to_get_a_new_key_after_a_401_does_not_count_as_the_time_of_an_attempt() -> None:
-    keys, seconds = ["old-key"] * 21, [3.0]
-
-    async def key() -> str:
-        if keys:
-            return keys.pop()
-        await asyncio.sleep(seconds.pop() if seconds else 0.0)
-        return "new-key"
-
-    async with warmed(0.02, api_key=key) as (service, client):
-        service.script = [answer(401)]
-        await client.send("user", MESSAGE)
         await measure(client)
 
 

@@ -31,16 +31,6 @@ async def test_requests_per_second_spaces_requests_and_retries_out() -> None:
 
 
 @virtual
-async def test_users_per_second_are_paid_by_the_wait_of_the_next_request() -> None:
-    service = FakeService()
-    async with client_of(service, rate=Rate(users_per_second=10.0)) as client:
-        before = now()
-        await client.send([f"user-{number}" for number in range(20)], MESSAGE)
-        await client.send("a", MESSAGE)
-    assert [request.started - before for request in service.requests] == pytest.approx([0.0, 2.0])
-
-
-@virtual
 async def test_while_the_rate_holds_it_back_the_batch_keeps_filling() -> None:
     service = FakeService()
     async with client_of(service, rate=Rate(requests_per_second=1.0)) as client:
@@ -77,19 +67,6 @@ async def test_a_pause_moves_what_the_rate_had_scheduled() -> None:
         for task in tasks:
             await outcome_of(task)
     assert [request.started - before for request in service.requests] == pytest.approx([0.0, 5.5, 6.5])
-
-
-@virtual
-async def test_a_client_of_which_nothing_is_accepted_tries_once_a_second_and_is_as_before_soon_after() -> None:
-    end = now() + 60.0
-    service = FakeService(then=lambda request: answer(429) if now() < end else answer(after=0.05))
-    retry = RetryPolicy.safe(max_attempts=10**6, throttle_delay=0.01, max_delay=0.01)
-    async with client_of(service, timeout=Timeout(total=None), retry=retry, retry_tokens=10**9) as client:
-        await asyncio.gather(*(client.send("a", titled(number)) for number in range(1000)))
-        late = sum(end - 20.0 <= request.started < end for request in service.requests)
-        assert 10 <= late <= 40
-        assert now() < end + 20.0
-        assert idle(client)
 
 
 @pytest.mark.parametrize("retry_after", [None, 1])

@@ -157,12 +157,3 @@ class Key:
     """The connection key that aiohttp's connector errors name."""
 
     host, port, ssl, is_ssl = "push.example", 443, True, True
-
-
-async def test_a_mocked_failure_is_retried_as_the_policy_says(service: aioresponses) -> None:
-    service.post(PUSH, exception=aiohttp.ConnectionTimeoutError())
-    service.post(PUSH, status=429, headers={"Retry-After": "0"})
-    service.post(PUSH, status=204)
-    async with AsyncPushClient(BASE, "key", retry=RetryPolicy.safe(initial_delay=0.001)) as client:
-        receipt = await client.send("u", HELLO)
-    assert [attempt.outcome for attempt in receipt.attempts] == [Outcome.NOT_SENT, Outcome.REJECTED, Outcome.ACCEPTED]

@@ -113,42 +113,6 @@ async def test_a_failure_that_may_not_be_retried_does_not_enter_the_loop(
 
 
 @virtual
-async def test_a_client_that_is_being_closed_enters_no_loop(loops: list[object]) -> None:
-    service = FakeService(then=answer(429))
-    async with client_of(service) as client:
-        last = start(client.send("b", MESSAGE))
-        await turns(10)
-        await client.aclose(drain=0.0)
-        assert isinstance(await outcome_of(last), PushError)
-    assert (len(service.requests), loops) == (1, [])
-
-
-@virtual
-async def test_a_predicate_of_tenacity_decides_on_what_no_preset_retries(loops: list[object]) -> None:
-    service = FakeService(answer(404))
-    policy = RetryPolicy.from_tenacity(retry=tenacity.retry_if_exception(lambda error: error.status == 404))
-    async with client_of(service, retry=policy) as client:
-        await client.send("a", MESSAGE)
-    assert (len(service.requests), len(loops)) == (2, 1)
-
-
-@pytest.mark.parametrize("status", [404, 429])
-@virtual
-async def test_no_more_errors_are_made_than_attempts(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    errors: list[PushError] = []
-    init = PushError.__init__
-
-    def made(error: PushError, *args: Any, **options: Any) -> None:
-        errors.append(error)
-        init(error, *args, **options)
-
-    monkeypatch.setattr(PushError, "__init__", made)
-    async with client_of(FakeService(then=answer(status))) as client:
-        assert await outcome_of(start(client.send("a", MESSAGE))) is errors[0]
-    assert len(errors) == 1
-
-
-@virtual
 async def test_stale_connections_are_replaced_under_none_and_at_most_pool_size_plus_one_times() -> None:
     service = FakeService(*[stale()] * 3)
     async with client_of(service, retry=NONE(), limits=Limits(in_flight=2)) as client:
@@ -256,16 +220,6 @@ async def test_a_retried_success_gives_back_what_its_last_retry_cost_and_a_first
     async with client_of(FakeService(*behaviors), retry_tokens=tokens) as client:
         await outcome_of(start(client.send("a", MESSAGE)))
         assert client.stats().retry_tokens == left
-
-
-@virtual
-async def test_a_wait_that_would_end_after_the_deadline_is_refused_at_once() -> None:
-    service = FakeService(then=refused())
-    async with client_of(service, retry=SAFE(initial_delay=900.0, max_delay=900.0)) as client:
-        before = now()
-        with pytest.raises(NotSentError):
-            await client.send("a", MESSAGE, timeout=1.0)
-        assert now() == before
 
 
 @virtual

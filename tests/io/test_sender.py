@@ -32,7 +32,6 @@ from pushsdk import (
     PushError,
     RetryPolicy,
 )
-from pushsdk._io.pending import PendingCalls
 
 CAMPAIGN = CampaignRequest(external_id="spring")
 UUID = "11111111-2222-3333-4444-555555555555"
@@ -109,25 +108,6 @@ async def test_a_strategy_that_raises_ends_the_retries_and_not_the_outcome(
 
 
 @virtual
-async def test_a_campaign_is_created_and_counted() -> None:
-    service = FakeService(CREATED)
-    async with client_of(service) as client:
-        assert str((await client.create_campaign(CAMPAIGN)).uuid) == UUID
-        assert client.stats().campaigns == 1
-    assert (service.campaigns, service.requests[0].path) == (1, "v1/campaigns")
-
-
-@virtual
-async def test_an_unknown_campaign_is_not_repeated_by_collapsible_and_carries_its_external_id() -> None:
-    service = FakeService(then=reset_after())
-    async with client_of(service, retry=RetryPolicy.collapsible()) as client:
-        with pytest.raises(OutcomeUnknownError) as excinfo:
-            await client.create_campaign(CAMPAIGN)
-    assert excinfo.value.external_id == "spring"
-    assert service.campaigns == 1
-
-
-@virtual
 async def test_a_campaign_on_its_way_is_drained_and_one_that_hangs_is_ended_by_the_close() -> None:
     service = FakeService(CREATED, hang(accepted=True))
     client = client_of(service)
@@ -179,17 +159,3 @@ async def test_a_campaign_that_cannot_wait_the_pause_out_ends_at_once() -> None:
             await client.create_campaign(CAMPAIGN, timeout=5.0)
         assert now() == before
         assert excinfo.value.retry_after == pytest.approx(20.0)
-
-
-@virtual
-async def test_a_bug_after_the_verdict_changes_nothing_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = PendingCalls.settle_part
-
-    def settle_and_fail(*args: Any) -> None:
-        settle(*args)
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(PendingCalls, "settle_part", settle_and_fail)
-    async with client_of(FakeService()) as client:
-        assert (await client.send("a", MESSAGE)).users == 1
-        assert idle(client)

@@ -12,7 +12,6 @@ from support.fake_service import (
     answer,
     client_of,
     hang,
-    idle,
     outcome_of,
     refused,
     reset_after,
@@ -22,7 +21,6 @@ from support.virtual_time import virtual
 
 from pushsdk import (
     AsyncPushClient,
-    Batching,
     Event,
     Limits,
     Outcome,
@@ -37,27 +35,9 @@ from pushsdk import (
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
 
-def refuses(*culprits: str, status: int = 400) -> Any:
-    return lambda request: answer(status if {*culprits} & {*request.user_ids} else 204)
-
-
 async def send_all(client: AsyncPushClient, users: list[Any], message: Any = MESSAGE) -> list[Any]:
     tasks = [start(client.send(user, message)) for user in users]
     return [await outcome_of(task) for task in tasks]
-
-
-@pytest.mark.parametrize(("status", "count"), [(400, 2), (422, 3), (400, 21)])
-@virtual
-async def test_one_culprit_is_found_with_few_extra_requests(status: int, count: int) -> None:
-    service, users = FakeService(then=refuses("user-1", status=status)), [f"user-{number}" for number in range(count)]
-    async with client_of(service) as client:
-        outcomes = await send_all(client, users)
-        assert idle(client)
-    culprit = outcomes.pop(1)
-    assert (type(culprit), culprit.user_ids) == (RejectedError, ("user-1",))
-    assert {type(outcome) for outcome in outcomes} == {Receipt}
-    assert service.users() == Counter({*users} - {"user-1"})
-    assert len(service.requests) - 1 <= min(count, 8 + 7 + 2)
 
 
 @virtual
@@ -99,15 +79,6 @@ async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests_an
 
 
 @virtual
-async def test_the_users_of_one_call_are_one_unit_for_a_400() -> None:
-    service = FakeService(then=refuses("b"))
-    async with client_of(service) as client:
-        first, second = await send_all(client, [["a", "b", "c"], ["d", "e"]])
-    assert (type(first), type(second)) == (RejectedError, Receipt)
-    assert service.sent == [("a", "b", "c", "d", "e"), ("a", "b", "c"), ("d", "e")]
-
-
-@virtual
 async def test_a_merged_call_that_was_split_reports_all_of_its_parts() -> None:
     service = FakeService(then=lambda request: answer(413 if len(request.user_ids) > 4 else 204))
     calls = ["a" * 100], [name * 100 for name in "bcdef"], ["g" * 100]
@@ -135,15 +106,6 @@ async def test_a_request_with_an_unknown_attempt_behind_it_is_never_split() -> N
         outcome = await outcome_of(start(client.send(MANY, MESSAGE)))
     assert outcome.outcome is Outcome.UNKNOWN
     assert len(service.requests) == 2
-
-
-@virtual
-async def test_an_empty_split_on_switches_it_off() -> None:
-    service = FakeService(then=refuses("a"))
-    async with client_of(service, batching=Batching(split_on=frozenset())) as client:
-        outcomes = await send_all(client, ["a", "b", "c"])
-    assert [type(outcome) for outcome in outcomes] == [RejectedError] * 3
-    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize("ending", ["cancelled", "closed", "late"])

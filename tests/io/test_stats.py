@@ -8,7 +8,6 @@ from support.fake_service import (
     FakeService,
     answer,
     client_of,
-    hang,
     outcome_of,
     refused,
     reset_after,
@@ -55,15 +54,3 @@ async def test_users_are_counted_by_outcome_and_requests_attempts_and_retries_ap
     assert (stats.requests, stats.attempts, stats.retries, stats.stale_connections) == (5, 6, 1, 1)
     assert stats.retry_tokens == 500, "the retry succeeded, so its cost came back"
     assert (stats.in_flight, stats.queued_users, stats.queued_bytes) == (0, 0, 0)
-
-
-@virtual
-async def test_abandoned_sends_and_splits_are_counted() -> None:
-    service = FakeService(answer(400), then=hang())
-    async with client_of(service) as client:
-        tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
-        await asyncio.sleep(0.1)
-        tasks[0].cancel()
-        await client.aclose(drain=0.0)
-        stats = client.stats()
-    assert (stats.splits, stats.abandoned, stats.unknown) == (1, 1, 2)

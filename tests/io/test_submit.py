@@ -1,6 +1,5 @@
 """Sends without a task: ``submit``, one user at a time."""
 
-import asyncio
 import gc
 import logging
 
@@ -11,17 +10,15 @@ from support.fake_service import (
     FakeService,
     answer,
     client_of,
-    hang,
     idle,
     outcome_of,
     reset_before,
     start,
     titled,
 )
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import turns, virtual
 
 from pushsdk import (
-    Batching,
     ClientClosedError,
     Event,
     Limits,
@@ -102,51 +99,6 @@ async def test_without_on_event_a_failure_that_nobody_awaits_is_logged_as_a_warn
 
 
 @virtual
-async def test_a_submitted_send_that_is_cancelled_alone_in_flight_ends_its_request() -> None:
-    service, events = FakeService(hang(accepted=True)), list[Event]()
-    async with client_of(service, on_event=events.append) as client:
-        future = client.submit("a", MESSAGE)
-        await asyncio.sleep(1.0)
-        assert future.cancel("no longer wanted")
-        assert not future.cancel()
-        await turns()
-        assert idle(client)
-        with pytest.raises(asyncio.CancelledError):
-            await future
-    assert reported(events) == [("UNKNOWN", ("a",))]
-    assert service.users() == {"a": 1}
-
-
-@virtual
-async def test_the_task_that_awaits_a_submitted_send_cancels_the_send() -> None:
-    service, events = FakeService(hang()), list[Event]()
-    async with client_of(service, limits=Limits(in_flight=1), on_event=events.append) as client:
-        busy = start(client.send("a", MESSAGE, timeout=2.0))
-        await turns()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1.0):
-                await client.submit("b", OTHER)
-        await outcome_of(busy)
-    assert reported(events) == [("NOT_SENT", ("b",))]
-    assert service.sent == [("a",)]
-
-
-@virtual
-async def test_a_close_ends_submitted_sends_after_its_drain_time() -> None:
-    service = FakeService(then=hang(accepted=True))
-    client = client_of(service, limits=Limits(in_flight=1))
-    sent = client.submit("a", MESSAGE)
-    await turns()
-    queued = client.submit("b", OTHER)
-    report = await client.aclose(drain=1.0)
-    assert [type(await outcome_of(send)) for send in (sent, queued)] == [OutcomeUnknownError, ClientClosedError]
-    assert sorted(reported(list(report.abandoned))) == [("NOT_SENT", ("b",)), ("UNKNOWN", ("a",))]
-    assert service.sent == [("a",)]
-    with pytest.raises(ClientClosedError):
-        client.submit("c", MESSAGE)
-
-
-@virtual
 async def test_a_full_queue_refuses_a_submitted_send_at_once() -> None:
     service = FakeService()
     async with client_of(service, limits=Limits(in_flight=1, queued_users=2)) as client:
@@ -174,21 +126,6 @@ async def test_wrong_input_is_raised_by_submit_itself() -> None:
             client.submit("a", {"ttl": "60"})  # type: ignore[dict-item]
         assert idle(client)
     assert service.sent == []
-
-
-@virtual
-async def test_submitted_sends_linger_until_they_are_flushed_or_fill_their_batch() -> None:
-    service = FakeService()
-    async with client_of(service, batching=Batching(linger=9.0, max_users=2)) as client:
-        before = now()
-        await asyncio.gather(*(client.submit(user, MESSAGE) for user in "ab"))
-        waiting = client.submit("c", MESSAGE)
-        await turns()
-        assert not waiting.done()
-        await client.flush()
-        assert waiting.result().users == 1
-        assert now() < before + 1.0
-    assert service.sent == [("a", "b"), ("c",)]
 
 
 @pytest.mark.parametrize("method", ["join", "open"])

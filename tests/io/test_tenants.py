@@ -7,8 +7,8 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of, hang, idle, outcome_of, refused, start
-from support.virtual_time import now, turns, virtual
+from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, refused, start
+from support.virtual_time import turns, virtual
 
 from pushsdk import (
     AsyncPushClient,
@@ -20,11 +20,8 @@ from pushsdk import (
     NotSentError,
     Outcome,
     OutcomeUnknownError,
-    QueueFullError,
     Receipt,
-    RejectedError,
     RetryPolicy,
-    Timeout,
 )
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Emulator
@@ -201,56 +198,6 @@ async def test_a_retry_asks_again_and_splits_by_key_if_some_keys_have_rotated(
 
 
 @virtual
-async def test_split_calls_make_no_more_attempts_than_the_policy_allows_in_total() -> None:
-    service = FakeService(then=answer(429))
-    vault = Vault(lambda tenant: f"key-{tenant if service.requests else 'same'}")
-    async with client_of(service, api_key=vault.get, retry=RetryPolicy.safe(max_attempts=3)) as client:
-        calls = [start(send_as(client, tenant)) for tenant in ("acme", "globex")]
-        assert [len((await outcome_of(call)).attempts) for call in calls] == [3, 3]
-    assert Counter(request.api_key for request in service.requests) == {"key-same": 1, "key-acme": 2, "key-globex": 2}
-
-
-@virtual
-async def test_calls_of_which_one_has_no_key_at_the_retry_go_on_without_it() -> None:
-    service = FakeService(refused())
-
-    def key_of(tenant: str) -> str:
-        if service.requests and tenant == "acme":
-            raise ConnectionError
-        return "key"
-
-    vault = Vault(key_of)
-    async with client_of(service, api_key=vault.get, retry=RetryPolicy.safe(max_attempts=3)) as client:
-        acme, globex = start(send_as(client, "acme")), start(send_as(client, "globex"))
-        assert isinstance(await outcome_of(globex), Receipt)
-        error = await outcome_of(acme)
-        assert idle(client)
-    assert isinstance(error, NotSentError)
-    assert "callable failed: ConnectionError" in str(error)
-    assert [attempt.outcome for attempt in error.attempts] == [Outcome.NOT_SENT] * 3
-    assert service.users() == {"globex:1": 1}
-    assert vault.asked == {"acme": 3, "globex": 2}
-
-
-@virtual
-async def test_a_callable_that_hangs_at_the_retry_ends_its_call_and_no_other() -> None:
-    service = FakeService(refused())
-
-    async def key() -> str:
-        return await never() if service.requests and TENANT.get() == "acme" else "key"
-
-    async with client_of(service, api_key=key, retry=RetryPolicy.safe(max_attempts=2)) as client:
-        patience = Timeout(total=5.0, attempt=1.0)
-        acme, globex = (start(send_as(client, name, timeout=patience)) for name in ("acme", "globex"))
-        assert isinstance(await outcome_of(globex), Receipt)
-        error = await outcome_of(acme)
-        assert idle(client)
-    assert isinstance(error, NotSentError)
-    assert "it did not return within the attempt timeout 1 s" in str(error)
-    assert service.users() == {"globex:1": 1}
-
-
-@virtual
 async def test_a_401_is_repeated_at_once_for_the_calls_whose_keys_have_rotated_and_for_no_others() -> None:
     service = FakeService(then=lambda request: answer(401 if request.api_key == "key-old" else 204))
     vault = Vault(lambda tenant: f"key-{tenant if service.requests else 'old'}")
@@ -263,29 +210,6 @@ async def test_a_401_is_repeated_at_once_for_the_calls_whose_keys_have_rotated_a
     assert [len(outcome.attempts) for outcome in outcomes] == [2, 2, 1, 1, 2, 2]
     assert pushed(service) == {"key-new": {"new:a", "new:b"}, "key-newer": {"newer:a", "newer:b"}}
     assert vault.asked == {"new": 4, "old": 4, "newer": 4}
-
-
-@virtual
-async def test_calls_without_a_new_key_are_retried_after_a_401_if_the_policy_retries_it() -> None:
-    service = FakeService(answer(401))
-    vault = Vault(lambda tenant: f"key-{tenant if service.requests else 'old'}")
-    async with client_of(service, api_key=vault.get, retry=RetryPolicy.safe(retry_on={401}, max_attempts=2)) as client:
-        before = now()
-        await asyncio.gather(send_as(client, "new"), send_as(client, "old"))
-        assert now() > before
-    assert pushed(service) == {"key-new": {"new:1"}, "key-old": {"old:1"}}
-
-
-@virtual
-async def test_what_a_400_splits_asks_again_for_each_of_its_requests() -> None:
-    service = FakeService(then=lambda request: answer(400 if "acme:bad" in request.user_ids else 204))
-    vault = Vault(lambda tenant: f"key-{tenant}-{len(service.requests)}")
-    async with client_of(service, api_key=vault.get) as client:
-        tasks = [start(send_as(client, "acme", user)) for user in ("good", "bad")]
-        outcomes = [await outcome_of(task) for task in tasks]
-    assert [type(outcome) for outcome in outcomes] == [Receipt, RejectedError]
-    assert pushed(service) == {"key-acme-1": {"acme:good"}}
-    assert vault.asked == {"acme": 4}
 
 
 @virtual
@@ -317,20 +241,6 @@ async def test_a_loop_torn_down_after_a_batch_was_split_by_key_settles_every_cal
 
 
 # -- the first ask ---------------------------------------------------------------------------------------------------
-
-
-@virtual
-async def test_a_call_that_waits_for_its_key_is_queued_and_its_client_drains_it() -> None:
-    service = FakeService()
-    client = client_of(service, api_key=Vault().get_later, limits=Limits(queued_users=2))
-    call, future = start(send_as(client, "acme")), client.submit("nobody:1", OTHER)
-    await turns()
-    assert (client.stats().queued_users, client.stats().in_flight) == (2, 0)
-    with pytest.raises(QueueFullError):
-        client.submit("c", MESSAGE)
-    report = await client.aclose()
-    await asyncio.gather(call, future)
-    assert sorted(report.accepted) == ["acme:1", "nobody:1"]
 
 
 @pytest.mark.parametrize("way", ["future", "close", "task", "failure"])
@@ -458,19 +368,3 @@ async def test_a_retry_whose_calls_split_by_key_costs_the_budget_nothing() -> No
         await asyncio.gather(*(send_as(client, tenant) for tenant in ("acme", "globex")))
         assert client.stats().retry_tokens == 500
     assert service.users() == {"acme:1": 1, "globex:1": 1}
-
-
-@virtual
-async def test_a_call_whose_callable_recovers_at_a_later_attempt_is_accepted() -> None:
-    service, asked = FakeService(), list[str]()
-
-    def key() -> str:
-        asked.append("key")
-        if len(asked) == 1:
-            raise ConnectionError
-        return "key"
-
-    async with client_of(service, api_key=key) as client:
-        receipt = await client.send("user", MESSAGE)
-    assert [attempt.status for attempt in receipt.attempts] == [None, 204]
-    assert pushed(service) == {"key": {"user"}}

@@ -130,18 +130,6 @@ async def test_each_call_of_a_batch_ends_at_its_own_deadline_unless_it_has_left(
 
 
 @virtual
-async def test_an_error_in_the_block_is_not_hidden_by_the_deadline() -> None:
-    keeper = TimerWheel(asyncio.get_running_loop())
-    with pytest.raises(KeyError):  # noqa: SIM117 - the scope is what is tested
-        with DeadlineScope(keeper, now() + 1.0):
-            try:
-                await asyncio.sleep(10.0)
-            except asyncio.CancelledError:
-                raise KeyError from None
-    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
-
-
-@virtual
 async def test_a_deadline_that_rounding_puts_at_the_end_of_its_tick_comes_once() -> None:
     ticks = count(int(now() * TICKS_PER_SECOND) + 100)
     deadline = next(n / 250 for n in ticks if int(n / TICKS_PER_SECOND * TICKS_PER_SECOND) + 1 == n)

@@ -1,7 +1,6 @@
 """The transport on real sockets: what it does, and that the evidence it leaves is true."""
 
 import asyncio
-import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,9 +18,7 @@ from support.wire_faults import (
     answering,
     endless,
     fin,
-    hold,
     only,
-    reached,
     rst,
     send,
     step,
@@ -29,17 +26,11 @@ from support.wire_faults import (
     when,
 )
 from support.wire_network import (
-    Spoil,
     black_hole,
-    closed,
     closed_port,
-    late_408,
-    reset,
-    spoiled,
-    stray_204,
 )
 from support.wire_rig import OWN_OR_INJECTED
-from support.wire_server import Script, Wire, WireServer
+from support.wire_server import Script, WireServer
 
 from pushsdk._core.operations import CREATE_CAMPAIGN
 from pushsdk._core.outcome import Evidence, Failure
@@ -76,11 +67,6 @@ FIRST = (True, True, True, False)
 AGAIN = (True, True, True, True)
 
 
-STALE = pytest.mark.parametrize(
-    "spoil", [closed, reset, stray_204, late_408], ids=["FIN", "RST", "stray 204", "late 408"]
-)
-
-
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
 async def test_exchanges_of_any_size_are_written_down_and_their_connection_kept(injected: bool, tls: bool) -> None:
@@ -94,41 +80,6 @@ async def test_exchanges_of_any_size_are_written_down_and_their_connection_kept(
         ("/ext/api/v1/push", BODY),
         ("/ext/api/v1/push", large),
     ]
-
-
-@OWN_OR_INJECTED
-@STALE
-async def test_nothing_is_written_to_a_pooled_connection_that_is_not_silent(spoil: Spoil, injected: bool) -> None:
-    async with rigged(injected=injected) as (server, transport):
-        await post(transport)
-        with spoiled(server, spoil, only(0)) as done:
-            evidence = await post(transport)
-            assert (evidence.status, evidence.failure) == (None, Failure.STALE)
-            assert writing(evidence) == (True, False, False, True)
-            second = await post(transport)
-        assert (second.status, writing(second), len(done)) == (204, FIRST, 1)
-    assert (server.processed, server.begun) == ({"u": 2}, 2)
-
-
-@OWN_OR_INJECTED
-async def test_an_end_that_the_loop_has_seen_costs_nothing(injected: bool) -> None:
-    script = when(only(0), step(take, send(response(204)), fin))
-    async with rigged(script, injected=injected) as (server, transport):
-        await post(transport)
-        await asyncio.sleep(0.01)
-        assert writing(await post(transport)) == FIRST
-    assert server.processed == {"u": 2}
-
-
-@pytest.mark.parametrize("spoil", [closed, stray_204], ids=["FIN", "stray 204"])
-async def test_a_pooled_connection_that_the_sessions_owner_used_is_a_used_one(spoil: Spoil) -> None:
-    async with WireServer() as server, aiohttp.ClientSession() as session:
-        transport = AiohttpTransport(TransportSettings(base_url=server.base_url, session=session), limit=4)
-        async with session.post(f"{server.base_url}/v1/push", data=BODY) as answer:
-            assert answer.status == 204
-        with spoiled(server, spoil, only(0)):
-            evidence = await post(transport)
-        assert (evidence.status, evidence.failure) == (None, Failure.STALE)
 
 
 # --- a host that moves ---
@@ -168,17 +119,6 @@ async def test_a_session_without_names_has_none_to_look_up_again(tmp_path: Path)
 
 
 # --- what fails ---
-
-
-async def test_waiting_for_a_place_in_the_pool_is_bounded_by_the_connect_timeout() -> None:
-    arrival, silent = reached(take, hold)
-    async with rigged(when(only(0), silent), limit=1) as (_server, transport):
-        busy = asyncio.create_task(post(transport))
-        await arrival.wait()
-        evidence = await post(transport, connect=0.02)
-        assert (evidence.failure, writing(evidence)) == (Failure.CONNECT_TIMEOUT, (True, False, False, False))
-        busy.cancel()
-        await asyncio.wait([busy])
 
 
 async def test_a_session_that_is_closed_in_between_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,15 +203,6 @@ async def test_a_body_can_be_written_without_a_length() -> None:
 
 
 @OWN_OR_INJECTED
-async def test_a_head_of_long_lines_and_many_headers_is_read(injected: bool) -> None:
-    long, many = "x" * 65_000, {f"X_{number}": number for number in range(200)}
-    head = response(204, Set_Cookie=long, **many).replace(b"Anything", long.encode())
-    async with rigged(when(always, answering(head)), injected=injected) as (server, transport):
-        assert [(await post(transport)).status for _ in range(2)] == [204, 204]
-    assert server.connections == 1
-
-
-@OWN_OR_INJECTED
 async def test_the_connection_of_an_unread_body_is_not_reused(injected: bool) -> None:
     script = when(only(0), step(take, send(response(200, Content_Length=10**9)), endless(b"x" * 65536)))
     async with rigged(script, injected=injected, limit=1) as (server, transport):
@@ -300,34 +231,6 @@ async def test_a_unix_socket_tells_only_of_bytes_that_it_has_not_taken(tmp_path:
     service.close()
     await service.wait_closed()
     assert (evidence.status, evidence.written) == (204, size == WHOLE_BODY_LIMIT)
-
-
-def under_the_loop(data: bytes) -> Spoil:
-    """The server's kernel says this, or ends: uvloop itself would wait for the end of the turn."""
-
-    async def saying(wire: Wire) -> None:
-        with socket.socket(fileno=os.dup(wire.writer.get_extra_info("socket").fileno())) as sock:
-            _ = sock.send(data) if data else sock.shutdown(socket.SHUT_WR)
-
-    return saying
-
-
-@pytest.mark.parametrize("data", [b"", response(204)], ids=["FIN", "stray 204"])
-def test_the_guard_works_under_uvloop_too(data: bytes) -> None:
-    uvloop = pytest.importorskip("uvloop")
-
-    async def main() -> None:
-        async with rigged() as (server, transport):
-            await post(transport)
-            with spoiled(server, under_the_loop(data)):
-                evidence = await post(transport)
-            # Before Python 3.12 the answer may be taken before the body is asked: a status without a request.
-            assert evidence.failure is Failure.STALE or evidence.status is not None
-            await asyncio.sleep(0.02)
-            assert (evidence.started_writing, server.begun) == (False, 1)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
 
 
 async def test_an_answer_to_a_request_that_was_never_begun_is_a_stale_connections(

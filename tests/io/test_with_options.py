@@ -32,20 +32,6 @@ async def test_a_view_has_its_own_policy_and_timeout_and_shares_the_budget() -> 
 
 
 @virtual
-async def test_views_of_equal_options_meet_in_one_request_and_others_do_not() -> None:
-    service = FakeService()
-    async with client_of(service) as client:
-        await asyncio.gather(
-            client.with_options(timeout=7.0).send("a", MESSAGE),
-            client.with_options(timeout=Timeout(total=7.0)).send("b", MESSAGE),
-            client.with_options(timeout=8.0).send("c", MESSAGE),
-            client.with_options().send("d", MESSAGE),
-            client.send("e", MESSAGE),
-        )
-    assert sorted(service.sent) == [("a", "b"), ("c",), ("d", "e")]
-
-
-@virtual
 async def test_flush_does_not_wait_for_calls_that_come_after_it_and_its_cancellation_leaves_the_sends_alone() -> None:
     service = FakeService(answer(after=1.0), answer(after=9.0))
     async with client_of(service) as client:

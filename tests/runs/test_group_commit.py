@@ -1,7 +1,6 @@
 """Group commits: concurrent events share a commit, and no event is reported before its commit."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -73,19 +72,6 @@ class Log(RunFileLog):
 
 
 @virtual
-async def test_events_of_one_turn_share_a_commit() -> None:
-    log = Log(tape := Tape())
-
-    async def settle() -> None:
-        log.write(9)
-
-    await asyncio.gather(settle(), *(log.add(number) for number in range(5)))
-    assert (tape.groups, sorted(tape.committed)) == ([6], [0, 1, 2, 3, 4, 9])
-    await log.add(0)
-    assert tape.groups == [6, 1]
-
-
-@virtual
 async def test_events_during_a_commit_share_the_next_and_are_reported_after_it() -> None:
     log = Log(tape := Tape(), thread := Thread())
     calls = [asyncio.ensure_future(log.add(0))]
@@ -138,24 +124,3 @@ async def test_a_commit_whose_task_is_cancelled_is_made_once(has_started: bool) 
     await log.flush()
     assert log.failed is None
     assert (tape.groups, tape.committed) == ([1, 1], [0, 1])
-
-
-async def test_blocking_work_runs_in_a_thread_and_is_awaited_even_if_cancelled() -> None:
-    loop = asyncio.get_running_loop()
-    started, go, done = asyncio.Event(), threading.Event(), threading.Event()
-
-    def work() -> None:
-        loop.call_soon_threadsafe(started.set)
-        go.wait(60)
-        done.set()
-
-    task = asyncio.ensure_future(in_thread(work))
-    await started.wait()
-    task.cancel()
-    await asyncio.sleep(0)
-    assert not task.done()
-    go.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert done.is_set()
-    assert await in_thread(threading.get_ident) != threading.get_ident()

@@ -9,7 +9,7 @@ from support.run_files import ACCEPTED, BROADCAST, CLAIMED, EACH, PENDING, event
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk._runs.plan import Chunk, Notes, StopReason
+from pushsdk._runs.plan import Chunk
 from pushsdk._runs.run_file import journal as records
 from pushsdk._runs.run_file.file import RunFile
 from pushsdk._runs.run_file.journal import IN_DOUBT, Journal
@@ -41,17 +41,6 @@ def test_a_plan_is_counted_as_it_grows_and_its_rows_are_read_once(path: Path, mo
     assert [journal.load(number) for number in range(41, -1, -1)] == [*small, *large][::-1]
     assert len(reads) == 5
     assert [row.user_id for row in journal.rows()] == [*map(str, range(40)), "x", "y"]
-    journal.close()
-
-
-def test_notes_are_kept_until_others_are_committed(path: Path) -> None:
-    journal = make_run(path, (3,))
-    for notes in (Notes({"400: no": 2}, 7.0, StopReason("stop_policy", "too many")), Notes()):
-        journal.commit([], notes)
-        record(journal, [event(CLAIMED, 0, 3)])
-        journal.close()
-        journal = Journal.open(path, write=True)
-        assert journal.notes == notes
     journal.close()
 
 

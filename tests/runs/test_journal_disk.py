@@ -1,17 +1,13 @@
 """A disk that is full or fails: the run stops at once, and committed outcomes stay correct."""
 
-import json
 import os
-import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.run_files import BROADCAST, CLAIMED, ENVIRONMENT, PENDING, chunk, event, make_run, record, seen
+from support.run_files import BROADCAST, CLAIMED, chunk, event, make_run, record, seen
 
 from pushsdk import _sqlite
 from pushsdk._core.errors import RunFileError
@@ -102,17 +98,6 @@ def test_a_failed_write_is_not_retried_and_changes_nothing(
     journal.close()
 
 
-def test_a_failed_rollback_is_left_to_the_next_writer(tmp_path: Path, disk: Disk) -> None:
-    journal = make_run(tmp_path / "a.run")
-    disk.fail("COMMIT", "ROLLBACK", error="SQLITE_IOERR")
-    with pytest.raises(RunFileError, match="the disk failed"):
-        record(journal, [CLAIM])
-    journal.close()
-    journal = Journal.open(tmp_path / "a.run", write=True)
-    assert journal.states.count(PENDING) == 5
-    journal.close()
-
-
 def test_an_interrupted_write_is_the_last(tmp_path: Path, disk: Disk) -> None:
     journal = make_run(tmp_path / "a.run")
     disk.fail("UPDATE head", error=KeyboardInterrupt())
@@ -165,54 +150,6 @@ def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
         record(journal, [CLAIM])
     journal.close()
     assert disk.executed == []
-
-
-FULL_DISK = """
-import json, os, subprocess, sys
-from pathlib import Path
-from pushsdk._core.errors import RunFileError
-from pushsdk._runs.run_file.journal import Journal
-from support.run_files import CLAIMED, event, make_run, seen, record
-
-folder = Path(sys.argv[1])
-subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", folder], check=True)
-try:
-    journal = make_run(folder / "a.run", (3,) * 100, durable=True)
-    written, errors = 0, []
-    while len(errors) < 2:
-        try:
-            record(journal, [event(CLAIMED, 3 * n, 3 * n + 3, None, f"some words, number {n}") for n in range(100)])
-            written += 1
-        except RunFileError as error:
-            errors.append(str(error))
-    content = seen(journal)
-    journal.close()
-    journal = Journal.open(folder / "a.run", write=False)
-    assert seen(journal) == content
-    journal.close()
-    try:
-        Journal.open_or_create(folder / "b.run", journal.header)
-    except RunFileError as error:
-        errors.append(str(error))
-    errors.append(os.listdir(folder))
-finally:
-    subprocess.run(["umount", folder], check=True)
-print(json.dumps([written, errors]))
-"""
-
-
-@pytest.mark.skipif(
-    not shutil.which("unshare") or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0,
-    reason="needs to mount a small disk",
-)
-def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
-    command = ["unshare", "--mount", sys.executable, "-c", FULL_DISK, str(tmp_path)]
-    result = subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, timeout=60)
-    written, (first, second, third, files) = json.loads(result.stdout)
-    assert written > 10
-    assert first == second == f"{tmp_path}/a.run: the disk is full: make room, then resume the run (SQLITE_FULL)"
-    assert third.startswith(f"{tmp_path}/b.run: the disk is full: make room, then start the broadcast again")
-    assert "b.run" not in files
 
 
 def test_a_durable_run_syncs_each_commit_and_the_folder_that_names_it(

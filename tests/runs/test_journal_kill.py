@@ -1,18 +1,13 @@
-"""kill -9 at any moment: every committed event is in the run file, and no other event."""
+"""What a killed writer leaves behind, and two writers of one file. Kills at any moment are in ``kills``."""
 
 import os
-import random
 import shutil
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.kill_child import events_of, planned
-from support.kill_nursery import Nursery
 from support.run_files import (
     ACCEPTED,
-    BROADCAST,
     CLAIMED,
     PENDING,
     event,
@@ -31,99 +26,6 @@ from pushsdk._runs.run_file.journal import Journal
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
-class Expected:
-    """The content of a run by number of commits."""
-
-    def __init__(self, folder: Path) -> None:
-        self.journal = planned(folder / "expected.run")
-        self._contents = [seen(self.journal)]
-
-    def commits_in(self, journal: Journal, *, least: int = 0) -> int:
-        """Return the number of commits in a run, which has at least this number."""
-        content = seen(journal)
-        for number in range(least, 201):
-            if content == self._after(number):
-                return number
-        raise AssertionError("no number of commits leads to this content")
-
-    def _after(self, commits: int) -> object:
-        while len(self._contents) <= commits:
-            record(self.journal, events_of(len(self._contents) - 1))
-            self._contents.append(seen(self.journal))
-        return self._contents[commits]
-
-
-@pytest.fixture
-def expected(tmp_path: Path) -> Iterator[Expected]:
-    expected = Expected(tmp_path)
-    yield expected
-    expected.journal.close()
-
-
-async def test_committed_events_survive_a_killed_writer(nursery: Nursery, expected: Expected, tmp_path: Path) -> None:
-    draw, killed_writing = random.Random(4711), 0
-    for number in range(16):
-        path, alone = tmp_path / f"{number}.run", tmp_path / "alone.run"
-        job = {"driver": "run file", "run": str(path), "durable": number % 2 == 0, "commits": 200}
-        life = await nursery.start(job)
-        # One in four is killed while it plans, or before its first byte.
-        await life.hear(draw.randint(60, 100) if number % 4 else draw.randint(0, 50))
-        life.kill()
-        assert (await life.end()).killed
-        commits = life.said.count("committed")
-        if path.exists():
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-            shutil.copyfile(path, alone)
-        # A reader may be the first to open the file.
-        journal = with_a_plan(path, write=number % 2 == 0)
-        if journal is None:
-            # Nothing was sent, and the same call plans again.
-            assert commits == 0
-            planned(path).close()
-            continue
-        killed_writing += 1
-        # The copy lacks the rollback journal, which only a half-done commit needs.
-        for found in (journal, with_a_plan(alone, write=True)):
-            if found is not None:
-                assert expected.commits_in(found, least=commits) <= commits + 1
-                found.close()
-    assert killed_writing >= 10
-
-
-def with_a_plan(path: Path, *, write: bool) -> Journal | None:
-    """Open a run, unless it can't be opened or its plan was not finished."""
-    try:
-        journal = Journal.open(path, write=write)
-    except RunFileError:
-        return None
-    if journal.sealed:
-        return journal
-    journal.close()
-    return None
-
-
-async def test_a_reader_sees_whole_commits_while_another_process_writes(
-    nursery: Nursery, expected: Expected, tmp_path: Path
-) -> None:
-    path, commits = tmp_path / "a.run", 0
-    job = {"driver": "run file", "run": str(path), "durable": False, "commits": 150}
-    life = await nursery.start(job)
-    await life.hear(51)
-    while commits < 150:
-        assert life.is_alive, "the writer has ended"
-        journal = Journal.open(path, write=False)
-        commits = expected.commits_in(journal, least=commits)
-        journal.close()
-    for refused in (lambda: Journal.open(path, write=True), lambda: Journal.open_or_create(path, BROADCAST)):
-        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another call or process"):
-            refused()
-    life.kill()
-    assert (await life.end()).killed
-    journal = Journal.open(path, write=True)
-    assert expected.commits_in(journal, least=150) == 150
-    journal.close()
-
-
 # -- a commit that was interrupted ----------------------------------------------------------------------------------
 
 
@@ -136,17 +38,6 @@ def test_a_half_done_commit_is_rolled_back(tmp_path: Path, write: bool) -> None:
     journal.close()
     with pytest.raises(RunFileError, match="damaged"):
         Journal.open(tmp_path / "alone.run", write=False)
-
-
-def test_a_rollback_journal_without_its_run_is_harmless(tmp_path: Path) -> None:
-    leave_half_done(tmp_path / "a.run")
-    (tmp_path / "a.run").unlink()
-    journal = make_run(tmp_path / "a.run")
-    before = seen(journal)
-    journal.close()
-    journal = Journal.open(tmp_path / "a.run", write=True)
-    assert seen(journal) == before
-    journal.close()
 
 
 def test_a_run_without_a_whole_first_commit_is_planned_again(tmp_path: Path) -> None:

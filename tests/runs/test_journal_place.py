@@ -60,15 +60,6 @@ def test_a_run_file_is_private_from_its_first_byte(tmp_path: Path, monkeypatch: 
     assert modes == [0o600]
 
 
-@pytest.mark.parametrize("name", ["with space.run", "q?mode=memory.run", "#x%41.run", "\udcff.run"])
-def test_any_other_file_name_works(tmp_path: Path, name: str) -> None:
-    make_run(tmp_path / name).close()
-    assert os.listdir(tmp_path) == [name]
-    journal = Journal.open(tmp_path / name, write=True)
-    assert journal.users == 5
-    journal.close()
-
-
 def test_a_path_that_is_too_long_for_sqlite_is_refused(tmp_path: Path) -> None:
     path = tmp_path.joinpath(*["x" * 200] * 3, "a.run")
     path.parent.mkdir(parents=True)

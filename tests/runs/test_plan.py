@@ -21,11 +21,6 @@ def test_chunks_hold_every_id_in_order_and_keep_the_bounds(ids: list[str], max_u
         assert chunk.users == 1 or len(chunk.ids) + 10 + FRAME <= max_bytes or max_bytes < 20
 
 
-def test_a_large_message_does_not_make_one_request_per_user() -> None:
-    (chunk,) = chunks_of([f"user-{number}" for number in range(100)], fixed=2100, max_users=1000, max_bytes=2000)
-    assert chunk.users == 100
-
-
 def test_a_request_above_the_learned_size_is_halved_until_it_fits() -> None:
     sizes = LearnedSizes()
     sizes.learn(20, FRAME + 2, 200)

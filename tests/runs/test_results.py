@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 from support.fake_service import MESSAGE, Behavior, FakeService, Request, answer, client_of
-from support.run_files import EACH
 from support.virtual_time import run, virtual
 
-from pushsdk import Batching, BroadcastError, BroadcastReport, Limits, Outcome, RunFileError, StopPolicy, read_report
-from pushsdk._runs.run_file.journal import Journal
+from pushsdk import Batching, BroadcastError, BroadcastReport, Limits, Outcome, StopPolicy, read_report
 
 pytestmark = pytest.mark.filterwarnings("ignore:a user id")
 
@@ -44,18 +42,6 @@ async def test_csv_is_safe_in_a_spreadsheet_and_json_lines_are_exact() -> None:
     lines = [json.loads(line) for line in file.getvalue().split("\n")[:-1]]
     assert [line["user_id"] for line in lines] == [*FORMULAS, *PLAIN]
     assert lines[len(FORMULAS)] == {"user_id": "user-1", "outcome": "REJECTED", "status": 404, "reason": "HTTP 404"}
-
-
-@virtual
-async def test_rows_can_be_had_by_outcome_and_again_from_the_file(tmp_path: Path) -> None:
-    report = await report_of(PLAIN, tmp_path / "run")
-    assert [row.user_id for row in report.rows(Outcome.REJECTED)] == ["user-1"]
-    assert len(list(report.rows(Outcome.ACCEPTED))) == len(PLAIN) - 1
-    report.write_csv(file := io.StringIO(), Outcome.UNKNOWN)
-    assert file.getvalue() == "user_id,outcome,status,reason\n"
-    copy = read_report(str(tmp_path / "run"))
-    assert (copy.accepted, copy.rejected, copy.run) == (6, 1, str(tmp_path / "run"))
-    assert list(copy.rows()) == list(report.rows())
 
 
 @virtual
@@ -95,14 +81,6 @@ def test_the_temporary_file_of_a_run_is_deleted_with_its_report(monkeypatch: pyt
     kept.parent.rmdir()
 
 
-def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(RunFileError, match=r"no\.run: it can't be opened: No such file or directory"):
-        read_report(tmp_path / "no.run")
-    with pytest.raises(RunFileError):
-        list(BroadcastReport(file=str(tmp_path / "no.run")).rows())
-    assert os.listdir(tmp_path) == []
-
-
 # -- what the run is, and what the service answered -------------------------------------------------------------------
 
 
@@ -133,16 +111,6 @@ async def test_a_run_file_keeps_the_answers_of_all_its_processes_and_what_the_ru
 
 
 @virtual
-async def test_a_resume_that_has_nothing_to_send_keeps_the_time_of_the_end(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    async with client_of(FakeService()) as client:
-        await client.broadcast(["ann"], MESSAGE, run=path)
-        first = read_report(path)
-        report = await client.resume(path, on_unknown="resend")
-    assert report.ended == first.ended == read_report(path).ended is not None
-
-
-@virtual
 async def test_a_run_that_is_being_sent_has_not_ended_and_shows_its_answers(tmp_path: Path) -> None:
     path = tmp_path / "run"
     async with client_of(FakeService(answer(503, {"Retry-After": "60"}, b"busy"))) as client:
@@ -162,11 +130,3 @@ async def test_a_run_keeps_a_bounded_number_of_different_answers() -> None:
     assert len(report.answers) == 21
     assert report.answers["404: no user user-0"] == 1
     assert report.answers["404: another text"] == 10
-
-
-def test_a_run_of_requests_has_no_title(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    journal = Journal.open_or_create(path, EACH)
-    journal.seal(duplicates=0)
-    journal.close()
-    assert read_report(path).title == ""

@@ -106,20 +106,6 @@ async def test_a_cancellation_outranks_an_error_of_the_file(
     assert running.cancelled()
 
 
-@virtual
-async def test_a_run_cancelled_twice_waits_for_the_commit(tmp_path: Path) -> None:
-    later = Later(holds=False)
-    service = ThreadedService(later, then=hang(accepted=True))
-    async with client_of(service) as client:
-        running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "run", durable=True))
-        while not service.users():
-            await turns(1)
-        later.holds = True
-        running.cancel()
-        await cancel(running, later, times=2)
-    assert [row.reason for row in read_report(tmp_path / "run").rows()] == ["the call was cancelled"] * 4
-
-
 def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit, go, path = Journal.commit, threading.Event(), tmp_path / "run"
 
@@ -193,21 +179,6 @@ async def test_sends_get_slots_beside_a_busy_run() -> None:
         assert [type(await outcome_of(call)) for call in sends] == [Receipt] * 5
         running.cancel()
         await asyncio.wait([running])
-
-
-@virtual
-async def test_a_stop_after_a_split_sends_none_of_the_parts() -> None:
-    stop = asyncio.Event()
-
-    def rejected(request: Any) -> Any:
-        if len(request.users) == 1:
-            stop.set()
-        return answer(400)
-
-    service = FakeService(then=rejected)
-    async with client_of(service, limits=ONE) as client:
-        report = await client.broadcast(users(8), MESSAGE, stop=stop)
-    assert (report.not_sent, len(service.sent)) == (8, 1)
 
 
 @pytest.mark.parametrize(

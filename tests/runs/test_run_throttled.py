@@ -74,15 +74,6 @@ async def test_a_throttled_run_reaches_all_users_in_reasonable_time(limits: Thro
     assert len(result.times) <= 1.4 * REQUESTS, "not many in vain"
 
 
-@pytest.mark.parametrize(("users", "requests"), [(3_000, 3), (20_000, 8)])
-@virtual
-async def test_a_small_run_is_as_fast_as_a_large_one(tmp_path: Path, users: int, requests: int) -> None:
-    service = FakeService(then=answer(after=0.05))
-    async with client_of(service) as client:
-        await client.broadcast(ids(users), MESSAGE, run=tmp_path / "run")
-    assert service.most_in_flight >= requests, "of 1,000 users each"
-
-
 OUTAGES: dict[str, Callable[[], Any]] = {
     "refused": refused,
     "429": lambda: answer(429),

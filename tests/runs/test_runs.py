@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from support.audiences import made
 from support.fake_service import (
     LATENCY,
     MESSAGE,
@@ -24,7 +23,7 @@ from support.fake_service import (
     reset_before,
     start,
 )
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import turns, virtual
 
 from pushsdk import (
     AsyncPushClient,
@@ -121,24 +120,6 @@ async def test_every_user_is_pushed_to_once(
     assert [len(sent) for sent in service.sent] == [4, 4, 2]
     assert b'"customFields":{"a":1}' in service.requests[0].body
     report.raise_for_failures()
-
-
-@virtual
-async def test_a_run_without_users_is_complete() -> None:
-    assert (await push(service := FakeService(), 0)).stopped is None
-    assert service.sent == []
-
-
-@virtual
-async def test_a_broadcast_to_a_complete_run_warns_that_nothing_was_sent(tmp_path: Path) -> None:
-    text, run = "nothing was sent: an earlier call completed this run; to push again, pass a new run", tmp_path / "run"
-    service = FakeService()
-    for limit, warned in ((2, []), (None, []), (None, [text])):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", MessageWarning)
-            await push(service, 4, run=run, limit=limit)
-        assert [str(warning.message) for warning in caught if "earlier call" in str(warning.message)] == warned
-    await resume(service, run, 4)
 
 
 @virtual
@@ -279,28 +260,6 @@ async def test_bad_requests_are_found_before_anything_is_sent(bad: Any, expected
 # -- audiences --------------------------------------------------------------------------------------------------------
 
 
-@virtual
-async def test_an_audience_is_planned_and_its_source_is_stored(tmp_path: Path) -> None:
-    service, run = FakeService(), tmp_path / "run"
-    one = made(tmp_path, "one.txt", "\n".join([*users(100), "user-1"]))
-    async with client_of(service, batching=SMALL) as client:
-        report = await client.broadcast(Audience.read(one), MESSAGE, run=run, limit=10)
-        assert (report.planned, report.duplicates, report.source) == (100, 1, Audience.read(one).source)
-        report = await client.broadcast(Audience.read(one), MESSAGE, run=run)
-    judge(report, service, users(100))
-
-
-@virtual
-async def test_a_personalized_audience_is_planned_and_its_source_is_stored(tmp_path: Path) -> None:
-    service, run = FakeService(), tmp_path / "run"
-    requests = Audience.read(made(tmp_path, "u.csv", "user_id,n\na,1\nb,2\na,3\n")).personalize(MESSAGE)
-    async with client_of(service) as client:
-        report = await client.send_each(requests, run=run, limit=1)
-        assert (report.planned, report.duplicates) == (2, 1)
-        report = await client.send_each(requests, run=run)
-    judge(report, service, ["a", "b"])
-
-
 async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled() -> None:
     loop, started, cancelled = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     lines = 0
@@ -351,33 +310,6 @@ async def test_a_lost_answer_leaves_users_unknown_until_a_resend_is_accepted(
 
 
 @virtual
-async def test_failures_that_pushed_nobody_are_retried_until_accepted() -> None:
-    troubles = [answer(429), answer(503, {"Retry-After": "1"}), answer(408), refused(), fails(Failure.DNS)]
-    service = FakeService(*troubles * 9)
-    async with client_of(service, batching=SMALL) as client:
-        report = await client.broadcast(users(12), MESSAGE)
-        assert client.stats().retry_tokens >= 500, "the waits of a run are not charged to the retry budget"
-    judge(report, service, users(12))
-    assert report.accepted == 12
-
-
-@virtual
-async def test_the_delays_of_a_run_grow() -> None:
-    began = now()
-    assert (await push(FakeService(*[refused()] * 20), 4)).accepted == 4
-    assert 10.0 < now() - began < 100.0
-
-
-@virtual
-async def test_one_culprit_is_found_and_its_neighbors_are_pushed_to() -> None:
-    service = FakeService(then=culprits("user-77", status=422))
-    report = await push(service, 200, batching=HUNDRED)
-    rows = [(row.user_id, row.status, row.reason) for row in report.rows(Outcome.REJECTED)]
-    assert rows == [("user-77", 422, "HTTP 422")]
-    assert len(service.sent) <= 2 + 8 + 7 + 2 * 4
-
-
-@virtual
 async def test_only_one_chunk_tests_whether_the_message_is_to_blame() -> None:
     service = FakeService(then=answer(400))
     assert (await push(service, 5000, batching=HUNDRED)).rejected == 5000
@@ -393,13 +325,6 @@ async def test_the_stop_policy_counts_users_who_were_given_up() -> None:
     report = await push(service, 100_000, batching=Batching(max_users=1000), stop_policy=StopPolicy())
     assert report.stopped_by == "stop_policy"
     assert len(service.sent) < 64 + 8 + 63 + 20
-
-
-@virtual
-async def test_a_413_halves_the_request_and_the_size_is_learned() -> None:
-    service = FakeService(then=lambda request: answer(413 if len(request.users) > 10 else 204))
-    assert (await push(service, 400, batching=Batching(max_users=40), in_flight=1)).accepted == 400
-    assert sum(len(request.users) > 10 for request in service.requests) <= 5
 
 
 @virtual
@@ -486,27 +411,6 @@ async def test_a_limit_pauses_the_run_and_a_resume_continues_it(tmp_path: Path) 
 
 
 @virtual
-async def test_a_stop_ends_the_run_after_its_requests_in_flight() -> None:
-    service, stop = FakeService(then=answer(after=1.0)), asyncio.Event()
-    running = start(push(service, 100, in_flight=2, stop=stop))
-    await written(service, 2)
-    stop.set()
-    report = await running
-    assert (report.accepted, report.unknown, report.not_sent) == (8, 0, 92)
-    assert report.stopped == "the caller asked for a stop"
-
-
-@virtual
-async def test_a_stop_ends_a_wait_of_a_part() -> None:
-    stop, began = asyncio.Event(), now()
-    service = FakeService(answer(400), then=answer(429, {"Retry-After": "30"}))
-    asyncio.get_running_loop().call_later(5.0, stop.set)
-    report = await push(service, 8, batching=HUNDRED, stop=stop)
-    assert now() - began < 5.1
-    assert (report.not_sent, {row.status for row in report.rows()}, report.stopped_by) == (8, {429}, "asked")
-
-
-@virtual
 async def test_a_stop_ends_the_wait_for_a_slot() -> None:
     service, stop = FakeService(hang(), then=answer()), asyncio.Event()
     async with client_of(service, limits=Limits(in_flight=1), timeout=20.0) as client:
@@ -569,16 +473,6 @@ async def test_progress_is_reported_during_a_run_and_at_its_end() -> None:
     assert {reading.in_flight for reading in readings} == {0, 4}
     assert any(0 < reading.paused <= 5 for reading in readings)
     assert any(reading.rate == pytest.approx(4.0, rel=0.3) and reading.eta for reading in readings)
-
-
-@virtual
-async def test_the_stop_policy_stops_a_run_that_is_rejected() -> None:
-    service, stop_policy = FakeService(then=answer(404)), StopPolicy(rejected=0.1, after=40)
-    async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
-        report = await client.broadcast(users(1000), MESSAGE, stop_policy=stop_policy)
-    assert report.stopped is not None
-    assert report.rejected == 80, "twenty requests prove something"
-    judge(report, service, users(1000))
 
 
 @virtual

@@ -115,15 +115,6 @@ async def test_a_file_that_has_not_changed_is_not_read_again(tmp_path: Path, mon
     assert service.accepted("x") == 0
 
 
-async def test_a_call_that_had_nothing_left_to_send_says_so(tmp_path: Path) -> None:
-    async with client_of(FakeService(), batching=Batching(max_users=1)) as client:
-        first = await client.broadcast(["a", "b"], MESSAGE, run=tmp_path / "a.run")
-        again = await client.broadcast(["b", "a"], MESSAGE, run=tmp_path / "a.run")
-    assert (first.accepted_now, again.accepted_now, again.accepted) == (2, 0, 2)
-    assert repr(again) == "<BroadcastReport: 2 of 2 users accepted, 0 now>"
-    assert read_report(tmp_path / "a.run").accepted_now == 0
-
-
 @virtual
 async def test_a_run_in_use_has_an_error_to_catch_and_to_retry(tmp_path: Path) -> None:
     with closing(Journal.open_or_create(tmp_path / "a.run", BROADCAST)):

@@ -38,29 +38,21 @@ class ProcessLife:
         self.said = []
         self.ended = False
 
-    @property
-    def is_alive(self):
-        return self._process.is_alive()
-
     def kill(self):
         """Send kill -9. Has no effect if the process has just ended."""
         self._process.kill()
 
-    async def hear(self, words):
-        """Wait until the process has said this number of words, or has ended."""
-        await asyncio.to_thread(self._hear, words)
-
     async def end(self):
         """Wait for the end of the process."""
-        await asyncio.to_thread(self._hear, sys.maxsize)
+        await asyncio.to_thread(self._hear)
         await asyncio.to_thread(self._process.join)
         self.ended = True
         assert self._process.exitcode is not None
         return End(self._process.exitcode, self.said[-1] if self.said else None)
 
-    def _hear(self, words):
+    def _hear(self):
         with suppress(EOFError, OSError):
-            while len(self.said) < words:
+            while True:
                 self.said.append(self._hears.recv())
 
 

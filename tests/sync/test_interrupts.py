@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from support.service_thread import HANGS, ThreadService, wait_until
+from support.service_thread import HANGS, ThreadService
 
 import pushsdk
 from pushsdk import Batching, DrainReport, MobilePush, Outcome, PushClient, Receipt, RetryPolicy, SendAbandoned, Timeout
@@ -65,19 +65,6 @@ def test_an_interrupted_send_in_flight_is_unknown_and_reported(service: ThreadSe
         assert client.stats().abandoned == 1
         service.set_faults([])
         assert client.send("v", HELLO).users == 1
-
-
-def test_an_interrupted_lingering_send_is_not_sent_and_reported(service: ThreadService) -> None:
-    events: list[object] = []
-    with PushClient(on_event=events.append, batching=Batching(linger=9.0)) as client:
-
-        def lingers() -> None:
-            wait_until(lambda: client.stats().queued_users)
-
-        with limited(lingers):
-            client.send("u", HELLO)
-        assert abandoned(events) == [(Outcome.NOT_SENT, ("u",))]
-    assert service.requests == 0
 
 
 def test_an_interrupted_broadcast_leaves_a_run_that_can_be_resumed(

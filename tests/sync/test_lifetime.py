@@ -3,7 +3,6 @@
 import gc
 import threading
 import time
-import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,6 @@ HELLO = MobilePush(ios_enabled=True, body={"en": "hi"})
 
 def threads_of_clients() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "pushsdk"]
-
-
-def test_no_thread_is_started_before_the_first_call(service: ThreadService) -> None:
-    client = PushClient()
-    assert threads_of_clients() == []
-    client.send("u", HELLO)
-    assert len(threads_of_clients()) == 1
-    client.close()
 
 
 def sending(client: PushClient) -> Future[Outcome]:
@@ -143,16 +134,6 @@ def test_a_dropped_client_warns_and_leaves_no_thread(service: ThreadService) -> 
         view = None  # type: ignore[assignment]
     thread.join(HANGS)
     assert not thread.is_alive()
-
-
-def test_a_client_that_was_closed_or_never_used_is_dropped_in_silence(service: ThreadService) -> None:
-    clients = [PushClient(), PushClient()]
-    clients[0].send("u", HELLO)
-    clients[0].close()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        clients.clear()
-        gc.collect()
 
 
 def not_now(_: threading.Thread) -> None:

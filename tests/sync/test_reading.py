@@ -16,13 +16,6 @@ from pushsdk.sync import client as sync_client
 HELLO = MobilePush(body={"en": "hi"})
 
 
-@pytest.mark.parametrize("count", [0, 1000, 1001])
-def test_every_user_of_a_generator_is_planned_once(client: PushClient, service: ThreadService, count: int) -> None:
-    report = client.broadcast((f"u{number}" for number in range(count)), HELLO)
-    assert (report.planned, report.accepted) == (count, count)
-    assert len(service.users()) == count
-
-
 @pytest.mark.parametrize("users", [["a", "b"], {"a": 1, "b": 2}.keys(), iter("ab")], ids=lambda users: str(type(users)))
 def test_any_iterable_is_accepted(client: PushClient, service: ThreadService, users: Any) -> None:
     assert client.broadcast(users, HELLO, stop=threading.Event()).accepted == 2
@@ -41,16 +34,6 @@ class Slow:
         yield "last"
 
 
-def test_a_slow_iterable_holds_up_no_other_call(client: PushClient, service: ThreadService) -> None:
-    users = Slow()
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(client.broadcast, users, HELLO)
-        assert users.reached.wait(HANGS)
-        assert client.send("meanwhile", HELLO).users == 1
-        users.go_on.set()
-        assert running.result(HANGS).accepted == 2
-
-
 def test_closing_over_a_plan_that_is_being_read_ends_it_and_nothing_is_sent(service: ThreadService) -> None:
     client, users = PushClient(), Slow()
     with ThreadPoolExecutor(1) as pool:
@@ -61,15 +44,6 @@ def test_closing_over_a_plan_that_is_being_read_ends_it_and_nothing_is_sent(serv
         with pytest.raises(ClientClosedError, match="before the plan was finished"):
             running.result(HANGS)
     assert service.requests == 0
-
-
-def test_an_iterable_may_call_the_client(client: PushClient, service: ThreadService) -> None:
-    def users() -> Iterator[str]:
-        client.send("inner", HELLO)
-        yield "outer"
-
-    assert client.broadcast(users(), HELLO).accepted == 1
-    assert service.users() == {"inner": 1, "outer": 1}
 
 
 def test_an_exception_of_the_iterable_is_raised_unchanged_and_nothing_is_sent(

@@ -103,39 +103,6 @@ def test_a_callable_that_fails_in_its_thread_ends_only_its_call(service: ThreadS
     assert pushes(service)["acme"] == {}
 
 
-def test_the_debug_mode_of_asyncio_logs_no_key(service: ThreadService, caplog: pytest.LogCaptureFixture) -> None:
-    LOCAL.tenant = "acme-s3cr3t"
-
-    def on_event(_: object) -> None:
-        loop = asyncio.get_running_loop()
-        loop.slow_callback_duration = 0.0
-        loop.set_debug(True)
-
-    with PushClient(api_key=of_thread, on_event=on_event) as client:
-        for user in "uv":
-            client.send(user, HELLO)
-    assert "Executing" in caplog.text
-    assert "s3cr3t" not in caplog.text
-
-
-def test_a_function_that_returns_an_awaitable_is_called_in_the_thread_and_awaited_in_the_loop(
-    service: ThreadService,
-) -> None:
-    names = list[str]()
-
-    async def later() -> str:
-        names.append(threading.current_thread().name)
-        return service.api_key
-
-    def key() -> Any:
-        names.append(threading.current_thread().name)
-        return later()
-
-    with PushClient(api_key=key) as client:
-        client.send("u", HELLO)
-    assert names == [threading.current_thread().name, "pushsdk"]
-
-
 def test_what_with_options_sets_survives_a_fork(service: ThreadService) -> None:
     result = run_program(
         """

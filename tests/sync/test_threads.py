@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
 import pytest
-from support.service_thread import HANGS, ThreadService, wait_until
+from support.service_thread import ThreadService
 
 from pushsdk import (
     Batching,
@@ -24,7 +24,6 @@ from pushsdk import (
     PushError,
     PushRequest,
 )
-from pushsdk.emulator import Fault
 from pushsdk.emulator.faults import preset
 
 HELLO = MobilePush(body={"en": "hi"})
@@ -72,21 +71,6 @@ def test_32_threads_know_the_outcome_of_each_send_under_faults_without_duplicate
     assert (stats.accepted, stats.unknown, stats.in_flight) == (counts[Outcome.ACCEPTED], counts[Outcome.UNKNOWN], 0)
 
 
-def test_every_thread_gets_its_own_exception(service: ThreadService) -> None:
-    service.set_faults([Fault.status(403)])
-
-    def work(number: int) -> PushError:
-        with pytest.raises(PushError) as excinfo:
-            client.send(f"u{number}", HELLO)
-        return excinfo.value
-
-    with PushClient(batching=Batching(linger=0.2, max_users=8)) as client:
-        errors = spread(work, 8)
-        assert [thread.name for thread in threading.enumerate()].count("pushsdk") == 1
-    assert len({id(error) for error in errors}) == 8
-    assert [error.user_ids for error in errors] == [(f"u{number}",) for number in range(8)]
-
-
 def test_ids_users_and_progress_are_the_calling_threads(service: ThreadService, client: PushClient) -> None:
     values: dict[str, set[int]] = {"ids": set(), "users": set(), "requests": set(), "progress": set()}
 
@@ -104,19 +88,6 @@ def test_ids_users_and_progress_are_the_calling_threads(service: ThreadService, 
     client.broadcast(from_thread("users", ["b"]), HELLO, on_progress=progress)
     client.send_each(from_thread("requests", [PushRequest(user_ids=["c"], message=HELLO)]), on_progress=progress)
     assert values == {kind: {threading.get_ident()} for kind in values}
-
-
-def test_events_and_async_keys_are_the_clients_threads(service: ThreadService) -> None:
-    names = set()
-
-    async def key() -> str:
-        await asyncio.sleep(0)
-        names.add(threading.current_thread().name)
-        return service.api_key
-
-    with PushClient(api_key=key, on_event=lambda event: names.add(threading.current_thread().name)) as client:
-        client.send("u", HELLO)
-    assert names == {"pushsdk"}
 
 
 def test_the_callers_context_is_that_of_what_is_done_for_it(service: ThreadService) -> None:
@@ -157,27 +128,6 @@ def test_a_call_in_the_clients_own_thread_is_refused_not_hung(service: ThreadSer
         assert client.send("w", HELLO).users == 1
     assert ["must not call the client" in text for text in refused] == [True] * 8
     assert service.users() == {"u": 1, "w": 1}
-
-
-def test_a_close_in_the_clients_own_thread_is_refused_while_another_closes_too(service: ThreadService) -> None:
-    refused: list[str] = []
-    sending, closing = threading.Event(), threading.Event()
-
-    def on_event(_: object) -> None:
-        sending.set()
-        closing.wait(HANGS)
-        with pytest.raises(ConfigurationError) as excinfo:
-            client.close()
-        refused.append(str(excinfo.value))
-
-    client = PushClient(on_event=on_event)
-    with ThreadPoolExecutor(2) as pool:
-        pool.submit(client.send, "u", HELLO)
-        assert sending.wait(HANGS)
-        pool.submit(client.close)
-        wait_until(lambda: client.closed)
-        closing.set()
-    assert ["must not call the client" in text for text in refused] == [True]
 
 
 def test_a_key_callable_that_calls_the_client_is_not_sent_for(service: ThreadService) -> None:
