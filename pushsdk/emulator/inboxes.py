@@ -6,13 +6,14 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.limits import Limiter, ServiceLimits
 from pushsdk.emulator.store.queries import ALL_INBOXES, InboxRef, Store
-from pushsdk.emulator.store.records import RequestRecord
+from pushsdk.emulator.store.records import InboxView, RequestRecord
 
 Kind: TypeAlias = Literal["request", "campaign", "deleted", "faults", "limits", "reset"]
 _MAX_INBOXES = 10_000
@@ -133,6 +134,14 @@ class Inboxes:
         with self._lock:
             ref = self._store.named(name)
             return None if ref is None else self._state(ref)
+
+    def views(self) -> list[InboxView]:
+        """Return all inboxes, the one with the latest request first."""
+        rules = {state.ref.name: state.rules for state in tuple(self._by_id.values())}
+        return [
+            msgspec.structs.replace(view, faults=rules.get(view.inbox, self.rules).active)
+            for view in self._store.inboxes()
+        ]
 
     def reset(self, inbox: InboxState) -> None:
         """Empty an inbox and restart its faults and limits. Requests in flight to the inbox are not stored."""

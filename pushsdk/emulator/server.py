@@ -289,6 +289,8 @@ class Emulator(Accepted):
             stack.callback(sock.close)
             self._store.open()
             stack.callback(self._store.close)
+            self._store.reuse(self.api_key)
+            self._inboxes.of(self.api_key)  # the page shows its rules before the first push
             port = sock.getsockname()[1]
             guard = self._guard(port=port)
             service = PushService(

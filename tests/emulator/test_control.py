@@ -9,6 +9,7 @@ import pytest
 from support.control_api import Api
 
 from pushsdk.emulator import Fault
+from pushsdk.emulator.inboxes import Inboxes
 from pushsdk.emulator.store.queries import Store
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True, "androidEnabled": True}
@@ -73,7 +74,7 @@ async def test_an_endless_or_incomplete_body_is_refused(running, caplog):
             writer.write(api.head("PUT", "/_emulator/v1/label", Content_Length="100") + b'{"label"')
             writer.write_eof()
             assert (await reader.read())[:12] in (b"HTTP/1.1 400", b"")
-        assert await api.get("/inboxes") == []
+        assert [inbox["label"] for inbox in await api.get("/inboxes")] == ["Inbox 1"]
     assert caplog.records == []
 
 
@@ -81,7 +82,7 @@ async def test_an_error_of_the_emulator_is_a_500_in_its_log(api, wire, emulator,
     for name in ("inboxes", "inbox"):
         monkeypatch.setattr(Store, name, lambda *_: 1 // 0)
     assert (await api.raw("GET", "/_emulator/v1/inboxes")).status == 500
-    assert (await wire.push("ann")).status == 500
+    assert (await wire.push("ann", Api_Key="another")).status == 500
     assert [record.name for record in caplog.records] == ["pushsdk.emulator"] * 2
     assert emulator.api_key not in caplog.text
 
@@ -108,7 +109,8 @@ async def test_what_the_store_can_not_write_is_507_and_not_accepted(running, tmp
 async def test_each_key_has_an_inbox_which_is_also_read_by_its_public_name(api, wire, emulator, monkeypatch):
     status, error = await api.refused("GET", "/users", Api_Key="")
     assert (status, "Api-Key" in error, "?inbox=" in error) == (401, True, True)
-    assert await api.get("/service") == {"api_key": emulator.api_key, "inbox": ""}
+    (inbox,) = await api.get("/inboxes")
+    assert await api.get("/service") == {"api_key": emulator.api_key, "inbox": inbox["inbox"]}
     await wire.push("ann")
     uuid = (await wire.campaign()).json["uuid"]
     other = Api(emulator, Api_Key="another")
@@ -188,15 +190,15 @@ async def test_a_user_has_pushes_oldest_first_and_notifications_which_expire(api
 
 
 async def test_users_are_paged_by_id_and_searched_literally(api, wire):
-    names = ["ANN", "a%n", "a_n", "ann"]
-    await wire.push(*names)
+    names = ["ANN", "a%n", "a_n", "ann", "u2", "u10"]  # as people count
+    await wire.push(*sorted(names))
     await wire.push("ann")
     pages, after = [], ""
     while after is not None:
         page = await api.get(f"/users?limit=2&after={quote(after)}")
         pages.append([user["user_id"] for user in page["users"]])
         after = page["next"]
-    assert pages == [names[:2], names[2:]]
+    assert pages == [names[:2], names[2:4], names[4:]]
     for search in names:
         page = await api.get(f"/users?search={quote(search)}")
         assert [user["user_id"] for user in page["users"]] == [search]
@@ -281,7 +283,7 @@ async def test_a_value_nested_near_the_bound_is_shown_or_refused(api, wire, monk
         assert answer.status == 200 or "nested too deeply" in answer.json["error"]
     assert 200 in statuses
     deep = reduce(lambda inner, _: [inner], range(100_000), [])
-    monkeypatch.setattr(Store, "inboxes", lambda _: deep)
+    monkeypatch.setattr(Inboxes, "views", lambda _: deep)
     assert await api.refused("GET", "/inboxes") == (500, "a value in the response is nested too deeply to be shown")
 
 

@@ -128,7 +128,7 @@ class Control:
         return views.lint_result(request.body.endpoint, request.body.body)
 
     def _get_inboxes(self, request: ControlRequest) -> list[InboxView]:
-        return self._store.inboxes()
+        return self._service.inboxes.views()
 
     async def _get_unmatched(self, request: ControlRequest) -> list[Unmatched]:
         return list(reversed(self._service.unmatched))

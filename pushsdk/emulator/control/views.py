@@ -72,7 +72,7 @@ class UserView(Struct, frozen=True, kw_only=True):
 
 
 class UserPage(Struct, frozen=True):
-    """Users sorted by id; ``next`` is ``after`` for the next page, null at the end."""
+    """Users sorted as people count, u2 before u10; ``next`` is ``after`` for the next page, null at the end."""
 
     users: Sequence[UserCount]
     next: str | None

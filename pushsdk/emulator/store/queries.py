@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from sqlite3 import Connection
@@ -120,6 +120,11 @@ class Store:
             ref = self.find(api_key)
         return ref
 
+    def reuse(self, api_key: str) -> None:
+        """Give an inbox that was never used to this key: each run of an emulator has another key."""
+        with self._writing() as db:
+            db.execute(_SQL["reuse"], (self._digest(api_key),))
+
     def find(self, api_key: str) -> InboxRef:
         """Return the inbox for this key, or the empty `NO_INBOX`."""
         return self._inbox("digest", self._digest(api_key)) or NO_INBOX
@@ -214,15 +219,15 @@ class Store:
     def received(
         self, inbox: InboxRef, *, like: str = "", after: str = "", same: int = 1, limit: int | None = None
     ) -> list[UserCount]:
-        """Return the users with an equal push accepted at least ``same`` times, sorted by id, from ``after`` on.
+        """Return the users with an equal push accepted at least ``same`` times, or a page: ``limit`` users after one.
 
         Pushes are equal if `PushBody.digest` is: equal message and custom fields, in one request or several.
         """
+        query = _SQL["received" if limit is None else "counted"]
         with self.open().reading() as db:
-            rows = db.execute(_SQL["received"], (inbox.id, after, like, like))
+            rows = db.execute(query, {"inbox": inbox.id, "like": like, "after": after, "limit": limit})
             counts = ((user, [times for _, times in group]) for user, group in groupby(rows, itemgetter(0)))
-            users = (UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same)
-            return list(islice(users, limit))
+            return [UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same]
 
     def delivered(
         self, inbox: InboxRef, user_id: str, *, limit: int = 1000, size: int = NO_BOUND
@@ -258,9 +263,9 @@ class Store:
         return [tuple(row) for row in self._all(query)]
 
     def recipients(self, campaign: Campaign, *, after: str = "", limit: int = 100) -> list[Recipient]:
-        """Return the recipients of a campaign with their rows, sorted by id, from ``after`` on."""
-        query = "SELECT user, fields FROM recipients WHERE request = ? AND user > ? ORDER BY user LIMIT ?"
-        rows = self._all(query, campaign.id, after, limit)
+        """Return the recipients of a campaign with their rows, as people count, from ``after`` on."""
+        with self.open().reading() as db:
+            rows = db.execute(_SQL["recipients"], {"request": campaign.id, "after": after, "limit": limit}).fetchall()
         return [Recipient(user, msgspec.json.decode(fields)) for user, fields in rows]
 
     # Requests

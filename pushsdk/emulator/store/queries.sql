@@ -21,13 +21,33 @@ SELECT max(id) AS id, "group", count(*) AS requests, sum(users * accepted) AS re
 -- inbox: create one
 INSERT OR IGNORE INTO inboxes(digest, name, label) SELECT ?, ?, 'Inbox ' || (count(*) + 1) FROM inboxes;
 
+-- reuse: a former key's inbox that was never used becomes the inbox of this key
+UPDATE OR IGNORE inboxes SET digest = ? WHERE id = (
+    SELECT id FROM inboxes WHERE requests = 0 AND label GLOB 'Inbox [0-9]*' AND id NOT IN (SELECT inbox FROM received)
+    LIMIT 1);
+
 -- inboxes: the one with the latest request first
-SELECT name, label, requests, (SELECT time FROM requests WHERE inbox = inboxes.id ORDER BY id DESC LIMIT 1) AS last
+SELECT name, label, requests,
+    (SELECT count(*) FROM campaigns JOIN requests ON id = request WHERE inbox = inboxes.id) AS campaigns,
+    (SELECT time FROM requests WHERE inbox = inboxes.id ORDER BY id DESC LIMIT 1) AS last
 FROM inboxes ORDER BY last DESC, id;
 
--- received: equal pushes per user; in the order of the primary key, so a page of users reads no further rows
-SELECT user, sum(times) FROM received WHERE inbox = ? AND user > ? AND (? = '' OR instr(user, ?))
+-- received: equal pushes per user
+SELECT user, sum(times) FROM received WHERE inbox = :inbox
 GROUP BY user, digest ORDER BY user, digest;
+
+-- counted: `received` for one page of users, as people count: u2 before u10
+WITH page AS (
+    SELECT DISTINCT user FROM received WHERE inbox = :inbox AND (:like = '' OR instr(user, :like))
+        AND (rtrim(user, '0123456789'), length(user), user) > (rtrim(:after, '0123456789'), length(:after), :after)
+    ORDER BY rtrim(user, '0123456789'), length(user), user LIMIT :limit)
+SELECT user, sum(times) FROM page CROSS JOIN received USING (user) WHERE inbox = :inbox
+GROUP BY rtrim(user, '0123456789'), length(user), user, digest;
+
+-- recipients: one page, as people count
+SELECT user, fields FROM recipients WHERE request = :request
+    AND (rtrim(user, '0123456789'), length(user), user) > (rtrim(:after, '0123456789'), length(:after), :after)
+ORDER BY rtrim(user, '0123456789'), length(user), user LIMIT :limit;
 
 -- delivered: the newest pushes and campaigns of a user
 WITH pushed AS (

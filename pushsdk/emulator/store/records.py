@@ -180,12 +180,17 @@ class Unmatched(Struct, frozen=True):
 
 
 class InboxView(Struct, frozen=True):
-    """An inbox: its public name, its label, the number of stored requests, the last request's time."""
+    """An inbox: its public name and label, the number of stored requests and the campaigns among them.
+
+    ``last`` is the last request's time, ``faults`` the number of enabled fault rules.
+    """
 
     inbox: str
     label: str
     requests: int
+    campaigns: int
     last: float | None
+    faults: int = 0
 
 
 class UserCount(Struct, frozen=True):
