@@ -68,7 +68,7 @@ class ClientOptions(SendingOptions, total=False):
     claims: ClaimStore | str | None
     """The claim store for ``send(..., idempotency_key=)``: a store, which AsyncPushClient never closes and PushClient
     does; or its location, and the client opens and closes it: ``sqlite:PATH``, ``redis://HOST``,
-    ``postgresql://HOST/DATABASE`` or ``memory:``."""
+    ``postgresql://HOST/DATABASE``, ``s3://BUCKET/PREFIX`` or ``memory:``."""
 
 
 class RunOptions(TypedDict, total=False):

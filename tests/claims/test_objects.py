@@ -1,18 +1,15 @@
 """Claims in an object store, over its protocol: requests, lost responses, the store's clock, refusals and errors."""
 
 import asyncio
-import json
 import os
 import re
 import time
-from pathlib import Path
 
 import pytest
-import support
 from obstore.store import LocalStore, MemoryStore
 from support.claim_puts import KEY, ONE, THREE, TWO, get, key_of, put
+from support.claim_race import race
 from support.claim_stores import object_claims
-from support.programs import run_program
 from support.servers import free_port
 from support.shaky_claims import deliver
 
@@ -22,7 +19,7 @@ from pushsdk.claims import objects as objects_module
 from pushsdk.claims.store import StoreError
 from pushsdk.testing import FakeService
 
-DAY, TESTS = 86400.0, str(Path(support.__file__).parents[1])
+DAY = 86400.0
 
 
 async def test_a_claim_costs_two_writes_and_no_read(objects):
@@ -90,28 +87,8 @@ async def test_a_foreign_object_is_never_replaced(objects, foreign):
     assert [pair async for pair in store.scan()] == [(KEY, stored)]
 
 
-RACE = """
-    import asyncio, json, random, sys
-    sys.path.insert(0, sys.argv.pop())
-    from support.claim_puts import WEEK, key_of
-    from support.claim_stores import object_claims
-    from pushsdk.claims import Claim, Put
-
-    async def race(number, *place):
-        numbers = random.Random(number).sample(range(1000), 1000)
-        puts = [Put(key_of(key), Claim(f"{number}" * 32, b"{}")) for key in numbers]
-        answers = await object_claims(*place).put(puts, WEEK)
-        print(json.dumps([key for key, answer in zip(numbers, answers) if answer is None]))
-
-    asyncio.run(race(*sys.argv[1:]))
-"""
-
-
-async def test_exactly_one_of_two_processes_makes_each_of_a_thousand_claims(objects):
-    runs = (asyncio.to_thread(run_program, RACE, number, objects.url, "jobs", TESTS) for number in "12")
-    results = await asyncio.gather(*runs)
-    assert [result.err for result in results] == ["", ""]
-    assert sorted(key for result in results for key in json.loads(result.out)) == list(range(1000))
+async def test_exactly_one_of_two_processes_makes_each_of_a_thousand_claims(objects_url):
+    assert await race(objects_url, 1000) == list(range(1000))
 
 
 @pytest.mark.parametrize("header", ["If-None-Match", "If-Match"])
