@@ -1,6 +1,6 @@
 """The search in the user guide, for ``pushsdk docs --search`` and the emulator's page.
 
-A query is a list of terms: the words that name the subject, and the keys of ``synonyms.json``. Texts and terms are
+A query is a list of terms: words that name the subject, and keys in ``synonyms.json``. Texts and terms are
 compared in lower case, without plural and tense. Imports nothing but the standard library.
 """
 
@@ -24,13 +24,13 @@ _MARKUP = re.compile(r"^- |!?\[([^]]*)\]\([^)]*\)")  # list item, image and link
 _PASSAGE = re.compile(r"\n\s*\n|\n(?=[-|]|\d+\.)")  # between paragraphs, list items and table rows
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=\W?[A-Z])")
 
-# A whole word counts more than the beginning of a word, a word more than its synonym.
+# A whole word counts more than a word's beginning, a word more than its synonym.
 _BEGINNING = 0.4
 _SYNONYM = 0.5
-# Score of a term in each part of a section; a part that repeats the term counts up to _MOST times.
+# A term's score in each part; a part that repeats the term counts up to _MOST times.
 _IN_HEADING, _IN_TITLE, _IN_PROSE, _IN_CODE = 8, 3, 1, 0.3
 _MOST = 3
-_PHRASE = _EXACT = 2  # factors for all words in the order of the query, and for a heading that is the query
+_PHRASE = _EXACT = 2  # factors for all words in the query's order, and for a heading that is the query
 # Factors for the pages that name everything, and for those about the inside.
 _LAST = {"index": 0.3, "reference": 0.3, "contributing": 0.3, "design": 0.5}
 
@@ -52,13 +52,13 @@ class _Section(NamedTuple):
 
 
 class _Term:
-    """A word or phrase of a query, with its synonyms."""
+    """A word or phrase in a query, with its synonyms."""
 
     def __init__(self, text: str, synonyms: Sequence[str] = ()) -> None:
         self._patterns = [(1.0, _pattern(text)), *((_SYNONYM, _pattern(_plain(each))) for each in synonyms)]
 
     def count(self, plain: str, most: int = 1) -> float:
-        """Count the term in a text, at most so often; the beginning of a word counts less, a synonym even less."""
+        """Count the term in a text, at most so often; a word's beginning counts less, a synonym even less."""
         return max(
             weight * sum(sorted(_BEGINNING if match[1] is None else 1.0 for match in pattern.finditer(plain))[-most:])
             for weight, pattern in self._patterns
@@ -66,7 +66,7 @@ class _Term:
 
 
 def search(query: str) -> list[Result]:
-    """Return the sections with all terms of the query, or else with most of them, best first.
+    """Return the sections with all terms in the query, or else with most terms, best first.
 
     A term stands for all words that begin with it, ``env`` for environment, and for two words: ``healthcheck`` for
     health check. A term in a heading weighs more than one in the text, and code least.
@@ -127,7 +127,7 @@ def _score(term: _Term, heading: str, title: str, prose: str, code: str) -> floa
 
 
 def _sentence(section: _Section, terms: Sequence[_Term]) -> str:
-    """Return the sentence, table row or line of code with most terms, as plain text."""
+    """Return the sentence, table row or code line with most terms, as plain text."""
     sentences = [sentence for passage in _PASSAGE.split(section.prose) for sentence in _SENTENCE.split(passage.strip())]
     lines = [*filter(None, sentences), *section.code.splitlines()[1:]] or [""]
     best = max(lines, key=lambda line: sum(term.count(_plain(line)) for term in terms))
