@@ -1,5 +1,6 @@
 """Output drawn by rich: run progress on stderr, and figures in columns on stdout."""
 
+import logging
 import math
 import sys
 import time
@@ -7,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from rich import progress as bars
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
-from rich.table import Column
+from rich.progress_bar import ProgressBar
+from rich.table import Column, Table
 from rich.text import Text
 
 from pushsdk._core.words import count
@@ -22,6 +23,8 @@ Show = Callable[[Progress], None]
 Figure = tuple[str, str, str, str]
 """A name, a number, a remark and a style."""
 
+logger = logging.getLogger("pushsdk")
+_SHORTEST_BAR = 8  # cells; if the figures leave less, some of them go
 _LINE_INTERVAL = 5.0  # seconds between two plain lines
 # Stage changes that are printed at once. The end of a wait is not: the counts show the end, and waits may be short.
 _STAGE_CHANGES = {("planning", "sending"), ("planning", "waiting"), ("sending", "waiting")}
@@ -32,28 +35,44 @@ def progress(mode: ProgressMode) -> Iterator[Show]:
     """Yield the ``on_progress`` callback. ``auto`` draws on a terminal and prints plain lines elsewhere."""
     console = Console(stderr=True, highlight=False)
     if mode == "auto" and console.is_terminal and not console.is_dumb_terminal:
-        columns = (
-            bars.TextColumn("{task.description}", style="bold cyan"),
-            bars.BarColumn(bar_width=20),
-            bars.TextColumn("{task.fields[counts]}", markup=False, table_column=Column(ratio=1, overflow="fold")),
-        )
         # Redrawn by each call only: a refresh thread would take time from sending.
-        with bars.Progress(*columns, console=console, auto_refresh=False, transient=True, expand=True) as drawn:
-            bar = drawn.add_task("", counts="")
-            yield lambda state: drawn.update(
-                bar,
-                description=state.stage,
-                total=None if state.stage == "planning" else state.planned,
-                completed=_settled(state),
-                counts=_describe(state),
-                refresh=True,
-            )
+        with Live(console=console, auto_refresh=False, transient=True) as live, _logging_above():
+            yield lambda state: live.update(_Display(state), refresh=True)
     elif mode == "json":
         yield lambda state: print_json(state, sys.stderr)
     elif mode == "none":
         yield lambda state: None
     else:
         yield _plain_lines(time.monotonic)
+
+
+@contextmanager
+def _logging_above() -> Iterator[None]:
+    """Let log lines for stderr go where the display puts all lines: above it."""
+    handlers = [handler for handler in logging.root.handlers if type(handler) is logging.StreamHandler]
+    streams = [handler.setStream(sys.stderr) for handler in handlers if handler.stream is sys.__stderr__]
+    try:
+        yield
+    finally:
+        for handler, stream in zip(handlers, streams, strict=False):
+            handler.setStream(stream)
+
+
+class _Display:
+    """Two lines on a run, as wide as the terminal: how far it is, and how it goes."""
+
+    def __init__(self, state: Progress) -> None:
+        self._state = state
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        state, width = self._state, options.max_width
+        planning = state.stage == "planning"
+        figures = _extent(state, width - len(state.stage) - _SHORTEST_BAR - 2)
+        line = Table.grid(Column(), Column(ratio=1), Column(), padding=(0, 1), pad_edge=False, expand=True)
+        bar = ProgressBar(total=None if planning else state.planned or 1, completed=_settled(state), pulse=planning)
+        line.add_row(Text(state.stage, "bold cyan"), bar, figures)
+        yield line
+        yield Text(", ".join(_course(state)), no_wrap=True, overflow="ellipsis", end="")
 
 
 def _plain_lines(clock: Callable[[], float]) -> Show:
@@ -73,18 +92,39 @@ def _plain_lines(clock: Callable[[], float]) -> Show:
 def _describe(state: Progress) -> str:
     if state.stage == "planning":
         return count(state.planned)
+    return ", ".join([_done(state), *_course(state), *_time_left(state)])
+
+
+def _extent(state: Progress, width: int) -> str:
+    """Return how far a run is, in at most so many characters if that is possible."""
+    if state.stage == "planning":
+        return count(state.planned)
+    percent = 100 * _settled(state) // state.planned if state.planned else 100
+    share, left = f"{percent}%", _time_left(state)
+    whole = "  ".join([share, _done(state), *left])
+    return whole if len(whole) <= width else "  ".join([share, *left])
+
+
+def _time_left(state: Progress) -> list[str]:
+    return [f"{duration(state.eta)} left"] if state.eta is not None and state.not_sent + state.in_flight else []
+
+
+def _done(state: Progress) -> str:
+    return f"{_settled(state):,} of {count(state.planned)}"
+
+
+def _course(state: Progress) -> list[str]:
+    """Return how a run goes: most important first."""
     remarks = (
-        (True, f"{_settled(state):,} of {count(state.planned)}"),
-        (True, f"{state.accepted:,} accepted"),
+        (state.stage != "planning", f"{state.accepted:,} accepted"),
         (state.rejected, f"{state.rejected:,} rejected"),
         (state.unknown, f"{state.unknown:,} unknown"),
-        (state.rate, f"{state.rate:,.0f}/s"),
-        (state.eta is not None and state.not_sent + state.in_flight, f"{duration(state.eta or 0)} left"),
-        (state.limit, f"{state.requests:,} in flight, limit {state.limit:,}"),
         (state.paused, f"throttled for {duration(state.paused)}"),
         (state.stage == "waiting" and state.trouble, visible(state.trouble)),
+        (state.rate, f"{state.rate:,.0f}/s"),
+        (state.limit and logger.isEnabledFor(logging.INFO), f"{state.requests:,} in flight, limit {state.limit:,}"),
     )
-    return ", ".join([text for applies, text in remarks if applies])
+    return [text for applies, text in remarks if applies]
 
 
 def _settled(state: Progress) -> int:

@@ -1,15 +1,22 @@
 """Progress of a broadcast, signals, exit codes, and the start of the command line."""
 
 import asyncio
+import fcntl
 import io
 import itertools
 import json
 import os
+import pty
 import shlex
 import signal
+import struct
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 
+import msgspec
+import pyte
 import pytest
 from rich.console import Console
 from support.command_line import COMMAND, run_apart
@@ -32,6 +39,7 @@ from pushsdk.cli.exit import CommandError, Exit, command_error
 from pushsdk.cli.interrupt import interruptible
 from pushsdk.cli.output import progress
 from pushsdk.cli.terminal import duration
+from pushsdk.emulator import Fault
 
 PLANNING = Progress(stage="planning", planned=20_000, not_sent=20_000, seconds=3.0)
 SENDING = Progress(
@@ -49,7 +57,7 @@ SENDING = Progress(
 WAITING = Progress(stage="waiting", planned=20_000, accepted=10_000, not_sent=10_000, paused=61.0)
 EMPTY = Progress(stage="sending")
 COUNTS = "10,000 of 20,000 users, 9,000 accepted, 1 rejected, 999 unknown"
-WORDS = f"sending: {COUNTS}, 2,000/s, 0:05 left, 48 in flight, limit 52"
+WORDS = f"sending: {COUNTS}, 2,000/s, 0:05 left"
 
 
 # -- progress -----------------------------------------------------------------------------------------------------
@@ -75,28 +83,75 @@ def test_a_dumb_terminal_gets_lines(capsys, monkeypatch):
     assert capsys.readouterr().err == f"{WORDS}\n"
 
 
+def shown(width, *output):
+    """Return the lines that a terminal of this width shows after the output, without the empty ones."""
+    screen = pyte.Screen(width, 24)
+    stream = pyte.ByteStream(screen)
+    for part in output:
+        stream.feed(part)
+    return [line.rstrip() for line in screen.display if line.strip()]
+
+
 @pytest.fixture
-def terminal(monkeypatch):
-    file = io.StringIO()
-    monkeypatch.setattr(
-        output, "Console", lambda **_: Console(file=file, force_terminal=True, color_system=None, width=160)
-    )
-    return file
+def drawn(monkeypatch):
+    """Return a function that tells a display of some width these states, and returns its screen then and afterwards."""
+
+    def draw(width, *states):
+        file = io.StringIO()
+        console = Console(file=file, force_terminal=True, color_system=None, width=width)
+        monkeypatch.setattr(output, "Console", lambda **_: console)
+        with progress("auto") as tell:
+            for state in states:
+                tell(state)
+            before = file.getvalue()
+        return [shown(width, text.replace("\n", "\r\n").encode()) for text in (before, file.getvalue())]
+
+    return draw
 
 
-@pytest.mark.parametrize(
-    ("state", "shows"),
-    [
-        (PLANNING, ["planning ", "20,000 users"]),
-        (SENDING, ["sending ━", WORDS.removeprefix("sending: ")]),
-        (WAITING, ["waiting ━", "10,000 accepted, throttled for 1:01"]),
-        (EMPTY, ["0 of 0 users, 0 accepted"]),
-    ],
-)
-def test_progress_is_drawn_on_a_terminal(terminal, state, shows):
-    with progress("auto") as tell:
-        tell(state)
-    assert all(text in terminal.getvalue() for text in shows)
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+@pytest.mark.parametrize("factor", [1, 1000])
+def test_the_display_is_a_bar_to_the_full_width_and_one_line_of_figures(drawn, width, factor):
+    sizes = ("planned", "accepted", "rejected", "unknown", "not_sent")
+    for state in (PLANNING, SENDING, WAITING, EMPTY):
+        large = msgspec.structs.replace(state, **{name: factor * getattr(state, name) for name in sizes})
+        (bar, *figures), after = drawn(width, SENDING, large)
+        assert (len(bar), len(figures), after) == (width, state is not PLANNING, [])
+        assert bar.startswith(f"{state.stage} \N{BOX DRAWINGS HEAVY HORIZONTAL}" if state.planned else state.stage)
+        assert ("%" in bar) == (state is not PLANNING)
+        assert all(len(line) <= width for line in figures)
+
+
+def test_the_display_leaves_out_what_has_no_room(drawn):
+    (wide, figures), _ = drawn(100, SENDING)
+    assert wide.endswith(" 50%  10,000 of 20,000 users  0:05 left")
+    assert figures == "9,000 accepted, 1 rejected, 999 unknown, 2,000/s"
+    (narrow, cut), _ = drawn(40, SENDING)
+    assert (narrow.split()[2:], cut) == (["50%", "0:05", "left"], figures[:39] + "\N{HORIZONTAL ELLIPSIS}")
+
+
+def test_ctrl_c_leaves_whole_lines_and_no_bar(service, tmp_path):
+    service.set_faults([Fault.delay(0.2)])
+    (tmp_path / "many.txt").write_text("".join(f"user-{number}\n" for number in range(20_000)))
+    files = str(tmp_path / "many.txt"), "--run", str(tmp_path / "many.run")
+    words = ["broadcast", *files, "--title", "x", "--in-flight", "1", "-v", "--yes"]
+    child, terminal = pty.fork()
+    if child == 0:  # pragma: no cover - runs as the command
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        os.environ.pop("COLUMNS")
+        os.execv(sys.executable, [*COMMAND, *words])
+    seen = b""
+    with open(terminal, "r+b", buffering=0) as keys, suppress(OSError):  # which a closed terminal raises
+        while b"1,000 accepted" not in seen:
+            seen += keys.read(1000)
+        keys.write(b"\x03")
+        while part := keys.read(1000):
+            seen += part
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+    lines = shown(60, seen)
+    assert "stopping after the requests in flight; press Ctrl-C again to" in lines  # 60 characters
+    assert not any("\N{BOX DRAWINGS HEAVY HORIZONTAL}" in line for line in lines)
+    assert all(line.index("INFO") == 24 for line in lines if "INFO" in line)
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(4.6, "0:05"), (59.6, "1:00"), (754, "12:34"), (3723, "1:02:03")])
