@@ -80,8 +80,8 @@ def _command_of(words: Sequence[str]) -> Callable[[], Any]:
         command, bound, _ = app.parse_args([*options, *words[end:]], exit_on_error=False, print_error=False)
     except CycloptsError as error:
         raise _USAGE_ERRORS.get(type(error).__name__, _as_it_is)(error) from None
-    if words[:1] == ["send"]:
-        _check_order(bound.args, options[1:], words[end + 1 :])
+    if words[:1] == ["send"] and "users" in bound.arguments:  # not --help
+        _check_order(bound.arguments["users"], options[1:], words[end + 1 :])
     return partial(command, *bound.args, **bound.kwargs)
 
 
