@@ -294,7 +294,7 @@ def test_the_defaults_of_a_client_are_those_of_the_code():
         ("quiet hours", "faq", "How do I send later, or every night?"),
         ("opt out", "faq", "How do I leave out users who opted out or unsubscribed?"),
         ("unsubscribes", "faq", "How do I leave out users who opted out or unsubscribed?"),
-        ("prometheus", "faq", "Can Prometheus read what a client does?"),
+        ("prometheus", "logging-and-tracing", "Prometheus"),
         ("docker", "kubernetes", "Kubernetes"),
         ("how do I retry", "retries", "Retries"),
         ("rate limit", "errors", "RateLimitedError"),

@@ -1,0 +1,83 @@
+"""The page on the outbox: a row and its transaction share their fate, and killed relays push no row twice."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import asyncpg
+import pytest
+from support.docs import MODULES, ROOT, page
+from support.service_thread import wait_until
+
+from pushsdk.emulator import Emulator, Fault
+from pushsdk.testing.inbox import EmulatorThread
+
+ROWS, KILLS = 400, 4
+
+
+@pytest.fixture
+async def db(postgres_url):
+    db = await asyncpg.connect(postgres_url)
+    schema = next(block.text for block in page("outbox").blocks if block.language == "sql")
+    await db.execute(f"DROP TABLE IF EXISTS orders, outbox; CREATE TABLE orders (id int, state text); {schema}")
+    await db.execute("DROP TABLE IF EXISTS pushsdk_claims")
+    yield db
+    await db.close()
+
+
+def names(module):
+    namespace = {"__name__": module}
+    exec(compile(MODULES[f"{module}.py"], module, "exec"), namespace)
+    return namespace
+
+
+async def test_a_row_is_written_if_the_transaction_commits(db):
+    ship = names("outbox_order")["ship"]
+    await ship(db, 1, "user-1")
+    with pytest.raises(asyncpg.DataError):
+        await ship(db, "not a number", "user-2")
+    assert await db.fetchval("SELECT array_agg(user_id) FROM outbox") == ["user-1"]
+
+
+async def test_relays_that_are_killed_push_no_row_twice_and_lose_none(db, postgres_url, tmp_path):
+    relay = MODULES["outbox_relay.py"].replace("LIMIT 100", "LIMIT 10").replace("timeout=10", "timeout=1")
+    (tmp_path / "outbox_relay.py").write_text(relay)
+    texts = [json.dumps({"title": {"en": f"Hi {number}"}, "iosEnabled": True}) for number in range(ROWS)]
+    rows = [*((f"user-{number}", text) for number, text in enumerate(texts)), ("nobody", "5")]
+    await db.executemany("INSERT INTO outbox (user_id, message) VALUES ($1, $2)", rows)
+    dice = random.Random(1)
+    with EmulatorThread(Emulator(faults=[Fault.delay(0.05)], keep=2 * ROWS)) as host:
+        emulator = host.emulator
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "DATABASE_URL": postgres_url}
+        environment |= {"PUSHSDK_BASE_URL": emulator.base_url, "PUSHSDK_API_KEY": emulator.api_key}
+
+        def start():
+            return subprocess.Popen([sys.executable, str(tmp_path / "outbox_relay.py")], env=environment)
+
+        relays = [start(), start()]
+        try:
+            for kill in range(KILLS):
+                share = (kill + 1) * ROWS // (KILLS + 1)
+                await asyncio.to_thread(wait_until, lambda share=share: len(emulator.users()) >= share)
+                await asyncio.sleep(dice.random() * 0.1)
+                relays[kill % 2].send_signal(signal.SIGKILL)
+                relays[kill % 2].wait()
+                relays[kill % 2] = start()
+            while await db.fetchval("SELECT count(*) FROM outbox WHERE outcome IS NULL"):
+                await asyncio.sleep(0.05)
+                assert [relay.poll() for relay in relays] == [None, None]
+        finally:
+            for relay in relays:
+                relay.kill()
+                relay.wait()
+    pushed, outcomes = emulator.users(), dict(await db.fetch("SELECT user_id, outcome FROM outbox"))
+    assert (max(pushed.values()), outcomes.pop("nobody")) == (1, "NOT_SENT")
+    assert [user for user, outcome in outcomes.items() if outcome == "ACCEPTED" and user not in pushed] == []
+    counts = Counter(outcomes.values())
+    assert counts.keys() <= {"ACCEPTED", "UNKNOWN"}
+    assert counts["UNKNOWN"] <= KILLS * 10
