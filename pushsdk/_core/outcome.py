@@ -368,7 +368,7 @@ def _kept_body(evidence: Evidence, key: Secret | None) -> bytes:
     body, coding = (evidence.body or b"")[:BODY_KEPT], evidence.headers.get("Content-Encoding", "").strip().lower()
     if body and coding not in ("", "identity"):
         body = _decompressed(body, coding)
-    return _without(key, body.decode("latin-1"), is_cut=True).encode("latin-1")
+    return _without(key, body.decode("latin-1"), is_cut=True).encode("latin-1")[:BODY_KEPT]
 
 
 def _decompressed(body: bytes, coding: str) -> bytes:

@@ -2,7 +2,9 @@
 
 import html
 import re
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
+from functools import cache
 from hmac import compare_digest
 from typing import Any, NoReturn
 
@@ -10,8 +12,8 @@ import msgspec
 
 SHORTEST_MASKED = 6
 """Characters. A shorter key is not masked: it is no secret, and would blank out half the text."""
-# Characters at a cut end that may begin a key: fewer tell nothing.
-_LEAST_BEGINNING = 4
+# Characters at a cut end that may begin a key: one tells nothing, and often ends a text.
+_LEAST_BEGINNING = 2
 # Encodings around encodings, such as JSON with HTML in it, that are looked into.
 _DEPTH = 2
 # A character as JSON or a program, a URL, or HTML may write it, by its first character.
@@ -34,10 +36,11 @@ _TEXTS = (str, bytes, bytearray, list, tuple, dict)
 class _Hidden:
     """A value in a closure: crash reporters walk ``__dict__`` and ``__slots__``, but not closures."""
 
-    __slots__ = ("reveal",)
+    __slots__ = ("forms", "reveal")
 
     def __init__(self, value: Any) -> None:
         self.reveal: Callable[[], Any] = lambda: value
+        self.forms = cache(lambda: _forms(value))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Hidden) and compare_digest(self._bytes(), other._bytes())
@@ -79,20 +82,35 @@ def sealed(value: Any) -> Any:
 
 
 def mask(secret: Secret, text: str, *, is_cut: bool = False) -> str:
-    """Return the text with ``***`` for the secret, however each character is escaped.
+    """Return the text with ``***`` for the secret, also as hex digits or in base64, however each character is escaped.
 
     ``is_cut``: the text may end within the secret.
     """
-    plain, end, parts = secret.reveal(), 0, list[str]()
-    is_free = not (is_cut or plain in text or _has_escape(text))
-    if is_free or len(plain) < SHORTEST_MASKED:
+    forms, end, parts = secret._hidden.forms(), 0, list[str]()
+    if not (is_cut or _has_escape(text) or any(form in text for form in forms)):
         return text
-    spans = [span for layer in _layers(text) for span in _spans_of(plain, *layer, is_cut)]
+    spans = [span for layer in _layers(text) for form in forms.items() for span in _spans_of(*form, *layer, is_cut)]
     for first, last in sorted(spans):
         if last > end:
             parts += text[end:first], "***"
             end = last
     return "".join(parts) + text[end:]
+
+
+def _forms(plain: str) -> dict[str, str]:
+    """Return the secret, its hex digits, and the characters for it in any base64 text; nothing if it is too short.
+
+    Each with a pattern for its first character, which may be escaped if all are.
+    """
+    if len(plain) < SHORTEST_MASKED:
+        return {}
+    data = plain.encode()
+    codes = [data.hex(), data.hex().upper()]
+    for before, first in enumerate((0, 2, 3)):
+        last = (before + len(data)) * 4 // 3
+        codes += [encode(bytes(before) + data)[first:last].decode() for encode in (b64encode, urlsafe_b64encode)]
+    starts = {code: re.escape(code[0]) for code in codes}
+    return {**starts, plain: rf"[%&{re.escape(plain[0])}]|[\\\0](?![\\\0])"}
 
 
 def _layers(text: str) -> list[tuple[str, list[int]]]:
@@ -104,17 +122,17 @@ def _layers(text: str) -> list[tuple[str, list[int]]]:
     return layers
 
 
-def _spans_of(plain: str, text: str, places: list[int], is_cut: bool) -> list[tuple[int, int]]:
+def _spans_of(form: str, first: str, text: str, places: list[int], is_cut: bool) -> list[tuple[int, int]]:
     """Return where the secret begins and ends, in places."""
-    starts = re.finditer(rf"[%&{re.escape(plain[0])}]|[\\\0](?![\\\0])", text)
-    spans = [(start, _end_of(plain, text, start, is_cut)) for start in map(re.Match.start, starts)]
+    starts = map(re.Match.start, re.finditer(first, text))
+    spans = [(start, _end_of(form, text, start, is_cut)) for start in starts]
     return [(places[start], places[end]) for start, end in spans if end > start]
 
 
-def _end_of(plain: str, text: str, start: int, is_cut: bool) -> int:
+def _end_of(form: str, text: str, start: int, is_cut: bool) -> int:
     """Return where the secret that starts here ends, or the start."""
     ends, cut = {start}, start
-    for number, char in enumerate(plain):
+    for number, char in enumerate(form):
         if is_cut and number >= _LEAST_BEGINNING and any(_is_begun(text, at) for at in ends):
             cut = len(text)
         ends = {end for at in ends for read, end in _readings(text, at) if read == char}

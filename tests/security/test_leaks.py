@@ -36,6 +36,7 @@ MESSAGE = MobilePush(title={"en": TEXT}, collapse_id=TEXT, key_vals={TEXT: TEXT}
 FIELDS = {"first": TEXT, TEXT: TEXT}
 CAMPAIGN = CampaignRequest(name=TEXT, external_id=TEXT, segment=Segment(query=TEXT))
 ECHO = f'{{"error":"no such user {USER}: {TEXT}, with the key {KEY}"}}'.encode()
+PIECES = b"".join(b"1\r\n%c\r\n" % byte for byte in ECHO) + b"0\r\n\r\n"
 RETRY = RetryPolicy.safe(max_attempts=2, initial_delay=0.001, throttle_delay=0.001)
 TIGHT = Timeout(total=2.0, attempt=0.05, connect=0.05)
 
@@ -48,11 +49,12 @@ FAULTS: dict[str, Step | str] = {
     "silence": step(take, hold),
     "garbage": step(take, send(ECHO + b"\r\n\r\n")),
     "truncated": step(take, send(b"HTTP/1.1 204 No Con"), rst),
-    "400": answering(response(400, ECHO, X_Echo=f"{USER} {TEXT} {KEY}")),
+    "400": answering(response(400, ECHO, **{"X_Echo": f"{USER} {TEXT} {KEY}", f"X_{KEY}": "1"})),
+    "400 in pieces": answering(response(400, PIECES, Transfer_Encoding="chunked")),
     "401": answering(response(401, ECHO, WWW_Authenticate=TEXT)),
     "429": answering(response(429, ECHO, Retry_After=TEXT)),
     "500": answering(response(500, ECHO)),
-    "redirect": answering(response(302, ECHO, Location=f"http://h.example/{USER}/{TEXT}")),
+    "redirect": answering(response(302, ECHO, Location=f"http://{KEY}.example/{USER}/{TEXT}")),
     "accepted without a uuid": answering(response(200, ECHO)),
 }
 
