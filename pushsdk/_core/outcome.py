@@ -356,7 +356,7 @@ def _kept_headers(headers: Mapping[str, str], key: Secret | None) -> Headers:
     items = sorted(Headers(headers).items(), key=_size_of)
     sizes = accumulate(map(_size_of, items))
     kept = {name for (name, _), size in zip(items, sizes, strict=True) if size <= HEADERS_KEPT}
-    return Headers({_without(key, name): _without(key, value) for name, value in headers.items() if name in kept})
+    return Headers({mask(key, name): mask(key, value) for name, value in headers.items() if name in kept})
 
 
 def _size_of(header: tuple[str, str]) -> int:
@@ -368,7 +368,7 @@ def _kept_body(evidence: Evidence, key: Secret | None) -> bytes:
     body, coding = (evidence.body or b"")[:BODY_KEPT], evidence.headers.get("Content-Encoding", "").strip().lower()
     if body and coding not in ("", "identity"):
         body = _decompressed(body, coding)
-    return _without(key, body.decode("latin-1"), is_cut=True).encode("latin-1")[:BODY_KEPT]
+    return mask(key, body.decode("latin-1"), is_cut=True).encode("latin-1")[:BODY_KEPT]
 
 
 def _decompressed(body: bytes, coding: str) -> bytes:
@@ -376,11 +376,6 @@ def _decompressed(body: bytes, coding: str) -> bytes:
         with suppress(zlib.error):
             return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(body, BODY_KEPT)
     return f"(not readable here, Content-Encoding: {coding[:50]})".encode()
-
-
-def _without(key: Secret | None, text: str, *, is_cut: bool = False) -> str:
-    """Return the text without the Api-Key, which a service may echo. ``is_cut``: the text may end within the key."""
-    return text if key is None else mask(key, text, is_cut=is_cut)
 
 
 def _reason_of(evidence: Evidence) -> str:

@@ -5,7 +5,6 @@ import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from functools import cache
-from hmac import compare_digest
 from typing import Any, NoReturn
 
 import msgspec
@@ -43,13 +42,10 @@ class _Hidden:
         self.forms = cache(lambda: _forms(value))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hidden) and compare_digest(self._bytes(), other._bytes())
+        return isinstance(other, _Hidden) and bool(self.reveal() == other.reveal())
 
     def __hash__(self) -> int:
-        return hash(self._bytes())
-
-    def _bytes(self) -> bytes:
-        return str(self.reveal()).encode(errors="surrogatepass")
+        return hash(str(self.reveal()))
 
 
 # A Struct keeps its hash, so a send looks its batch up by the Api-Key without a Python call.
@@ -81,18 +77,23 @@ def sealed(value: Any) -> Any:
     return Secret.of(value) if isinstance(value, _TEXTS) else value
 
 
-def mask(secret: Secret, text: str, *, is_cut: bool = False) -> str:
+def mask(secret: Secret | None, text: str, *, is_cut: bool = False) -> str:
     """Return the text with ``***`` for the secret, also as hex digits or in base64, however each character is escaped.
 
     ``is_cut``: the text may end within the secret.
     """
-    forms, end, parts = secret._hidden.forms(), 0, list[str]()
+    forms, end, parts = secret._hidden.forms() if secret else {}, 0, list[str]()
     if not (is_cut or _has_escape(text) or any(form in text for form in forms)):
         return text
-    spans = [span for layer in _layers(text) for form in forms.items() for span in _spans_of(*form, *layer, is_cut)]
-    for first, last in sorted(spans):
-        if last > end:
-            parts += text[end:first], "***"
+    spans = [
+        (places[start.start()], places[_end_of(form, layer, start.start(), is_cut)])
+        for layer, places in _layers(text)
+        for form, first in forms.items()
+        for start in re.finditer(first, layer)
+    ]
+    for start, last in sorted(spans):
+        if last > max(start, end):
+            parts += text[end:start], "***"
             end = last
     return "".join(parts) + text[end:]
 
@@ -120,13 +121,6 @@ def _layers(text: str) -> list[tuple[str, list[int]]]:
         new = [_decoded(*layer, lead) for layer in new for lead in _ESCAPES if lead in layer[0]]
         layers += new
     return layers
-
-
-def _spans_of(form: str, first: str, text: str, places: list[int], is_cut: bool) -> list[tuple[int, int]]:
-    """Return where the secret begins and ends, in places."""
-    starts = map(re.Match.start, re.finditer(first, text))
-    spans = [(start, _end_of(form, text, start, is_cut)) for start in starts]
-    return [(places[start], places[end]) for start, end in spans if end > start]
 
 
 def _end_of(form: str, text: str, start: int, is_cut: bool) -> int:

@@ -178,15 +178,13 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
 
     ``@-`` is standard input, and ``@@ann`` the id ``@ann``.
     """
-    ids = list(itertools.chain.from_iterable(_ids_in(word, most) for word in words))
+    ids = list[str]()
+    for word in words:
+        is_file = word.startswith("@") and not word.startswith("@@")
+        ids += _read_ids_file(word, most) if is_file else [_checked_id(word)]
     if not ids:
         raise usage_error(f"no user ids in {', '.join(map(_file_name, words))}: write one per line")
     return ids
-
-
-def _ids_in(word: str, most: int) -> list[str]:
-    is_file = word.startswith("@") and not word.startswith("@@")
-    return _read_ids_file(word, most) if is_file else [_checked_id(word)]
 
 
 def _read_ids_file(word: str, most: int) -> list[str]:

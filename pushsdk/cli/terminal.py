@@ -81,5 +81,4 @@ def _is_unsafe(char: str) -> bool:
 
 
 def _escape(char: str) -> str:
-    units = char.encode("utf-16-be").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    return "\\u" + char.encode("utf-16-be").hex(" ", 2).replace(" ", "\\u")
