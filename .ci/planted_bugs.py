@@ -592,7 +592,7 @@ SECRETS = [
     ),
     Bug(
         "an error keeps a key that the service echoed",
-        "_core.outcome:_without",
+        "_core.secret:mask",
         "return text",
         "tests/core/test_outcome.py::test_the_key_is_redacted_in_what_the_service_answered",
     ),
