@@ -7,48 +7,25 @@ from copy import deepcopy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.whole import whole
 
+from pushsdk._core.models import CampaignRequest, MobilePush, PushRequest
 from pushsdk.emulator.shapes import READERS, Unreadable, check_strictly
 
 SECRET = "Dear Jane Roe, 4711"
-BUTTON = {"label": SECRET, "url": "app://a", "clickAction": "DEEP_LINKING", "keyVals": {SECRET: SECRET}}
-COMPONENT = {"actionId": SECRET, "url": "b", "clickAction": "DEEP_LINKING", "keyVals": {}, "useWebview": False}
-MESSAGE = {
+SHOWN = {
     "type": "MOBILE_PUSH",
-    "iosEnabled": True,
-    "androidEnabled": False,
-    "title": {"en": SECRET},
-    "subtitle": {},
-    "body": {"en": SECRET},
-    "collapseId": SECRET,
-    "ttl": 1,
     "action": "DEFAULT",
-    "androidActionUrl": SECRET,
-    "iosActionUrl": SECRET,
-    "bigImageUrl": SECRET,
-    "largeIconUrl": SECRET,
-    "smallIconResourceId": SECRET,
-    "androidChannel": SECRET,
-    "soundFileName": SECRET,
-    "richMediaUrl": SECRET,
-    "badgeCount": 0,
-    "contentAvailable": True,
-    "priority": "NORMAL",
-    "mediaType": "IMAGE",
+    "clickAction": "DEEP_LINKING",
     "interruptionLevel": "PASSIVE",
+    "mediaType": "IMAGE",
+    "priority": "NORMAL",
     "relevanceScore": "SCORE_MAX",
-    "keyVals": {SECRET: SECRET},
-    "androidActionButtons": [BUTTON, dict(BUTTON)],
-    "actionCategory": {"type": "PREDEFINED_CATEGORY", "name": SECRET, "actionComponents": [COMPONENT]},
 }
-PUSH = {"userIds": [SECRET], "message": MESSAGE, "customFields": {SECRET: {"anything": [1]}}}
-CAMPAIGN = {
-    "name": SECRET,
-    "externalId": SECRET,
-    "segment": {"query": SECRET, "primaryKey": SECRET},
-    "schedule": {"type": "START_NOW", "startTs": 1},
-    "message": MESSAGE,
-}
+MESSAGE = whole(MobilePush, SECRET, **SHOWN)
+MESSAGE["actionCategory"]["type"] = "PREDEFINED_CATEGORY"
+PUSH = whole(PushRequest, SECRET, message=MESSAGE)
+CAMPAIGN = whole(CampaignRequest, SECRET, message=MESSAGE, schedule={"type": "START_NOW", "startTs": 1})
 GONE = object()
 
 
@@ -91,7 +68,7 @@ def test_a_complete_documented_request_is_accepted(body):
         (PUSH, "message.ios_enabled", 'unknown field "ios_enabled", did you mean "iosEnabled"? - at `$.message`'),
         (CAMPAIGN, "schedule.startTS", 'unknown field "startTS", did you mean "startTs"? - at `$.schedule`'),
         (PUSH, "message.zzz", 'unknown field "zzz": leave it out - at `$.message`'),
-        (PUSH, "message.androidActionButtons.1.lable", '"lable", did you mean "label"? - at `$.message.androidActionB'),
+        (PUSH, "message.androidActionButtons.0.lable", '"lable", did you mean "label"? - at `$.message.androidActionB'),
         (
             PUSH,
             "message.actionCategory.actionComponents.0.useWebView",
@@ -113,7 +90,7 @@ def test_a_misspelled_required_field_is_unknown():
     ("path", "shown"),
     [
         ("message.relevanceScore", "SCORE_MAX"),
-        ("message.androidActionButtons.1.clickAction", "DEEP_LINKING"),
+        ("message.androidActionButtons.0.clickAction", "DEEP_LINKING"),
         ("message.actionCategory.actionComponents.0.clickAction", "DEEP_LINKING"),
         ("schedule.type", "START_NOW"),
     ],

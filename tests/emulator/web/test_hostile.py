@@ -3,6 +3,9 @@
 from importlib.resources import files
 
 from support.page_words import press, read
+from support.whole import whole
+
+from pushsdk._core.models import MobilePush
 
 PAYLOADS = [
     "<script>window.hit=1</script>",
@@ -34,21 +37,15 @@ TABS = ("All fields", "Users", "Code", "Raw", "Overview")
 
 def message(payload):
     """A message with the payload in every text."""
-    action = {"url": payload, "clickAction": payload, "keyVals": {payload[:200]: payload}}
-    texts = {"en": payload, "ar": payload, payload[:50]: payload}
-    names = ["type", "collapseId", "action", "androidActionUrl", "iosActionUrl", "bigImageUrl", "largeIconUrl"]
-    names += ["smallIconResourceId", "androidChannel", "priority", "soundFileName", "richMediaUrl"]
-    names += ["interruptionLevel", "relevanceScore", payload[:100]]
-    return {
-        **dict.fromkeys(names, payload),
-        **dict.fromkeys(["title", "subtitle", "body"], texts),
-        "iosEnabled": True,
-        "androidEnabled": True,
+    texts = dict.fromkeys(["en", "ar", payload[:50]], payload)
+    given = {
+        "title": texts,
+        "subtitle": texts,
+        "body": texts,
         "keyVals": {payload[:200]: payload},
-        "androidActionButtons": [{"label": payload, **action}],
         "mediaType": "IMAGE",
-        "actionCategory": {"type": payload, "name": payload, "actionComponents": [{"actionId": payload, **action}]},
     }
+    return {**whole(MobilePush, payload, **given), payload[:100]: payload}
 
 
 async def harmless(desk, page):
