@@ -15,6 +15,7 @@ import duckdb
 import pytest
 from support.command_line import run_here
 from support.docs import DOCUMENTS, GUIDE, README, ROOT, page, run
+from support.programs import run_pytest
 from support.service_thread import served
 
 import pushsdk
@@ -96,23 +97,9 @@ def test_every_test_example_passes_when_it_is_copied(tmp_path):
         (tmp_path / f"test_{number}_{block.document.partition('.')[0]}.py").write_text(block.source)
     settings = "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
     (tmp_path / "pytest.ini").write_text(settings)
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            # As if the package were installed.
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTEST_PLUGINS": "pushsdk.testing.plugin,pytest_asyncio.plugin",
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    passed = re.search(r"^(\d+) passed in", ended.stdout, re.MULTILINE)
-    assert passed, ended.stdout + ended.stderr
+    ended = run_pytest(tmp_path, "-q", plugins=["pytest_asyncio.plugin"])
+    passed = re.search(r"^(\d+) passed in", ended.out, re.MULTILINE)
+    assert passed, ended
     assert int(passed[1]) >= len(TESTS)
 
 

@@ -85,15 +85,6 @@ def test_without_dedupe_an_id_is_pushed_as_often_as_it_occurs(broadcast, service
     assert service.users() == {"ann": 2, "bob": 1, "cid": 1}
 
 
-def test_personalize_sends_a_request_per_user(broadcast, service, folder):
-    (folder / "message.json").write_text(json.dumps({**MESSAGE, "title": {"en": "Hi {{ name | 'there' }}"}}))
-    (folder / "users.csv").write_text("user_id,name\nann,Ann\nbob,\nann,Again\n")
-    assert broadcast("--personalize", "both", source="users.csv").code == 0
-    titles = {push.user_ids: (push.message["title"]["en"], push.custom_fields) for push in service.pushes}
-    assert titles[("ann",)] == ("Hi Ann", {"name": "Ann"})
-    assert (titles[("bob",)][0], len(titles)) == ("Hi there", 2)
-
-
 @pytest.mark.parametrize(
     ("status", "words", "code", "text"),
     [
@@ -309,16 +300,6 @@ def test_a_dry_run_prints_the_counts_the_first_text_and_the_first_request(broadc
         assert (totals, shown["texts"][0]["title"]) == ([2, 2, 1, 1], "Hi Bonn")
         assert shown["body"]["userIds"] == ["bob"]
     assert (service.requests, (folder / "spring.run").exists()) == (0, False)
-
-
-@pytest.mark.parametrize("source", ["ids.txt", "-"])
-def test_a_dry_run_of_a_crowd_shows_three_users(broadcast, service, folder, monkeypatch, source):
-    crowd = "\n".join([f"user-{number}" for number in range(2500)])
-    (folder / "ids.txt").write_text(crowd)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(crowd.encode())))
-    result = broadcast("--dry-run", source=source)
-    assert (result.out[:40], result.out.count("user-")) == ("users     2,500\nrequests      3\n[en] iOS", 3)
-    assert result.err == "nothing was sent: this is the first request, with 3 of its 1,000 users\n"
 
 
 def test_likely_mistakes_are_told_once_before_anything_is_sent(folder, service, monkeypatch):
@@ -606,13 +587,6 @@ def test_a_plan_is_what_a_broadcast_would_send(command, service, folder):
     figures = json.loads(plan(command, "--json", "--custom-fields", '{"a": 1}').out)
     assert service.requests == 0
     assert (figures["users"], figures["duplicates"], figures["requests"], figures["seconds"]) == (2500, 1, 3, None)
-    sizes = []
-    for start in (0, 1000, 2000):
-        users = ",".join(f'"{user}"' for user in range(start, min(start + 1000, 2500)))
-        body = f'{{"userIds":[{users}],"message":,"customFields":{{"a":1}}}}'
-        sizes.append(len(body) + len(json.dumps({"type": "MOBILE_PUSH", **MESSAGE}, separators=(",", ":"))))
-    assert figures["bytes"] == sum(sizes)
-    assert abs(figures["largest"] - max(sizes)) <= 200
 
 
 @pytest.mark.parametrize(

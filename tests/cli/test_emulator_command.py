@@ -14,7 +14,7 @@ import urllib.request
 from contextlib import ExitStack, suppress
 
 import pytest
-from support.command_line import COMMAND
+from support.command_line import COMMAND, run_apart
 
 from pushsdk import cli
 from pushsdk.cli.commands import emulator as emulator_module
@@ -241,16 +241,8 @@ asyncio.run(send())
 """
 
 
-def run_exec(*words, stdin="", **options):
-    return subprocess.run(
-        [*COMMAND, "emulator", "exec", *map(str, words)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        **options,
-    )
+def run_exec(*words, **options):
+    return run_apart("emulator", "exec", *words, **options)
 
 
 @pytest.mark.parametrize(
@@ -267,9 +259,9 @@ def run_exec(*words, stdin="", **options):
 def test_a_command_reaches_the_service_and_the_verdict_goes_to_stderr(client, users, verdict):
     code = SEND.replace("AsyncPushClient()", f"AsyncPushClient({client})")
     result = run_exec("--", sys.executable, "-c", code, *users.split())
-    assert (result.returncode, result.stdout) == (0, "")
-    assert result.stderr.startswith("pushsdk emulator: ")
-    assert result.stderr.endswith(f"{verdict}\n")
+    assert (result.code, result.out) == (0, "")
+    assert result.err.startswith("pushsdk emulator: ")
+    assert result.err.endswith(f"{verdict}\n")
 
 
 def test_arguments_streams_and_exit_code_are_those_of_the_command_which_has_no_other_key(monkeypatch):
@@ -281,14 +273,14 @@ print("err", file=sys.stderr)
 sys.exit(7)
 """
     result = run_exec("--", sys.executable, "-c", code, "--port", "x", "--", "--help", stdin="in")
-    assert (result.returncode, result.stdout) == (7, "IN --port x -- --help False\n")
-    assert result.stderr.startswith("err\npushsdk emulator: 0 requests")
+    assert (result.code, result.out) == (7, "IN --port x -- --help False\n")
+    assert result.err.startswith("err\npushsdk emulator: 0 requests")
 
 
 def test_options_before_the_dashes_belong_to_the_emulator():
     result = run_exec("--faults", "poison-user", "--", sys.executable, "-c", SEND, "poison")
-    assert result.returncode == 1
-    assert "accepted 0 pushes" in result.stderr
+    assert result.code == 1
+    assert "accepted 0 pushes" in result.err
 
 
 async def test_a_signal_that_is_ignored_stays_ignored_in_the_command():
@@ -302,7 +294,7 @@ async def test_a_signal_that_is_ignored_stays_ignored_in_the_command():
 
 def test_a_command_ended_by_a_signal_exits_as_in_a_shell():
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    assert run_exec("--", sys.executable, "-c", code).returncode == 128 + signal.SIGKILL
+    assert run_exec("--", sys.executable, "-c", code).code == 128 + signal.SIGKILL
 
 
 WAITS = """

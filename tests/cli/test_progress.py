@@ -20,6 +20,7 @@ import pyte
 import pytest
 from rich.console import Console
 from support.command_line import COMMAND, run_apart
+from support.programs import run_python
 
 from pushsdk import (
     AsyncPushClient,
@@ -272,10 +273,10 @@ def test_other_errors_are_not_replaced():
 
 def test_the_help_lists_every_command_and_loads_no_large_module():
     code = "import sys; from pushsdk import cli; cli.main(['--help']); print(*sys.modules, file=sys.stderr)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    result = run_python("-c", code)
     for name in ("send", "campaign", "broadcast", "plan", "resume", "status", "report", "message", "doctor", "demo"):
-        assert f"│ {name} " in result.stdout
-    assert {"aiohttp", "msgspec", "asyncio", "rich.markdown", "duckdb"}.isdisjoint(result.stderr.split())
+        assert f"│ {name} " in result.out
+    assert {"aiohttp", "msgspec", "asyncio", "rich.markdown", "duckdb"}.isdisjoint(result.err.split())
 
 
 @pytest.mark.parametrize("name", [name for group in GROUPS.values() for name in group])
@@ -333,7 +334,7 @@ def test_help_shows_the_help_of_a_command(command):
 
 
 @pytest.mark.parametrize("module", ["pushsdk.cli", "cyclopts"])
-def test_an_interrupt_while_modules_load_ends_the_command_silently(module, tmp_path, monkeypatch):
+def test_an_interrupt_while_modules_load_ends_the_command_silently(module, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal, sys\n"
         "class Interrupt:\n"
@@ -342,8 +343,8 @@ def test_an_interrupt_while_modules_load_ends_the_command_silently(module, tmp_p
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Interrupt())\n"
     )
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}")
-    assert run_apart("demo", "--users", "5000") == (130, "", "")
+    path = f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"
+    assert run_apart("demo", "--users", "5000", PYTHONPATH=path) == (130, "", "")
 
 
 def test_an_interrupt_that_is_ignored_stays_ignored(service):

@@ -112,17 +112,6 @@ async def test_a_private_authority_is_trusted_by_the_variable_that_the_error_nam
     assert (result.code, server.processed) == (0, {"ann": 1})
 
 
-def test_the_result_is_printed_as_json(command, service):
-    result = command("send", "ann", "bob", *SEND[1:], "--json")
-    assert json.loads(result.out) == {
-        "outcome": "ACCEPTED",
-        "users": {"ACCEPTED": 2},
-        "duplicates": 1,
-        "requests": 1,
-        "status": 204,
-    }
-
-
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

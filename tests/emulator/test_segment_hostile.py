@@ -1,14 +1,13 @@
 """Hostile segment queries: each is refused, without any side effect."""
 
-import os
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import msgspec
 import pytest
+from support.programs import run_python
 
 from pushsdk.emulator.campaigns import segment
 from pushsdk.emulator.campaigns.segment import SegmentError, SegmentJob, Tables, run
@@ -236,7 +235,5 @@ def test_a_crashed_process_is_reported(folder, monkeypatch, code, cause):
 def test_an_orphaned_process_ends_by_itself(folder, tmp_path):
     job = SegmentJob(Tables(folder).find(), ENDLESS, "user_id", 10**12, seconds=0)
     (tmp_path / "job").write_bytes(msgspec.json.encode(job))
-    command = (sys.executable, "-P", "-c", "from pushsdk.emulator.campaigns.segment import main; main()", str(tmp_path))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    result = subprocess.run(command, env=environment, check=False, timeout=60)
-    assert result.returncode == -signal.SIGALRM
+    code = "from pushsdk.emulator.campaigns.segment import main; main()"
+    assert run_python("-P", "-c", code, tmp_path).code == -signal.SIGALRM

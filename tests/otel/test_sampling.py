@@ -13,8 +13,7 @@ from support.fake_service import MESSAGE, FakeService, answer, outcome_of, refus
 from support.telemetry import Telemetry, watched
 from support.virtual_time import virtual
 
-from pushsdk import AsyncPushClient, ConfigurationError, MobilePush, PushClient, RejectedError, RetryPolicy
-from pushsdk.emulator import Fault
+from pushsdk import AsyncPushClient, ConfigurationError, RetryPolicy
 from pushsdk.otel import _spans as ours
 from pushsdk.otel import instrument
 
@@ -185,21 +184,6 @@ async def test_a_duration_has_the_late_span_as_its_exemplar_and_none_without_a_s
 
 
 # -- a client for threads -------------------------------------------------------------------------------------------
-
-
-def test_a_sync_client_is_sampled_as_well(telemetry, service):
-    with telemetry.instrument(PushClient(), sample_accepted=0.0) as client:
-        client.send("a", MobilePush(body={"en": "hi"}))
-        service.set_faults([Fault.status(404, first=1)])
-        with pytest.raises(RejectedError):
-            client.send("b", MobilePush(body={"en": "hi"}))
-        with telemetry.span("job"):
-            client.send("c", MobilePush(body={"en": "hi"}))
-    assert telemetry.tree().splitlines() == [
-        "POST  404  REJECTED  error=404  users=1",
-        "job",
-        "└─ POST  204  ACCEPTED  users=1",
-    ]
 
 
 # -- what it takes --------------------------------------------------------------------------------------------------

@@ -2,9 +2,10 @@
 
 import os
 import resource
-import subprocess
 import sys
 from pathlib import Path
+
+from support.programs import run_python
 
 
 def peak():
@@ -20,8 +21,7 @@ def peak():
 
 def peak_of(program, *arguments):
     """Run a program that may call ``peak``, and return the two numbers that it prints."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", f"import sys\nfrom support.memory import peak\n{program}", *map(str, arguments)]
-    process = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    first, second = map(int, process.stdout.split())
+    code = f"import sys\nfrom support.memory import peak\n{program}"
+    ended = run_python("-c", code, *arguments, PYTHONPATH=os.pathsep.join(sys.path))
+    first, second = map(int, ended.out.split())
     return first, second

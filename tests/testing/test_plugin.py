@@ -2,13 +2,12 @@
 
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from support.programs import run_pytest
 
 import pushsdk
 
@@ -37,23 +36,10 @@ def suite(tmp_path):
             (tmp_path / f"{name}.py").write_text(source if name == "conftest" else HEAD + source)
         settings = "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
         (tmp_path / "pytest.ini").write_text(settings if "pytest_asyncio.plugin" in plugins else settings[:32])
-        process = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *words],
-            cwd=tmp_path,
-            env={
-                **{name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_")},
-                "PYTHONPATH": str(ROOT),
-                # No other installed plugins, in the workers of xdist too.
-                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-                "PYTEST_PLUGINS": ",".join((PLUGIN, *plugins)),
-            },
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert process.returncode == code, process.stdout + process.stderr
-        return process.stdout
+        variables = dict.fromkeys(name for name in os.environ if name.startswith("PUSHSDK_"))
+        ended = run_pytest(tmp_path, *words, plugins=plugins, **variables)
+        assert ended.code == code, ended
+        return ended.out
 
     return run
 

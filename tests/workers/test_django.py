@@ -2,11 +2,10 @@
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 from support.docs import page
+from support.programs import run_python
 from support.worker_frameworks import installed
 from support.worker_lab import MODULES, ROOT
 
@@ -36,7 +35,7 @@ class Project:
         self.emulator = emulator
         self._folder = folder
         self._environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_")},
+            **dict.fromkeys(name for name in os.environ if name.startswith("PUSHSDK_")),
             "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
             "DJANGO_SETTINGS_MODULE": "project",
         }
@@ -53,16 +52,10 @@ class Project:
     def run(self, *command, variables=True):
         """Run a module in the folder of the project, and return what it printed."""
         service = {"PUSHSDK_BASE_URL": self.emulator.base_url, "PUSHSDK_API_KEY": self.emulator.api_key}
-        ended = subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=self._folder,
-            env=self._environment | (service if variables else {}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        return ended.stdout + ended.stderr
+        environ = self._environment | (service if variables else {})
+        ended = run_python("-m", *command, cwd=self._folder, **environ)
+        assert ended.code == 0, ended
+        return ended.out + ended.err
 
     def shell(self, code):
         """Run code in a process of the project."""

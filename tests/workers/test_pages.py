@@ -5,12 +5,12 @@ import inspect
 import os
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 
 import pytest
 from support.docs import DOCUMENTS, MODULES, ROOT
+from support.programs import run_pytest
 from support.worker_frameworks import installed
 
 from pushsdk import PushError
@@ -50,23 +50,8 @@ def test_the_test_of_the_celery_page_passes_when_it_is_copied(tmp_path):
     installed("celery", "celery")
     for file in "celery_jobs.py", "test_celery_jobs.py":
         (tmp_path / file).write_text(MODULES[file])
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "REDIS_URL": "memory://",
-            # As if the package were installed.
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTEST_PLUGINS": "pushsdk.testing.plugin",
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
+    ended = run_pytest(tmp_path, "-q", REDIS_URL="memory://")
+    assert "1 passed" in ended.out, ended
 
 
 def test_what_a_page_installs_is_what_its_tests_install():

@@ -3,13 +3,13 @@
 import asyncio
 import importlib.util
 import os
-import subprocess
 import sys
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
 from aiohttp import web
+from support.programs import run_python
 from support.servers import free_port
 from support.worker_frameworks import installed
 from support.worker_lab import MODULES, ROOT
@@ -179,15 +179,9 @@ def test_threads_that_come_first_at_the_same_time_get_one_client(name, tmp_path)
     (tmp_path / file).write_text(MODULES[file])
     (tmp_path / "settings.py").write_text("PUSH = {}\n")
     service = {"PUSHSDK_BASE_URL": "http://127.0.0.1:1", "PUSHSDK_API_KEY": "key", "REDIS_URL": "redis://127.0.0.1:1"}
-    ended = subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", "-c", AT_ONCE.format(name=name)],
-        cwd=tmp_path,
-        env={**os.environ, **service, "PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "settings"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
+    options = "-W", "error::ResourceWarning", "-c"
+    ended = run_python(*options, AT_ONCE.format(name=name), cwd=tmp_path, DJANGO_SETTINGS_MODULE="settings", **service)
+    assert (ended.code, ended.err) == (0, "")
 
 
 async def test_gunicorn_completes_a_push_of_flask_on_sigterm(emulator, tmp_path):
@@ -222,6 +216,5 @@ def test_the_test_of_a_page_passes_when_it_is_copied(name, tmp_path):
     for file in (name, name.removeprefix("test_")):
         (tmp_path / file).write_text(MODULES[file])
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout
+    ended = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, cwd=tmp_path)
+    assert ended.code == 0, ended
