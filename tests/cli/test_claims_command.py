@@ -4,20 +4,17 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 from support.claim_puts import WEEK, key_of
-from support.command_line import CommandResult
 from support.servers import postgres_server, redis_server
 
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims import Claim, ObjectClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
 
-Command = Callable[..., CommandResult]
 HOUR = 3600.0
 
 
