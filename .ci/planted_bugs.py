@@ -1002,8 +1002,8 @@ AUDIENCES = [
     ),
     Bug(
         "users that an earlier run may have pushed are pushed again",
-        "_runs.report:_PushedUsers.ids",
-        "return iter([[row.user_id for row in self._report.rows(Outcome.ACCEPTED)]])",
+        "_runs.report:BroadcastReport._pushed_ids",
+        "return iter([[row.user_id for row in self.rows(Outcome.ACCEPTED)]])",
         "tests/audience/test_exclude.py::test_an_earlier_run_excludes_whom_it_pushed_or_may_have_pushed",
     ),
     Bug(

@@ -7,7 +7,7 @@ import copy
 import itertools
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import TextIOBase
@@ -17,12 +17,13 @@ from typing import IO, Annotated, Any, Literal, TypeAlias, TypeVar
 import msgspec
 
 from pushsdk._audience.arrow_table import ArrowTable
-from pushsdk._audience.distinct import Row
+from pushsdk._audience.distinct import BATCH, Row
 from pushsdk._audience.duckdb_reader import ParquetFiles
-from pushsdk._audience.source import BatchSource, ReadCounts, deduplicated, list_files, listed, printable
+from pushsdk._audience.source import BatchSource, PlainIds, ReadCounts, deduplicated, list_files, listed, printable
 from pushsdk._audience.sql_query import SqlQuery
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
+from pushsdk._core.arguments import iterable
 from pushsdk._core.body import encode_user_ids
 from pushsdk._core.damage import damage_in, damage_of, damage_text
 from pushsdk._core.errors import Advice, ValidationError, warn_caller
@@ -34,7 +35,7 @@ from pushsdk._io.files import check_path
 
 T = TypeVar("T")
 
-Source = TextFiles | ParquetFiles | SqlQuery | ArrowTable
+Source = TextFiles | ParquetFiles | SqlQuery | ArrowTable | PlainIds
 """A reader. Each method starts a new reading, in batches; the counts are complete after the last batch."""
 
 
@@ -175,16 +176,16 @@ class Audience(BatchSource):
         is_whole = not (self._excluded or self._parts)
         return self._source.count() if isinstance(self._source, ParquetFiles) and is_whole else None
 
-    def exclude(self, *users: "str | os.PathLike[str] | Audience", primary_key: str = "user_id") -> "Audience":
-        """Return these users without others: those in files or in audiences. Ids are compared as texts.
+    def exclude(
+        self, *users: "str | os.PathLike[str] | Audience | Iterable[str]", primary_key: str = "user_id"
+    ) -> "Audience":
+        """Return these users without others: those in files, in audiences or in lists. Ids are compared as texts.
 
         ``primary_key`` names the id column in the files. To leave out an earlier run's users, pass
         ``read_report("spring.run").pushed()``. Raises as ``read`` does.
         """
         audience = copy.copy(self)
-        others = [
-            each if isinstance(each, Audience) else Audience.read(each, primary_key=primary_key) for each in users
-        ]
+        others = [_audience_of(each, primary_key) for each in users]
         audience._excluded = (*self._excluded, *others)
         return audience
 
@@ -272,6 +273,17 @@ class Audience(BatchSource):
             counts.users += len(batch)
             yield batch
         self._summary = msgspec.convert(counts, AudienceSummary, from_attributes=True)
+
+
+def _audience_of(users: "str | os.PathLike[str] | Audience | Iterable[str]", key: str) -> Audience:
+    if isinstance(users, Audience):
+        return users
+    if isinstance(users, (str, os.PathLike)):
+        return Audience.read(users, primary_key=key)
+    ids = list(iterable("users", users, "a file name, an Audience or a list of ids"))
+    encode_user_ids(ids)  # raises
+    starts = range(0, len(ids), BATCH)
+    return Audience(PlainIds(f"{count(len(ids), 'id')} in memory", lambda: (ids[at : at + BATCH] for at in starts)))
 
 
 def _part(batches: Iterator[list[Any]], index: int, of: int, *, rows: bool) -> Iterator[list[Any]]:

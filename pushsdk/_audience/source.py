@@ -8,14 +8,14 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from pushsdk._audience.distinct import Distinct
+from pushsdk._audience.distinct import Distinct, Row
 from pushsdk._core.errors import Advice, ValidationError
 from pushsdk._core.words import near_word
 
@@ -101,6 +101,34 @@ def deduplicated(
             yield from distinct.add(batch)
         yield from distinct.finish()
         counts.duplicates, counts.excluded = distinct.duplicates, distinct.excluded
+
+
+class PlainIds:
+    """A source of ids without other columns. ``read`` begins a new reading."""
+
+    is_file = False
+    columns: Sequence[str] = ()
+
+    def __init__(self, name: str, read: Callable[[], Iterator[list[str]]]) -> None:
+        self._name = name
+        self._read = read
+
+    def description(self) -> str:
+        return self._name
+
+    def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
+        for batch in self._read():
+            counts.read += len(batch)
+            yield batch
+
+    def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
+        return deduplicated(self.ids(counts), counts)
+
+    def rows(self, counts: ReadCounts, columns: object) -> Iterator[list[Row]]:
+        return ([(user, {}) for user in users] for users in self.ids(counts))
+
+    def place_of(self, is_wanted: object) -> str:
+        return self._name
 
 
 class FileListing(msgspec.Struct, frozen=True):

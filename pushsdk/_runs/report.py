@@ -14,7 +14,7 @@ import msgspec
 
 from pushsdk._audience.audience import Audience
 from pushsdk._audience.distinct import BATCH
-from pushsdk._audience.source import ReadCounts, deduplicated, printable
+from pushsdk._audience.source import PlainIds, printable
 from pushsdk._core.errors import PushError, RunInUseError, ValidationError
 from pushsdk._core.kinds import Rule, check
 from pushsdk._core.outcome import Outcome
@@ -141,8 +141,13 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         Raises RunInUseError if the run is being sent, as it may still push to more.
         """
         _check_ended(Path(self.file))
-        source: Any = _PushedUsers(self)
-        return Audience(source)
+        return Audience(PlainIds(f"pushed by {printable(self.file)}", self._pushed_ids))
+
+    def _pushed_ids(self) -> Iterator[list[str]]:
+        rows = itertools.chain(self.rows(Outcome.ACCEPTED), self.rows(Outcome.UNKNOWN))
+        while batch := list(itertools.islice(rows, BATCH)):
+            yield [row.user_id for row in batch]
+        _check_ended(Path(self.file))
 
     def write_csv(self, file: TextIO, outcome: Outcome | None = None) -> int:
         """Write the rows as CSV that is safe to open in a spreadsheet. Return how many ids got such a prefix.
@@ -183,35 +188,6 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 def _check_ended(path: Path) -> None:
     if RunFilePath(path, write=False).in_use:
         raise run_file_error(path, "it is still pushing: wait until it ends", kind=RunInUseError)
-
-
-class _PushedUsers:
-    """A source for ``BroadcastReport.pushed``."""
-
-    is_file = False
-    columns = ()
-
-    def __init__(self, report: BroadcastReport) -> None:
-        self._report = report
-
-    def description(self) -> str:
-        return f"pushed by {printable(self._report.file)}"
-
-    def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
-        rows = itertools.chain(self._report.rows(Outcome.ACCEPTED), self._report.rows(Outcome.UNKNOWN))
-        while batch := list(itertools.islice(rows, BATCH)):
-            counts.read += len(batch)
-            yield [row.user_id for row in batch]
-        _check_ended(Path(self._report.file))
-
-    def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
-        return deduplicated(self.ids(counts), counts)
-
-    def rows(self, counts: ReadCounts, columns: object) -> Iterator[list[tuple[str, dict[str, Any]]]]:
-        return ([(user, {}) for user in users] for users in self.ids(counts))
-
-    def place_of(self, is_wanted: object) -> str:
-        return self.description()
 
 
 class BroadcastError(PushError):

@@ -31,6 +31,27 @@ def test_excluded_users_are_left_out_and_counted(everyone: Audience, tmp_path: P
     assert left.count() is None
 
 
+def test_ids_in_memory_are_excluded(everyone, tmp_path):
+    left = everyone.exclude(["a", "b"], iter(["123", "d"]))
+    for _ in range(2):
+        assert sorted(ids_of(left, distinct=True)) == ["00123", "c"]
+    assert left.source.endswith(" without 2 ids in memory without 2 ids in memory")
+    assert not left.is_file
+
+
+@pytest.mark.parametrize(
+    ("users", "text"),
+    [
+        ({"a": 1}, "users must be a file name, an Audience or a list of ids; got dict"),
+        (7, "users must be a file name, an Audience or a list of ids; got 7"),
+        (["a", 7], r"user_ids\[1\]: expected a str, got int"),
+    ],
+)
+def test_what_holds_no_ids_is_not_excluded(everyone, users, text):
+    with pytest.raises(ValidationError, match=text):
+        ids_of(everyone.exclude(users), distinct=True)
+
+
 def test_rows_and_nested_audiences_are_excluded_too(everyone: Audience, tmp_path: Path) -> None:
     staff = Audience.read(made(tmp_path, "staff.txt", "a\nb\nc\n")).exclude(made(tmp_path, "but.txt", "b\n"))
     left = everyone.exclude(staff)

@@ -401,7 +401,7 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
     audience = Audience.read("users.parquet", primary_key="user_id")
     await client.broadcast(audience, message)
     assert_type(Audience.table(report, primary_key="id"), Audience)
-    assert_type(audience.exclude("optout.csv", report.pushed()), Audience)
+    assert_type(audience.exclude("optout.csv", report.pushed(), ["ann"]), Audience)
     assert_type(audience.part(0, of=4), Audience)
     assert_type((report.excluded, audience.summary.excluded), tuple[int, int])
     assert_type((audience.summary, audience.columns), tuple[AudienceSummary, tuple[str, ...]])
