@@ -126,8 +126,10 @@ class _Source(msgspec.Struct):
         shown = dict(db.execute(columns, [self.table]).fetchall())
         return {*self.text.values()} <= {"VARCHAR"} and shown == types
 
-    def fix(self) -> str:
+    def fix(self, origins: Origins | None) -> str:
         """Return the option to write, and where."""
+        if origins is None and self.reader == "CSV":
+            return printable(f"all_varchar = true in {self.call}")
         # No guess: it may change an id, and its parts may be keys that are ids.
         types = {column: "JSON" if _NESTED.fullmatch(kind) else kind for column, kind in self.types.items()}
         return printable(f"{self._option({**types, **dict.fromkeys(self.text, 'VARCHAR')})} in {self.call}", 2000)
@@ -214,7 +216,7 @@ def _fixes(db: Connection, query: str, sources: Sequence[_Source], origins: Orig
     for source in sources:
         source.find_text(db, origins)
         db.execute(f"DROP TABLE {source.table}")
-    return fixes + [source.fix() for source in sources if source.text]
+    return fixes + [source.fix(origins) for source in sources if source.text]
 
 
 def _origins(db: Connection, query: str, key: str) -> Origins | None:
