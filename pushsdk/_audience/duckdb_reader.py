@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 Connection: TypeAlias = "DuckDBPyConnection"
 
+# The rows to read, a view in each open database.
+VIEW = "pushsdk_audience"
+
 MEMORY = "150MB"
 # More do not help: Python fetches the results in one thread.
 THREADS = 2
@@ -144,6 +147,12 @@ def column_types(db: Connection, sql: str) -> dict[str, str]:
     return {name: kind for name, kind, *_ in db.execute(f"DESCRIBE SELECT * FROM {sql}").fetchall()}
 
 
+def shown_types(db: Connection, view: str = VIEW) -> dict[str, str]:
+    """Return the column types in a view. Unlike ``column_types``, this doesn't look at a file again."""
+    columns = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
+    return dict(db.execute(columns, [view]).fetchall())
+
+
 def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str = "{primary_key}") -> str:
     """Return the SQL that turns the column ``key`` of the source ``name`` into text.
 
@@ -245,10 +254,6 @@ def _matches(pattern: str, kind: str) -> bool:
     return re.fullmatch(pattern, kind, re.DOTALL) is not None
 
 
-# The rows to read, a view in each open database.
-VIEW = "pushsdk_audience"
-
-
 def row_count(db: Connection) -> int:
     """Return the view's row count."""
     [(rows,)] = db.execute(f"SELECT count(*) FROM {VIEW}").fetchall()
@@ -264,13 +269,13 @@ class DuckdbSource(ABC):
         self._name = name
         self._key = key
         with self._opened() as db:
-            types = column_types(db, VIEW)
+            types = shown_types(db)
             self._id_sql(types)
         self.columns: list[str] = [name for name in types if name != key]
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         with self._opened() as db:
-            id_sql = self._id_sql(column_types(db, VIEW))
+            id_sql = self._id_sql(shown_types(db))
             for rows in self._select(db, id_sql, id_sql):
                 counts.read += len(rows)
                 yield list(itertools.chain.from_iterable(rows))
@@ -278,7 +283,7 @@ class DuckdbSource(ABC):
     def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         try:
             with self._opened() as db:
-                id_sql = self._id_sql(column_types(db, VIEW))
+                id_sql = self._id_sql(shown_types(db))
                 for rows in self._select(db, id_sql, f"{id_sql}, count(*)", tail=" GROUP BY 1"):
                     read = sum(map(operator.itemgetter(1), rows))
                     counts.read += read
@@ -293,7 +298,7 @@ class DuckdbSource(ABC):
 
     def rows(self, counts: ReadCounts, columns: Collection[str] | None) -> Iterator[list[Row]]:
         with self._opened() as db:
-            types = column_types(db, VIEW)
+            types = shown_types(db)
             id_sql = self._id_sql(types)
             names = [name for name in types if name != self._key and (columns is None or name in columns)]
             values = ValueColumns(self._name, types, names)

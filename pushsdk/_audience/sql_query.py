@@ -27,6 +27,7 @@ from pushsdk._audience.duckdb_reader import (
     duckdb_module,
     literal,
     quoted,
+    shown_types,
 )
 from pushsdk._audience.query_plan import Json, Origins, origins_of
 from pushsdk._audience.source import printable
@@ -121,10 +122,7 @@ class _Source(msgspec.Struct):
         texts = [_AS_WRITTEN.format(quoted(column)) for column in values]
         replaced = f" REPLACE ({', '.join(texts)})" if texts else ""
         db.execute(f"CREATE OR REPLACE TEMP VIEW {self.table} AS SELECT *{replaced} FROM {call}")
-        # Unlike DESCRIBE, the catalog doesn't look at the file again.
-        columns = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
-        shown = dict(db.execute(columns, [self.table]).fetchall())
-        return {*self.text.values()} <= {"VARCHAR"} and shown == types
+        return {*self.text.values()} <= {"VARCHAR"} and shown_types(db, self.table) == types
 
     def fix(self, origins: Origins | None) -> str:
         """Return the option to write, and where."""
@@ -279,6 +277,6 @@ def _plain_options(db: Connection, call: str) -> list[str]:
     options = [option for names, option in _SIGNS.items() if not re.search(rf'\("({names})" =', call)]
     with suppress(duckdb_module().Error):
         plain = _call_with(call, *options)
-        if not db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT ALL (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall():
+        if not db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall():
             return options
     return []

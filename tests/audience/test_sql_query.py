@@ -133,7 +133,10 @@ REFUSED: list[tuple[str, str]] = [
     ("SELECT user_id FROM 'late.csv' WHERE user_id > 1000", "use CAST where the query needs another type"),
     ("SELECT user_id FROM 'late.csv' WHERE user_id IN (SELECT user_id FROM 'p.parquet')", "types = {'user_id': 'VARC"),
     ("SELECT user_id FROM read_csv('late.csv', types = {'age': 'SMALLINT'})", "in read_csv('late.csv', "),
-    ("SELECT age AS user_id FROM 'late.csv' EXCEPT SELECT user_id FROM 'p.parquet'", "as all_varchar = true in read_csv('late.csv');"),
+    (
+        "SELECT age AS user_id FROM 'late.csv' EXCEPT SELECT user_id FROM 'p.parquet'",
+        "as all_varchar = true in read_csv('late.csv');",
+    ),
     (
         "WITH RECURSIVE t AS (SELECT user_id FROM 'late.csv' UNION SELECT user_id FROM t) FROM t",
         "as all_varchar = true in read_csv('late.csv');",
