@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pushsdk._core.idempotency import KEY_BYTES, Payload, check_key, digest_of, 
 from pushsdk._core.kinds import check
 from pushsdk._core.models import MobilePush
 from pushsdk._core.placeholders import fill
+from pushsdk._core.words import rule_and_path
 
 Personal = Literal["placeholders", "custom_fields"]
 
@@ -43,13 +44,19 @@ def outcome_schema() -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=name == "status") for name, kind in columns.items()])
 
 
+class PlanRow(msgspec.Struct):
+    """One plan row."""
+
+    chunk_id: Annotated[str, msgspec.Meta(min_length=1)]
+    user_ids: Annotated[list[str], msgspec.Meta(min_length=1)]
+    fields: list[str] = []
+
+
 class PreparedChunk(NamedTuple):
     """One plan row: users with one claim, sent in one request or in one request each."""
 
     name: str
     """The chunk's id, for errors."""
-    column: pa.Array
-    """The user ids, as strings."""
     users: list[str]
     payloads: tuple[Payload, ...]
     """One for all users, or one for each user."""
@@ -91,32 +98,29 @@ class ChunkEncoder:
 
     def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[PreparedChunk]:
         """Yield the chunks in the plan. Raises ValidationError that names the column and, if known, the chunk."""
+        columns = plan_schema(self.personal is not None).names
         for batch in batches:
-            names, users = _names(batch), _text_lists(batch, USER_IDS)
-            fields = _text_lists(batch, FIELDS) if self.personal else None
-            for row, name in enumerate(names):
-                column = _texts(USER_IDS, name, users[row])
-                yield self._chunk(name, column, None if fields is None else _texts(FIELDS, name, fields[row]))
+            yield from map(self._chunk, _rows(batch, columns))
 
-    def _chunk(self, chunk_id: str, column: pa.Array, fields: pa.Array | None) -> PreparedChunk:
-        users = column.to_pylist()
+    def _chunk(self, row: PlanRow) -> PreparedChunk:
+        chunk_id, users = row.chunk_id, row.user_ids
         if len(users) > self._max_users:
             problem = f"{len(users)} users, and batching.max_users is {self._max_users}: plan smaller ones"
             raise _chunk_error(USER_IDS, chunk_id, problem)
         if len(set(users)) < len(users):
             raise _chunk_error(USER_IDS, chunk_id, "an id comes more than once: plan distinct ids")
-        rows = None if fields is None else _rows(chunk_id, fields, len(users))
+        fields = _decoded(row) if self.personal else None
         name, claim = printable(chunk_id, 60), claim_name(self._run, chunk_id)
         try:
             key = digest_of(claim)
         except ValidationError:
             raise _chunk_error(CHUNK_ID, chunk_id, "use at most 255 bytes of UTF-8, without NUL") from None
         try:
-            payloads = self._payloads(users, rows)
+            payloads = self._payloads(users, fields)
         except ValidationError as error:
             raise ValidationError(f"chunk {name}: {error}") from None
         fingerprint = fingerprint_of(claim, self._base_url, payloads)
-        return PreparedChunk(name, column, users, payloads, key, fingerprint)
+        return PreparedChunk(name, users, payloads, key, fingerprint)
 
     def _payloads(self, users: list[str], rows: list[dict[str, Any]] | None) -> tuple[Payload, ...]:
         """Return one payload for all users, or one for each user if there are ``rows``."""
@@ -139,67 +143,32 @@ def claim_name(run: str, chunk_id: str) -> str:
     return f"{run}/{chunk_id}"
 
 
-def _text_lists(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """Return a column whose values are text lists."""
-    column = _column(batch, name)
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    kind = column.type
-    if not ((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_text(kind.value_type)):
-        raise ValidationError(f"column {name} is of type {printable(str(kind), 60)}: a list of strings is needed")
-    return column
-
-
-def _texts(name: str, chunk_id: str, value: pa.Scalar) -> pa.Array:
-    """Return the texts in one ``_text_lists`` value."""
-    texts = value.values
-    if texts is None:
-        raise _chunk_error(name, chunk_id, "it is null")
-    if not len(texts):
-        raise _chunk_error(name, chunk_id, "it is empty: leave a chunk without users out")
-    if texts.null_count:
-        raise _chunk_error(name, chunk_id, f"{texts.null_count} of {len(texts)} values are null")
-    # A cast would convert the whole column, for all slices of a table, and fail beyond 2 GiB of text.
-    return texts if pa.types.is_string(texts.type) else pa.array(texts.to_pylist(), pa.string())
-
-
-def _names(batch: pa.RecordBatch) -> list[str]:
-    column = _column(batch, CHUNK_ID)
-    if not _is_text(column.type):
-        raise ValidationError(f"column {CHUNK_ID} is of type {column.type}: a string is needed")
-    names: list[str] = column.to_pylist()
-    for row, name in enumerate(names):
-        if not name:
-            raise ValidationError(f"column {CHUNK_ID}: row {row} of its batch has none")
-    return names
-
-
-def _rows(chunk_id: str, fields: pa.Array, users: int) -> list[dict[str, Any]]:
-    """Return the fields for each user, decoded."""
-    if len(fields) != users:
-        problem = f"values: {len(fields)}, user ids: {users}; one value for each id is needed"
-        raise _chunk_error(FIELDS, chunk_id, problem)
-    rows = []
-    for position, text in enumerate(fields.to_pylist()):
+def _rows(batch: pa.RecordBatch, columns: list[str]) -> Iterator[PlanRow]:
+    for column in columns:
+        found = batch.schema.names.count(column)
+        if found != 1:
+            names = ", ".join(printable(name, 60) for name in batch.schema.names)
+            raise ValidationError(
+                f"column {column} is {'there twice' if found else 'missing'}: the columns are {names}"
+            )
+    for number in range(batch.num_rows):
+        [row] = batch.select(columns).slice(number, 1).to_pylist()
         try:
-            rows.append(_decode_fields(text))
-        except (msgspec.MsgspecError, RecursionError):
-            raise _chunk_error(FIELDS, chunk_id, f"the value at {position} is no JSON object") from None
-    return rows
+            yield msgspec.convert(row, PlanRow)
+        except msgspec.ValidationError as error:
+            rule, path = rule_and_path(error)
+            raise _chunk_error(path[1:], str(row[CHUNK_ID]), rule) from None
 
 
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    indices = batch.schema.get_all_field_indices(name)
-    if len(indices) != 1:
-        names = ", ".join(printable(column, 60) for column in batch.schema.names)
-        raise ValidationError(f"column {name} is {'there twice' if indices else 'missing'}: the columns are {names}")
-    return batch.column(indices[0])
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def _decoded(row: PlanRow) -> list[dict[str, Any]]:
+    """Return the fields for each user."""
+    if len(row.fields) != len(row.user_ids):
+        problem = f"values: {len(row.fields)}, user ids: {len(row.user_ids)}; one value for each id is needed"
+        raise _chunk_error(FIELDS, row.chunk_id, problem)
+    try:
+        return list(map(_decode_fields, row.fields))
+    except (msgspec.MsgspecError, RecursionError):
+        raise _chunk_error(FIELDS, row.chunk_id, "a value is no JSON object") from None
 
 
 def _chunk_error(column: str, chunk_id: str, problem: str) -> ValidationError:

@@ -243,7 +243,7 @@ class PlanSender:
         else:
             reason = self._sender.stopping.reason
             unsent = "" if reason is None else reason.reason
-            self._outcomes.put(functools.partial(batch_of, chunk.prepared.column, entry.states(), unsent))
+            self._outcomes.put(functools.partial(batch_of, chunk.prepared.users, entry.states(), unsent))
         finally:
             self._claims.close(entry)
             del self._in_work[chunk.number]
@@ -300,15 +300,16 @@ class PlanSender:
         self.wake()
 
 
-def batch_of(column: pa.Array, states: UserStates, unsent: str) -> pa.RecordBatch:
-    """Return one row for each user. The ids are the plan's, not copied."""
+def batch_of(ids: list[str], states: UserStates, unsent: str) -> pa.RecordBatch:
+    """Return one row for each user."""
     runs = [(stop - start, status) for start, stop, status in states.runs()]
     columns = [
+        pa.array(ids, pa.string()),
         pa.concat_arrays([pa.repeat(OUTCOMES[status.state].value, users) for users, status in runs]),
         pa.concat_arrays([pa.repeat(pa.scalar(status.status, pa.int32()), users) for users, status in runs]),
         pa.concat_arrays([pa.repeat(_reason(status, unsent), users) for users, status in runs]),
     ]
-    return pa.RecordBatch.from_arrays([column, *columns], schema=outcome_schema())
+    return pa.RecordBatch.from_arrays(columns, schema=outcome_schema())
 
 
 def _reason(status: UserStatus, unsent: str) -> str:

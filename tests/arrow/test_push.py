@@ -161,9 +161,6 @@ def test_texts_and_lists_of_any_type_are_accepted(
     assert push_env.users() == dict.fromkeys("äbcdef", 1)
 
 
-def test_ids_are_not_copied_and_chunks_of_max_users_are_sent_whole(push_env: PushInbox, sent: Push) -> None:
-    (batch,) = plan(20, rows=2)
-    values = batch.column("user_ids").values
-    for owner in sent([batch], batching=Batching(max_users=10)):
-        assert owner.column("user_id").buffers()[2].address == values.buffers()[2].address
+def test_chunks_of_max_users_are_sent_whole(push_env: PushInbox, sent: Push) -> None:
+    list(sent(plan(20), batching=Batching(max_users=10)))
     assert len(push_env.pushes) == 2
