@@ -9,9 +9,24 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 
 
+_INDEX_LINE = re.compile(r"^## (.+)|^(\w.*):$|^- \[(.+?)\]\(([\w-]+)\.md", re.MULTILINE)
+
+
+def groups() -> dict[str, list[tuple[str, str]]]:
+    """Return the pages in each group of the index: names and titles."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    group = ""
+    for heading, subject, title, name in _INDEX_LINE.findall(read("index")):
+        if name:
+            found.setdefault(group, []).append((name, title))
+        else:
+            group = heading or subject
+    return found
+
+
 def names() -> list[str]:
     """Return all page names, in index order."""
-    return list(dict.fromkeys([*re.findall(r"\(([\w-]+)\.md", read("index")), "index"]))
+    return [*(name for pages in groups().values() for name, _ in pages), "index"]
 
 
 def read(name: str) -> str:

@@ -20,7 +20,7 @@ _WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])|[\W_]+")
 _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|e|s)$")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-_MARKUP = re.compile(r"^- |!?\[([^]]*)\]\([^)]*\)")  # list item, image and link syntax
+_MARKUP = re.compile(r"^- |\*\*|!?\[([^]]*)\]\([^)]*\)")  # list item, bold, image and link syntax
 _PASSAGE = re.compile(r"\n\s*\n|\n(?=[-|]|\d+\.)")  # between paragraphs, list items and table rows
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=\W?[A-Z])")
 

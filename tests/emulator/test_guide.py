@@ -8,7 +8,7 @@ from support.control_api import Api
 
 from pushsdk import docs
 from pushsdk.docs.search import search
-from pushsdk.emulator import web
+from pushsdk.emulator.web.guide import page
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def get(emulator):
 
 def test_every_page_has_links_to_all_pages():
     for name in docs.names():
-        html = web.page(name)
+        html = page(name)
         assert f'<li><a href="/docs/{name}" aria-current="page">' in html
         assert all(f'href="/docs/{other}"' in html for other in docs.names())
         assert '.md"' not in html
@@ -45,7 +45,7 @@ async def test_the_guide_is_served_under_docs_with_its_pictures(get):
 
 def test_headings_can_be_linked_to_and_html_is_text(monkeypatch):
     monkeypatch.setattr(docs, "read", lambda name: "# A b\n\n## C: d!\n\n<b>x</b> [r](retries.md#wait)\n")
-    html = web.page("index")
+    html = page("index")
     assert '<h2 id="c-d">' in html
     assert "&lt;b&gt;x" in html
     assert '<a href="/docs/retries#wait">' in html
@@ -56,20 +56,20 @@ async def test_a_search_shows_the_sections_of_the_command_with_links_to_their_he
     _, _, policy, html = await get("/docs?q=retry+BUDGET")
     assert "form-action 'self'" in policy
     assert html.count("<li><a ") == len(results) + len(docs.names())
-    assert '<a href="/docs/retries#the-retry-budget">retries: The retry budget</a>' in html
+    assert '<a href="/docs/retries#the-retry-budget">Retries: The retry budget</a>' in html
     assert '<input type="search" name="q" value="retry BUDGET"' in html
-    for page, anchor in re.findall(r'<a href="/docs/([\w-]+)#([\w-]+)">', html):
-        assert f'id="{anchor}"' in web.page(page)
+    for name, anchor in re.findall(r'<a href="/docs/([\w-]+)#([\w-]+)">', html):
+        assert f'id="{anchor}"' in page(name)
 
 
 async def test_a_search_is_text_and_has_an_end(get):
     html = (await get(f"/docs/retries?q=%3Ckafka%3E%22{'x' * 200}"))[3]
     assert "<kafka>&quot;" not in html
-    assert f"0 sections match <q>&lt;kafka&gt;&quot;{'x' * 92}</q>" in html
+    assert f"0 sections about <q>&lt;kafka&gt;&quot;{'x' * 92}</q>" in html
     assert "Try fewer or shorter words" in html
     assert '<h1 id="pushsdk">' in (await get("/docs?q=+"))[3]
 
 
 def test_without_markdown_it_the_page_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "markdown_it", None)
-    assert "<code>pip install rich</code>" in web.page("retries")
+    assert "<code>pip install rich</code>" in page("retries")

@@ -82,7 +82,7 @@ async def test_the_key_of_the_terminal_is_shown_and_copied_and_the_guide_is_link
     guide = await opening.value
     await guide.get_by_role("searchbox", name="Search the guide").press_sequentially("retry budget")
     await guide.keyboard.press("Enter")
-    await press(guide, "retries: The retry budget", "link")
+    await press(guide, "Retries: The retry budget", "link")
     await see(guide, "heading", "The retry budget")
     assert guide.url.endswith("/docs/retries#the-retry-budget")
     await press(guide, "back to the inbox", "link")
