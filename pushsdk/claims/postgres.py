@@ -28,6 +28,12 @@ SETTING = r"[\w.]+=[^&#]*"
 URL = re.compile(rf"postgres(ql)?://([^][/?#@]*@)?{HOST}(,{HOST})*(/[^?#@]*)?(\?{SETTING}(&{SETTING})*)?")
 # Advisory lock for creating the table: concurrent CREATE TABLE IF NOT EXISTS can fail on PostgreSQL's catalog.
 LOCK = 0x70757368
+# Settings of the server, each with the value that loses claims, and the advice.
+_RISKS = (
+    ("fsync", "off", "loses claims in a crash of its machine: set fsync to on"),
+    ("full_page_writes", "off", "may lose claims in a crash of its machine: set full_page_writes to on"),
+    ("transaction_read_only", "on", "takes no claims, as it is read-only: is it a standby?"),
+)
 # Seconds between two deletions of expired rows, and rows per deletion: so few never hold up other writers.
 SWEEP_INTERVAL, SWEEP_ROWS = 60.0, 1000
 
@@ -111,6 +117,13 @@ class PostgresClaims(ClaimStore):
             for last, token, record in rows:
                 yield last, Claim(token, record.encode())
 
+    async def risks(self) -> list[str]:
+        """Return one sentence for each setting that loses claims: fsync, full_page_writes, transaction_read_only."""
+        pool = await self._opened()
+        values = [await pool.fetchval("SELECT current_setting($1)", name) for name, *_ in _RISKS]
+        found = zip(values, _RISKS, strict=True)
+        return [f"the claim store's PostgreSQL {text}" for value, (_, bad, text) in found if value == bad]
+
     async def aclose(self) -> None:
         """Close the connections, unless the pool is yours."""
         self._closed = True
@@ -122,19 +135,25 @@ class PostgresClaims(ClaimStore):
 
     async def _fetch(self, sql: str, *values: object) -> Any:
         """Return the rows for a statement on the table, which the first statement creates."""
+        pool = await self._opened()
+        if not self._has_table:
+            async with self._opening:
+                await self._create_table(pool)
+                self._has_table = True
+        return await pool.fetch(sql.format(table=self._table), *values)
+
+    async def _opened(self) -> Any:
+        """Return the pool. Raises ConfigurationError if the store is closed, or in use by another loop."""
         if self._closed:
             raise ConfigurationError(CLOSED)
         self._loop.check()
-        if not self._has_table:
-            async with self._opening:
-                if self._pool is None and self._create_pool is not None:
-                    self._pool = await self._create_pool()
-                await self._create_table()
-                self._has_table = True
-        return await self._pool.fetch(sql.format(table=self._table), *values)
+        async with self._opening:
+            if self._pool is None and self._create_pool is not None:
+                self._pool = await self._create_pool()
+        return self._pool
 
-    async def _create_table(self) -> None:
-        async with self._pool.acquire() as connection:
+    async def _create_table(self, pool: Any) -> None:
+        async with pool.acquire() as connection:
             # CREATE TABLE IF NOT EXISTS needs the right to create tables even if the table exists.
             if await connection.fetchval("SELECT to_regclass($1) IS NULL", self._table):
                 async with connection.transaction():

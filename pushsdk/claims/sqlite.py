@@ -67,14 +67,18 @@ class SqliteClaims(ClaimStore):
             for key, token, record in rows:
                 yield key, Claim(token, record)
 
+    async def risks(self) -> list[str]:
+        """Return none. Opens the file if there is one. Raises ConfigurationError if file or folder can't be used."""
+        await self._thread.run(self._opened if self._path.exists() else self._check_folder)
+        return []
+
     async def aclose(self) -> None:
         """Close the file after pending writes; wait for them up to ``timeout`` seconds."""
         await self._thread.aclose(self.timeout, self._close)
 
     def _opened(self) -> sqlite3.Connection:
         if self._db is None:
-            if why := folder_objection(self._path.parent):
-                raise ConfigurationError(f"the folder of the claim store can't be used, make another: {why}")
+            self._check_folder()
             try:
                 db = open_database(self._path, FORMAT, timeout=self.timeout)
             except FileRefused as error:
@@ -82,6 +86,10 @@ class SqliteClaims(ClaimStore):
             db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
             self._db = db
         return self._db
+
+    def _check_folder(self) -> None:
+        if why := folder_objection(self._path.parent):
+            raise ConfigurationError(f"the folder of the claim store can't be used, make another: {why}")
 
     def _close(self) -> None:
         if self._db is not None:

@@ -93,7 +93,7 @@ class ClaimStore(ABC):
         raise ConfigurationError(f"{type(self).__name__} can't list its claims: implement scan()")
 
     async def risks(self) -> list[str]:
-        """Ask the server for settings that can lose claims, and return one sentence for each. Nothing is written."""
+        """Open the store, and return one sentence for each of its settings that can lose claims. Makes no claim."""
         return []
 
     async def aclose(self) -> None:  # noqa: B027 - not every store has something to close
