@@ -15,6 +15,7 @@ from pushsdk import (
     AsyncPushClient,
     Batching,
     ConfigurationError,
+    NotSentError,
     Outcome,
     PartialError,
     PushClient,
@@ -103,6 +104,18 @@ async def test_unknown_users_stay_unknown_if_they_may_not_be_resent(tmp_path: Pa
     async with client_of(FakeService(), only_users={"b"}) as client:
         report = await client.resume(tmp_path / "a.run", on_unknown="resend")
     assert [row.outcome for row in report.rows()] == [Outcome.UNKNOWN, Outcome.ACCEPTED]
+
+
+@virtual
+async def test_the_error_names_the_option_and_a_retry_does_not_help() -> None:
+    async with client_of(FakeService(), only_users={"a"}) as client:
+        with pytest.raises(NotSentError, match=f"^not sent: {WHY} .*: see only_users ") as alone:
+            await client.send("b", MESSAGE)
+        with pytest.raises(PartialError, match=rf"1 ACCEPTED, 2 NOT_SENT; .* \(2 users\): not sent: {WHY}") as mixed:
+            await client.send(["c", "a", "b"], MESSAGE)
+        assert client.stats().not_sent == 3
+    assert (alone.value.retryable, mixed.value.retryable) == (False, False)
+    assert mixed.value.users(Outcome.NOT_SENT) == ("c", "b")
 
 
 async def test_a_campaign_is_refused() -> None:

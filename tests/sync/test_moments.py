@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.service_thread import HANGS, wait_until
@@ -78,6 +79,26 @@ def test_a_call_after_the_last_turn_of_the_loop_or_after_its_close_raises_client
     assert isinstance(late.error, ClientClosedError)
     with pytest.raises(ClientClosedError):
         thread.perform(ThreadCall(nothing))
+
+
+def test_threads_that_close_in_one_loop_turn_all_wait_for_its_end(
+    thread: LoopThread, go_on: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, submitted, all_are_queued = LoopThread.submit, threading.Semaphore(0), threading.Event()
+
+    def noted(thread: LoopThread, call: ThreadCall[DrainReport]) -> None:
+        submit(thread, call)
+        submitted.release()
+
+    go_on.set()
+    monkeypatch.setattr(LoopThread, "submit", noted)
+    thread.loop.call_soon_threadsafe(all_are_queued.wait, HANGS)
+    with ThreadPoolExecutor(4) as pool:
+        closings = [pool.submit(thread.close, 0.0) for _ in range(4)]
+        assert all(submitted.acquire(timeout=HANGS) for _ in closings)
+        all_are_queued.set()
+        assert [closing.result(HANGS) for closing in closings] == [DrainReport()] * 4
+    assert not thread.thread.is_alive()
 
 
 def test_blocking_work_waits_for_a_thread_if_no_other_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
