@@ -16,7 +16,6 @@ from pushsdk._core.models import (
     CampaignRequest,
     MobilePush,
     Model,
-    PushRequest,
     Schedule,
     Segment,
 )
@@ -88,7 +87,6 @@ def test_every_rule_has_a_case():
         CAMPAIGN,
         {"iosEnabled": True, "contentAvailable": True},
         GOOD | {"quietHours": True, "x" * 1000: 1},
-        GOOD | {"priority": "HIGH", "relevanceScore": "SCORE_MIN"},
         {"userIds": ["a"], "message": GOOD, "customFields": {"titel": 1}},
         CampaignRequest(
             external_id="c",
@@ -100,7 +98,6 @@ def test_every_rule_has_a_case():
                 action_category=ActionCategory(action_components=[ActionComponent(url="app:open")]),
             ),
         ),
-        PushRequest(user_ids=["a"], message=MobilePush(ios_enabled=True, title={"en": "Hi"})),
     ],
 )
 def test_what_may_be_right_is_not_questioned(message):

@@ -5,8 +5,6 @@ import pickle
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import RETRYABLE, Attempt, Outcome
@@ -161,21 +159,3 @@ def test_the_longest_wait_doubles_up_to_the_cap_with_full_jitter_on_top_of_a_ret
 ):
     waits = [RetryPolicy().backoff(number, attempt, draw) for draw in (0.0, 0.5, 1.0)]
     assert waits == pytest.approx([shortest, (shortest + longest) / 2, longest])
-
-
-@pytest.mark.filterwarnings("ignore::pushsdk.MessageWarning")
-@given(
-    st.integers(1, 10_000),
-    st.floats(0, 1),
-    st.floats(1e-6, 1e6),
-    st.floats(1e-6, 1e6),
-    st.none() | st.floats(0, 1e6),
-    st.sampled_from([None, 408, 429, 503]),
-)
-def test_a_wait_is_within_its_bounds(number, draw, base, cap, retry_after, status):
-    policy = RetryPolicy(initial_delay=base, max_delay=cap, throttle_delay=2 * base)
-    attempt = Attempt(outcome=REJECTED, status=status, retryable=True, retry_after=retry_after)
-    least = retry_after or 0.0
-    first = 2 * base if status == 429 and retry_after is None else base
-    wait = policy.backoff(number, attempt, draw)
-    assert least <= wait <= least + min(cap, first * 2.0 ** min(number - 1, 100)) * (1 + 1e-9) + 1e-9

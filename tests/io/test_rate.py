@@ -91,9 +91,7 @@ async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets
     ("status", "headers", "policy", "is_throttle"),
     [
         (429, None, RetryPolicy.none(), True),
-        (503, {"Retry-After": "0"}, RetryPolicy.none(), True),
         (503, None, RetryPolicy.none(), False),
-        (408, None, RetryPolicy.none(), False),
         (429, None, RetryPolicy.none(retry_on=frozenset()), False),
         (429, None, RetryPolicy.none(statuses={429: Outcome.UNKNOWN}), False),
     ],
