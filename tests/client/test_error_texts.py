@@ -269,11 +269,3 @@ async def test_a_status_is_named_with_its_phrase_and_what_to_do(status: int, hea
     error = await error_of(answering(status, headers=headers))
     assert re.search(text, str(error))
     assert error.__cause__ is None
-
-
-async def test_an_unknown_outcome_counts_the_pushes_that_a_user_may_have_got() -> None:
-    users = [f"u{number}" for number in range(1000)]
-    for retry, told in ((RetryPolicy.none(), ""), (RetryPolicy.at_least_once(), " up to 4 times")):
-        async with FakeService(Fault.status(500)).client(retry=retry) as client:
-            with pytest.raises(PushError, match=rf"1,000 users.*; it may have been enqueued{told}, so"):
-                await client.send(users, MESSAGE)

@@ -94,15 +94,6 @@ async def test_a_call_names_the_line_that_awaits_it(caught: Caught) -> None:
     ]
 
 
-def test_a_send_in_its_own_task_names_the_line_that_runs_the_event_loop(caught: Caught) -> None:
-    async def main() -> None:
-        async with FakeService().client() as client:
-            await asyncio.create_task(client.send("u", MISSPELLED))
-
-    asyncio.run(main())  # here
-    assert caught == [(NEAR, "asyncio.run(main())  # here")]
-
-
 @pytest.mark.parametrize("thread", [False, True], ids=["in this thread", "in another thread"])
 def test_a_call_without_asyncio_names_the_line_of_the_thread_that_called(
     monkeypatch: pytest.MonkeyPatch, caught: Caught, thread: bool

@@ -109,15 +109,6 @@ def test_a_response_ends_the_silence() -> None:
     assert times.not_before(100.61, 1) == 100.61
 
 
-def test_the_first_of_many_responses_is_overdue_sooner_than_a_single_one() -> None:
-    alone, many = after(*[0.1, 0.5] * 50), after(*[0.1, 0.5] * 50)
-    for _ in range(20):
-        many.sent(100.0)
-    alone.sent(100.0)
-    now = 100.0 + (alone.usual + alone.likely) / 2
-    assert alone.silent_from > now > many.silent_from
-
-
 def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothing() -> None:
     times = silent()
     before = times.usual, times.likely

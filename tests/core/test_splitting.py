@@ -308,22 +308,6 @@ def test_the_attempts_behind_several_verdicts_are_each_counted_once_oldest_first
     assert attempts_of([]) == ()
 
 
-def test_a_message_too_large_for_everybody_ends_bisecting_early_and_is_not_halved_again():
-    calls = [call(f"{number:060d}") for number in range(512)]
-    service = SplittingService(max_users=0).take(calls)
-    before = service.requests
-    assert before <= 2 * 9 + 1
-    assert service.take(calls).requests == before + 1
-    assert (len(service.settled), len(service.users(REJECTED))) == (2 * 512, 512)
-    assert service.sizes.users is None
-
-
-def test_one_user_that_is_too_large_alone_does_not_reject_the_message():
-    service = SplittingService(max_bytes=3000).take([call("x" * 5000)])
-    service.take(calls := [call(f"{number:060d}") for number in range(64)])
-    assert service.users(ACCEPTED) == {users.users[0] for users in calls}
-
-
 @pytest.mark.parametrize("chunk", [999, 1000, 125])
 def test_the_larger_half_of_a_rejected_request_fits_and_a_message_that_is_most_of_one_too(chunk):
     sizes = LearnedSizes()

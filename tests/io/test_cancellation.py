@@ -20,7 +20,7 @@ from support.fake_service import (
     titled,
     unreachable,
 )
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import turns, virtual
 
 from pushsdk import (
     Batching,
@@ -185,23 +185,6 @@ async def test_whatever_becomes_of_a_send_its_task_can_be_collected(calls: int, 
         await asyncio.sleep(2.0)
         gc.collect()
         assert [reference() for reference in references] == [None] * calls
-
-
-@pytest.mark.parametrize(("calls", "moment"), [(1, 5e-10), (2, -5e-10)], ids=["alone, after", "with another, before"])
-@virtual
-async def test_a_call_cancelled_in_the_turn_in_which_it_gets_its_place_gives_that_back_once(
-    calls: int, moment: float
-) -> None:
-    service = FakeService(then=answer(after=0.1))
-    async with client_of(service, batching=Batching(linger=0.01), limits=Limits(in_flight=1)) as client:
-        sends = [start(client.send(user, MESSAGE)) for user in "ab"[:calls]]
-        await asyncio.sleep(0)
-        asyncio.get_running_loop().call_at(now() + 0.01 + moment, sends[-1].cancel)
-        await asyncio.wait(sends)
-        assert sends[-1].cancelled()
-        assert client.stats().in_flight == 0
-        await asyncio.gather(*(client.send("c", titled(number)) for number in range(4)))
-    assert service.most_in_flight == 1
 
 
 @virtual

@@ -52,17 +52,6 @@ async def begun_requests(server: WireServer) -> int:
     return sum(wire.exchanges for wire in server.open_wires)
 
 
-async def test_the_latency_on_a_new_connection_includes_the_claim(transport: AiohttpTransport) -> None:
-    async def claim() -> bytes:
-        await asyncio.sleep(0.02)
-        return BODY
-
-    first, second = await post(transport, claim=claim), await post(transport, claim=claim)
-    assert first.latency is not None
-    assert 0.02 <= first.latency < 1.0
-    assert second.latency is None
-
-
 async def test_a_claim_is_asked_for_on_an_open_connection_before_the_first_byte_and_can_leave_users_out(
     server: WireServer, transport: AiohttpTransport
 ) -> None:

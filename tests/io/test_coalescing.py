@@ -12,10 +12,9 @@ from support.fake_service import (
     answer,
     client_of,
     idle,
-    outcome_of,
     start,
 )
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import now, virtual
 
 from pushsdk import Batching, Limits, MobilePush, RetryPolicy, SendAbandoned
 
@@ -57,19 +56,6 @@ async def test_a_full_batch_does_not_linger_and_a_call_that_does_not_fit_opens_t
         await calls[1]
         assert now() >= sent + 9.0
     assert {*service.sent} == {("a", "b", "c"), ("f", "g", "h"), ("d", "e")}
-
-
-@virtual
-async def test_max_bytes_bounds_what_is_merged_and_a_message_that_is_larger_travels_alone() -> None:
-    service, large = FakeService(), {"title": {"en": "x" * 100}}
-    async with client_of(service, batching=Batching(max_bytes=140)) as client:
-        await asyncio.gather(*(client.send(f"user-with-a-name-{number}", MESSAGE) for number in range(6)))
-        assert max(len(request.body) for request in service.requests) <= 140
-        assert len(service.requests) < 6
-        service.requests.clear()
-        await asyncio.gather(client.send("a", large), client.send("b", large))
-    assert sorted(service.sent) == [("a",), ("b",)]
-    assert len(service.users()) == 8
 
 
 @virtual
@@ -117,20 +103,6 @@ async def test_a_call_with_too_little_time_does_not_linger() -> None:
         sent = now()
         await client.send("a", MESSAGE, timeout=0.5)
         assert service.requests[0].started == sent
-
-
-@pytest.mark.parametrize("linger", [0.0, 1.0])
-@virtual
-async def test_a_caller_cancelled_before_the_flush_takes_only_its_own_users_out(linger: float) -> None:
-    service, events = FakeService(), list[Any]()
-    async with client_of(service, batching=Batching(linger=linger), on_event=events.append) as client:
-        tasks = [start(client.send(user, MESSAGE)) for user in "abc"]
-        await turns(1)
-        tasks[0].cancel()
-        assert [(await outcome_of(task)).users for task in tasks[1:]] == [1, 1]
-        assert tasks[0].cancelled()
-    assert service.sent == [("b", "c")]
-    assert [event.user_ids for event in events if isinstance(event, SendAbandoned)] == [("a",)]
 
 
 @virtual

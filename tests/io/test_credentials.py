@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, idle
-from support.virtual_time import now, virtual
+from support.virtual_time import virtual
 
 from pushsdk import (
     AuthenticationError,
@@ -87,21 +87,6 @@ async def test_a_401_is_repeated_once_if_there_is_another_key(keys: Iterator[str
             await client.send("a", MESSAGE)
         assert idle(client)
     assert len(service.requests) == requests
-
-
-@virtual
-async def test_a_401_after_which_the_callable_hangs_is_rejected_at_the_deadline() -> None:
-    calls = itertools.count()
-
-    async def key() -> str:
-        return "key" if next(calls) == 0 else await hangs()
-
-    async with client_of(FakeService(then=answer(401)), api_key=key) as client:
-        before = now()
-        with pytest.raises(AuthenticationError):
-            await client.send("a", MESSAGE, timeout=1.0)
-        assert now() <= before + 1.01
-        assert idle(client)
 
 
 @virtual

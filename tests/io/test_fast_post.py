@@ -346,22 +346,6 @@ def test_small_and_large_requests_and_all_answers_share_a_connection(loop: str, 
 # --- idle connections ---
 
 
-async def test_the_connection_that_was_used_last_is_the_next_and_the_others_end(server: WireServer) -> None:
-    async with transport_to(server.base_url, keepalive=0.2) as transport:
-        await asyncio.gather(*(post(transport) for _ in range(3)))
-        now, longest = asyncio.get_running_loop().time(), 0.0
-        ending = now + 5.0
-        while len(server.open_wires) > 1 and now < ending:
-            await post(transport)
-            before, now = now, asyncio.get_running_loop().time()
-            longest = max(longest, now - before)
-        # On a machine that stood still, the last connection has been idle for too long, too.
-        assert len(server.open_wires) == 1
-        assert server.connections == 3 or longest > 0.2
-        await server.quiet()
-        assert server.open_wires == []
-
-
 class Clock:
     """The time that idle connections are measured by."""
 

@@ -2,19 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from itertools import chain, repeat
 from pathlib import Path
 
 import aiohttp
 import pytest
-from support.fake_service import MESSAGE, FakeService, Request, answer, client_of, idle, titled
+from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, titled
 from support.kill_child import ids
 from support.virtual_time import virtual
 
 from pushsdk import Batching, Limits, Progress
 from pushsdk._io.transport import DESCRIPTORS, most_in_flight
-from pushsdk.claims import Claim, MemoryClaims, Put
 
 
 @virtual
@@ -44,26 +42,6 @@ async def test_a_run_raises_the_limit_too_and_reports_it(tmp_path: Path) -> None
     assert service.most_in_flight > 32
     assert max(reading.limit for reading in readings) > 32
     assert max(reading.requests for reading in readings) > 32
-
-
-@virtual
-async def test_time_that_a_slot_is_held_for_in_this_process_counts_as_latency() -> None:
-    class BusyClaims(MemoryClaims):
-        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-            # A store that 32 callers use up: others queue there.
-            await asyncio.sleep(0.05 * max(0.0, client.stats().in_flight / 32 - 1.0))
-            return await super().put(puts, ttl)
-
-    async def over_an_old_connection(request: Request) -> None:
-        await answer(after=0.05)(request)
-        request.evidence.reused, request.evidence.latency = True, None
-
-    service = FakeService(then=over_an_old_connection)
-    async with client_of(service, claims=BusyClaims()) as client:
-        await asyncio.gather(
-            *(client.send("a", titled(number), idempotency_key=f"job-{number}") for number in range(1500))
-        )
-        assert 8 < client.stats().limit < 128
 
 
 @virtual

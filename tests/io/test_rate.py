@@ -108,25 +108,6 @@ async def test_a_throttle_is_a_429_or_a_503_with_retry_after_that_may_be_repeate
 
 
 @virtual
-async def test_a_slot_that_a_pause_takes_back_is_not_charged() -> None:
-    service = FakeService(answer(429, {"Retry-After": "3"}, after=5.95), refused(), then=answer())
-    policy = RetryPolicy.safe(initial_delay=0.001)
-    async with client_of(service, rate=Rate(users_per_second=200.0), retry=policy, timeout=60.0) as client:
-        throttled = start(client.send("a", MESSAGE, retry=RetryPolicy.none()))
-        await asyncio.sleep(1.0)
-        # Five seconds of the rate, refused at once. Its retry gets its slot in the turn in which the 429 arrives.
-        many = start(client.send([f"b{number}" for number in range(1000)], MESSAGE, timeout=7.0))
-        await asyncio.sleep(4.9)
-        loop = asyncio.get_running_loop()
-        loop.jump(0.5)  # type: ignore[attr-defined]
-        assert isinstance(await outcome_of(many), NotSentError)
-        await outcome_of(throttled)
-        before = loop.time()
-        await client.send("c", MESSAGE)
-        assert loop.time() - before == pytest.approx(3.0, abs=0.1)
-
-
-@virtual
 async def test_a_pause_ends_nothing_that_is_in_flight() -> None:
     service = FakeService(answer(429, {"Retry-After": "30"}), answer(after=1.0))
     async with client_of(service, timeout=10.0) as client:

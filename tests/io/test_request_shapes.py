@@ -17,13 +17,11 @@ from pushsdk import (
     CampaignRequest,
     MobilePush,
     NotSentError,
-    Outcome,
     OutcomeUnknownError,
     RejectedError,
     RetryPolicy,
     Schedule,
     Segment,
-    UnexpectedResponseError,
 )
 
 BASE = "https://push.example/ext/api"
@@ -140,17 +138,6 @@ async def test_a_mocked_error_of_the_connector_is_not_sent_and_any_other_is_unkn
         with pytest.raises(expected) as excinfo:
             await client.send("u", HELLO)
         assert excinfo.value.status is None
-
-
-async def test_a_mocked_campaign_without_a_uuid_is_accepted_all_the_same(
-    client: AsyncPushClient, service: aioresponses
-) -> None:
-    for body in (b"not JSON", b"[]"):
-        service.post(CAMPAIGNS, status=200, body=body)
-        with pytest.raises(UnexpectedResponseError) as excinfo:
-            await client.create_campaign({"externalId": "e"})
-        assert (excinfo.value.outcome, excinfo.value.status) == (Outcome.ACCEPTED, 200)
-        assert (excinfo.value.body, excinfo.value.external_id) == (body, "e")
 
 
 class Key:

@@ -21,7 +21,6 @@ from support.fake_service import (
     partial,
     refused,
     reset_after,
-    stale,
     start,
     titled,
 )
@@ -112,19 +111,6 @@ async def test_a_failure_that_may_not_be_retried_does_not_enter_the_loop(
     assert (len(service.requests), loops) == (1, [])
 
 
-@virtual
-async def test_stale_connections_are_replaced_under_none_and_at_most_pool_size_plus_one_times() -> None:
-    service = FakeService(*[stale()] * 3)
-    async with client_of(service, retry=NONE(), limits=Limits(in_flight=2)) as client:
-        receipt = await client.send("a", MESSAGE)
-        assert (len(receipt.attempts), client.stats().retry_tokens, client.stats().stale_connections) == (1, 500, 3)
-    service = FakeService(then=stale())
-    async with client_of(service, retry=NONE(), limits=Limits(in_flight=2)) as client:
-        with pytest.raises(NotSentError):
-            await client.send("a", MESSAGE)
-    assert len(service.requests) == 1 + 3
-
-
 @pytest.mark.parametrize(
     ("value", "least", "most"),
     [("2", 2.0, 2.1), ("0", 0.0, 0.1), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0, 0.1), ("soon", 0.0, 1.0)],
@@ -137,18 +123,6 @@ async def test_a_retry_after_is_a_minimum_with_jitter_on_top(value: str, least: 
         receipt = await client.send("a", MESSAGE)
     assert receipt.attempts[0].retry_after == (None if most == 1.0 else least)
     assert least <= service.requests[1].started - before - LATENCY <= most
-
-
-@pytest.mark.parametrize("value", ["61", "Fri, 31 Dec 9999 23:59:59 GMT"])
-@virtual
-async def test_a_retry_after_beyond_the_policy_ends_the_call_at_once(value: str) -> None:
-    async with client_of(FakeService(answer(503, {"Retry-After": value})), timeout=None) as client:
-        before = now()
-        with pytest.raises(RateLimitedError) as excinfo:
-            await client.send("a", MESSAGE)
-        assert now() == pytest.approx(before + LATENCY)
-        assert excinfo.value.retry_after > 60.0
-        assert 59.0 < client.stats().paused <= 60.0
 
 
 @virtual

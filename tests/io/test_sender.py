@@ -139,17 +139,6 @@ async def test_a_transport_that_raises_ends_every_caller_as_unknown_and_leaves_n
 
 
 @virtual
-async def test_a_campaign_on_a_transport_that_raises_gives_its_place_back() -> None:
-    async def broken(request: Request) -> None:
-        raise RuntimeError("a bug")
-
-    async with client_of(FakeService(then=broken)) as client:
-        with pytest.raises(RuntimeError):
-            await client.create_campaign(CAMPAIGN)
-        assert idle(client)
-
-
-@virtual
 async def test_a_campaign_that_cannot_wait_the_pause_out_ends_at_once() -> None:
     service = FakeService(answer(429, {"Retry-After": "20"}))
     async with client_of(service) as client:

@@ -79,16 +79,6 @@ async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests_an
 
 
 @virtual
-async def test_a_merged_call_that_was_split_reports_all_of_its_parts() -> None:
-    service = FakeService(then=lambda request: answer(413 if len(request.user_ids) > 4 else 204))
-    calls = ["a" * 100], [name * 100 for name in "bcdef"], ["g" * 100]
-    async with client_of(service) as client:
-        receipts = await asyncio.gather(*(client.send(users, MESSAGE) for users in calls))
-    assert service.users() == Counter(user for users in calls for user in users)
-    assert [(receipt.users, receipt.requests) for receipt in receipts] == [(1, 1), (5, 2), (1, 1)]
-
-
-@virtual
 async def test_parts_that_end_differently_are_a_partial_error_with_the_outcome_of_each_user() -> None:
     service = FakeService(answer(413), refused(), reset_after(), answer())
     async with client_of(service) as client:

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, refused, start
+from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, refused, start
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
@@ -15,11 +15,9 @@ from pushsdk import (
     AuthenticationError,
     Batching,
     ConfigurationError,
-    Limits,
     MobilePush,
     NotSentError,
     Outcome,
-    OutcomeUnknownError,
     Receipt,
     RetryPolicy,
 )
@@ -233,22 +231,6 @@ async def test_keyed_calls_that_split_by_key_claim_and_settle_their_own_users() 
             receipts = await asyncio.gather(*sends)
             assert [receipt.already_accepted for receipt in receipts] == [already_accepted] * 2
     assert pushed(service) == {"key-acme": {"acme:1"}, "key-globex": {"globex:1"}}
-
-
-@pytest.mark.parametrize("when", [0.0, 0.005])
-@virtual
-async def test_a_loop_torn_down_after_a_batch_was_split_by_key_settles_every_call(when: float) -> None:
-    service = FakeService(refused(), then=hang())
-    vault = Vault(lambda tenant: f"key-{tenant if service.requests else 'same'}")
-    retry = RetryPolicy.from_tenacity(wait=lambda state: 0.5)
-    async with client_of(service, api_key=vault.get, limits=Limits(in_flight=1), retry=retry) as client:
-        calls = [start(send_as(client, tenant)) for tenant in ("acme", "globex")]
-        await asyncio.sleep(0.5 + when)
-        await turns(12)
-        for task in asyncio.all_tasks() - {asyncio.current_task(), *calls}:
-            task.cancel()
-        assert [type(await outcome_of(call)) for call in calls] == [OutcomeUnknownError, NotSentError]
-        assert idle(client)
 
 
 # -- the first ask ---------------------------------------------------------------------------------------------------

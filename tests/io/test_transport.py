@@ -5,7 +5,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -163,14 +162,6 @@ async def test_a_body_is_read_to_its_bound(
     assert (dict(evidence.headers) == {}) is (status == 204)
 
 
-async def test_a_body_that_ends_at_the_bound_is_kept_whole() -> None:
-    bodies = [b"x" * ERROR_BODY_LIMIT, b"x" * (ERROR_BODY_LIMIT - 1), b""]
-    answers = iter([answering(response(400, body)).run for body in bodies])
-    async with rigged(lambda moment, _: next(answers) if moment == "request" else None) as (server, transport):
-        assert [(await post(transport)).body for _ in bodies] == bodies
-    assert server.connections == 1
-
-
 @pytest.mark.parametrize(
     ("start", "end"), [(b"{", fin), (b"{", rst), (b"", fin)], ids=["truncated", "reset", "before its first byte"]
 )
@@ -231,16 +222,3 @@ async def test_a_unix_socket_tells_only_of_bytes_that_it_has_not_taken(tmp_path:
     service.close()
     await service.wait_closed()
     assert (evidence.status, evidence.written) == (204, size == WHOLE_BODY_LIMIT)
-
-
-async def test_an_answer_to_a_request_that_was_never_begun_is_a_stale_connections(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def answer(*_: object, data: Any, **__: object) -> Any:
-        assert data.size == len(BODY)
-        return SimpleNamespace(status=500, headers={}, content=aiohttp.streams.EMPTY_PAYLOAD, close=lambda: None)
-
-    async with transport_to("http://127.0.0.1:1", injected=True) as transport:
-        monkeypatch.setattr(transport._session, "_request", answer)
-        evidence = await post(transport)
-    assert (evidence.status, evidence.failure, evidence.started_writing) == (500, Failure.STALE, False)

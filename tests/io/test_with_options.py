@@ -9,7 +9,6 @@ from support.virtual_time import now, turns, virtual
 from pushsdk import (
     AsyncPushClient,
     Batching,
-    ClientClosedError,
     NotSentError,
     OutcomeUnknownError,
     RetryPolicy,
@@ -60,17 +59,6 @@ async def test_a_view_of_a_view_keeps_what_is_not_said_anew() -> None:
         with pytest.raises(OutcomeUnknownError):
             await view.send("a", MESSAGE)
         assert before + 1.0 <= now() <= before + 1.01
-
-
-@virtual
-async def test_a_view_ends_with_its_client() -> None:
-    client = client_of(FakeService())
-    view = client.with_options(timeout=1.0)
-    await client.aclose()
-    with pytest.raises(ClientClosedError):
-        await view.send("a", MESSAGE)
-    with pytest.raises(ClientClosedError):
-        await view.flush()
 
 
 @virtual

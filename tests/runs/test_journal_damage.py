@@ -234,18 +234,3 @@ def test_a_run_of_the_form_before_is_opened(tmp_path: Path) -> None:
     journal = Journal.open(path, write=True)
     assert (journal.users, journal.header.not_after, runfile.OLDEST < runfile.FORMAT) == (5, None, True)
     journal.close()
-
-
-def test_a_damaged_text_leaves_no_lock_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runfile, "LOCK_TIMEOUT", 0.1)
-    path = tmp_path / "a.run"
-    make_run(path).close()
-    intact = path.read_bytes()
-    damaged = bytearray(intact)
-    damaged[intact.index(b"data BLOB")] |= 0x80  # still a name for SQLite, but no UTF-8
-    path.write_bytes(damaged)
-    with pytest.raises(RunFileError, match="damaged") as excinfo:
-        Journal.open(path, write=True)
-    path.write_bytes(intact)
-    Journal.open(path, write=True).close()
-    del excinfo

@@ -5,7 +5,6 @@ import logging
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -47,24 +46,6 @@ async def test_a_run_file_and_the_files_beside_it_are_private(mask: int, tmp_pat
     assert found_modes["run"] == {0o600}
     assert all(mode & 0o077 == 0 for modes in found_modes.values() for mode in modes), found_modes
     assert os.listdir(tmp_path) == ["run"]
-
-
-def test_a_run_without_a_file_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    modes = set()
-
-    def look(request: Any) -> Any:
-        modes.update(stat.S_IMODE(path.stat().st_mode) & 0o077 for path in tmp_path.rglob("*"))
-        return answer()
-
-    @virtual
-    async def send() -> None:
-        async with client_of(FakeService(then=look), batching=TEN) as client:
-            report = await client.broadcast(names(100), MESSAGE)
-        assert sum(1 for _ in report.rows()) == 100
-
-    send()
-    assert (modes, os.listdir(tmp_path)) == ({0}, [])
 
 
 async def test_logs_and_errors_of_a_failing_run_name_no_user_no_text_and_no_key(

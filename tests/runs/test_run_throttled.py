@@ -101,20 +101,6 @@ async def test_a_run_survives_an_outage_of_nine_minutes(mode: str, tmp_path: Pat
 
 
 @virtual
-async def test_a_long_outage_stops_the_run_and_a_resume_completes_it(tmp_path: Path) -> None:
-    result = await ride(tmp_path / "run", lambda request, now: refused() if now >= 0.5 else answer())
-    assert result.report.stopped_by == "stop_policy"
-    assert "nothing was accepted for 600 s" in str(result.report.stopped)
-    assert 600.0 <= result.seconds < 610.0
-    assert 0 < result.report.accepted == USERS - result.report.not_sent
-    result.service.then = answer()
-    async with client_of(result.service, batching=CHUNK) as client:
-        report = await client.resume(tmp_path / "run")
-    judge_pushes(tmp_path / "run", report, result.service)
-    assert (report.accepted, report.stopped) == (USERS, None)
-
-
-@virtual
 async def test_an_hour_of_a_stopped_process_is_no_outage(tmp_path: Path) -> None:
     loop, count = asyncio.get_running_loop(), itertools.count()
 

@@ -422,23 +422,6 @@ async def test_a_stop_ends_the_wait_for_a_slot() -> None:
     assert (report.not_sent, len(service.sent)) == (4, 1)
 
 
-@pytest.mark.parametrize(
-    ("then", "drain", "accepted"), [(answer(after=1.0), {}, 8), (hang(accepted=True), {"drain": 0.5}, 0)]
-)
-@virtual
-async def test_closing_the_client_ends_the_run_after_its_requests_in_flight(
-    then: Any, drain: dict[str, float], accepted: int
-) -> None:
-    service = FakeService(then=then)
-    client: AsyncPushClient = client_of(service, batching=SMALL, limits=Limits(in_flight=2))
-    running = start(client.broadcast(users(100), MESSAGE))
-    await written(service, 2)
-    await client.aclose(**drain)
-    report = await running
-    judge(report, service, users(100))
-    assert (report.accepted, report.unknown, report.stopped) == (accepted, 8 - accepted, "the client was closed")
-
-
 @pytest.mark.parametrize("name", ["spring.run", None])
 @virtual
 async def test_a_cancellation_says_what_is_known_and_how_to_continue(name: str | None, tmp_path: Path) -> None:

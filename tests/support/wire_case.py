@@ -67,11 +67,6 @@ class Case:
     minor: bool = False
 
     @property
-    def splits(self):
-        """Return True if the fault splits a merged request."""
-        return self.status in (400, 413, 422) and self.outcome is Outcome.REJECTED
-
-    @property
     def at(self):
         """The key by which the fault is counted."""
         match self.fault:

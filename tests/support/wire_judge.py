@@ -38,18 +38,18 @@ class Ending:
         return getattr(self.error, "status", None)
 
 
-async def ask(client, user, *, campaign=False, big=False, alone=True, timeout=None):
+async def ask(client, user, *, campaign=False, big=False, timeout=None):
     """Push to ``user`` (or create the campaign of that name), and record the result.
 
-    ``alone`` gives the call unique custom fields, so that it can't share a request. Any exception but a PushError is
-    raised, as no client may raise it.
+    Its custom fields are unique, so that it can't share a request. Any exception but a PushError is raised, as no
+    client may raise it.
     """
     try:
         if campaign:
             await client.create_campaign(CampaignRequest(name=user), timeout=timeout)
             return Ending(Outcome.ACCEPTED)
-        fields = {"custom_fields": {"of": user}} if alone else {}
-        receipt = await client.send(user, ENORMOUS if big else HELLO, timeout=timeout, **fields)
+        message = ENORMOUS if big else HELLO
+        receipt = await client.send(user, message, timeout=timeout, custom_fields={"of": user})
     except PushError as error:
         ending = Ending(error.outcome, error)
     else:

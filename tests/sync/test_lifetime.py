@@ -11,11 +11,10 @@ import pytest
 from support.programs import run_program
 from support.service_thread import HANGS, ThreadService
 
-from pushsdk import ClientClosedError, DrainReport, MobilePush, Outcome, PushClient, PushError
+from pushsdk import ClientClosedError, MobilePush, Outcome, PushClient, PushError
 from pushsdk._io.threads import DaemonThreads
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
-from pushsdk.sync.loop_thread import LoopThread, ThreadCall
 
 HELLO = MobilePush(ios_enabled=True, body={"en": "hi"})
 
@@ -51,35 +50,6 @@ def test_closing_waits_for_the_calls_of_other_threads_and_tells_of_them(
     report = client.close(drain=drain)
     assert sent.result(HANGS) is outcome
     assert getattr(report, outcome.name.lower()) == ("u",)
-
-
-def test_threads_that_close_one_client_wait_for_its_end_and_the_first_sets_the_drain(
-    service: ThreadService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service.set_faults([Fault.delay(0.3)])
-    submit, one, both = LoopThread.submit, threading.Event(), threading.Event()
-
-    def noted(thread: LoopThread, call: ThreadCall[DrainReport]) -> None:
-        if not one.is_set():
-            thread.loop.call_soon_threadsafe(both.wait, HANGS)  # the loop begins both in one turn
-        submit(thread, call)
-        (both if one.is_set() else one).set()
-
-    client = PushClient()
-    outcome = sending(client)
-    service.wait_for(1)
-    monkeypatch.setattr(LoopThread, "submit", noted)
-
-    def close(drain: float) -> tuple[bool, int]:
-        report = client.close(drain=drain)
-        return threads_of_clients() == [], len(report.accepted)
-
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(close, 10.0)
-        assert one.wait(HANGS)
-        second = pool.submit(close, 0.0)
-        assert (first.result(HANGS), second.result(HANGS)) == ((True, 1), (True, 0))
-    assert outcome.result(HANGS) is Outcome.ACCEPTED
 
 
 def test_closing_while_threads_send_tells_each_of_its_send(service: ThreadService) -> None:

@@ -1,14 +1,11 @@
 """Several tenants on one PushClient: threads, thread-locals, forks, and threads that are gone."""
 
-import asyncio
-import contextvars
 import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
 from support.programs import run_program
 from support.service_thread import HANGS, ThreadService
 
@@ -18,16 +15,10 @@ from pushsdk.emulator import Fault
 HELLO = MobilePush(title={"en": "Hi"}, ios_enabled=True)
 TENANTS = ("acme", "globex", "initech", "umbrella")
 LOCAL = threading.local()
-TENANT = contextvars.ContextVar[str]("TENANT")
 
 
 def of_thread() -> str:
     return f"key-{LOCAL.tenant}"
-
-
-async def of_context() -> str:
-    await asyncio.sleep(0)
-    return f"key-{TENANT.get()}"
 
 
 def pushes(service: ThreadService) -> dict[str, dict[str, int]]:
@@ -40,27 +31,11 @@ def as_tenants(work: Callable[[str, int], Any], threads: int = 16) -> list[Any]:
 
     def begin(number: int) -> Any:
         LOCAL.tenant = tenant = TENANTS[number % len(TENANTS)]
-        TENANT.set(tenant)
         together.wait(HANGS)
         return work(tenant, number)
 
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(begin, range(threads)))
-
-
-@pytest.mark.parametrize("source", [of_thread, of_context])
-def test_threads_of_tenants_that_send_an_equal_message_are_pushed_under_their_keys(
-    service: ThreadService, source: Any
-) -> None:
-    def work(tenant: str, number: int) -> None:
-        for turn in range(10):
-            client.send(f"{tenant}:{number}:{turn}", HELLO)
-
-    with PushClient(api_key=source) as client:
-        as_tenants(work)
-    users = pushes(service)
-    assert {tenant: len(users[tenant]) for tenant in TENANTS} == dict.fromkeys(TENANTS, 40)
-    assert all(user.startswith(f"{tenant}:") for tenant in TENANTS for user in users[tenant])
 
 
 def test_a_sync_callable_runs_in_the_calling_thread_at_every_attempt_and_equal_messages_merge(
