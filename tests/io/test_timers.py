@@ -4,7 +4,7 @@ import asyncio
 from itertools import count
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, client_of, hang, idle, outcome_of, start
+from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, start
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import Limits, NotSentError, Timeout
@@ -107,6 +107,26 @@ async def test_a_scope_ends_once_for_the_first_reason_and_two_of_one_tick_both_e
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
     assert now() <= before + 1.005
     wheel.close()
+
+
+@virtual
+async def test_each_call_of_a_batch_ends_at_its_own_deadline_unless_it_has_left() -> None:
+    before, ends = now(), list[float]()
+    async with client_of(FakeService(answer(after=8.0)), limits=Limits(in_flight=1)) as client:
+        busy = start(client.send("busy", MESSAGE))
+
+        async def send(number: int) -> None:
+            await asyncio.sleep(number / 7)
+            with pytest.raises(NotSentError):
+                await client.send(f"user-{number}", MESSAGE, timeout=2.0)
+            ends.append(now() - before)
+
+        calls = [start(send(number)) for number in range(6)]
+        await asyncio.sleep(1.0)
+        calls.pop(0).cancel()
+        await asyncio.gather(busy, *calls)
+        assert idle(client)
+    assert ends == pytest.approx([2.0 + number / 7 for number in range(1, 6)], abs=0.005)
 
 
 @virtual
