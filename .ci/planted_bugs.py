@@ -140,7 +140,7 @@ RETRIES = [
         "a connection that the service closed fails the send",
         "_io.sender:RequestSender._may_replace",
         "return False",
-        "tests/io/test_retrying.py",
+        "tests/faults/test_pooled.py::test_a_whole_pool_of_stale_connections_is_replaced_and_fails_no_call",
     ),
     Bug(
         "a pause that the service asks for delays nothing",
