@@ -266,9 +266,13 @@ def claim_error(why: Exception | None) -> PushError:
         return copy(why)  # one per caller
     if why is None:
         return ClaimStoreError("not sent: the claim store did not answer within the call's timeout")
-    error = ClaimStoreError(f"not sent: the claim store failed ({type(why).__name__}{_reason(why)})")
+    error = ClaimStoreError(f"not sent: {store_failure(why)}")
     error.__cause__ = why
     return error
+
+
+def store_failure(why: Exception) -> str:
+    return f"the claim store failed ({type(why).__name__}{_reason(why)})"
 
 
 def _reason(why: Exception) -> str:

@@ -30,7 +30,7 @@ REQUESTS, RIVALS = 64, 4
 # Claims whose ETags are remembered: more than are in flight.
 REMEMBERED = 10_000
 _UNMET = ("AlreadyExistsError", "PreconditionError")
-_DENIED = "it refuses access: are the credentials right, and may they get, put, list and delete objects there?"
+_DENIED = "it refuses access: are the credentials and the clock right, and may they get, put, list and delete objects?"
 # By the exception's name.
 _TEXTS = {
     "FileNotFoundError": "the bucket or container does not exist: create it, or correct its name",
@@ -41,8 +41,8 @@ _TEXTS = {
 # Without credentials, obstore asks the cloud's metadata server, which has a link-local address.
 _METADATA = "//169.254."
 _NO_CREDENTIALS = (
-    "it has no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for Azure AZURE_STORAGE_ACCOUNT_KEY, or "
-    "give the machine a role"
+    "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for Azure AZURE_STORAGE_ACCOUNT_KEY, "
+    "or give the machine a role; ~/.aws is not read"
 )
 _UNREACHABLE = (
     "it can't be reached ({}): are network, endpoint and region right? An http:// endpoint needs AWS_ALLOW_HTTP=true"

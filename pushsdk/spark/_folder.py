@@ -26,7 +26,7 @@ from pushsdk._core.idempotency import ClaimRecord, digest_of
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._io.files import check_path, is_locked, lock, sync_folder
-from pushsdk._runs.claim_log import close_store
+from pushsdk._runs.claim_log import close_store, store_failure
 from pushsdk._runs.report import COLUMNS, BroadcastReport
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Row
@@ -252,7 +252,7 @@ def call_store(make: ClaimFactory, operation: Callable[[ClaimStore], Awaitable[T
     except PushError:
         raise
     except Exception as error:
-        raise ClaimStoreError(f"the claim store failed ({type(error).__name__})") from error
+        raise ClaimStoreError(store_failure(error)) from error
 
 
 def plant_sentinel(make: ClaimFactory, run: str) -> None:

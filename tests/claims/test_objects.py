@@ -115,7 +115,7 @@ async def test_a_store_that_was_used_before_a_fork_is_refused_before_it_hangs(mo
             await get(each)
 
 
-DENIED = "it refuses access: are the credentials right, and may they get, put, list and delete objects there?"
+DENIED = "it refuses access: are the credentials and the clock right, and may they get, put, list and delete objects?"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ DENIED = "it refuses access: are the credentials right, and may they get, put, l
         ("no bucket", "the bucket or container does not exist: create it, or correct its name"),
         ("down", "it can't be reached (GenericError): are network, endpoint and region right? An http://"),
         ("local", "it has no conditional writes: use S3, Azure Blob Storage, or another claim store"),
-        ("no credentials", "it has no credentials: set AWS_ACCESS_KEY_ID and"),
+        ("no credentials", "no credentials were found: set AWS_ACCESS_KEY_ID and"),
     ],
 )
 async def test_trouble_is_named_with_its_fix_and_without_secrets(trouble, words, objects, tmp_path):

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from support.claim_stores import object_claims
 from support.engine_lab import installed, spark_session
 from support.engine_oracle import Oracle
 from support.odd_ids import odd_ids
@@ -331,8 +332,8 @@ def test_a_failed_job_names_the_cause_and_the_fix(
     with pytest.raises(BroadcastError) as excinfo:
         send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path))
     assert re.search(
-        r"the job failed \(.*claim store failed \(FileNotFoundError\).*\): call broadcast with the same arguments to "
-        "send the rest, no user is pushed twice$",
+        r"the job failed \(.*claim store failed \(FileNotFoundError: .*does its folder exist\?\).*\): call broadcast "
+        "with the same arguments to send the rest, no user is pushed twice$",
         str(excinfo.value),
     )
     assert excinfo.value.outcome is Outcome.UNKNOWN
@@ -486,6 +487,17 @@ def test_a_complete_run_is_reported_without_its_claims(
     shutil.rmtree(tmp_path / "run" / "claims")
     assert send(audience(), HELLO) == report
     assert service.users() == names()
+
+
+def test_claims_may_be_in_an_object_store(audience: Audience, send: Any, service: Oracle, objects: Any) -> None:
+    claims = partial(object_claims, objects.url, "spring")
+    service.fail([Fault.status(401)])
+    assert send(audience(), HELLO, claims=claims).not_sent == USERS
+    service.fail([])
+    for _ in range(2):
+        assert send(audience(), HELLO, claims=claims).accepted == USERS
+    assert service.users() == names()
+    assert len(objects.objects) > 1
 
 
 def test_a_run_is_not_resumed_with_another_store(

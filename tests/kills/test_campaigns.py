@@ -88,12 +88,19 @@ async def test_jobs_of_killed_workers_are_accounted_for(
     assert totals["ACCEPTED"] > jobs / 2
 
 
-@pytest.mark.parametrize("personal", [None, pytest.param("placeholders", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("kind", "personal"),
+    [
+        ("directory", None),
+        pytest.param("directory", "placeholders", marks=pytest.mark.long),
+        pytest.param("objects", None, marks=pytest.mark.long),
+    ],
+)
 async def test_an_arrow_plan_of_killed_processes_is_accounted_for(
-    personal: str | None, nursery: Nursery, request: pytest.FixtureRequest
+    kind: str, personal: str | None, nursery: Nursery, request: pytest.FixtureRequest
 ) -> None:
     users, chunk = (600, 1) if personal else (3_000, 20)
     async with KillService(users, seed=1, faults=ROUGH) as service:
-        driver = ArrowPlan(place_of("directory", request), users, chunk, personal=personal)
+        driver = ArrowPlan(kind, place_of(kind, request), users, chunk, personal=personal)
         totals = await survive(driver, nursery, service, kills=3)
     assert totals["ACCEPTED"] > users / 2

@@ -22,7 +22,7 @@ def driver(request: pytest.FixtureRequest) -> Driver:
         return Run(request.getfixturevalue("tmp_path") / "run", USERS, CHUNK, durable=kind == "run, durable")
     if kind.startswith("plan"):
         personal = "placeholders" if kind == "plan, personal" else None
-        return ArrowPlan(place_of("directory", request), USERS, CHUNK, personal=personal)
+        return ArrowPlan("directory", place_of("directory", request), USERS, CHUNK, personal=personal)
     return Jobs(kind, place_of(kind, request), USERS, CHUNK)
 
 

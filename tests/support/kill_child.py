@@ -115,7 +115,7 @@ def send_plan(job, say):
         batches[:: job["step"]],
         MESSAGE,
         run="spring",
-        claims=lambda: store_at_place("directory", job["place"]),
+        claims=lambda: store_at_place(job["kind"], job["place"]),
         personal=job["personal"],
         stop_policy=NO_BRAKE,
         **options_of(job),

@@ -116,8 +116,8 @@ class Jobs(ClaimDriver):
 class ArrowPlan(ClaimDriver):
     """A plan that is sent by killed processes, and then by two at the same time."""
 
-    def __init__(self, place, users, chunk, *, personal=None):
-        super().__init__("plan", users, chunk, kind="directory", place=place, personal=personal, rows=3, step=1)
+    def __init__(self, kind, place, users, chunk, *, personal=None):
+        super().__init__("plan", users, chunk, kind=kind, place=place, personal=personal, rows=3, step=1)
 
     def lives(self, kills):
         yield from [[{**self.job, "rows": number + 1}] for number in range(kills)]
