@@ -96,6 +96,14 @@ PLATFORM: Mapping[str, str] = {
 }
 
 
+# Bytes of one push: "maximum payload size of 4 KB" (Apple, "Generating a remote notification"), "4096 bytes" (Google,
+# "About FCM messages").
+MAX_PAYLOAD = 4096
+
+_MESSAGE_FIELDS = frozenset(models.MobilePush.__struct_encode_fields__)
+_encode = msgspec.json.Encoder().encode
+
+
 def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
     """Return advice on a message, a campaign or any other model, or a mapping with the same shape.
 
@@ -264,6 +272,33 @@ def _malformed_placeholder(texts: Mapping[str, str]) -> _Found:
     return found
 
 
+def _too_large(node: LintNode) -> _Found:
+    """Find the languages in which a phone would get more than one push can hold."""
+    fields = node.fields
+    if len(_encode(fields)) <= MAX_PAYLOAD:
+        return
+    languages = {language for name in TEXTS for language in fields.get(name, {})} or {""}
+    sizes = {language: _payload(fields, language) for language in languages}
+    if large := {language for language, size in sizes.items() if size > MAX_PAYLOAD}:
+        where = f" in {_listed(large)}" if any(large) else ""
+        advice = (
+            f"the push{where} has about {max(sizes.values()):,} bytes, and Apple and Google deliver at most "
+            f"{MAX_PAYLOAD:,}: shorten the text, or fetch what is in keyVals from your server"
+        )
+        yield (), advice
+
+
+def _payload(fields: Mapping[str, Any], language: str) -> int:
+    """Return the bytes of the documented fields that a phone gets at least, of the platform with more."""
+    texts = {name: fields[name].get(language) for name in TEXTS if name in fields}
+    sent = {name: value for name, value in {**fields, **texts}.items() if name in _MESSAGE_FIELDS}
+    platforms = [switch for switch in ("iosEnabled", "androidEnabled") if fields.get(switch, True)]
+    received = [
+        {name: value for name, value in sent.items() if PLATFORM.get(name, switch) == switch} for switch in platforms
+    ]
+    return max(map(len, map(_encode, received)), default=0)
+
+
 def _missing(name: str, advice: str) -> Callable[[LintNode], _Found]:
     """Return the check that a field is set."""
     return lambda node: () if node.fields.get(name) else [((), f"no {name}: {advice}")]
@@ -283,6 +318,7 @@ RULES: tuple[LintRule, ...] = (
     LintRule("platform-off", models.MobilePush, _platform_off, is_warned=False),
     LintRule("language-code", models.MobilePush, _not_a_code, TEXTS),
     LintRule("no-text", models.MobilePush, _no_text),
+    LintRule("too-large", models.MobilePush, _too_large),
     LintRule("languages-differ", models.MobilePush, _languages_differ, is_warned=False),
     LintRule("subtitle-language", models.MobilePush, _subtitle_language, is_warned=False),
     LintRule("malformed-placeholder", models.MobilePush, _malformed_placeholder, TEXTS),

@@ -53,6 +53,7 @@ CASES = [
     ({"iosEnabled": False, "androidEnabled": False}, "no-platform", "$.message"),
     ({"androidEnabled": False}, "platform-off", "$.message.androidActionButtons"),
     ({"title": {}, "body": {"en": "  "}}, "no-text", "$.message"),
+    ({"body": {"en": "Here", "de": "x" * 4096}}, "too-large", "$.message"),
     ({"title": {"en": "Hi"}}, "languages-differ", "$.message.body"),
     ({"title": {"english": "Hi"}, "body": {"english": "Hi"}}, "language-code", "$.message.title.english"),
     ({"subtitle": {"fr": "Ici"}}, "subtitle-language", "$.message.subtitle"),
@@ -87,6 +88,9 @@ def test_every_rule_has_a_case():
         CAMPAIGN,
         {"iosEnabled": True, "contentAvailable": True},
         GOOD | {"quietHours": True, "x" * 1000: 1},
+        # Each language, and each platform's fields, are in a push of their own.
+        GOOD | {"title": {"en": "a", "de": "b"}, "body": {"en": "x" * 3000, "de": "x" * 3000}},
+        GOOD | {"androidActionUrl": "a:" + "x" * 2500, "iosActionUrl": "a:" + "x" * 1000},
         {"userIds": ["a"], "message": GOOD, "customFields": {"titel": 1}},
         CampaignRequest(
             external_id="c",
@@ -102,6 +106,25 @@ def test_every_rule_has_a_case():
 )
 def test_what_may_be_right_is_not_questioned(message):
     assert lint(message) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "start"),
+    [
+        ({"keyVals": {"a": "ü" * 2000}}, "the push in de, en has about 4,"),
+        ({"androidActionUrl": "a:" + "x" * 4000, "iosEnabled": False}, "the push in de, en has about 4,"),
+        ({"title": {}, "body": {}, "keyVals": {"a": "x" * 4096}, "contentAvailable": True}, "the push has about 4,"),
+        ({"body": {"en": "", "de": "x" * 5000}}, "the push in de has about 5,"),
+    ],
+)
+def test_a_push_that_is_too_large_for_a_phone_is_named_with_its_size(change, start):
+    (found,) = [problem.message for problem in lint(GOOD | change) if problem.code == "too-large"]
+    assert found.startswith(start)
+
+
+def test_a_large_message_without_a_platform_is_questioned_for_that():
+    message = {"title": {"en": "x" * 5000}, "iosEnabled": False, "androidEnabled": False}
+    assert [problem.code for problem in lint(message)] == ["no-platform"]
 
 
 @pytest.mark.parametrize(

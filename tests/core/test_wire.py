@@ -414,5 +414,6 @@ def test_a_message_is_checked_for_typos_once_unless_it_is_large_or_many_came_aft
     others = [MobilePush(ios_enabled=True, title={"en": "x"}, ttl=number) for number in range(1025)]
     assert warned(form(message.replace(ttl=1)), encode=partial(encode_message, warn=False)) == []
     assert warned(form(message), form(message)) == texts
-    assert warned(form(large), form(message), form(large)) == texts * 2
+    twice = warned(form(large), form(message), form(large))
+    assert [text for text in twice if "bytes" not in text] == texts * 2
     assert warned(*others, form(message)) == texts
