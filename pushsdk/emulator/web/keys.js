@@ -52,7 +52,7 @@ const inList = (event) => event.target === document.body || event.target.closest
 
 function focusSearch(app) {
   if (!app.views[app.view].input) {
-    location.hash = "#/pushes";
+    history.pushState(null, "", "#/pushes"); // unlike a new hash, this routes only once
     app.route(); // immediately, because a hidden field can't be focused
   }
   const { input } = app.views[app.view];
