@@ -3,7 +3,7 @@
 import html
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, NoReturn
 
@@ -82,16 +82,10 @@ def mask(secret: Secret | None, text: str, *, is_cut: bool = False) -> str:
 
     ``is_cut``: the text may end within the secret.
     """
-    forms, end, parts = secret._hidden.forms() if secret else {}, 0, list[str]()
+    forms, parts, end = secret._hidden.forms() if secret else {}, list[str](), 0
     if not (is_cut or _has_escape(text) or any(form in text for form in forms)):
         return text
-    spans = [
-        (places[start.start()], places[_end_of(form, layer, start.start(), is_cut)])
-        for layer, places in _layers(text)
-        for form, first in forms.items()
-        for start in re.finditer(first, layer)
-    ]
-    for start, last in sorted(spans):
+    for start, last in sorted(_spans(forms, text, is_cut)):
         if last > max(start, end):
             parts += text[end:start], "***"
             end = last
@@ -112,6 +106,14 @@ def _forms(plain: str) -> dict[str, str]:
         codes += [encode(bytes(before) + data)[first:last].decode() for encode in (b64encode, urlsafe_b64encode)]
     starts = {code: re.escape(code[0]) for code in codes}
     return {**starts, plain: rf"[%&{re.escape(plain[0])}]|[\\\0](?![\\\0])"}
+
+
+def _spans(forms: Mapping[str, str], text: str, is_cut: bool) -> Iterator[tuple[int, int]]:
+    """Yield where a form begins, and where it ends, or the same place again."""
+    for layer, places in _layers(text):
+        for form, first in forms.items():
+            for start in map(re.Match.start, re.finditer(first, layer)):
+                yield places[start], places[_end_of(form, layer, start, is_cut)]
 
 
 def _layers(text: str) -> list[tuple[str, list[int]]]:
