@@ -90,6 +90,12 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
             "cli",
             """message.json --fields '{"name": "Ann"}'""",
         ),
+        "openapi": Command(
+            "message:openapi",
+            "Print the service's two operations as an OpenAPI document.",
+            "cli",
+            "--base-url https://push.example/api > push.json",
+        ),
         "claims list": Command(
             "claims:list_claims",
             "List the sends with an idempotency key that have claimed users.",

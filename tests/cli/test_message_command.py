@@ -90,3 +90,8 @@ def test_a_missing_language_is_a_usage_error(command, file, content, languages):
     result = command("message", "preview", file(content), "--lang", "fr")
     assert (result.code, result.out) == (2, "")
     assert f"--lang must be a language of the message: {languages}" in result.err
+
+
+def test_the_interface_is_printed_for_the_address_that_is_given(command):
+    result = command("openapi", "--base-url", "https://push.example/api")
+    assert json.loads(result.out)["servers"] == [{"url": "https://push.example/api"}]

@@ -25,8 +25,10 @@ def operations(*, token=False):
 async def test_the_document_is_served_and_says_whether_a_token_is_needed(running, token):
     async with running(token=token) as wire:
         document = await Api(wire.emulator).get("/openapi.json", Api_Key=None)
+        service = await Api(wire.emulator).get("/service/openapi.json", Api_Key=None)
     assert (document["openapi"], document["info"]["version"]) == ("3.1.0", __version__)
     assert set(document["components"]["securitySchemes"]) == {"key", "token"}
+    assert service["servers"] == [{"url": "/external/api"}]
     names = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert names
     assert names <= set(document["components"]["schemas"])

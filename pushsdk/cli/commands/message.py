@@ -1,4 +1,4 @@
-"""``pushsdk message lint`` and ``pushsdk message preview``: check or show a message without sending it."""
+"""``pushsdk message`` and ``pushsdk openapi``: check or show a message, or the interface of the service; send nothing."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from pushsdk._core.lint import lint as lint_resource
 from pushsdk._core.models import MobilePush
+from pushsdk._core.openapi import service_document
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk.cli.exit import Exit, usage_error
 from pushsdk.cli.files import problem_text, read_object, read_resource
@@ -102,3 +103,13 @@ def draw(notifications: Iterable[Mapping[str, Any]]) -> None:
             console.print()
         for line, style in _rows(notification):
             console.print(Text(visible(line), style=style))
+
+
+def openapi(*, base_url: str = "https://push.example/external/api") -> int:
+    """Print the service's two operations as an OpenAPI document, for generators and gateways.
+
+    Args:
+        base_url: Name this address in the document.
+    """
+    print_json(service_document(base_url))
+    return Exit.DONE

@@ -11,10 +11,11 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestPayloadError
 from msgspec import Struct
 
+from pushsdk._core.openapi import service_document
 from pushsdk._version import __version__
 from pushsdk.emulator.control import routes, views
 from pushsdk.emulator.faults import PRESETS, Preset, Rules, preset
-from pushsdk.emulator.guard import Guard, Refused
+from pushsdk.emulator.guard import PREFIX, Guard, Refused
 from pushsdk.emulator.http_io import PRIVATE, json_response, read_body, refuse
 from pushsdk.emulator.inboxes import Event, InboxState
 from pushsdk.emulator.limits import ServiceLimits
@@ -120,6 +121,9 @@ class Control:
 
     def _get_openapi_json(self, request: ControlRequest) -> dict[str, Any]:
         return routes.openapi(__version__, token=self._guard.needs_token)
+
+    def _get_service_openapi_json(self, request: ControlRequest) -> dict[str, Any]:
+        return service_document(PREFIX)
 
     def _get_service(self, request: ControlRequest) -> routes.Service:
         return routes.Service(self._api_key, self._store.find(self._api_key).name)

@@ -132,6 +132,7 @@ class Route(Struct, frozen=True):
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/health", "liveness", Ok, scoped=False, open=True),
     Route("GET", "/openapi.json", "this document", dict[str, Any], scoped=False, open=True),
+    Route("GET", "/service/openapi.json", "the push service, as OpenAPI", dict[str, Any], scoped=False, open=True),
     Route("GET", "/service", "the emulator's Api-Key and inbox", Service, scoped=False),
     Route("POST", "/lint", "check a request without sending it", views.LintResult, body=LintBody, scoped=False),
     Route("GET", "/inboxes", "all inboxes", list[InboxView], scoped=False),
