@@ -324,3 +324,9 @@ class Share(Rate, frozen=True, kw_only=True):
 
     index: int = 0
     count: int = 1
+
+
+def shared(rate: Rate, count: int) -> Share:
+    """Return the first of ``count`` equal shares."""
+    caps = {name: getattr(rate, name) for name in Rate.__struct_fields__}
+    return Share(**{name: value and value / count for name, value in caps.items()}, count=count)

@@ -29,6 +29,7 @@ from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.lifetime import Lifetime
 from pushsdk._io.threads import settled
 from pushsdk._public import set_public_module
+from pushsdk._runs.folder import split
 from pushsdk._runs.pipeline import Pipeline, RunSettings
 from pushsdk._runs.plan import Header, StopReason
 from pushsdk._runs.planner import Comparison, Planner, PlanningStoppedError
@@ -100,6 +101,8 @@ async def resume(lifetime: Lifetime, settings: RunSettings) -> BroadcastReport:
         journal.check_planned()
         asked = msgspec.structs.replace(journal.header, base_url=lifetime.settings.base_url)
         _check_plan(journal.header, asked, path)
+        if settings.seen is not msgspec.UNSET and journal.notes.completed not in (None, settings.seen):
+            return report_of(journal, run=path)
         return await _send(lifetime.enter(), settings, journal, logger.info)
 
 
@@ -157,6 +160,9 @@ async def _plan_and_send(
         return report_of(journal, run=settings.path, stop_reason=stopped)
     if not journal.users:
         warn_caller("nothing was sent: the source has no users")
+    elif settings.parts:
+        await lifetime.enter().offload(partial(split, journal, durable=settings.durable))
+        return report_of(journal, run=settings.path)
     return await _send(lifetime.enter(), settings, journal, warn_caller)
 
 
@@ -201,6 +207,9 @@ def _check_plan(planned: Header, asked: Header, path: Path) -> None:
 async def _send(
     engine: Engine, settings: RunSettings, journal: Journal, tell: Callable[[str], object]
 ) -> BroadcastReport:
+    if journal.header.parts and journal.users:
+        why = "it is the plan of a folder, whose other run files are sent: pass one of these"
+        raise run_file_error(settings.path, why, kind=RunPlanError)
     pipeline = Pipeline(journal, settings, engine)
     if pipeline.ended is not None:
         tell(f"nothing was sent: {_why_nothing(journal.outcomes()[Outcome.UNKNOWN])}")
@@ -236,6 +245,7 @@ def _why_nothing(unknown: int) -> str:
 def _header(settings: EngineSettings, run: RunSettings, **fields: Any) -> Header:
     return Header(
         not_after=run.not_after,
+        parts=run.parts,
         base_url=settings.base_url,
         max_users=settings.batching.max_users,
         max_bytes=settings.batching.max_bytes,

@@ -8,12 +8,12 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from pushsdk._core.errors import RunFileError
-from pushsdk._core.kinds import Count, Moment, check_values
+from pushsdk._core.kinds import Count, CountOrZero, Moment, check_values
 from pushsdk._core.outcome import Failure
 from pushsdk._core.policy import Options, warn_of_unused
 from pushsdk._core.splitting import Rejected
@@ -48,6 +48,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     limit: Count | None = None
     """The number of users after which the run pauses; None for no limit."""
     durable: bool = False
+    parts: CountOrZero = 0
+    """Plan the run, and split the plan into so many run files beside it, which are sent instead. Not public."""
+    seen: Any = msgspec.UNSET
+    """``Notes.completed`` as the caller has seen it: a run that another process has completed since is not sent."""
     path: Path | None = None
     """The run file's absolute path. Set here, so changing the working directory later has no effect."""
 

@@ -40,6 +40,8 @@ class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
     max_users: int
     max_bytes: int
     dedupe: bool = True
+    parts: int = 0
+    """The number of run files that the plan is split into, and that are sent instead."""
     not_after: datetime | None = None
     """The time after which no request is begun."""
     created: float = 0.0
@@ -61,8 +63,8 @@ class UserRange(msgspec.Struct, frozen=True, gc=False):
 
 
 StopCause = Literal["stop_policy", "refused", "failure", "limit", "not_after", "asked", "closed"]
-"""The cause of an early end: the stop policy; a refused Api-Key (401, 403); a failure that every other request would
-meet, such as a bad certificate; ``limit``; ``not_after``; ``stop`` or Ctrl-C; a closed client."""
+"""The cause of an early end, the worst first: the stop policy; a refused Api-Key (401, 403); a failure that every other
+request would meet, such as a bad certificate; ``limit``; ``not_after``; ``stop`` or Ctrl-C; a closed client."""
 
 
 class StopReason(msgspec.Struct, frozen=True):
@@ -73,6 +75,7 @@ class StopReason(msgspec.Struct, frozen=True):
     """Cause and fix, in words."""
 
 
+MOST_ANSWERS = 20  # different answers that a run keeps
 ANOTHER_TEXT = "another text"  # stands for the texts that are not kept
 
 
@@ -85,6 +88,11 @@ class Notes(Guarded, msgspec.Struct, frozen=True):
     """Seconds since the epoch; None while a process sends, and if the last process was killed."""
     stop_reason: StopReason | None = None
     """The reason why the last process ended early; None if all was sent, or while a process sends."""
+
+    @property
+    def completed(self) -> float | None:
+        """Time when the run was last sent, to its end or its limit; None while it is sent, and if it was stopped."""
+        return self.ended if self.stop_reason is None or self.stop_reason.by == "limit" else None
 
 
 Event = tuple[int, int, UserStatus]

@@ -5,10 +5,10 @@ import io
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO, TypeAlias
+from typing import Annotated, Any, Literal, TextIO, TypeAlias, get_args
 
 import msgspec
 
@@ -20,11 +20,13 @@ from pushsdk._core.kinds import Rule, check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
 from pushsdk._io.files import check_path
-from pushsdk._runs.plan import ANOTHER_TEXT, StopCause, StopReason
+from pushsdk._runs.folder import PLAN, run_files
+from pushsdk._runs.plan import ANOTHER_TEXT, MOST_ANSWERS, StopCause, StopReason
 from pushsdk._runs.run_file.file import RunFilePath, run_file_error
 from pushsdk._runs.run_file.journal import Journal, Row
 
 COLUMNS = ("user_id", "outcome", "status", "reason")
+_SUMS = ("planned", "accepted", "rejected", "not_sent", "unknown", "resent", "duplicates", "excluded")
 # A spreadsheet takes these for the start of a formula, or strips them to find one (OWASP, CSV injection).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -124,10 +126,11 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         """
         known = self._only_texts()
         check("outcome", outcome, Literal[*map(str, Outcome)] | None, ValidationError)
-        with closing(Journal.open(Path(self.file), write=False)) as journal:
-            for row in journal.rows(outcome):
-                text = known.get(row.status or 0, "")
-                yield msgspec.structs.replace(row, reason=f"{row.reason}: {text}") if text else row
+        for file in run_files(Path(self.file)):
+            with closing(Journal.open(file, write=False)) as journal:
+                for row in journal.rows(outcome):
+                    text = known.get(row.status or 0, "")
+                    yield msgspec.structs.replace(row, reason=f"{row.reason}: {text}") if text else row
 
     def _only_texts(self) -> dict[int, str]:
         """Return the service's text for each status that has exactly one."""
@@ -186,8 +189,13 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
 
 def _check_ended(path: Path) -> None:
-    if RunFilePath(path, write=False).in_use:
+    if _is_used(path):
         raise run_file_error(path, "it is still pushing: wait until it ends", kind=RunInUseError)
+
+
+def _is_used(path: Path) -> bool:
+    files = [*run_files(path), path / PLAN] if path.is_dir() else [path]
+    return any(RunFilePath(file, write=False).in_use for file in files)
 
 
 class BroadcastError(PushError):
@@ -228,13 +236,39 @@ def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | N
 
 
 def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
-    """Return the report on a run file. Sends nothing, and works while another process is sending.
+    """Return the report on a run file, or the sum for a folder of run files. Works while other processes are sending.
 
-    Raises RunFileError if the file can't be read or its plan is incomplete.
+    Raises RunFileError if a file can't be read or its plan is incomplete.
     """
     path = Path(os.path.abspath(check_path("run", run, "spring.run")))
     # Ask for the lock before reading: users in flight at that time then prove that the writer was alive.
-    in_use = RunFilePath(path, write=False).in_use
+    in_use = _is_used(path)
+    reports = [_read_report(file, in_use=in_use) for file in run_files(path)]
+    return _sum(reports, path) if path.is_dir() else reports[0]
+
+
+def _sum(reports: Sequence[BroadcastReport], folder: Path) -> BroadcastReport:
+    """Return the report on a folder: its reason for an early end is the worst one in a file."""
+    whole = {name: sum([getattr(report, name) for report in reports]) for name in _SUMS}
+    for name in ("answers", "reasons"):
+        counts = sum([Counter(getattr(report, name)) for report in reports], Counter[str]())
+        whole[name] = dict(counts.most_common(MOST_ANSWERS))
+    ends = [report.ended for report in reports if report.ended is not None]
+    # A file that was stopped with its last request is complete.
+    stopped = [report for report in reports if report.stopped_by is not None and whole["not_sent"]]
+    worst = min(stopped, key=lambda report: get_args(StopCause).index(report.stopped_by), default=BroadcastReport())
+    return msgspec.structs.replace(
+        reports[0],
+        **whole,
+        run=str(folder),
+        file=str(folder),
+        stopped=worst.stopped,
+        stopped_by=worst.stopped_by,
+        ended=max(ends) if len(ends) == len(reports) else None,
+    )
+
+
+def _read_report(path: Path, *, in_use: bool) -> BroadcastReport:
     with closing(Journal.open(path, write=False)) as journal:
         if in_use and not journal.sealed:
             why = "another process is still planning it: read it again once it is sending"

@@ -25,12 +25,10 @@ from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._io.request import ClaimedRequest, WholePart
-from pushsdk._runs.plan import ANOTHER_TEXT, ChunkRequest, UserRange
+from pushsdk._runs.plan import ANOTHER_TEXT, MOST_ANSWERS, ChunkRequest, UserRange
 from pushsdk._runs.stopping import Stopping
 
 logger = logging.getLogger("pushsdk")
-# Different answers that a run keeps.
-MOST_ANSWERS = 20
 
 
 class RunLog(Protocol):

@@ -12,7 +12,7 @@ from pushsdk._audience.source import missing_column, printable
 from pushsdk._core.errors import ConfigurationError, ValidationError
 from pushsdk._core.kinds import check, must_be
 from pushsdk._core.placeholders import placeholder_names
-from pushsdk._core.policy import Rate, Share, warn_of_unused
+from pushsdk._core.policy import Share, shared, warn_of_unused
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.wire import encode_custom_fields, encode_message
 from pushsdk._runs.claim_log import checked_store
@@ -99,9 +99,7 @@ def divided(options: dict[str, Any], tasks: int, max_users: int) -> dict[str, An
     batching, rate = options["batching"], options.get("rate")
     others = {"batching": msgspec.structs.replace(batching, max_users=max(max_users, batching.max_users))}
     if rate is not None:
-        caps = {name: getattr(rate, name) for name in Rate.__struct_fields__}
-        per: dict[str, Any] = {name: None if value is None else value / tasks for name, value in caps.items()}
-        others["rate"] = Share(**per, count=tasks)
+        others["rate"] = shared(rate, tasks)
     return {**options, **others}
 
 

@@ -2,8 +2,6 @@
 
 import io
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,15 +14,15 @@ from pushsdk import Audience, ValidationError
 IDS = st.lists(st.text("abcä01", min_size=1, max_size=2), max_size=12)
 
 
-def sources(users: list[str]) -> list[Audience]:
+def sources(users):
     table = pa.table({"user_id": pa.array(users, pa.string()), "n": range(len(users))})
     return [Audience.table(table), Audience.lines(io.BytesIO("\n".join(users).encode()))]
 
 
 @settings(max_examples=15)
 @given(IDS, st.integers(1, 4), st.sets(st.sampled_from("ab01")))
-def test_each_user_is_in_one_part_from_every_source(users: list[str], of: int, others: set[str]) -> None:
-    told = list[Any]()
+def test_each_user_is_in_one_part_from_every_source(users, of, others):
+    told = []
     for number in range(2):
         parts, duplicates = [], 0
         for index in range(of):
@@ -39,21 +37,21 @@ def test_each_user_is_in_one_part_from_every_source(users: list[str], of: int, o
 
 
 @pytest.mark.parametrize("rows", [False, True])
-def test_without_dedupe_a_part_has_its_duplicates(rows: bool) -> None:
+def test_without_dedupe_a_part_has_its_duplicates(rows):
     users = ["ann", "bob", "ann", "cid"]
-    read: Any = rows_of if rows else ids_of
+    read = rows_of if rows else ids_of
     parts = [read(sources(users)[0].part(index, of=3)) for index in range(3)]
     found = Counter(item[0] if rows else item for part in parts for item in part)
     assert found == Counter(users)
 
 
-def test_parts_never_change(tmp_path: Path) -> None:
+def test_parts_never_change(tmp_path):
     users = Audience.read(made(tmp_path, "u.txt", "\n".join(map(str, range(20)))))
     assert ids_of(users.part(0, of=3)) == ["15", "17"]
     assert sum([len(ids_of(users.part(index, of=3))) for index in (1, 2)]) == 18
 
 
-def test_a_part_has_another_name_and_can_be_parted_again(tmp_path: Path) -> None:
+def test_a_part_has_another_name_and_can_be_parted_again(tmp_path):
     users = Audience.read(made(tmp_path, "u.txt", "\n".join(map(str, range(99)))))
     halves = [users.part(index, of=2) for index in range(2)]
     assert halves[1].source == f"{users.source}, part 1 of 2"
@@ -71,7 +69,7 @@ def test_a_part_has_another_name_and_can_be_parted_again(tmp_path: Path) -> None
         (0, True, "of must be a whole number, 1 or more; got True"),
     ],
 )
-def test_a_part_that_does_not_exist_is_an_error(index: int, of: int, text: str) -> None:
+def test_a_part_that_does_not_exist_is_an_error(index, of, text):
     with pytest.raises(ValidationError) as error:
         Audience.lines(io.BytesIO(b"")).part(index, of=of)
     assert str(error.value) == text

@@ -7,6 +7,7 @@ from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState
 from support.claim_stores import store_at_place
 from support.kill_judge import Plan, judge, verdict
+from support.kill_service import name_of, number_of
 
 IN_FLIGHT = 8
 # From the least to the most informative about a job.
@@ -73,6 +74,36 @@ class Run(Driver):
             assert self.pending, "killed, but not in the middle"
         assert service.messages <= {(user, user // self.chunk) for user in range(self.users)}
         return {"ACCEPTED": report.accepted, "UNKNOWN": report.unknown}
+
+
+class Processes(Driver):
+    """A broadcast by several processes, and its resumes with another number of them."""
+
+    def __init__(self, folder, users, *words):
+        self._run, source = folder / "spring", folder / "users.csv"
+        source.write_text("user_id,n\n" + "".join([f"{name_of(user)},{user}\n" for user in range(users)]))
+        (folder / "message.json").write_text('{"title": {"en": "Hi"}, "iosEnabled": true}')
+        given = ["broadcast", str(source), "--message", str(folder / "message.json"), "--run", str(self._run), *words]
+        super().__init__("command", users, 1 if words else 1000, words=given)
+        self._dice = random.Random(users)
+
+    def lives(self, kills):
+        options = ["--in-flight", str(IN_FLIGHT), "--progress", "none", "--no-stop-policy"]
+        while self.pending:
+            resume = ["resume", str(self._run)] if self._run.exists() and self._dice.random() < 0.5 else None
+            words = [*(resume or self.job["words"]), "--processes", str(self._dice.randint(1, 3)), *options]
+            yield [{**self.job, "words": words}]
+
+    def outcomes(self, lives):
+        if not self._run.exists():
+            return {}
+        report = read_report(self._run)
+        self.pending = report.not_sent
+        rows = [(number_of(row.user_id), row.outcome.name) for row in report.rows()]
+        told = dict(rows)
+        assert (len(told), len(rows), report.planned) == (self.users,) * 3
+        assert [report.accepted, report.unknown] == [[*told.values()].count(name) for name in ("ACCEPTED", "UNKNOWN")]
+        return told
 
 
 class ClaimDriver(Driver):

@@ -6,6 +6,7 @@ import os
 import sys
 from contextlib import suppress
 from multiprocessing.forkserver import ensure_running
+from pathlib import Path
 from signal import SIGKILL
 from typing import Any, NamedTuple
 
@@ -38,6 +39,20 @@ class ProcessLife:
         self.said = []
         self.ended = False
 
+<<<<<<< HEAD
+=======
+    def children(self):
+        """Return the processes that the process has started."""
+        pid = self._process.pid
+        with suppress(OSError):
+            return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return []
+
+    @property
+    def is_alive(self):
+        return self._process.is_alive()
+
+>>>>>>> c7e3fb5 (broadcast --processes: a run sent by several processes, in a folder of run files)
     def kill(self):
         """Send kill -9. Has no effect if the process has just ended."""
         self._process.kill()

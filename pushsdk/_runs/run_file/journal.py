@@ -394,6 +394,14 @@ class Journal:
         raise self._file.damaged()
 
 
+def completed_at(path: Path) -> float | None:
+    """Return ``Notes.completed`` for a run, without reading the rest."""
+    with closing(RunFile.open(RunFilePath(path, write=False), write=False)) as file:
+        for row in file.read(_SELECT_NOTES):
+            return _decode(_NOTES, row).completed
+    return None
+
+
 def ask_to_stop(path: Path, by: str) -> None:
     """Ask the process that sends a run to stop. Raises RunFileError if there is none."""
     run_path = RunFilePath(path, write=False)

@@ -9,13 +9,14 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
+import msgspec
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
@@ -29,14 +30,16 @@ from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Failure
 from pushsdk._core.words import count
 from pushsdk._runs.api import broadcast_content
+from pushsdk._runs.folder import PLAN, run_files
 from pushsdk._runs.plan import Chunk, chunks_of
-from pushsdk._runs.run_file.journal import ask_to_stop
+from pushsdk._runs.run_file.journal import Journal, ask_to_stop
 from pushsdk.cli.commands.message import draw, previews
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.files import DryRun, MessageOptions, has_users, open_users, print_request, utf8
 from pushsdk.cli.interrupt import interruptible
 from pushsdk.cli.options import Flag, Json, ServiceOptions, Yes, command_line, confirm, quoted, title_of
 from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, progress
+from pushsdk.cli.processes import send_folder
 from pushsdk.cli.settings import ClientSettings, listed
 from pushsdk.cli.terminal import duration, print_json, say, warn
 
@@ -54,8 +57,15 @@ UserSource = Annotated[
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
 Speed = Annotated[float | None, Parameter(validator=Number(gt=0, lt=1e9))]
 Format = Annotated[Literal["table", "csv", "jsonl"], Parameter(name="--format")]
+_FILES_PER_PROCESS = 4  # so that no process waits long for the last
 _WATCH_INTERVAL = 1.0  # seconds
 _WIDTH_SAMPLE = 1000  # rows that decide how wide the user id column is
+
+
+def _whole(_: object, given: Sequence[Any]) -> int:
+    """Return a whole number: cyclopts would round 2.7."""
+    return int(given[0].value)
+
 
 Start = Callable[[pushsdk.AsyncPushClient, dict[str, Any]], Awaitable[pushsdk.BroadcastReport]]
 """A function that starts the run with a client and the options for every run."""
@@ -94,10 +104,7 @@ class ResumeOptions:
 
     on_unknown: Literal["skip", "resend"] = "skip"
     """Skip or resend users with an unknown outcome; resend may push to them twice."""
-    # Whole: cyclopts would round 2.7.
-    limit: Annotated[int | None, Parameter(converter=lambda _, given: int(given[0].value), validator=Number(gte=1))] = (
-        None
-    )
+    limit: Annotated[int | None, Parameter(converter=_whole, validator=Number(gte=1))] = None
     """Stop after this many users; resume continues there. [default: no limit]"""
     not_after: str | None = None
     """Begin no request after this time: 18:00 today, or 2026-11-29T18:00+01:00. A resume keeps it."""
@@ -109,6 +116,8 @@ class ResumeOptions:
     """Stop after this many seconds without an accepted user."""
     no_stop_policy: Flag = False
     """Don't stop early, unless the Api-Key is refused."""
+    processes: Annotated[int | None, Parameter(converter=_whole, validator=Number(gte=1, lte=256))] = None
+    """Send with this many processes; --run is then a folder of run files."""
     durable: Flag = False
     """Sync each claim to the disk, so that the run survives a power loss."""
     progress: ProgressMode = "auto"
@@ -277,7 +286,7 @@ def broadcast(
         return f"{count(number)}{_in_requests(number, each=bool(into))}"
 
     async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
-        run_options["run"] = run
+        run_options["run"] = run / PLAN if "parts" in run_options else run
         if not into:
             return await client.broadcast(audience, message, custom_fields=fields, dedupe=distinct, **run_options)
         requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
@@ -350,7 +359,7 @@ def resume(
     users = options.users_left(result)
 
     async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
-        return await client.resume(run, **run_options)
+        return result if run.is_dir() else await client.resume(run, **run_options)
 
     action = f"Push{quoted(result.title)} to {count(users, 'more user')} of {run}{_in_requests(users)}"
     return _send_run(start, run, options, service.settings(), service.given(), users, lambda: action)
@@ -371,8 +380,11 @@ def _send_run(
     """
     # The first is named below, and the others were told before the question.
     warnings.filterwarnings("ignore", "nothing was sent|the (message|audience) has", pushsdk.MessageWarning)
-    command = command_line(["resume", run], given)
+    processes = {} if options.processes is None else {"processes": options.processes}
+    command = command_line(["resume", run], {**processes, **given})
     settings = _without_retry(settings)
+    if processes or run.is_dir():
+        start = _in_processes(start, run, options.processes or 1, settings)
     mode: ProgressMode = "none"
     if users != 0:
         confirm(action, settings, yes=options.yes)
@@ -386,7 +398,9 @@ def _send_run(
         result = _report_of_cancelled(run)
     _print_counts(result, json=options.json, left=users)
     if not (interrupted or result.planned or result.stopped):
-        run.unlink()  # it would only refuse the next try
+        (run / PLAN if run.is_dir() else run).unlink()  # it would only refuse the next try
+        with suppress(OSError):
+            run.rmdir()
         raise usage_error("nothing was sent: the source of this run has no users")
     unlisted = result.reasons.get(Failure.NOT_LISTED, 0) if settings["only_users"] else 0
     _print_next_steps(result, command, unlisted=unlisted)
@@ -394,6 +408,36 @@ def _send_run(
         again = "" if result.unknown else "; to push again, pass a new --run"
         warn(f"nothing was sent: an earlier command completed this run{again}")
     return _exit_code(result, interrupted=interrupted)
+
+
+def _in_processes(plan: Start, run: Path, processes: int, settings: ClientSettings) -> Start:
+    """Return the function that plans a folder of run files and sends it with child processes."""
+    if run.is_file():
+        raise usage_error(f"{run} is one run file, for one process: leave out --processes, or name another --run")
+
+    async def start(client: pushsdk.AsyncPushClient, options: dict[str, Any]) -> pushsdk.BroadcastReport:
+        started = time.monotonic()
+        with suppress(OSError):  # the error of the file in it says more
+            await asyncio.to_thread(run.mkdir, 0o700)
+        result = await plan(client, {**options, "parts": _FILES_PER_PROCESS * processes})
+        if not result.planned or options["stop"].is_set():
+            return result
+        show, stop = options["on_progress"], options["stop"]
+        with closing(Journal.open(run / PLAN, write=True)) as planned:
+            parts = [pushsdk.read_report(file) for file in run_files(run)]
+            code = await send_folder(
+                parts, settings, options, processes, show, lambda: stop.is_set() or planned.stopped_by()
+            )
+            result, by = pushsdk.read_report(run), planned.stopped_by()
+        if by is not None:
+            result = msgspec.structs.replace(result, stopped=f"{by} stopped it", stopped_by="asked")
+        if code > Exit.INCOMPLETE:
+            why = f"a process failed with exit code {code}: see its error above"
+            result = msgspec.structs.replace(result, stopped=why, stopped_by="failure")
+        now, seconds = result.accepted - sum([part.accepted for part in parts]), time.monotonic() - started
+        return msgspec.structs.replace(result, accepted_now=now, seconds=seconds, in_use=False)
+
+    return start
 
 
 def _without_retry(settings: ClientSettings) -> ClientSettings:
@@ -431,7 +475,7 @@ async def _send(
 
 def stop(run: RunFile, /) -> int:
     # Shells and cron set the variable, some containers don't.
-    ask_to_stop(run, os.environ.get("LOGNAME", "somebody"))
+    ask_to_stop(run / PLAN if run.is_dir() else run, os.environ.get("LOGNAME", "somebody"))
     say(f"{run} stops after the requests in flight")
     return Exit.DONE
 

@@ -1,0 +1,193 @@
+"""``--processes``: a folder of run files, sent by child processes."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.command_line import COMMAND, run_apart
+from support.service_thread import wait_until
+
+from pushsdk import cli, read_report
+from pushsdk.cli import processes
+from pushsdk.emulator import Fault
+
+USERS = [f"user-{number}" for number in range(40)]
+QUIET = ("--progress", "none")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with a message and 40 users, of which one occurs twice."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "message.json").write_text(json.dumps({"title": {"en": "Hello"}, "iosEnabled": True}))
+    (tmp_path / "users.csv").write_text("user_id,n\n" + "".join(f"{user},1\n" for user in [*USERS, USERS[3]]))
+    return tmp_path
+
+
+WORDS = ("broadcast", "users.csv", "--message", "message.json", "--run", "spring", "--personalize", "custom-fields")
+
+
+def test_one_run_file_is_not_sent_by_several_processes(command, service, folder):
+    (folder / "spring").touch()
+    result = command(*WORDS, "--processes", "2")
+    assert (result.code, service.requests) == (2, 0)
+    assert "spring is one run file, for one process: leave out --processes, or name another --run" in result.err
+
+
+@pytest.fixture
+def broadcast(command, folder):
+    """A function that broadcasts with two processes, one request for each user."""
+
+    def run(*words):
+        return command(*WORDS, *(() if "--processes" in words else ("--processes", "2")), *words)
+
+    return run
+
+
+def test_each_user_is_pushed_once_and_the_report_is_the_sum(broadcast, command, service, folder):
+    result = broadcast("--json", "--progress", "json")
+    figures = json.loads(result.out)
+    assert (result.code, service.users()) == (0, dict.fromkeys(USERS, 1))
+    assert (figures["accepted_now"], figures["planned"], figures["duplicates"], figures["run"]) == (
+        *(40, 40, 1),
+        str(folder / "spring"),
+    )
+    assert figures.keys() == set(read_report("spring").__struct_fields__) - {"file"}
+    states = [json.loads(line) for line in result.err.splitlines()]
+    assert (states[0]["stage"], states[-1]["accepted"], states[-1]["planned"]) == ("planning", 40, 40)
+    assert (folder / "spring").stat().st_mode & 0o777 == 0o700
+    again = command(*WORDS, "--processes", "3")
+    assert (again.code, service.requests) == (0, 40)
+    assert "nothing was left to send" in again.out
+    assert command("status", "spring").code == 0
+    assert command("report", "spring", "--format", "jsonl").out.count('"ACCEPTED"') == 40
+    rest = command("plan", "users.csv", "--message", "message.json", "--exclude", "spring")
+    assert "the source has no users beside the 40 excluded" in rest.err
+
+
+def test_a_limit_is_divided_and_another_number_of_processes_goes_on(broadcast, command, service):
+    limited = broadcast("--limit", "13", "--only-users", ",".join(USERS[:30]), "--in-flight", "3", *QUIET)
+    assert (limited.code, len(service.users())) == (1, 13)
+    assert "to send the rest:  pushsdk resume spring --processes 2 " in limited.err
+    assert command("resume", "spring", "--limit", "1", *QUIET).code == 1
+    assert len(service.users()) == 14
+    assert command("resume", "spring", "--processes", "1", *QUIET).code == 0
+    assert service.users() == dict.fromkeys(USERS, 1)
+
+
+@pytest.mark.parametrize(("fault", "words", "code"), [(401, (), 4), (500, ("--on-unknown", "resend"), 3)])
+def test_the_exit_code_is_the_worst(broadcast, service, fault, words, code):
+    service.set_faults([Fault.status(fault)])
+    result = broadcast(*words, *QUIET)
+    assert result.code == code
+    # One of the processes resends each request, three times.
+    assert service.requests <= 40 if fault == 401 else service.requests == 160
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--processes", "0"), "for --processes"),
+        (("--exclude", "users.csv"), "nothing was sent: the source of this run has no users"),
+    ],
+)
+def test_an_error_of_the_command_line_makes_no_folder(broadcast, service, folder, words, text):
+    result = broadcast(*words, *QUIET)
+    assert (result.code, service.requests) == (2, 0)
+    assert text in result.err
+    assert not (folder / "spring").exists()
+
+
+def test_a_process_that_fails_ends_the_others_and_says_why(broadcast, service, folder):
+    assert broadcast("--limit", "1", *QUIET).code == 1
+    with (folder / "spring" / "005-of-008.run").open("r+b") as file:
+        file.seek(8192)
+        file.write(bytes(4096))
+    result = run_apart(*WORDS, "--processes", "2", *QUIET)
+    assert result.code == 2
+    assert "005-of-008.run: it is damaged" in result.err
+
+
+@pytest.fixture
+def sending(folder, service):
+    """A broadcast by two processes that have three requests in flight."""
+    service.set_faults([Fault.delay(0.3)])
+    words = [*COMMAND, *WORDS, "--processes", "2", "--in-flight", "3", *QUIET]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        service.wait_for(requests=3)
+        yield process
+        process.kill()
+
+
+def children_of(process):
+    return [int(child) for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def check_stopped(sending, service, command, *, told):
+    """Check that it ended after the requests in flight, and can be resumed."""
+    _, err = sending.communicate(timeout=60)
+    assert (sending.returncode, "Traceback" in err) == (130, False)
+    assert told in err
+    figures = json.loads(command("status", "spring", "--json").out)
+    assert (figures["unknown"], figures["accepted"]) == (0, len(service.users()))
+    assert 3 <= figures["accepted"] < 40
+    service.set_faults([])
+    assert command("resume", "spring", "--processes", "3", *QUIET).code == 0
+    assert service.users() == dict.fromkeys(USERS, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_waits_for_the_requests_in_flight(sending, service, command, number):
+    sending.send_signal(number)
+    check_stopped(sending, service, command, told="pushsdk resume spring --processes 2 --in-flight 3\n")
+
+
+def test_another_terminal_stops_all_processes(sending, service, command, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "bob")
+    assert command("stop", "spring").out == "spring stops after the requests in flight\n"
+    check_stopped(sending, service, command, told="stopped: bob stopped it\n")
+
+
+@pytest.mark.skipif(
+    not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists(), reason="it has to find the processes"
+)
+def test_a_process_that_is_stopped_stops_the_others_and_shows_no_key(sending, service, command):
+    children = children_of(sending)
+    assert len(children) == 2
+    assert all(service.api_key not in Path(f"/proc/{child}/cmdline").read_text() for child in children)
+    os.kill(children[0], signal.SIGTERM)
+    check_stopped(sending, service, command, told="stopped: the caller asked for a stop\n")
+
+
+def test_a_process_without_a_parent_has_a_few_seconds_to_end(folder, service, monkeypatch):
+    reading, writing = os.pipe()
+    settings = {"base_url": service.base_url, "api_key": service.api_key}
+    os.write(writing, pickle.dumps((settings, {}, {})).hex().encode() + b"\n")
+    os.close(writing)
+    codes = []
+    monkeypatch.setattr(processes, "GRACE", 0)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    stdin = os.dup(0)
+    os.dup2(reading, 0)
+    try:
+        assert cli.main(["send-files"]) == 0
+        wait_until(lambda: codes == [130])
+    finally:
+        os.dup2(stdin, 0)
+        os.close(stdin)
+        os.close(reading)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it has to find the processes")
+def test_processes_end_with_their_parent_though_the_service_hangs(sending, service):
+    children = children_of(sending)
+    service.set_faults([Fault.hang()])
+    service.wait_for(requests=service.requests + 3)
+    sending.kill()
+    wait_until(lambda: not any(Path(f"/proc/{child}/cmdline").exists() for child in children))
+    assert read_report("spring").unknown == 3

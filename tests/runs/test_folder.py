@@ -1,0 +1,154 @@
+"""A folder of run files that share one plan: split once, sent by file, reported as one run."""
+
+import io
+import os
+
+import pytest
+from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of
+from support.virtual_time import virtual
+
+from pushsdk import Batching, Outcome, PushRequest, RunFileError, RunInUseError, RunPlanError, read_report
+from pushsdk._runs import folder
+from pushsdk._runs.run_file.journal import Journal, completed_at
+
+USERS = [f"u{number}" for number in range(10)]
+SMALL = Batching(max_users=2)
+
+
+async def plan(path, users=USERS, service=None, **options):
+    """Plan a folder of 3 run files for 5 requests."""
+    path.mkdir(exist_ok=True)
+    async with client_of(service or FakeService(), batching=SMALL) as client:
+        return await client.broadcast(users, MESSAGE, run=path / "plan", **{"parts": 3, **options})
+
+
+def pushed(service):
+    return sorted(user for request in service.sent for user in request)
+
+
+async def send(path, service, **options):
+    """Send the files of a folder, one after another."""
+    async with client_of(service, batching=SMALL) as client:
+        return [await client.resume(file, **options) for file in sorted(path.glob("*.run"))]
+
+
+@virtual
+async def test_a_folder_is_planned_at_once_and_sent_by_file(tmp_path):
+    service = FakeService()
+    report = await plan(tmp_path, [*USERS, "u3"], service)
+    assert (report.planned, report.not_sent, service.sent) == (10, 10, [])
+    assert sorted(os.listdir(tmp_path)) == ["000-of-003.run", "001-of-003.run", "002-of-003.run", "plan"]
+    reports = await send(tmp_path, service)
+    assert pushed(service) == sorted(USERS)
+    whole = read_report(tmp_path)
+    assert [whole.planned, whole.accepted, whole.duplicates, whole.ended] == [10, 10, 1, reports[-1].ended]
+    assert [row.user_id for row in whole.rows(Outcome.ACCEPTED)] == USERS
+    assert sorted(user for users in whole.pushed().ids() for user in users) == sorted(USERS)
+    whole.write_csv(text := io.StringIO())
+    assert text.getvalue().count("ACCEPTED") == 10
+
+
+@virtual
+async def test_a_request_has_its_message_in_every_file(tmp_path):
+    service = FakeService()
+    requests = [PushRequest(user_ids=[user], message=OTHER if user == "u7" else MESSAGE) for user in USERS]
+    async with client_of(service) as client:
+        await client.send_each(requests, run=tmp_path / "plan", parts=4)
+    await send(tmp_path, service)
+    assert [push.user_ids for push in service.requests if push.message["title"] == OTHER["title"]] == [("u7",)]
+    assert pushed(service) == sorted(USERS)
+
+
+@virtual
+async def test_the_same_users_continue_a_folder_and_others_are_an_error(tmp_path):
+    await plan(tmp_path)
+    files = sorted(os.listdir(tmp_path))
+    await plan(tmp_path, USERS[::-1], parts=8)
+    assert sorted(os.listdir(tmp_path)) == files
+    with pytest.raises(RunPlanError, match="planned for 10 users, and this call has 9 users"):
+        await plan(tmp_path, USERS[:9])
+
+
+@pytest.mark.parametrize("seals", range(4))
+@virtual
+async def test_a_folder_that_is_half_planned_is_planned_on(tmp_path, monkeypatch, seals):
+    left, seal = [seals], Journal.seal
+
+    def dying(journal, **counts):
+        if not left[0]:
+            raise SystemError
+        left[0] -= 1
+        seal(journal, **counts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "_CHUNKS", 1)
+        patch.setattr(Journal, "seal", dying)
+        with pytest.raises(SystemError):
+            await plan(tmp_path)
+    with pytest.raises(RunFileError, match="start the broadcast again"):
+        read_report(tmp_path)
+    service = FakeService()
+    await plan(tmp_path, parts=2)
+    await send(tmp_path, service)
+    assert pushed(service) == sorted(USERS)
+    assert read_report(tmp_path).accepted == 10
+
+
+@virtual
+async def test_the_plan_of_a_folder_is_not_sent(tmp_path):
+    service = FakeService()
+    await plan(tmp_path)
+    async with client_of(service, batching=SMALL) as client:
+        for call in (client.resume(tmp_path / "plan"), client.broadcast(USERS, MESSAGE, run=tmp_path / "plan")):
+            with pytest.raises(RunPlanError, match="it is the plan of a folder"):
+                await call
+    assert service.sent == []
+
+
+@virtual
+async def test_a_file_that_is_missing_is_not_made_again(tmp_path):
+    service = FakeService()
+    await plan(tmp_path)
+    await send(tmp_path, service)
+    (tmp_path / "001-of-003.run").unlink()
+    for _ in range(2):
+        with pytest.raises(RunPlanError, match="2 of its 3 run files are there"):
+            read_report(tmp_path)
+        await plan(tmp_path)
+
+
+@virtual
+async def test_the_report_of_a_folder_has_the_worst_reason(tmp_path):
+    await plan(tmp_path)
+    (first, second, third), service = sorted(tmp_path.glob("*.run")), FakeService(answer(), then=answer(401))
+    async with client_of(service, batching=SMALL) as client:
+        await client.resume(first, limit=2)
+        await client.resume(second, limit=1)
+        assert read_report(tmp_path).ended is None
+        await client.resume(third, limit=1)
+    report = read_report(tmp_path)
+    assert (report.stopped_by, report.run, report.in_use) == ("refused", str(tmp_path), False)
+    assert (report.answers, report.reasons) == ({"401": 2}, {"HTTP 401": 2})
+
+
+@virtual
+async def test_a_folder_is_in_use_while_one_of_its_files_is(tmp_path):
+    await plan(tmp_path)
+    journal = Journal.open(tmp_path / "002-of-003.run", write=True)
+    assert read_report(tmp_path).in_use
+    with pytest.raises(RunInUseError):
+        read_report(tmp_path).pushed()
+    journal.close()
+    assert not read_report(tmp_path).in_use
+
+
+@virtual
+async def test_a_run_is_completed_when_it_was_sent_to_its_end_or_its_limit(tmp_path):
+    service, path = FakeService(), tmp_path / "run"
+    async with client_of(service, batching=SMALL) as client:
+        limited = await client.broadcast(USERS, MESSAGE, run=path, limit=2)
+        assert completed_at(path) == limited.ended
+        journal = Journal.open(path, write=True)
+        journal.close()
+        complete = await client.resume(path)
+    assert completed_at(path) == complete.ended != limited.ended
