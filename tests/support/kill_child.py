@@ -6,12 +6,7 @@ import pkgutil
 import resource
 import signal
 
-<<<<<<< HEAD
-from pushsdk import AsyncPushClient, Batching, Limits, PushError, PushRequest, RetryPolicy, StopPolicy, Timeout
-=======
 from pushsdk import AsyncPushClient, Batching, Limits, PushError, PushRequest, RetryPolicy, StopPolicy, Timeout, cli
-from pushsdk._core.user_states import UserState, UserStatus
->>>>>>> c7e3fb5 (broadcast --processes: a run sent by several processes, in a folder of run files)
 from pushsdk._io import retrying  # noqa: F401 - so that no child has to import it
 from pushsdk.arrow import push_batches
 from support.arrow_plans import plan
@@ -129,46 +124,6 @@ def send_plan(job, say):
         say([(number_of(row["user_id"]), row["outcome"]) for row in batch.to_pylist()])
 
 
-<<<<<<< HEAD
-=======
-# -- a run file ---------------------------------------------------------------------------------------------------
-
-HEADER = Header(kind="broadcast", base_url="https://push.example", message=b"{}", max_users=100, max_bytes=10_000)
-CHUNKS, SIZE = 50, 10
-
-
-def events_of(number):
-    """Return the events of commit ``number``, counted from 0; all commits differ."""
-    draw = random.Random(number)
-    items = []
-    for _ in range(draw.choice((1, 3, 40))):
-        chunk, start = draw.randrange(CHUNKS), draw.choice((0, 0, 0, 3))
-        state, resent = draw.choice(tuple(UserState)), draw.random() < 0.2
-        status = UserStatus(state, 200 + number % 300, f"commit {number}", resent)
-        items.append((chunk * SIZE + start, (chunk + 1) * SIZE - start, status))
-    return items
-
-
-def planned(path, *, durable=False, say=lambda word: None):
-    """A run of CHUNKS chunks, in several transactions."""
-    journal = Journal.open_or_create(path, HEADER, durable=durable)
-    for number in range(CHUNKS):
-        users = [f'"user-{number}-{place}"' for place in range(SIZE)]
-        journal.add([Chunk(SIZE, ",".join(users).encode())])
-        say("planned")
-    journal.seal(duplicates=0)
-    return journal
-
-
-def write_run(job, say):
-    """Plan, commit numbered groups of events, and say each step."""
-    journal = planned(Path(job["run"]), durable=job["durable"], say=say)
-    for number in range(job["commits"]):
-        record(journal, events_of(number))
-        say("committed")
-    signal.pause()
-
-
 # -- the command line ---------------------------------------------------------------------------------------------
 
 
@@ -181,7 +136,6 @@ def run_command(job, say):
     say(cli.main(job["words"]))
 
 
->>>>>>> c7e3fb5 (broadcast --processes: a run sent by several processes, in a folder of run files)
 DRIVERS = {
     "command": run_command,
     "run": lambda job, say: say(asyncio.run(send_run(job))),

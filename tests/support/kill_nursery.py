@@ -39,8 +39,6 @@ class ProcessLife:
         self.said = []
         self.ended = False
 
-<<<<<<< HEAD
-=======
     def children(self):
         """Return the processes that the process has started."""
         pid = self._process.pid
@@ -48,11 +46,6 @@ class ProcessLife:
             return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         return []
 
-    @property
-    def is_alive(self):
-        return self._process.is_alive()
-
->>>>>>> c7e3fb5 (broadcast --processes: a run sent by several processes, in a folder of run files)
     def kill(self):
         """Send kill -9. Has no effect if the process has just ended."""
         self._process.kill()
