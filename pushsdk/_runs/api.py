@@ -99,7 +99,7 @@ async def resume(lifetime: Lifetime, settings: RunSettings) -> BroadcastReport:
     opening = partial(Journal.open, path, write=True, durable=settings.durable)
     with closing(await _opened(lifetime.enter(), opening)) as journal:
         journal.check_planned()
-        asked = msgspec.structs.replace(journal.header, base_url=lifetime.settings.base_url)
+        asked = msgspec.structs.replace(journal.header, base_url=lifetime.settings.base_url, parts=0)
         _check_plan(journal.header, asked, path)
         if settings.seen is not msgspec.UNSET and journal.notes.completed not in (None, settings.seen):
             return report_of(journal, run=path)
@@ -199,6 +199,8 @@ def _check_plan(planned: Header, asked: Header, path: Path) -> None:
         why = f"it has another message or other custom_fields: {_OWN_FILE}"
     elif planned.dedupe != asked.dedupe:
         why = f"it was planned with dedupe={planned.dedupe}: pass the same, or resume it"
+    elif planned.parts and not asked.parts:
+        why = "it is the plan of a folder, whose other run files are sent: pass one of these"
     else:
         return
     raise run_file_error(path, why, kind=RunPlanError)
@@ -207,9 +209,6 @@ def _check_plan(planned: Header, asked: Header, path: Path) -> None:
 async def _send(
     engine: Engine, settings: RunSettings, journal: Journal, tell: Callable[[str], object]
 ) -> BroadcastReport:
-    if journal.header.parts and journal.users:
-        why = "it is the plan of a folder, whose other run files are sent: pass one of these"
-        raise run_file_error(settings.path, why, kind=RunPlanError)
     pipeline = Pipeline(journal, settings, engine)
     if pipeline.ended is not None:
         tell(f"nothing was sent: {_why_nothing(journal.outcomes()[Outcome.UNKNOWN])}")

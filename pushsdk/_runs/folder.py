@@ -1,4 +1,4 @@
-"""A folder of run files that share one plan, for processes that each send another file."""
+"""Folders: run files that share one plan, for processes that each send another file."""
 
 import re
 import time
@@ -18,11 +18,12 @@ _CHUNKS = 1000  # in one transaction
 
 
 def run_files(run: Path) -> list[Path]:
-    """Return the path itself, or the files of a folder. Raises RunPlanError if some are missing."""
+    """Return the path itself, or a folder's run files. Raises RunPlanError if some are missing."""
     if not run.is_dir():
         return [run]
     files = sorted(run.glob("*-of-*.run"))
-    parts = max([int(number) for file in files for number in re.findall(r"-of-(\d+)$", file.stem)], default=1)
+    numbers = re.findall(r"-of-(\d+)$", files[-1].stem) if files else []
+    parts = int(*numbers) or 1
     if len(files) < parts:
         why = f"{len(files)} of its {parts} run files are there: start the broadcast again, or restore the others"
         raise run_file_error(run, why, kind=RunPlanError)

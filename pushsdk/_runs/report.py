@@ -26,7 +26,6 @@ from pushsdk._runs.run_file.file import RunFilePath, run_file_error
 from pushsdk._runs.run_file.journal import Journal, Row
 
 COLUMNS = ("user_id", "outcome", "status", "reason")
-_SUMS = ("planned", "accepted", "rejected", "not_sent", "unknown", "resent", "duplicates", "excluded")
 # A spreadsheet takes these for the start of a formula, or strips them to find one (OWASP, CSV injection).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -249,23 +248,27 @@ def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
 
 def _sum(reports: Sequence[BroadcastReport], folder: Path) -> BroadcastReport:
     """Return the report on a folder: its reason for an early end is the worst one in a file."""
-    whole = {name: sum([getattr(report, name) for report in reports]) for name in _SUMS}
-    for name in ("answers", "reasons"):
-        counts = sum([Counter(getattr(report, name)) for report in reports], Counter[str]())
-        whole[name] = dict(counts.most_common(MOST_ANSWERS))
-    ends = [report.ended for report in reports if report.ended is not None]
+    fields = BroadcastReport.__struct_fields__
+    whole = BroadcastReport(**{name: _combined([getattr(report, name) for report in reports]) for name in fields})
     # A file that was stopped with its last request is complete.
-    stopped = [report for report in reports if report.stopped_by is not None and whole["not_sent"]]
+    stopped = [report for report in reports if report.stopped_by and whole.not_sent]
     worst = min(stopped, key=lambda report: get_args(StopCause).index(report.stopped_by), default=BroadcastReport())
+    ends = [report.ended for report in reports]
     return msgspec.structs.replace(
-        reports[0],
-        **whole,
+        whole,
         run=str(folder),
         file=str(folder),
         stopped=worst.stopped,
         stopped_by=worst.stopped_by,
-        ended=max(ends) if len(ends) == len(reports) else None,
+        ended=None if None in ends else max(filter(None, ends)),
     )
+
+
+def _combined(values: Sequence[Any]) -> Any:
+    """Return the sum, or the first value if there is none."""
+    if type(values[0]) is dict:
+        return dict(sum(map(Counter, values), Counter[str]()).most_common(MOST_ANSWERS))
+    return sum(values) if type(values[0]) is int else values[0]
 
 
 def _read_report(path: Path, *, in_use: bool) -> BroadcastReport:

@@ -11,7 +11,7 @@ from typing import Any
 from pushsdk.cli.exit import Exit
 from pushsdk.cli.terminal import warn
 
-GRACE = 3.0  # seconds for a cancelled run to settle its users in the run file
+_GRACE = 3.0  # seconds for a cancelled run to settle its users in the run file
 
 
 HANGUP = [number for number in signal.Signals if number.name == "SIGHUP"]  # not on Windows
@@ -42,7 +42,7 @@ def signal_handlers(numbers: Sequence[int], callback: Callable[[int], None]) -> 
 def interruptible(last_words: str) -> Iterator[asyncio.Event]:
     """Yield an event that the first SIGINT, SIGTERM or SIGHUP sets, to stop the run. The second cancels the task.
 
-    A thread may still wait for a standard input line then, so the process exits ``GRACE`` seconds later, with these
+    A thread may still wait for a standard input line then, so the process exits ``_GRACE`` seconds later, with these
     last words. A run file survives that as it survives kill -9.
     """
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
@@ -56,7 +56,7 @@ def interruptible(last_words: str) -> Iterator[asyncio.Event]:
     def on_signal(_number: int) -> None:
         if stop.is_set():
             task.cancel()
-            timers.append(loop.call_later(GRACE, end))
+            timers.append(loop.call_later(_GRACE, end))
         else:
             stop.set()  # first: nobody may be left to read the text
             warn("stopping after the requests in flight; press Ctrl-C again to stop at once")

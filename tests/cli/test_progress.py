@@ -206,7 +206,7 @@ async def test_a_run_interrupted_at_its_end_counts_as_interrupted():
 async def test_a_task_that_survives_its_cancellation_ends_with_the_process(capsys, monkeypatch):
     codes = []
     monkeypatch.setattr(interrupt.os, "_exit", codes.append)
-    monkeypatch.setattr(interrupt, "GRACE", 0.01)
+    monkeypatch.setattr(interrupt, "_GRACE", 0.01)
 
     async def work():
         with interruptible("last words"):

@@ -56,15 +56,12 @@ UserSource = Annotated[
 ]
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
 Speed = Annotated[float | None, Parameter(validator=Number(gt=0, lt=1e9))]
+# cyclopts would round 2.7.
+Whole = Annotated[int | None, Parameter(converter=lambda _, given: int(given[0].value), validator=Number(gte=1))]
 Format = Annotated[Literal["table", "csv", "jsonl"], Parameter(name="--format")]
 _FILES_PER_PROCESS = 4  # so that no process waits long for the last
 _WATCH_INTERVAL = 1.0  # seconds
 _WIDTH_SAMPLE = 1000  # rows that decide how wide the user id column is
-
-
-def _whole(_: object, given: Sequence[Any]) -> int:
-    """Return a whole number: cyclopts would round 2.7."""
-    return int(given[0].value)
 
 
 Start = Callable[[pushsdk.AsyncPushClient, dict[str, Any]], Awaitable[pushsdk.BroadcastReport]]
@@ -104,7 +101,7 @@ class ResumeOptions:
 
     on_unknown: Literal["skip", "resend"] = "skip"
     """Skip or resend users with an unknown outcome; resend may push to them twice."""
-    limit: Annotated[int | None, Parameter(converter=_whole, validator=Number(gte=1))] = None
+    limit: Whole = None
     """Stop after this many users; resume continues there. [default: no limit]"""
     not_after: str | None = None
     """Begin no request after this time: 18:00 today, or 2026-11-29T18:00+01:00. A resume keeps it."""
@@ -116,7 +113,7 @@ class ResumeOptions:
     """Stop after this many seconds without an accepted user."""
     no_stop_policy: Flag = False
     """Don't stop early, unless the Api-Key is refused."""
-    processes: Annotated[int | None, Parameter(converter=_whole, validator=Number(gte=1, lte=256))] = None
+    processes: Whole = None
     """Send with this many processes; --run is then a folder of run files."""
     durable: Flag = False
     """Sync each claim to the disk, so that the run survives a power loss."""
@@ -380,11 +377,9 @@ def _send_run(
     """
     # The first is named below, and the others were told before the question.
     warnings.filterwarnings("ignore", "nothing was sent|the (message|audience) has", pushsdk.MessageWarning)
-    processes = {} if options.processes is None else {"processes": options.processes}
-    command = command_line(["resume", run], {**processes, **given})
+    command = command_line(["resume", run], {"processes": options.processes or False, **given})
     settings = _without_retry(settings)
-    if processes or run.is_dir():
-        start = _in_processes(start, run, options.processes or 1, settings)
+    start = _in_processes(start, run, options.processes, settings)
     mode: ProgressMode = "none"
     if users != 0:
         confirm(action, settings, yes=options.yes)
@@ -398,9 +393,7 @@ def _send_run(
         result = _report_of_cancelled(run)
     _print_counts(result, json=options.json, left=users)
     if not (interrupted or result.planned or result.stopped):
-        (run / PLAN if run.is_dir() else run).unlink()  # it would only refuse the next try
-        with suppress(OSError):
-            run.rmdir()
+        _remove(run)  # it would only refuse the next try
         raise usage_error("nothing was sent: the source of this run has no users")
     unlisted = result.reasons.get(Failure.NOT_LISTED, 0) if settings["only_users"] else 0
     _print_next_steps(result, command, unlisted=unlisted)
@@ -410,8 +403,17 @@ def _send_run(
     return _exit_code(result, interrupted=interrupted)
 
 
-def _in_processes(plan: Start, run: Path, processes: int, settings: ClientSettings) -> Start:
-    """Return the function that plans a folder of run files and sends it with child processes."""
+def _remove(run: Path) -> None:
+    (run / PLAN if run.is_dir() else run).unlink()
+    with suppress(OSError):
+        run.rmdir()
+
+
+def _in_processes(plan: Start, run: Path, processes: int | None, settings: ClientSettings) -> Start:
+    """Return a function that sends a folder with child processes; ``plan`` itself for one run file."""
+    if processes is None and not run.is_dir():
+        return plan
+    processes = processes or 1
     if run.is_file():
         raise usage_error(f"{run} is one run file, for one process: leave out --processes, or name another --run")
 
@@ -424,18 +426,20 @@ def _in_processes(plan: Start, run: Path, processes: int, settings: ClientSettin
             return result
         show, stop = options["on_progress"], options["stop"]
         with closing(Journal.open(run / PLAN, write=True)) as planned:
+
+            def asked() -> bool:
+                return stop.is_set() or planned.stopped_by() is not None
+
             parts = [pushsdk.read_report(file) for file in run_files(run)]
-            code = await send_folder(
-                parts, settings, options, processes, show, lambda: stop.is_set() or planned.stopped_by()
-            )
-            result, by = pushsdk.read_report(run), planned.stopped_by()
+            code = await send_folder(parts, settings, options, processes=processes, show=show, asked=asked)
+            by = planned.stopped_by()
+        if code > Exit.INCOMPLETE:
+            raise CommandError("a process failed: see its error above", Exit(code))
+        result = pushsdk.read_report(run)
         if by is not None:
             result = msgspec.structs.replace(result, stopped=f"{by} stopped it", stopped_by="asked")
-        if code > Exit.INCOMPLETE:
-            why = f"a process failed with exit code {code}: see its error above"
-            result = msgspec.structs.replace(result, stopped=why, stopped_by="failure")
         now, seconds = result.accepted - sum([part.accepted for part in parts]), time.monotonic() - started
-        return msgspec.structs.replace(result, accepted_now=now, seconds=seconds, in_use=False)
+        return msgspec.structs.replace(result, accepted_now=now, seconds=seconds)
 
     return start
 
