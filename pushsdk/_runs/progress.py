@@ -50,6 +50,19 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 OnProgress = Callable[[Progress], object]
 
 
+class Pace:
+    """Readings of a number of settled users. Times are seconds on the caller's clock."""
+
+    def __init__(self, now: float, settled: int) -> None:
+        self._readings: deque[tuple[float, int]] = deque([(now, settled)], maxlen=RATE_OVER)
+
+    def rate(self, now: float, settled: int) -> float:
+        """Take a reading, and return the users settled per second over the last readings."""
+        self._readings.append((now, settled))
+        first_time, first_settled = self._readings[0]
+        return (settled - first_settled) / (now - first_time) if now > first_time else 0.0
+
+
 class ProgressReporter:
     """Reads the states in a journal and calls ``on_progress``. Times are seconds on the caller's clock."""
 
@@ -57,7 +70,7 @@ class ProgressReporter:
         self._journal = journal
         self._on_progress = on_progress
         self._started = now
-        self._readings: deque[tuple[float, int]] = deque([(now, self._settled())], maxlen=RATE_OVER)
+        self._pace = Pace(now, self._settled())
 
     def _settled(self) -> int:
         states = self._journal.states
@@ -67,11 +80,8 @@ class ProgressReporter:
         """Take a reading and report it."""
         if self._on_progress is None:
             return
-        count, settled = self._journal.states.count, self._settled()
+        count, rate = self._journal.states.count, self._pace.rate(now, self._settled())
         in_flight, not_sent = count(UserState.CLAIMED), count(UserState.PENDING)
-        self._readings.append((now, settled))
-        first_time, first_settled = self._readings[0]
-        rate = (settled - first_settled) / (now - first_time) if now > first_time else 0.0
         paused = max(0.0, limiter.rate_limiter.paused_until - now)
         progress = Progress(
             stage="waiting" if paused or waiting else "sending",

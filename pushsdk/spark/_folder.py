@@ -75,8 +75,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int = 0
     checksum: str = "0"
     """The sum of all id hashes, the same in any order. These four are set when the plan is complete."""
-    tasks: int
-    """The tasks in the first sending; a later call may use another number."""
     created: float
     """Seconds since the epoch."""
     claim_ttl: float
@@ -147,7 +145,7 @@ class RunFolder:
 
     def check_unsealed(self) -> None:
         """Raise RunFileError if there are outcomes without a manifest: users were sent to, and the seal is gone."""
-        if self._last_outcomes() is not None:
+        if self.last_outcomes() is not None:
             raise run_file_error(self.path, "there are outcomes, but no manifest: give each broadcast its own folder")
 
     def seal(self, manifest: Manifest) -> None:
@@ -164,7 +162,7 @@ class RunFolder:
 
     def new_outcomes(self) -> Path:
         """Create the empty folder for the outcomes of one sending."""
-        last = self._last_outcomes()
+        last = self.last_outcomes()
         return self._new(self.path / "outcomes" / f"{1 if last is None else int(last.name) + 1:04}")
 
     def conclude(self, outcomes: Path, report: "SparkReport") -> None:
@@ -172,7 +170,7 @@ class RunFolder:
 
     def concluded(self, manifest: Manifest) -> "SparkReport | None":
         """Return the report on the last sending, None if there is none or if the sending has not concluded."""
-        outcomes = self._last_outcomes()
+        outcomes = self.last_outcomes()
         report = None if outcomes is None else self._read(outcomes.with_suffix(".json"), SparkReport)
         return None if report is None else self.completed(report, manifest, file=str(outcomes))
 
@@ -188,7 +186,7 @@ class RunFolder:
             **others,
         )
 
-    def _last_outcomes(self) -> Path | None:
+    def last_outcomes(self) -> Path | None:
         paths = [path for path in self.path.glob("outcomes/[0-9]*") if path.name.isdecimal()]
         return max(paths, key=lambda path: int(path.name), default=None)
 

@@ -151,11 +151,6 @@ def session_of(df: object) -> "SparkSession":
         from pyspark.sql import DataFrame
     except ImportError:
         raise ConfigurationError("Spark needs pyspark (the extra 'spark'): pip install 'pyspark[sql]'") from None
-    if type(df).__module__.startswith("pyspark.sql.connect."):
-        raise ConfigurationError(
-            "the frame belongs to a Spark Connect session, whose driver is in another process: run this in the driver, "
-            "for example with spark-submit"
-        )
     if not isinstance(df, DataFrame):
         raise ValidationError(f"df must be a DataFrame of Spark; got {type(df).__name__}")
     if df.isStreaming:
@@ -188,21 +183,24 @@ def check_columns(df: "DataFrame", primary_key: str, fields: Sequence[str]) -> N
 
 def check_spark(session: "SparkSession", claims: ClaimFactory) -> None:
     """Raise ConfigurationError if Spark would run tasks twice or show the Api-Key; warn if it would not retry tasks."""
-    settings = session.sparkContext.getConf()
-    if (settings.get("spark.speculation") or "false").lower() == "true":
+
+    def setting(name: str, default: str) -> str:
+        return session.conf.get(name, None) or default
+
+    if setting("spark.speculation", "false").lower() == "true":
         raise ConfigurationError(
             "spark.speculation is on: Spark would start slow tasks twice. Set spark.speculation=false for this job"
         )
-    redacted = settings.get("spark.redaction.regex") or _REDACTED
-    if settings.get(_KEY_SETTING) is not None and not re.search(redacted, _KEY_SETTING):
+    redacted = setting("spark.redaction.regex", _REDACTED)
+    if setting(_KEY_SETTING, "") and not re.search(redacted, _KEY_SETTING):
         raise ConfigurationError(
             f"{_KEY_SETTING} is shown in Spark's pages and event logs: pass a callable as api_key, set the variable by "
             "other means (such as spark.kubernetes.executor.secretKeyRef), or have spark.redaction.regex match it"
         )
-    master = settings.get("spark.master") or ""
+    master = setting("spark.master", "")
     if master.startswith("local[") or master == "local":
         return
-    if (settings.get("spark.task.maxFailures") or "4") == "1":
+    if setting("spark.task.maxFailures", "4") == "1":
         logger.warning("spark.task.maxFailures is 1: the first lost executor ends the broadcast; the default is 4")
     if isinstance(claims(), SqliteClaims):
         raise ConfigurationError("SqliteClaims is for processes of one machine: use a store that all executors share")

@@ -5,21 +5,29 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Literal, Unpack
+from urllib.parse import urlsplit
 
 import msgspec
 
 from pushsdk._audience.source import printable
+<<<<<<< HEAD
 from pushsdk._core.damage import warn_of_damage
 from pushsdk._core.errors import PushError, ValidationError
+=======
+from pushsdk._core.errors import ConfigurationError, PushError, ValidationError
+>>>>>>> 261c86b (Spark Connect: settings and parallelism come from the session, and tasks say at once why none could send)
 from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import Count, check
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
+from pushsdk._runs.progress import OnProgress
 from pushsdk._runs.report import BroadcastError
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._version import __version__
@@ -27,7 +35,8 @@ from pushsdk.claims.store import ClaimStore
 from pushsdk.options import SendingOptions
 from pushsdk.spark import _preflight as preflight
 from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, SparkReport, has_sentinel, plant_sentinel, uri
-from pushsdk.spark._tasks import EMPTY, NULL, ChunkPartition, SendPartition, chunk_schema
+from pushsdk.spark._progress import watched
+from pushsdk.spark._tasks import EMPTY, NULL, ChunkPartition, LookAround, SendPartition, chunk_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -39,8 +48,18 @@ _JSON = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "ignoreNullFields": "true",
 }
+<<<<<<< HEAD
 # Chunks that go from Spark to Python at a time: with 1000 users each, some hundred kilobytes.
 CHUNKS_AT_A_TIME = 16
+=======
+_NO_ID = {NULL: "no user id (NULL)", EMPTY: "an empty user id"}
+# Chunks that go from Spark to Python at a time: with 1000 users each, 16 are some hundred kilobytes.
+_AT_A_TIME = "spark.sql.execution.arrow.maxRecordsPerBatch"
+# A file that can't be read must be an error, not an empty file.
+_WHOLE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+# Rows that Spark divides among as many tasks as it runs at a time.
+_ROWS = 1 << 16
+>>>>>>> 261c86b (Spark Connect: settings and parallelism come from the session, and tasks say at once why none could send)
 # A pushsdk error in the text of a failed job. The error texts hold no ids and no key.
 _PUSHSDK_ERROR = re.compile(r"^(?:pushsdk\.)?((?:Configuration|Validation|ClaimStore|RunFile)Error): (.{1,500})$", re.M)
 # The error from a Python without pushsdk or one of its dependencies.
@@ -63,6 +82,7 @@ def broadcast(
     base_url: str | None = None,
     api_key: KeySource | None = None,
     stop_policy: StopPolicy | None = None,
+    on_progress: OnProgress | None = None,
     **options: Unpack[SendingOptions],
 ) -> SparkReport:
     """Push a message to the users in a Spark DataFrame from its executors, to each user once.
@@ -81,6 +101,7 @@ def broadcast(
     """
     # A client's other options are for one process: they can't be pickled, or would be called in the executors.
     check_options("broadcast", options, SendingOptions.__optional_keys__)
+    check("on_progress", on_progress, Callable[[Any], object] | None)
     session, folder = preflight.session_of(df), RunFolder(run_dir)
     with folder.locked():
         make, store, claim_ttl = preflight.checked_claims(claims, folder)
@@ -89,8 +110,7 @@ def broadcast(
             base_url=base_url, claims=make, api_key=api_key, stop_policy=stop_policy, **options
         )
         names = preflight.checked_fields(message, personal, fields, df.columns)
-        tasks = session.sparkContext.defaultParallelism if tasks is None else tasks
-        check("tasks", tasks, Count)
+        check("tasks", tasks, Count | None)
         max_users = client["batching"].max_users
         wanted = Manifest(
             run=secrets.token_hex(16),
@@ -100,17 +120,19 @@ def broadcast(
             primary_key=primary_key,
             claims=store,
             max_users=min(max_users, preflight.ROWS_PER_CHUNK) if personal else max_users,
-            tasks=tasks,
             created=time.time(),
             claim_ttl=claim_ttl,
             version=__version__,
         )
-        manifest = folder.manifest() or _plan(df, session, folder, names, make, wanted)
-        if problem := preflight.mismatch(manifest, wanted):
-            raise run_file_error(folder.path, problem)
-        report = folder.concluded(manifest)
-        if report is not None and not (report.not_sent or report.unknown):
-            return report
+        manifest = folder.manifest()
+        if manifest is not None:
+            if problem := preflight.mismatch(manifest, wanted):
+                raise run_file_error(folder.path, problem)
+            report = folder.concluded(manifest)
+            if report is not None and not (report.not_sent or report.unknown):
+                return report
+        found = _look_around(session, folder, client)
+        manifest = manifest or _plan(df, session, folder, names, make, wanted)
         # The store would recreate a directory that is gone.
         if (store == OWN_CLAIMS and not folder.claims.is_dir()) or not has_sentinel(make, manifest.run):
             raise run_file_error(
@@ -118,15 +140,46 @@ def broadcast(
                 "its claims are gone, or claims= makes another store, so nothing was sent: pass "
                 "the claims= of the first call, or restore the claims folder",
             )
+        tasks = tasks or found
         sender = SendPartition(
             folder=str(folder.path),
             run=manifest.run,
             message=message,
             custom_fields=custom_fields,
             personal=personal,
+            outcomes=str(folder.new_outcomes()),
             options=preflight.divided(client, tasks, manifest.max_users),
         )
-        return _send(session, folder, manifest, sender, tasks)
+        return _send(session, folder, manifest, sender, tasks, on_progress)
+
+
+def _look_around(session: "SparkSession", folder: RunFolder, client: Mapping[str, Any]) -> int:
+    """Return the number of tasks that Spark runs at a time. Raises ConfigurationError if none of them could send."""
+    address = urlsplit(client.get("proxy") or client["base_url"])
+    port = address.port or (443 if address.scheme == "https" else 80)
+    with _explained(folder), NamedTemporaryFile(dir=folder.path) as token:
+        look = LookAround(token.name, address.hostname or "", port)
+        troubles = [row["trouble"] for row in session.range(_ROWS).mapInArrow(look, "trouble string").collect()]
+    if all(troubles):
+        raise ConfigurationError(
+            f"{troubles[0]}; nothing was sent. If Spark's functions have no network or no shared files, as in "
+            "serverless compute, send from this process: client.broadcast(Audience.table(df.toArrow()), ...)"
+        )
+    return len(troubles)
+
+
+@contextmanager
+def _explained(folder: RunFolder) -> Iterator[None]:
+    """Raise RunFileError for a pushsdk error in an executor. Others, such as the frame's, are raised unchanged."""
+    try:
+        yield
+    except PushError:
+        raise
+    except Exception as error:
+        problem = _pushsdk_error(error)
+        if problem is None:
+            raise
+        raise run_file_error(folder.path, f"{problem}; nothing was sent") from error
 
 
 def _plan(
@@ -142,14 +195,12 @@ def _plan(
     preflight.check_columns(df, wanted.primary_key, fields)
     plan = folder.new_plan(wanted.run)
     try:
-        _freeze(df, ChunkPartition(str(plan), wanted.max_users), primary_key=wanted.primary_key, fields=fields)
-        counts = count(_own_session(session), folder, plan, primary_key=wanted.primary_key)
-    except BaseException as error:
+        with _explained(folder):
+            _freeze(df, ChunkPartition(str(plan), wanted.max_users), primary_key=wanted.primary_key, fields=fields)
+            counts = count(session, folder, plan, primary_key=wanted.primary_key)
+    except BaseException:
         folder.drop_plans()
-        problem = _pushsdk_error(error)
-        if problem is None or isinstance(error, PushError):
-            raise  # a frame error
-        raise run_file_error(folder.path, f"{problem}; nothing was sent") from error
+        raise
     # Without this folder all users in the run would count as pending.
     folder.claims.mkdir(mode=0o700, exist_ok=True)
     plant_sentinel(make, wanted.run)
@@ -181,8 +232,17 @@ def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key
     """
     import pyspark.sql.functions as sf
 
+<<<<<<< HEAD
     frame = session.read.schema(_schema_of(chunk_schema(personal=False))).parquet(uri(plan))
     bad = sf.when(sf.size("user_ids") == 0, sf.col("chunk_id"))
+=======
+    if not any(plan.glob("*.parquet")):
+        raise run_file_error(
+            folder.path, "Spark's driver writes its files elsewhere: it must see run_dir under the same path, too"
+        )
+    frame = _read(session, chunk_schema(personal=False), plan)
+    bad = sf.when(sf.col("chunk_id").isin(NULL, EMPTY), sf.col("chunk_id"))
+>>>>>>> 261c86b (Spark Connect: settings and parallelism come from the session, and tasks say at once why none could send)
     totals = frame.groupBy(bad.alias("bad")).agg(
         sf.count(sf.lit(1)).alias("chunks"),
         sf.count_distinct("chunk_id").alias("ids"),
@@ -223,6 +283,10 @@ def _hashes() -> "list[Column]":
     return [sf.count("user_id").alias("users"), sf.coalesce(sf.sum(hashed), sf.lit(0)).alias("checksum")]
 
 
+def _read(session: "SparkSession", schema: Any, folder: Path) -> "DataFrame":
+    return session.read.schema(_schema_of(schema)).options(**_WHOLE).parquet(uri(folder))
+
+
 def _schema_of(schema: Any) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -245,22 +309,35 @@ def _value(df: "DataFrame", name: str) -> "Column":
 
 
 def _send(
-    session: "SparkSession", folder: RunFolder, manifest: Manifest, sender: SendPartition, tasks: int
+    session: "SparkSession",
+    folder: RunFolder,
+    manifest: Manifest,
+    sender: SendPartition,
+    tasks: int,
+    on_progress: OnProgress | None,
 ) -> SparkReport:
     """Send to the pending users in the plan in one job, and count the outcomes."""
     from pushsdk.arrow import outcome_schema, plan_schema
 
-    session = _own_session(session)
-    outcomes, started = folder.new_outcomes(), time.monotonic()
-    plan = session.read.schema(_schema_of(plan_schema(manifest.kind != "broadcast")))
+    outcomes, started = Path(sender.outcomes), time.monotonic()
+    plan = _read(session, plan_schema(manifest.kind != "broadcast"), folder.plan(manifest.run))
     # Partitioned by the chunk's id: round-robin would give a repeated task other chunks.
+<<<<<<< HEAD
     chunks = plan.parquet(uri(folder.plan(manifest.run))).where("size(user_ids) > 0").repartition(tasks, "chunk_id")
     schema = _schema_of(outcome_schema())
+=======
+    sent = plan.repartition(tasks, "chunk_id").mapInArrow(sender, _schema_of(outcome_schema()))
+    # Not in a new session, which would lack the packages that were added to this one.
+    at_a_time = session.conf.get(_AT_A_TIME)
+    session.conf.set(_AT_A_TIME, "16")
+    watch = watched(on_progress, outcomes, manifest.users) if on_progress is not None else nullcontext()
+>>>>>>> 261c86b (Spark Connect: settings and parallelism come from the session, and tasks say at once why none could send)
     try:
-        # The only action on this frame: a second action would run the tasks again.
-        chunks.mapInArrow(sender, schema).write.mode("append").parquet(uri(outcomes))
+        with watch:
+            # The only action on this frame: a second action would run the tasks again.
+            sent.write.mode("append").parquet(uri(outcomes))
         seconds = time.monotonic() - started
-        frame = session.read.schema(schema).parquet(uri(outcomes))
+        frame = _read(session, outcome_schema(), outcomes)
         report = _report(frame, outcomes, manifest, seconds=seconds, tasks=tasks)
     except PushError:
         raise
@@ -271,6 +348,8 @@ def _send(
             f"same arguments to send the rest, no user is pushed twice{hint}",
             outcome=Outcome.UNKNOWN,
         ) from error
+    finally:
+        session.conf.set(_AT_A_TIME, at_a_time)
     report = folder.completed(report, manifest, file=str(outcomes))
     folder.conclude(outcomes, report)
     return report
@@ -293,18 +372,6 @@ def _report(frame: "DataFrame", outcomes: Path, manifest: Manifest, *, seconds: 
     unsent = [row for row in rows if row["outcome"] == Outcome.NOT_SENT]
     stopped = max(unsent, key=lambda row: row["users"])["reason"] if unsent else None
     return SparkReport(**dict[str, Any](users), seconds=seconds, stopped=stopped, tasks=tasks)
-
-
-def _own_session(session: "SparkSession") -> "SparkSession":
-    """Return a new session with the settings that a broadcast needs."""
-    own = session.newSession()
-    own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(CHUNKS_AT_A_TIME))
-    # A task that waits for the service is not idle.
-    own.conf.set("spark.sql.execution.pyspark.udf.idleTimeoutSeconds", "0")
-    # A file that can't be read must be an error, not an empty file.
-    own.conf.set("spark.sql.files.ignoreMissingFiles", "false")
-    own.conf.set("spark.sql.files.ignoreCorruptFiles", "false")
-    return own
 
 
 def _pushsdk_error(error: BaseException) -> str | None:

@@ -1,7 +1,12 @@
-"""The work in the executors: cut a plan into chunks, and send chunks. Pickled by the driver, without the Api-Key."""
+"""The work in the executors: look around, cut a plan into chunks, send chunks. Pickled without the Api-Key."""
 
+<<<<<<< HEAD
 import warnings
 from collections import Counter
+=======
+import os
+import socket
+>>>>>>> 261c86b (Spark Connect: settings and parallelism come from the session, and tasks say at once why none could send)
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,12 +19,40 @@ from pushsdk._core.errors import ConfigurationError, MessageWarning
 from pushsdk._core.outcome import Guarded
 from pushsdk.spark._folder import RunFolder, has_sentinel
 from pushsdk.spark._preflight import of_task
+from pushsdk.spark._progress import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Ids for the pseudo-chunks that count rows without a user id, and with an empty one. Others count damaged ids.
 NULL, EMPTY = "no user id (NULL)", "an empty user id"
+
+
+# Seconds that a connection to the service may take.
+_CONNECT = 10.0
+_UNSHARED = "an executor does not see run_dir as this process does: it must be on a file system that all of them share"
+
+
+class LookAround(msgspec.Struct, frozen=True):
+    """The function that says why a task can't send, for ``mapInArrow``: one row, whatever its input is."""
+
+    token: str
+    """A file in the run folder."""
+    host: str
+    port: int
+
+    def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        trouble = None if os.access(self.token, os.W_OK) else _UNSHARED
+        try:
+            socket.create_connection((self.host, self.port), _CONNECT).close()
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            trouble = trouble or f"no executor can connect to {self.host}:{self.port} ({why})"
+        yield pa.RecordBatch.from_pydict({"trouble": pa.array([trouble], pa.string())})
 
 
 class ChunkPartition(msgspec.Struct, frozen=True):
@@ -42,6 +75,8 @@ class SendPartition(Guarded, msgspec.Struct, frozen=True):
     message: Any
     custom_fields: Mapping[str, Any] | None
     personal: Literal["placeholders", "custom_fields"] | None
+    outcomes: str
+    """The folder with the outcomes of this sending."""
     options: dict[str, Any]
     """Arguments for ``push_batches``."""
 
@@ -55,14 +90,24 @@ class SendPartition(Guarded, msgspec.Struct, frozen=True):
             raise ConfigurationError(
                 "an executor does not see the claims that the driver made: claims= must make a store that all share"
             )
-        yield from push_batches(
-            batches,
+        number = _task_number()
+        outcomes = push_batches(
+            self._until_superseded(batches),
             self.message,
             run=self.run,
             custom_fields=self.custom_fields,
             personal=self.personal,
-            **of_task(self.options, _task_number()),
+            **of_task(self.options, number),
         )
+        yield from counted(outcomes, self.outcomes, number)
+
+    def _until_superseded(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        """Yield the batches until another call sends this run: its driver may be gone, and Spark go on."""
+        folder = RunFolder(self.folder)
+        for batch in batches:
+            if str(folder.last_outcomes()) != self.outcomes:
+                raise ConfigurationError("another call of broadcast sends the rest of this run: this one ends")
+            yield batch
 
 
 def _task_number() -> int:
@@ -76,9 +121,7 @@ def _task_number() -> int:
 def _check_shared(is_shared: bool) -> None:
     """Raise ConfigurationError if run_dir is local to a machine: each machine would have its own claims."""
     if not is_shared:
-        raise ConfigurationError(
-            "an executor does not see run_dir as the driver does: it must be on a file system that all of them share"
-        )
+        raise ConfigurationError(_UNSHARED)
 
 
 def chunk_schema(*, personal: bool) -> "pa.Schema":

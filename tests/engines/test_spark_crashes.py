@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.engine_driver import CALM, MESSAGE
-from support.engine_lab import ROOT, installed, kill, processes, spark_session
+from support.engine_lab import ROOT, installed, kill, logged, processes, spark_session
 from support.engine_oracle import Oracle
 
 from pushsdk import ConfigurationError, Outcome
@@ -166,7 +166,7 @@ def cluster(folder: Path) -> Iterator[str]:
 
     try:
         log = run("master.Master", "127.0.0.1", "--port", "0")
-        master = _awaited(log, "Starting Spark master at ").strip()
+        master = logged(log, "Starting Spark master at ").strip()
         for host in ("127.0.0.1", "127.0.0.2"):
             run("worker.Worker", host, "--cores", "1", "--memory", "1g", "--work-dir", str(folder / host), master)
         yield master
@@ -175,19 +175,6 @@ def cluster(folder: Path) -> Iterator[str]:
             process.terminate()
         for process in running:
             process.wait(60)
-
-
-def _awaited(log: Path, words: str) -> str:
-    """Return the text that follows the words in a log, once the log has them."""
-    with subprocess.Popen(
-        ["tail", "-F", "-n", "+1", str(log)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as tail:
-        assert tail.stdout is not None
-        for line in tail.stdout:
-            if words in (text := line.decode()):
-                tail.kill()
-                return text.partition(words)[2]
-    raise AssertionError(f"{log} ended")
 
 
 def _noted(notes: Path, claims: Path) -> DirectoryClaims:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -33,11 +34,13 @@ def environment():
 
 
 @contextmanager
-def spark_session(master, folder, settings=None):
-    """Start a small Spark that writes to this folder only."""
+def spark_session(master, folder, settings=None, *, connect=False):
+    """Start a small Spark that writes to this folder only; with ``connect`` in a server, and connect to that."""
     from pyspark.sql import SparkSession
 
     options = {
+        "spark.master": master,
+        "spark.app.name": "tests",
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
         "spark.driver.memory": "512m",
@@ -54,7 +57,17 @@ def spark_session(master, folder, settings=None):
         "spark.eventLog.enabled": "false",
         **(settings or {}),
     }
-    builder = SparkSession.builder.master(master).appName("tests")
+    if connect:
+        with connect_server(folder, options) as address, pytest.MonkeyPatch.context() as patch:
+            # A process with a session of Connect has this, which would hold for its later sessions, too.
+            patch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+            session = SparkSession.builder.remote(address).create()
+            try:
+                yield session
+            finally:
+                session.stop()
+        return
+    builder = SparkSession.builder
     for name, value in options.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -62,6 +75,37 @@ def spark_session(master, folder, settings=None):
         yield session
     finally:
         session.stop()
+
+
+@contextmanager
+def connect_server(folder, options):
+    """Start a server of Spark Connect, and return its address."""
+    import pyspark
+
+    home, log = Path(pyspark.__file__).parent, folder / "connect-server.log"
+    command = [str(home / "bin" / "spark-submit"), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    listens = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}
+    for name, value in {**options, **listens, "spark.log.level": "INFO"}.items():
+        command += ["--conf", f"{name}={value}"]
+    with log.open("wb") as file:
+        server = subprocess.Popen(command, env={**os.environ, "SPARK_HOME": str(home)}, stdout=file, stderr=file)
+    with server:
+        try:
+            yield "sc://" + logged(log, "Spark Connect server started at: ").strip()
+        finally:
+            server.terminate()
+
+
+def logged(log, words):
+    """Return the text that follows the words in a log, once the log has them."""
+    with subprocess.Popen(
+        ["tail", "-F", "-n", "+1", str(log)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as tail:
+        for line in tail.stdout:
+            if words in (text := line.decode()):
+                tail.kill()
+                return text.partition(words)[2]
+    raise AssertionError(f"{log} ended")
 
 
 def processes(words, below_pid=None):

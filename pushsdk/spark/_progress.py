@@ -1,0 +1,67 @@
+"""Progress of a sending: each task writes its counts beside its outcomes, and the driver reads and adds them."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pushsdk._io.sender import guarded
+from pushsdk._runs.progress import TICK, OnProgress, Pace, Progress
+
+
+def counted(batches: Iterator[Any], outcomes: str, task: int) -> Iterator[Any]:
+    """Yield the outcomes of a task; write their counts twice a second and at the end."""
+    users, due = Counter[str](), 0.0
+
+    def write() -> None:
+        # Spark and Arrow skip a file with such a name. Without it, only on_progress knows less.
+        path = Path(outcomes, f"_counts-{task}")
+        with suppress(OSError):
+            path.with_suffix(".new").write_bytes(msgspec.json.encode(users))
+            path.with_suffix(".new").replace(path)
+
+    for batch in batches:
+        yield batch
+        for row in batch.column("outcome").value_counts().to_pylist():
+            users[row["values"].lower()] += row["counts"]
+        if time.monotonic() >= due:
+            write()
+            due = time.monotonic() + TICK
+    write()
+
+
+@contextmanager
+def watched(on_progress: OnProgress, outcomes: Path, planned: int) -> Iterator[None]:
+    """Call ``on_progress`` from a thread twice a second, and at the end, with the counts of all tasks."""
+    ended, started = threading.Event(), time.monotonic()
+    pace = Pace(started, 0)
+
+    def report(outcomes: Path) -> None:
+        users = Counter[str]()
+        for path in outcomes.glob("_counts-*[0-9]"):
+            users.update(msgspec.json.decode(path.read_bytes(), type=dict[str, int]))
+        left = planned - users["accepted"] - users["rejected"] - users["unknown"]
+        seconds = time.monotonic() - started
+        rate = pace.rate(started + seconds, planned - left)
+        counts: dict[str, Any] = {**users, "not_sent": left}
+        eta = left / rate if rate else None
+        on_progress(Progress(stage="sending", planned=planned, seconds=seconds, rate=rate, eta=eta, **counts))
+
+    def watch() -> None:
+        call, is_last = guarded("on_progress", report), False
+        while not is_last:
+            is_last = ended.wait(TICK)
+            call(outcomes)
+
+    with ThreadPoolExecutor(1, "pushsdk-progress") as thread:
+        thread.submit(watch)
+        try:
+            yield
+        finally:
+            ended.set()
