@@ -184,8 +184,11 @@ def check_columns(df: "DataFrame", primary_key: str, fields: Sequence[str]) -> N
 def check_spark(session: "SparkSession", claims: ClaimFactory) -> None:
     """Raise ConfigurationError if Spark would run tasks twice or show the Api-Key; warn if it would not retry tasks."""
 
+    # A session that is found running takes any setting of its builder, without effect; a new session has Spark's.
+    fresh = session.newSession() if hasattr(session, "newSession") else session
+
     def setting(name: str, default: str) -> str:
-        return session.conf.get(name, None) or default
+        return fresh.conf.get(name, None) or default
 
     if setting("spark.speculation", "false").lower() == "true":
         raise ConfigurationError(

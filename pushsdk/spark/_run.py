@@ -94,7 +94,7 @@ def broadcast(
     With ``personal`` each row is a separate request: the columns ``fields`` (default: the columns that placeholders
     name) fill the placeholders or become the custom fields. ``claims`` makes another claim store, in each executor.
     ``api_key`` is a callable; by default executors read PUSHSDK_API_KEY. All tasks share ``rate`` in equal parts; the
-    other options apply to each task.
+    other options apply to each task. ``on_progress`` is called twice a second while the tasks send, in a thread here.
 
     Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError if the job
     fails: call again with the same arguments to resume; ``read_report`` tells the outcomes so far.

@@ -36,7 +36,6 @@ MANIFEST = Manifest(
     users=3,
     duplicates=1,
     checksum="77",
-    tasks=2,
     created=1_000_000.0,
     claim_ttl=2 * 86400.0,
     version="0.1.0",
@@ -230,7 +229,7 @@ def test_an_executor_with_other_claims_is_an_error(folder: RunFolder, tmp_path: 
     folder.path.mkdir()
     folder.seal(MANIFEST)
     sending = {"base_url": "https://push.example", "claims": partial(DirectoryClaims, tmp_path / "others")}
-    sender = SendPartition(str(folder.path), "f00d", {"title": {"en": "Hello"}}, None, None, sending)
+    sender = SendPartition(str(folder.path), "f00d", {"title": {"en": "Hello"}}, None, None, "", sending)
     with pytest.raises(ConfigurationError, match="does not see the claims that the driver made"):
         next(sender([]))
 

@@ -6,8 +6,10 @@ import pickle
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from support.engine_oracle import Oracle
 
 from pushsdk import (
     Batching,
@@ -28,6 +30,7 @@ from pushsdk.claims.store import MAX_CLAIM_TTL
 from pushsdk.spark import DirectoryClaims, broadcast
 from pushsdk.spark._folder import RunFolder
 from pushsdk.spark._preflight import check_spark, checked_claims, checked_fields, checked_options, divided, of_task
+from pushsdk.spark._tasks import LookAround
 
 KEY = "a-key-that-nobody-may-see"
 URL = "https://push.example/api"
@@ -109,17 +112,21 @@ def test_larger_chunks_of_an_earlier_plan_are_still_sent() -> None:
 
 
 class Session:
-    """As much of a session as is looked at."""
+    """As much of a session as is looked at. Of Spark Connect before 4.3, it can't make another."""
 
     def __init__(self, settings: dict[str, str]) -> None:
         self.settings = {"spark.master": "spark://somewhere:7077", **settings}
 
     @property
-    def sparkContext(self) -> Session:  # noqa: N802 - Spark's name
-        return self
-
-    def getConf(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+    def conf(self) -> dict[str, str]:
         return self.settings
+
+
+class Running(Session):
+    """A session that was asked for with other settings when it was running."""
+
+    def newSession(self) -> Session:  # noqa: N802 - Spark's name
+        return Session({**self.settings, "spark.speculation": "true"})
 
 
 KEY_SETTING = "spark.executorEnv.PUSHSDK_API_KEY"
@@ -145,6 +152,12 @@ def test_settings_that_send_twice_or_show_the_key_are_errors(settings: dict[str,
     assert KEY not in str(error.value)
 
 
+def test_a_setting_that_came_too_late_is_not_believed() -> None:
+    session: Any = Running({"spark.speculation": "false"})
+    with pytest.raises(ConfigurationError, match="speculation is on"):
+        check_spark(session, MemoryClaims)
+
+
 @pytest.mark.parametrize("master", ["local[*]", "yarn"])
 def test_a_job_that_ends_with_one_failure_is_warned_about(master: str, caplog: pytest.LogCaptureFixture) -> None:
     session: Any = Session({"spark.master": master, "spark.task.maxFailures": "1"})
@@ -159,6 +172,17 @@ def test_claims_of_one_machine_are_an_error_on_a_cluster(tmp_path: Path) -> None
     check_spark(local, make)
     with pytest.raises(ConfigurationError, match="processes of one machine"):
         check_spark(several, make)
+
+
+def test_a_task_tells_why_it_could_not_send(service: Oracle, tmp_path: Path) -> None:
+    def trouble(token: Path, port: int) -> Any:
+        return [row["trouble"] for batch in LookAround(str(token), "127.0.0.1", port)([]) for row in batch.to_pylist()]
+
+    port = urlsplit(service.base_url).port or 0
+    assert trouble(tmp_path, port) == [None]
+    assert trouble(tmp_path, 1) == ["no executor can connect to 127.0.0.1:1 (Connection refused)"]
+    for each in (port, 1):
+        assert "does not see run_dir as this process does" in trouble(tmp_path / "elsewhere", each)[0]
 
 
 # -- claims ---------------------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 installed("spark")
 
+AT_A_TIME = "spark.sql.execution.arrow.maxRecordsPerBatch"
 HELLO = {"title": {"en": "Hello"}}
 USERS = 2_000
 SEED = random.SystemRandom().getrandbits(32)
@@ -97,6 +98,18 @@ def test_everybody_is_pushed_once(audience: Audience, send: Any, service: Oracle
     assert (report.planned, report.accepted, report.duplicates, report.stopped) == (USERS, USERS, 10, None)
     assert {row.user_id for row in report.rows(Outcome.ACCEPTED)} == set(names())
     report.raise_for_failures()
+
+
+def test_the_session_and_the_one_who_watches_are_as_before(
+    spark: SparkSession, audience: Audience, send: Any, service: Oracle
+) -> None:
+    before, seen = spark.conf.getAll, list[Any]()
+    send(audience(), HELLO, on_progress=seen.append)
+    assert spark.conf.getAll == before | {AT_A_TIME: spark.conf.get(AT_A_TIME)}
+    assert (seen[-1].planned, seen[-1].accepted, seen[-1].not_sent) == (USERS, USERS, 0)
+    assert {progress.planned for progress in seen} == {USERS}
+    with pytest.raises(ConfigurationError, match="on_progress must be"):
+        send(audience(), HELLO, on_progress=seen)
 
 
 def test_ids_may_be_numbers_and_columns_may_have_any_name(spark: SparkSession, send: Any, service: Oracle) -> None:
@@ -398,6 +411,32 @@ def test_outcomes_that_can_not_be_counted_fail_the_job(
     assert service.users() == names(10)
 
 
+def test_tasks_that_could_not_send_are_an_error_before_anything_is_planned(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError) as excinfo:
+        send(audience(10), HELLO, base_url="http://127.0.0.1:1", allow_insecure=True)
+    assert str(excinfo.value) == (
+        "no executor can connect to 127.0.0.1:1 (Connection refused); nothing was sent. If Spark's functions have no "
+        "network or no shared files, as in serverless compute, send from this process: "
+        "client.broadcast(Audience.table(df.toArrow()), ...)"
+    )
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["lock"]
+    for address, options in ((443, {}), (2, {"proxy": "http://127.0.0.1:2"})):
+        with pytest.raises(ConfigurationError, match=rf"to 127\.0\.0\.1:{address} "):
+            send(audience(10), HELLO, base_url="https://127.0.0.1", **options)
+
+
+def test_a_plan_that_this_process_does_not_see_is_an_error(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr(_run, "uri", lambda path: (tmp_path / "elsewhere").as_uri())
+    with pytest.raises(RunFileError, match="Spark's driver writes its files elsewhere"):
+        send(audience(10), HELLO)
+    assert service.requests == 0
+
+
 def test_an_executor_that_does_not_see_the_folder_is_an_error(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path
 ) -> None:
@@ -410,7 +449,7 @@ def test_an_executor_that_does_not_see_the_folder_is_an_error(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_run, "ChunkPartition", Lost)
-        with pytest.raises(RunFileError, match="does not see run_dir as the driver does"):
+        with pytest.raises(RunFileError, match="does not see run_dir as this process does"):
             send(audience(5), HELLO)
     assert service.requests == 0
 
@@ -521,6 +560,9 @@ def test_a_task_checks_the_run_of_the_folder(audience: Audience, send: Any, serv
     assert service.users() == names(3)
     with pytest.raises(ConfigurationError, match="an executor does not see run_dir"):
         next(SendPartition(str(folder.path), "another", HELLO, None, None, "", sending)(plan))
+    folder.new_outcomes()
+    with pytest.raises(ConfigurationError, match="another call of broadcast sends the rest of this run"):
+        next(sender(plan))
 
 
 def test_a_plan_that_does_not_read_as_it_was_written_is_not_sealed(spark: SparkSession, tmp_path: Path) -> None:

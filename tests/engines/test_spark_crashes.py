@@ -74,14 +74,19 @@ def kill_an_executor(notes: Path) -> None:
     """One that sends, with its Python, as the end of its machine would: that would still end what it has on its way."""
     sending = {int(pid) for pid in notes.read_text().split()}
     pids = {executor: processes("pyspark.daemon", executor) for executor in processes("CoarseGrainedExecutorBackend")}
-    executor = next(executor for executor, workers in pids.items() if sending & set(workers))
-    kill([executor, *pids[executor]])
+    kill(next([executor, *workers] for executor, workers in pids.items() if sending & set(workers)))
 
 
-@pytest.mark.parametrize("faults", [[SLOW], ROUGH], ids=["calm", "rough"])
-def test_the_python_of_the_executors_is_killed(service: Oracle, tmp_path: Path, faults: list[Fault]) -> None:
+@pytest.mark.parametrize(
+    ("faults", "connect"),
+    [([SLOW], False), (ROUGH, False), (ROUGH, True)],
+    ids=["calm", "rough", "rough, by connect"],
+)
+def test_the_python_of_the_executors_is_killed(
+    service: Oracle, tmp_path: Path, faults: list[Fault], connect: bool
+) -> None:
     service.begin(faults)
-    with spark_session("local[2,4]", tmp_path) as spark:
+    with spark_session("local[2,4]", tmp_path, connect=connect) as spark:
         work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", **CALM)
         report = meanwhile(work, service, lambda: kill(python_workers()))
         judge(report, service, unknown=USERS // 4 if len(faults) > 1 else 8 * 50)
@@ -119,7 +124,23 @@ def test_a_driver_is_killed_and_another_resumes_the_run_with_other_tasks(service
         judge(report, service, unknown=8 * 50 * 2)
 
 
-def test_an_executor_is_killed(service: Oracle, tmp_path: Path) -> None:
+def test_a_client_is_killed_and_another_resumes_the_run_while_the_server_goes_on(
+    service: Oracle, tmp_path: Path
+) -> None:
+    service.begin([SLOW])
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "support.engine_driver", str(USERS), str(run)]
+    with spark_session("local[4]", tmp_path, connect=True) as spark:
+        with subprocess.Popen(command, cwd=ROOT) as client:
+            service.until(100)
+            kill([client.pid])
+        report = broadcast(audience(spark), MESSAGE, run, tasks=2, **CALM)
+        # Until the first job notices that it is superseded, each leaves to the other what that has claimed.
+        judge(report, service, least=0, unknown=2 * 64 * 50)
+
+
+@pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
+def test_an_executor_is_killed(service: Oracle, tmp_path: Path, connect: bool) -> None:
     # To find the processes of an executor takes a while: it must not have sent all it has by then.
     service.begin([Fault.delay(0.3)])
     notes = tmp_path / "notes"
@@ -130,11 +151,34 @@ def test_an_executor_is_killed(service: Oracle, tmp_path: Path) -> None:
         # task send, each reports as unknown what the other has on its way. So the service answers at once.
         service.fail([])
 
-    with spark_session("local-cluster[2,1,1024]", tmp_path, {"spark.executorEnv.PYTHONPATH": _path()}) as spark:
+    settings = {"spark.executorEnv.PYTHONPATH": _path()}
+    with spark_session("local-cluster[2,1,1024]", tmp_path, settings, connect=connect) as spark:
         claims = partial(_noted, notes, tmp_path / "claims")
         work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", tasks=2, claims=claims, **CALM)
         report = meanwhile(work, service, happens)
         judge(report, service, unknown=4 * 50)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
+def test_executors_and_their_python_are_killed_twenty_times(service: Oracle, tmp_path: Path, connect: bool) -> None:
+    users = 80_040
+    service.begin([SLOW])
+    notes = tmp_path / "notes"
+    settings = {"spark.executorEnv.PYTHONPATH": _path(), "spark.task.maxFailures": "40"}
+    with spark_session("local-cluster[2,2,1024]", tmp_path, settings, connect=connect) as spark:
+        claims = partial(_noted, notes, tmp_path / "claims")
+        work = partial(broadcast, audience(spark, users), MESSAGE, tmp_path / "run", claims=claims, **CALM)
+        with ThreadPoolExecutor(1) as thread:
+            working = thread.submit(work)
+            for number in range(20):
+                service.until(100 + 60 * number)
+                if number % 2:
+                    kill(python_workers())
+                else:
+                    kill_an_executor(notes)
+            report = working.result()
+        judge(report, service, unknown=20 * 4 * 4 * 50, users=users)
 
 
 # -- a cluster of two hosts -----------------------------------------------------------------------------------------
@@ -166,7 +210,7 @@ def cluster(folder: Path) -> Iterator[str]:
 
     try:
         log = run("master.Master", "127.0.0.1", "--port", "0")
-        master = logged(log, "Starting Spark master at ").strip()
+        master = logged(log, "Starting Spark master at ", running[0]).strip()
         for host in ("127.0.0.1", "127.0.0.2"):
             run("worker.Worker", host, "--cores", "1", "--memory", "1g", "--work-dir", str(folder / host), master)
         yield master

@@ -41,7 +41,6 @@ MANIFEST = Manifest(
     users=USERS,
     duplicates=2,
     checksum="77",
-    tasks=2,
     created=1_000_000.0,
     claim_ttl=1e7,
     version="0.1.0",

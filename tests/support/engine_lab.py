@@ -59,9 +59,10 @@ def spark_session(master, folder, settings=None, *, connect=False):
     }
     if connect:
         with connect_server(folder, options) as address, pytest.MonkeyPatch.context() as patch:
-            # A process with a session of Connect has this, which would hold for its later sessions, too.
+            # A session of Connect sets the second, which would hold for later sessions, too.
+            patch.setenv("SPARK_REMOTE", address)
             patch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-            session = SparkSession.builder.remote(address).create()
+            session = SparkSession.builder.create()
             try:
                 yield session
             finally:
@@ -91,21 +92,20 @@ def connect_server(folder, options):
         server = subprocess.Popen(command, env={**os.environ, "SPARK_HOME": str(home)}, stdout=file, stderr=file)
     with server:
         try:
-            yield "sc://" + logged(log, "Spark Connect server started at: ").strip()
+            yield "sc://" + logged(log, "Spark Connect server started at: ", server).strip()
         finally:
             server.terminate()
 
 
-def logged(log, words):
-    """Return the text that follows the words in a log, once the log has them."""
-    with subprocess.Popen(
-        ["tail", "-F", "-n", "+1", str(log)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as tail:
+def logged(log, words, process):
+    """Return the text that follows the words in the log of a process, once the log has them."""
+    command = ["tail", "-F", "-n", "+1", f"--pid={process.pid}", str(log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as tail:
         for line in tail.stdout:
             if words in (text := line.decode()):
                 tail.kill()
                 return text.partition(words)[2]
-    raise AssertionError(f"{log} ended")
+    raise AssertionError(f"the process has ended: {log.read_text()[-3000:]}")
 
 
 def processes(words, below_pid=None):

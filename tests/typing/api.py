@@ -523,6 +523,7 @@ def from_spark(df: Any, message: MobilePush, key: str) -> None:
         claims=lambda: RedisClaims("redis://localhost"),
         api_key=lambda: key,
         rate=Rate(users_per_second=1000.0),
+        on_progress=lambda progress: progress.accepted,
     )
     assert_type(report, SparkReport)
     assert_type(read_spark_report("run").tasks, int)
