@@ -15,12 +15,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from pushsdk._audience.source import printable
-<<<<<<< HEAD
 from pushsdk._core.damage import warn_of_damage
-from pushsdk._core.errors import PushError, ValidationError
-=======
 from pushsdk._core.errors import ConfigurationError, PushError, ValidationError
->>>>>>> 261c86b (Spark Connect: settings and parallelism come from the session, and tasks say at once why none could send)
 from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import Count, check
 from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
@@ -48,18 +44,12 @@ _JSON = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "ignoreNullFields": "true",
 }
-<<<<<<< HEAD
-# Chunks that go from Spark to Python at a time: with 1000 users each, some hundred kilobytes.
-CHUNKS_AT_A_TIME = 16
-=======
-_NO_ID = {NULL: "no user id (NULL)", EMPTY: "an empty user id"}
 # Chunks that go from Spark to Python at a time: with 1000 users each, 16 are some hundred kilobytes.
 _AT_A_TIME = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # A file that can't be read must be an error, not an empty file.
 _WHOLE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 # Rows that Spark divides among as many tasks as it runs at a time.
 _ROWS = 1 << 16
->>>>>>> 261c86b (Spark Connect: settings and parallelism come from the session, and tasks say at once why none could send)
 # A pushsdk error in the text of a failed job. The error texts hold no ids and no key.
 _PUSHSDK_ERROR = re.compile(r"^(?:pushsdk\.)?((?:Configuration|Validation|ClaimStore|RunFile)Error): (.{1,500})$", re.M)
 # The error from a Python without pushsdk or one of its dependencies.
@@ -232,17 +222,12 @@ def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key
     """
     import pyspark.sql.functions as sf
 
-<<<<<<< HEAD
-    frame = session.read.schema(_schema_of(chunk_schema(personal=False))).parquet(uri(plan))
-    bad = sf.when(sf.size("user_ids") == 0, sf.col("chunk_id"))
-=======
     if not any(plan.glob("*.parquet")):
         raise run_file_error(
             folder.path, "Spark's driver writes its files elsewhere: it must see run_dir under the same path, too"
         )
     frame = _read(session, chunk_schema(personal=False), plan)
-    bad = sf.when(sf.col("chunk_id").isin(NULL, EMPTY), sf.col("chunk_id"))
->>>>>>> 261c86b (Spark Connect: settings and parallelism come from the session, and tasks say at once why none could send)
+    bad = sf.when(sf.size("user_ids") == 0, sf.col("chunk_id"))
     totals = frame.groupBy(bad.alias("bad")).agg(
         sf.count(sf.lit(1)).alias("chunks"),
         sf.count_distinct("chunk_id").alias("ids"),
@@ -322,16 +307,12 @@ def _send(
     outcomes, started = Path(sender.outcomes), time.monotonic()
     plan = _read(session, plan_schema(manifest.kind != "broadcast"), folder.plan(manifest.run))
     # Partitioned by the chunk's id: round-robin would give a repeated task other chunks.
-<<<<<<< HEAD
-    chunks = plan.parquet(uri(folder.plan(manifest.run))).where("size(user_ids) > 0").repartition(tasks, "chunk_id")
-    schema = _schema_of(outcome_schema())
-=======
-    sent = plan.repartition(tasks, "chunk_id").mapInArrow(sender, _schema_of(outcome_schema()))
+    chunks = plan.where("size(user_ids) > 0").repartition(tasks, "chunk_id")
+    sent = chunks.mapInArrow(sender, _schema_of(outcome_schema()))
     # Not in a new session, which would lack the packages that were added to this one.
     at_a_time = session.conf.get(_AT_A_TIME)
     session.conf.set(_AT_A_TIME, "16")
     watch = watched(on_progress, outcomes, manifest.users) if on_progress is not None else nullcontext()
->>>>>>> 261c86b (Spark Connect: settings and parallelism come from the session, and tasks say at once why none could send)
     try:
         with watch:
             # The only action on this frame: a second action would run the tasks again.

@@ -1,12 +1,9 @@
 """The work in the executors: look around, cut a plan into chunks, send chunks. Pickled without the Api-Key."""
 
-<<<<<<< HEAD
-import warnings
-from collections import Counter
-=======
 import os
 import socket
->>>>>>> 261c86b (Spark Connect: settings and parallelism come from the session, and tasks say at once why none could send)
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
