@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 # Seconds after which a server that does not answer is taken to hang.
-HANGS = 60.0
+HANGS = 120.0
 # The server runs until the pipe from this process closes, however this process ends.
 GUARDED = 'signal=$1; shift; "$@" & child=$!; read _; kill -s "$signal" $child; wait $child'
 
