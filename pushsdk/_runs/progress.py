@@ -51,7 +51,7 @@ OnProgress = Callable[[Progress], object]
 
 
 class Pace:
-    """Readings of a number of settled users. Times are seconds on the caller's clock."""
+    """Readings: how many users are settled. Times are seconds on the caller's clock."""
 
     def __init__(self, now: float, settled: int) -> None:
         self._readings: deque[tuple[float, int]] = deque([(now, settled)], maxlen=RATE_OVER)

@@ -184,7 +184,7 @@ def check_columns(df: "DataFrame", primary_key: str, fields: Sequence[str]) -> N
 def check_spark(session: "SparkSession", claims: ClaimFactory) -> None:
     """Raise ConfigurationError if Spark would run tasks twice or show the Api-Key; warn if it would not retry tasks."""
 
-    # A session that is found running takes any setting of its builder, without effect; a new session has Spark's.
+    # A running session takes any setting from a builder, without effect; a new session has Spark's.
     fresh = session.newSession() if hasattr(session, "newSession") else session
 
     def setting(name: str, default: str) -> str:

@@ -1,4 +1,4 @@
-"""Progress of a sending: each task writes its counts beside its outcomes, and the driver reads and adds them."""
+"""Sending progress: each task writes its counts beside its outcomes, and the driver reads and adds them."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from pushsdk._runs.progress import TICK, OnProgress, Pace, Progress
 
 
 def counted(batches: Iterator[Any], outcomes: str, task: int) -> Iterator[Any]:
-    """Yield the outcomes of a task; write their counts twice a second and at the end."""
+    """Yield a task's outcomes; write their counts twice a second and at the end."""
     users, due = Counter[str](), 0.0
 
     def write() -> None:
@@ -38,7 +38,7 @@ def counted(batches: Iterator[Any], outcomes: str, task: int) -> Iterator[Any]:
 
 @contextmanager
 def watched(on_progress: OnProgress, outcomes: Path, planned: int) -> Iterator[None]:
-    """Call ``on_progress`` from a thread twice a second, and at the end, with the counts of all tasks."""
+    """Call ``on_progress`` from a thread twice a second, and at the end, with all tasks' counts."""
     ended, started = threading.Event(), time.monotonic()
     pace = Pace(started, 0)
 

@@ -115,12 +115,8 @@ def broadcast(
             version=__version__,
         )
         manifest = folder.manifest()
-        if manifest is not None:
-            if problem := preflight.mismatch(manifest, wanted):
-                raise run_file_error(folder.path, problem)
-            report = folder.concluded(manifest)
-            if report is not None and not (report.not_sent or report.unknown):
-                return report
+        if manifest is not None and (report := _finished(folder, manifest, wanted)) is not None:
+            return report
         found = _look_around(session, folder, client)
         manifest = manifest or _plan(df, session, folder, names, make, wanted)
         # The store would recreate a directory that is gone.
@@ -143,8 +139,16 @@ def broadcast(
         return _send(session, folder, manifest, sender, tasks, on_progress)
 
 
+def _finished(folder: RunFolder, manifest: Manifest, wanted: Manifest) -> SparkReport | None:
+    """Return the run's report, None if users are left. Raises RunFileError if it is another run than the wanted one."""
+    if problem := preflight.mismatch(manifest, wanted):
+        raise run_file_error(folder.path, problem)
+    report = folder.concluded(manifest)
+    return None if report is None or report.not_sent or report.unknown else report
+
+
 def _look_around(session: "SparkSession", folder: RunFolder, client: Mapping[str, Any]) -> int:
-    """Return the number of tasks that Spark runs at a time. Raises ConfigurationError if none of them could send."""
+    """Return how many tasks Spark runs at a time. Raises ConfigurationError if none could send."""
     address = urlsplit(client.get("proxy") or client["base_url"])
     port = address.port or (443 if address.scheme == "https" else 80)
     with _explained(folder), NamedTemporaryFile(dir=folder.path) as token:
@@ -220,12 +224,12 @@ def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key
 
     Raises ValidationError if rows have no id, RunFileError if the plan is not whole.
     """
-    import pyspark.sql.functions as sf
-
     if not any(plan.glob("*.parquet")):
         raise run_file_error(
             folder.path, "Spark's driver writes its files elsewhere: it must see run_dir under the same path, too"
         )
+    import pyspark.sql.functions as sf
+
     frame = _read(session, chunk_schema(personal=False), plan)
     bad = sf.when(sf.size("user_ids") == 0, sf.col("chunk_id"))
     totals = frame.groupBy(bad.alias("bad")).agg(

@@ -73,7 +73,7 @@ class SendPartition(Guarded, msgspec.Struct, frozen=True):
     custom_fields: Mapping[str, Any] | None
     personal: Literal["placeholders", "custom_fields"] | None
     outcomes: str
-    """The folder with the outcomes of this sending."""
+    """The folder with this sending's outcomes."""
     options: dict[str, Any]
     """Arguments for ``push_batches``."""
 

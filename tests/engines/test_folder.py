@@ -18,7 +18,7 @@ from pushsdk import ClaimStoreError, ConfigurationError, Outcome, RunFileError
 from pushsdk._core.idempotency import digest_of as digest_of_key
 from pushsdk._io.files import lock
 from pushsdk.claims import MemoryClaims
-from pushsdk.spark import DirectoryClaims, SparkReport, read_report
+from pushsdk.spark import DirectoryClaims, SparkReport, _run, read_report
 from pushsdk.spark._folder import Manifest, RunFolder, call_store, has_sentinel, plant_sentinel, uri
 from pushsdk.spark._preflight import digest_of, mismatch
 from pushsdk.spark._tasks import SendPartition
@@ -170,6 +170,12 @@ def test_users_are_unknown_if_their_outcomes_can_not_be_concluded(folder: RunFol
     assert excinfo.value.outcome is Outcome.UNKNOWN
 
 
+def test_a_plan_that_spark_wrote_elsewhere_is_an_error(folder: RunFolder) -> None:
+    folder.path.mkdir()
+    with pytest.raises(RunFileError, match="Spark's driver writes its files elsewhere"):
+        _run.count(None, folder, folder.new_plan("f00d"), primary_key="user_id")
+
+
 def test_a_store_is_recognized_by_the_sentinel(tmp_path: Path) -> None:
     make = partial(DirectoryClaims, tmp_path / "claims")
     plant_sentinel(make, "f00d")
@@ -178,7 +184,7 @@ def test_a_store_is_recognized_by_the_sentinel(tmp_path: Path) -> None:
 
 
 def test_a_failing_store_is_an_error_before_anything_is_sent(tmp_path: Path) -> None:
-    with pytest.raises(ClaimStoreError, match=r"the claim store failed \(FileNotFoundError\)"):
+    with pytest.raises(ClaimStoreError, match=r"the claim store failed \(FileNotFoundError: No such file"):
         has_sentinel(partial(DirectoryClaims, tmp_path / "no" / "claims"), "f00d")
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "file").touch()

@@ -357,8 +357,10 @@ def test_a_failed_job_names_the_cause_and_the_fix(
     assert service.users() == {}
     shutil.rmtree(tmp_path / "no")
     (tmp_path / "no").symlink_to(tmp_path)
-    assert send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path)).accepted == USERS
-    assert service.users() == names()
+    report = send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path))
+    # A task of the failed job may still have found the claims, and was ended in the middle.
+    assert (report.accepted + report.unknown, report.not_sent) == (USERS, 0)
+    assert set(service.users().values()) == {1}
 
 
 def test_a_job_that_fails_in_the_middle_can_be_reported_and_resumed(
@@ -425,16 +427,6 @@ def test_tasks_that_could_not_send_are_an_error_before_anything_is_planned(
     for address, options in ((443, {}), (2, {"proxy": "http://127.0.0.1:2"})):
         with pytest.raises(ConfigurationError, match=rf"to 127\.0\.0\.1:{address} "):
             send(audience(10), HELLO, base_url="https://127.0.0.1", **options)
-
-
-def test_a_plan_that_this_process_does_not_see_is_an_error(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.setattr(_run, "uri", lambda path: (tmp_path / "elsewhere").as_uri())
-    with pytest.raises(RunFileError, match="Spark's driver writes its files elsewhere"):
-        send(audience(10), HELLO)
-    assert service.requests == 0
 
 
 def test_an_executor_that_does_not_see_the_folder_is_an_error(
