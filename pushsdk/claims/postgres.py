@@ -28,12 +28,12 @@ SETTING = r"[\w.]+=[^&#]*"
 URL = re.compile(rf"postgres(ql)?://([^][/?#@]*@)?{HOST}(,{HOST})*(/[^?#@]*)?(\?{SETTING}(&{SETTING})*)?")
 # Advisory lock for creating the table: concurrent CREATE TABLE IF NOT EXISTS can fail on PostgreSQL's catalog.
 LOCK = 0x70757368
-# Settings of the server, each with the value that loses claims, and the advice.
-_RISKS = (
-    ("fsync", "off", "loses claims in a crash of its machine: set fsync to on"),
-    ("full_page_writes", "off", "may lose claims in a crash of its machine: set full_page_writes to on"),
-    ("transaction_read_only", "on", "takes no claims, as it is read-only: is it a standby?"),
-)
+# Settings of the server that lose claims.
+_RISKS = {
+    "fsync=off": "loses claims in a crash of its machine: set fsync to on",
+    "full_page_writes=off": "may lose claims in a crash of its machine: set full_page_writes to on",
+    "transaction_read_only=on": "takes no claims, as it is read-only: is it a standby?",
+}
 # Seconds between two deletions of expired rows, and rows per deletion: so few never hold up other writers.
 SWEEP_INTERVAL, SWEEP_ROWS = 60.0, 1000
 
@@ -120,9 +120,8 @@ class PostgresClaims(ClaimStore):
     async def risks(self) -> list[str]:
         """Return one sentence for each setting that loses claims: fsync, full_page_writes, transaction_read_only."""
         pool = await self._opened()
-        values = [await pool.fetchval("SELECT current_setting($1)", name) for name, *_ in _RISKS]
-        found = zip(values, _RISKS, strict=True)
-        return [f"the claim store's PostgreSQL {text}" for value, (_, bad, text) in found if value == bad]
+        found = await pool.fetchval("SELECT array_agg(name || '=' || setting) FROM pg_settings")
+        return [f"the claim store's PostgreSQL {text}" for setting, text in _RISKS.items() if setting in found]
 
     async def aclose(self) -> None:
         """Close the connections, unless the pool is yours."""
