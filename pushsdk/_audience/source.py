@@ -23,7 +23,7 @@ MAX_DEPTH = 90  # a little less than wire has for the whole request
 
 _SHOWN = 20
 # In a file without a header, the first line holds values: a name that looks like an id is not shown.
-_NAME = re.compile(r"[^\W\d](?:[^\W\d]|[ .-]|\d{1,2}(?!\d)){0,40}")
+_NAME = re.compile(r"[^\W\d](?:[^\W\d]|[ .-]){0,40}")
 
 
 class BatchSource:
@@ -58,13 +58,14 @@ def missing_column(
 ) -> ValidationError:
     """Return the error for a missing column: the columns that exist, and the one that may be meant.
 
-    ``option`` names the argument for the column; ``row`` is advice in case the names are values in a row.
+    ``option`` names the argument for the column; ``row`` is advice if a name may be a value in a row.
     """
     if len(columns) == 1 and not re.search("id|key|user", columns[0], re.IGNORECASE):
         columns = ["..."]  # perhaps the first id of a file without a header
-    near = near_word(key, filter(_NAME.fullmatch, columns))
-    fix = f"; did you mean {option}{near!r}?" if near else f"; name one with {option}...{row}"
-    return ValidationError(Advice(f"{printable(name)}: no column {printable(key, 60)!r}, only {listed(columns)}", fix))
+    near, shown = near_word(key, filter(_NAME.fullmatch, columns)), listed(columns)
+    rest = row if "..." in shown else ""
+    fix = f"; did you mean {option}{near!r}?" if near else f"; name one with {option}...{rest}"
+    return ValidationError(Advice(f"{printable(name)}: no column {printable(key, 60)!r}, only {shown}", fix))
 
 
 def listed(columns: Sequence[str]) -> str:

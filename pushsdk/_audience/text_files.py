@@ -265,17 +265,10 @@ def _wrong_record(record: Sized, width: int, key: str) -> str:
     return f"{printable(key)} is empty" if len(record) == width else f"{fields}, and the header has {width}"
 
 
-def _no_key(header: list[str], context: ReadContext) -> ValidationError:
-    # Without a header the first line has ids: one that has a digit, or stands alone, is not shown.
-    pattern = r"\D+" if len(header) > 1 else r"\D*(id|key|user)\D*"
-    shown = [name if re.fullmatch(pattern, name, re.IGNORECASE) else "..." for name in header]
-    return missing_column(context.name, context.key, shown, row=_ROW if "..." in shown else "")
-
-
 def _columns_of(header: list[str], context: ReadContext, line: int) -> list[tuple[str, int]]:
     """Return the names and positions of the other columns to return. Raises ValidationError for a wrong header."""
     if context.key not in header:
-        raise _no_key(header, context)
+        raise missing_column(context.name, context.key, header, row=_ROW)
     columns = [(name, index) for index, name in enumerate(header) if name and context.takes(name)]
     context.note(header)
     if header.count(context.key) > 1 or len(dict(columns)) < len(columns):

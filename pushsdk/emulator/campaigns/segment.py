@@ -300,29 +300,29 @@ def _scan_sql(table: Table, columns: Mapping[str, str] | None = None) -> str:
     Raises `SegmentError` if a CSV file can't be opened.
     """
     # DuckDB reads a path as a glob pattern; escaped, the pattern matches this file only.
-    path = _literal(re.sub(r"([*?\[])", r"[\1]", table.path))
+    path = reader.literal(re.sub(r"([*?\[])", r"[\1]", table.path))
     if table.suffix == ".parquet":
         return f"read_parquet({path}, hive_partitioning = false)"
     if table.suffix in _JSON:
         # Impossible formats, so that a text that looks like a date stays a text.
         guess = "sample_size = -1, dateformat = '~', timestampformat = '~'"
         if columns is not None:
-            guess = "columns = {" + ", ".join(f"{_literal(name)}: {_literal(columns[name])}" for name in columns) + "}"
+            guess = (
+                "columns = {"
+                + ", ".join(f"{reader.literal(name)}: {reader.literal(columns[name])}" for name in columns)
+                + "}"
+            )
         return f"read_json({path}, format = 'newline_delimited', hive_partitioning = false, {guess})"
     try:
         with open(table.path, "rb") as file:
             head = file.read(_HEADER_BYTES).decode(errors="replace").lstrip("\ufeff\r\n")
     except OSError as error:
         raise SegmentError(f"the table {printable(table.name)} can't be read: {error.strerror}") from None
-    delimiter = _literal("\t" if table.suffix == ".tsv" else delimiter_of(head.partition("\n")[0]))
+    delimiter = reader.literal("\t" if table.suffix == ".tsv" else delimiter_of(head.partition("\n")[0]))
     return (
         f"read_csv({path}, all_varchar = true, header = true, delim = {delimiter}, quote = '\"', escape = '\"', "
         "comment = '', skip = 0, hive_partitioning = false)"
     )
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _run_query(db: reader.Connection, job: SegmentJob, path: Path) -> SegmentResult:
