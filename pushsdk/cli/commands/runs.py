@@ -7,8 +7,7 @@ import os
 import sys
 import time
 import warnings
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,17 +20,16 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 import pushsdk
-from pushsdk._audience.audience import Audience, damage_texts
+from pushsdk._audience.audience import Audience
 from pushsdk._core import wire
-from pushsdk._core.body import EncodedIds, encode_user_ids, push_body
-from pushsdk._core.damage import damage_of
-from pushsdk._core.errors import warn_caller
+from pushsdk._core.body import encode_user_ids, push_body
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Failure
 from pushsdk._core.words import count
 from pushsdk._runs.api import broadcast_content
 from pushsdk._runs.folder import PLAN, run_files
-from pushsdk._runs.plan import Chunk, chunks_of
+from pushsdk._runs.plan import Chunk, Header
+from pushsdk._runs.planner import Planner
 from pushsdk._runs.run_file.journal import Journal, ask_to_stop
 from pushsdk.cli.commands.message import draw, previews
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
@@ -181,7 +179,7 @@ def plan(
     """
     message, fields = content.read()
     audience = content.users(source)
-    totals = _totals(audience, wire.encode_message(message), wire.encode_custom_fields(fields), not content.no_dedupe)
+    totals = _counted(audience, message, fields, distinct=not content.no_dedupe, settings={}).totals
     seconds = {
         f"{speed:,g} {noun}{'s' * (speed != 1)} per second": totals[f"{noun}s"] / speed
         for noun, speed in (("user", rate), ("request", requests_per_second))
@@ -201,32 +199,68 @@ def _no_users(audience: Audience) -> CommandError:
     return usage_error("the source has no users" + (f" beside the {excluded:,} excluded" if excluded else ""))
 
 
-def _totals(audience: Audience, message: bytes, fields: bytes | None, distinct: bool) -> dict[str, int]:
-    envelope = len(push_body(EncodedIds(b""), message, fields))
-    users, sizes = 0, [0]
-    for chunk in _chunks(audience, message, fields, distinct):
-        users += chunk.users
-        sizes.append(envelope + len(chunk.ids))
-    requests = {"requests": len(sizes) - 1, "bytes": sum(sizes), "largest": max(sizes)}
-    summary = audience.summary
-    return {"users": users, "duplicates": summary.duplicates, "excluded": summary.excluded, **requests}
+class _Counts:
+    """Stands in for a journal: counts the requests that a run would send, and keeps the first."""
+
+    def __init__(self, header: Header, settings: Any) -> None:
+        self.header = header
+        self._settings = settings
+        self.users = self.requests = self.bytes = self.largest = 0
+        #: Users without a push with these settings.
+        self.unlisted = 0
+        #: The users, the message and the custom fields. Set by ``add``.
+        self.first: tuple[list[str], bytes, bytes | None] | None = None
+
+    def add(self, chunks: Iterable[Chunk]) -> None:
+        for chunk in chunks:
+            users = listed(chunk.user_ids(), self._settings)
+            self.unlisted += chunk.users - len(users)
+            if users:
+                content = self.header if chunk.message is None else chunk
+                request = users, content.message or b"{}", content.custom_fields
+                self.first = self.first or request
+                size = len(push_body(encode_user_ids(users), *request[1:]))
+                self.users, self.requests = self.users + len(users), self.requests + 1
+                self.bytes, self.largest = self.bytes + size, max(self.largest, size)
+
+    def stopped_by(self) -> None:
+        """Return None: another terminal can't stop this."""
+
+    def seal(self, **counts: int) -> None:
+        #: Counts for people and programs.
+        self.totals = {
+            "users": self.users,
+            **counts,
+            "requests": self.requests,
+            "bytes": self.bytes,
+            "largest": self.largest,
+        }
 
 
-def _chunks(audience: Audience, message: bytes, fields: bytes | None, distinct: bool) -> Iterator[Chunk]:
-    fixed, bounds = len(message) + len(fields or b""), pushsdk.Batching()
-    ids = itertools.chain.from_iterable(_ids(audience, distinct))
-    while batch := list(itertools.islice(ids, bounds.max_users)):
-        yield from chunks_of(batch, fixed=fixed, max_users=bounds.max_users, max_bytes=bounds.max_bytes)
-
-
-def _ids(audience: Audience, distinct: bool) -> Iterator[list[str]]:
-    """Yield the ids in batches, then warn about those that are probably none, which is an error without --force."""
-    damages = Counter[str]()
-    for ids in audience.ids(distinct=distinct):
-        damages.update(damage_of(ids, encode_user_ids(ids)))
-        yield ids
-    for text in damage_texts(audience, damages):
-        warn_caller(text)
+def _counted(
+    audience: Audience, message: Any, fields: Any, *, distinct: bool, into: Any = None, settings: Any
+) -> _Counts:
+    """Plan a run without a file. Warn about damaged ids, which is an error without --force."""
+    batching = pushsdk.Batching()
+    header = Header(
+        kind="each" if into else "broadcast",
+        base_url="",
+        message=wire.encode_message(message),
+        custom_fields=wire.encode_custom_fields(fields),
+        source=audience.source,
+        max_users=batching.max_users,
+        max_bytes=batching.max_bytes,
+        dedupe=distinct,
+    )
+    counts = _Counts(header, settings)
+    journal: Any = counts
+    planner = Planner(journal, offload=asyncio.to_thread, durable=False, report=lambda _: None, stop=None)
+    if into:
+        requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
+        asyncio.run(planner.each(requests))
+    else:
+        asyncio.run(planner.broadcast(audience))
+    return counts
 
 
 def _plan_figures(totals: Mapping[str, int], seconds: Mapping[str, float]) -> Iterator[Figure]:
@@ -266,8 +300,8 @@ def broadcast(
     else:
         broadcast_content(audience, message, fields)
     if dry_run:
-        requests = _requests(audience, message, fields, into=into, distinct=distinct)
-        _print_dry_run(requests, audience, settings, json=options.json)
+        counts = _counted(audience, message, fields, distinct=distinct, into=into, settings=settings)
+        _print_dry_run(counts, audience, settings["base_url"], json=options.json)
         return Exit.DONE
     try:
         users = options.users_left(pushsdk.read_report(run))
@@ -279,7 +313,7 @@ def broadcast(
             return f"{count(users, 'more user')} of {run}{_in_requests(users, each=bool(into))}"
         if content.query is None and str(source) in ("-", "@-"):
             return "the users on standard input"
-        number = options.limited(sum([len(listed(ids, settings)) for ids in _ids(audience, distinct)]))
+        number = options.limited(_counted(audience, message, fields, distinct=distinct, settings=settings).users)
         return f"{count(number)}{_in_requests(number, each=bool(into))}"
 
     async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
@@ -293,50 +327,19 @@ def broadcast(
     return _send_run(start, run, options, settings, given, users, lambda: f"Push{quoted(title)} to {target()}")
 
 
-def _requests(
-    audience: Audience, message: dict[str, Any], fields: dict[str, Any] | None, *, into: Any, distinct: bool
-) -> Iterator[Any]:
-    """Return an iterator over each request's users, message and custom fields."""
-    if into:
-        requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
-        return ((request.user_ids, request.message, request.custom_fields or None) for request in requests)
-    chunks = _chunks(audience, wire.encode_message(message), wire.encode_custom_fields(fields), distinct)
-    return ((chunk.user_ids(), message, fields) for chunk in chunks)
-
-
-def _print_dry_run(requests: Iterator[Any], audience: Audience, settings: ClientSettings, *, json: bool) -> None:
+def _print_dry_run(counts: _Counts, audience: Audience, base_url: str, *, json: bool) -> None:
     """Print the counts, the text that the first user sees, and the first request, with three users at most."""
-    (ids, message, fields), totals = _read_through(requests, audience, settings)
-    texts = previews(message, fields or {})
+    _tell_unlisted(counts.unlisted)
+    if counts.first is None:
+        raise usage_error("no user is left") if counts.unlisted else _no_users(audience)
+    users, message, fields = counts.first
+    texts = previews(msgspec.json.decode(message), msgspec.json.decode(fields or b"{}"))
     if not json:
-        print_figures(itertools.islice(_plan_figures(totals, {}), 2))
+        print_figures(itertools.islice(_plan_figures(counts.totals, {}), 2))
         draw(texts)
-    body = push_body(encode_user_ids(ids[:3]), wire.encode_message(message), wire.encode_custom_fields(fields))
-    print_request(settings["base_url"], PUSH, body, json=json, more={**totals, "texts": texts})
-    warn(f"nothing was sent: this is the first request, with {len(ids[:3])} of its {count(len(ids))}")
-
-
-def _read_through(
-    requests: Iterator[Any], audience: Audience, settings: ClientSettings
-) -> tuple[Sequence[Any], dict[str, int]]:
-    """Return the first request, and all counts. Warn if ids are damaged or users get no push."""
-    first, damages = None, Counter[str]()
-    users = number = unlisted = 0
-    for planned, *content in requests:
-        damages.update(damage_of(planned, encode_user_ids(planned)))
-        ids = listed(planned, settings)
-        unlisted += len(planned) - len(ids)
-        if ids:
-            first = first or (ids, *content)
-            users, number = users + len(ids), number + 1
-    for text in damage_texts(audience, damages):
-        warn_caller(text)
-    _tell_unlisted(unlisted)
-    if first is None:
-        raise usage_error("no user is left") if unlisted else _no_users(audience)
-    summary = audience.summary
-    totals = {"users": users, "requests": number, "duplicates": summary.duplicates, "excluded": summary.excluded}
-    return first, totals
+    body = push_body(encode_user_ids(users[:3]), message, fields)
+    print_request(base_url, PUSH, body, json=json, more={**counts.totals, "texts": texts})
+    warn(f"nothing was sent: this is the first request, with {len(users[:3])} of its {count(len(users))}")
 
 
 def _tell_unlisted(users: int) -> None:
