@@ -101,6 +101,19 @@ async def test_a_store_that_ignores_a_condition_is_refused(objects, header):
     assert "it has no conditional writes: use S3, Azure" in str(error)
 
 
+@pytest.mark.parametrize("places", [range(4), [4], [5]], ids=str)
+async def test_a_test_whose_writes_are_repeated_refuses_no_store(objects, objects_url, places):
+    writes = iter(range(100))
+    objects.fate = lambda method, key: "late" if method == "PUT" and next(writes) in places else None
+    assert await put(ObjectClaims(objects_url), ONE) is None
+
+
+async def test_a_store_that_changes_no_object_is_refused(objects):
+    objects.fate = lambda method, key: 412 if method == "PUT" and objects.requests["HEAD"] else None
+    with pytest.raises(ConfigurationError, match="it has no conditional writes"):
+        await put(object_claims(objects.url, "jobs"), ONE)
+
+
 async def test_a_store_without_the_right_to_delete_works(objects):
     objects.fate = lambda method, key: 403 if method == "POST" else None
     assert await put(object_claims(objects.url, "jobs"), ONE) is None

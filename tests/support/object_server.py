@@ -25,7 +25,7 @@ class ObjectServer:
         self.requests = Counter()
         #: Seconds by which its clock is ahead.
         self.ahead = 0.0
-        #: A status instead of an answer, or "lost": done, and the connection is closed without a response.
+        #: A status instead of an answer; or done, and the answer is "lost" with its connection, or "late", a 503.
         self.fate = lambda method, key: None
         #: False for a store that ignores this header.
         self.obeys = {"If-None-Match": True, "If-Match": True}
@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fate == "lost":
             self.close_connection = True
             return
-        status, fields, data = answer
+        status, fields, data = (503, {}, b"") if fate == "late" else answer
         self.send_response(status)
         for name, value in {**fields, "Content-Length": str(len(data))}.items():
             self.send_header(name, value)
