@@ -46,12 +46,11 @@ def watched(on_progress: OnProgress, outcomes: Path, planned: int) -> Iterator[N
         users = Counter[str]()
         for path in outcomes.glob("_counts-*[0-9]"):
             users.update(msgspec.json.decode(path.read_bytes(), type=dict[str, int]))
-        left = planned - users["accepted"] - users["rejected"] - users["unknown"]
-        seconds = time.monotonic() - started
-        rate = pace.rate(started + seconds, planned - left)
-        counts: dict[str, Any] = {**users, "not_sent": left}
-        eta = left / rate if rate else None
-        on_progress(Progress(stage="sending", planned=planned, seconds=seconds, rate=rate, eta=eta, **counts))
+        settled = users.total() - users.pop("not_sent", 0)
+        seconds, left = time.monotonic() - started, planned - settled
+        rate = pace.rate(started + seconds, settled)
+        counts = dict[str, Any](users, not_sent=left, planned=planned)
+        on_progress(Progress(stage="sending", seconds=seconds, rate=rate, eta=left / rate if rate else None, **counts))
 
     def watch() -> None:
         call, is_last = guarded("on_progress", report), False
