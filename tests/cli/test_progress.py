@@ -163,23 +163,6 @@ def test_a_duration_is_printed_like_a_clock(seconds, text):
 # -- signals ------------------------------------------------------------------------------------------------------
 
 
-async def test_the_first_signal_sets_the_event_and_the_second_cancels(capsys):
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-
-    async def work():
-        with interruptible("last words") as stop:
-            signal.raise_signal(signal.SIGINT)
-            await asyncio.wait_for(stop.wait(), 5)
-            signal.raise_signal(signal.SIGTERM)
-            await asyncio.sleep(5)
-
-    task = asyncio.ensure_future(work())
-    await asyncio.wait([task])
-    assert task.cancelled()
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    assert capsys.readouterr().err == "stopping after the requests in flight; press Ctrl-C again to stop at once\n"
-
-
 async def test_under_nohup_a_hangup_does_not_stop_a_run():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -72,21 +72,6 @@ def test_every_setting_is_read_from_a_variable_and_from_the_file(tmp_path, home,
     assert settings_of(variables=environ(tmp_path, **base))[option] == value
 
 
-def test_unset_settings_are_left_to_the_client():
-    settings = settings_of({"base_url": URL}, {"PUSHSDK_API_KEY": SECRET})
-    unset = {
-        "timeout": Timeout(),
-        "retry": None,
-        "limits": None,
-        "rate": Rate(),
-        "allow_insecure": False,
-        "proxy": None,
-        "only_users": None,
-        "show_answers": True,
-    }
-    assert settings == {"base_url": URL, "api_key": Secret.of(SECRET), **unset}
-
-
 def test_resolve_reads_the_environment_and_raises_the_first_problem(monkeypatch):
     with pytest.raises(ConfigurationError, match="no Api-Key: set PUSHSDK_API_KEY"):
         resolve({"base_url": URL})

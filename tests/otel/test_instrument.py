@@ -109,15 +109,6 @@ class Sets(TextMapPropagator):
 
 
 @virtual
-async def test_nothing_is_sent_along_unless_it_is_asked_for(telemetry):
-    service = FakeService()
-    async with telemetry.instrument(client_of(service)) as client:
-        with telemetry.span("handler"):
-            await client.send("a", MESSAGE)
-    assert [dict(request.headers) for request in service.requests] == [{}]
-
-
-@virtual
 async def test_each_attempt_sends_its_own_traceparent_and_no_baggage(telemetry):
     service = FakeService(answer(429))
     token = context.attach(baggage.set_baggage("user", "user-1"))

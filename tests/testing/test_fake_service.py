@@ -227,11 +227,6 @@ def test_a_wrong_argument_is_an_error_with_the_rule(make, text):
         make()
 
 
-def test_a_status_may_ask_for_a_wait():
-    assert Fault.status(429, retry_after=20, headers={"X-A": "1"}).headers == {"X-A": "1", "Retry-After": "20"}
-    assert Fault.status(429).headers == {}
-
-
 async def test_an_existing_client_can_be_served():
     service = FakeService()
     async with service.serve(AsyncPushClient("https://push.example", "k")) as client:
