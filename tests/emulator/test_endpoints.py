@@ -66,11 +66,8 @@ async def test_a_head_for_no_endpoint_is_refused(wire, emulator, status, head):
     [
         (b"[]", "`object`, got `array` - at `$`"),
         (b'{"message": {}}', "`userIds` - at `$`"),
-        (b'{"userIds": [], "message": {}}', "at `$.userIds`"),
         (b'{"userIds": ["ann"], "message": {"ttl": "secret"}}', "at `$.message.ttl`"),
-        (b'{"userIds": ["ann"], "message": {"title": {"en": 1}}}', "at `$.message.title[...]`"),
         (b'{"userIds": ["ann"], "message": {"androidActionButtons": [1]}}', "at `$.message.androidActionButtons[0]`"),
-        (b"", "truncated - at `$`"),
         (b'{"userIds": ["secret\xff"]}', "UTF-8 - at `$`"),
         # Deeper than the recursion limit, in a body that strict would decode.
         (b'{"userIds": ["ann"], "message": {"x":' + b"[" * 12_500, "nested too deeply - at `$`"),

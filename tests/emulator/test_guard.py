@@ -116,7 +116,6 @@ def test_a_named_host_needs_the_emulators_port_unless_it_names_one(port, host, a
     "head",
     [
         b"GET /%b HTTP/1.1\r\n" % (b"x" * 100_000),
-        b"\x16\x03\x01\x02\x00\r\n",
         b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: %b\r\n" % (number, b"y" * 100) for number in range(10_000)),
         b"PUT / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n",
         b"PUT / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n",
@@ -140,9 +139,7 @@ def test_a_host_beyond_loopback_requires_the_token(host):
         Emulator(host=host, token="")
 
 
-@pytest.mark.parametrize(
-    "authorization", [*(None, "", "Bearer", f"Basic {TOKEN}", TOKEN, f"Bearer{TOKEN}", f"Bearer {TOKEN}x")]
-)
+@pytest.mark.parametrize("authorization", [*(None, f"Basic {TOKEN}", f"Bearer{TOKEN}", f"Bearer {TOKEN}x")])
 async def test_without_the_token_every_route_is_refused(guarded, authorization):
     await guarded.raw("POST", PUSH, {"userIds": ["ann-secret"], "message": {}})
     for route in (route for route in ROUTES if not route.open):

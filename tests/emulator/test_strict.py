@@ -66,7 +66,6 @@ def test_a_complete_documented_request_is_accepted(body):
     ("body", "path", "text"),
     [
         (PUSH, "message.ios_enabled", 'unknown field "ios_enabled", did you mean "iosEnabled"? - at `$.message`'),
-        (CAMPAIGN, "schedule.startTS", 'unknown field "startTS", did you mean "startTs"? - at `$.schedule`'),
         (PUSH, "message.zzz", 'unknown field "zzz": leave it out - at `$.message`'),
         (PUSH, "message.androidActionButtons.0.lable", '"lable", did you mean "label"? - at `$.message.androidActionB'),
         (

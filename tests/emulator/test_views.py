@@ -99,11 +99,10 @@ def test_users_do_not_make_a_body_large_but_too_long_for_snippets():
     "body",
     [
         {"userIds": ["ann"], "message": {"androidActionButtons": [{"label": ""}] * 5_000}},
-        {"userIds": [[]] * 2_000_000, "message": {}},
         [0] * 40_000,
         b"x" * 70_000,
     ],
-    ids=["buttons", "ids that are none", "no object", "no JSON"],
+    ids=["buttons", "no object", "no JSON"],
 )
 def test_a_large_body_is_shown_raw_and_cut_and_neither_decoded_nor_checked(body, monkeypatch):
     monkeypatch.setattr(views, "lint", lambda _: pytest.fail("it is checked"))

@@ -146,7 +146,6 @@ ENDINGS = [
     (answer(200), {}, "POST  200  ACCEPTED  users=1"),
     (answer(500), {500: Outcome.ACCEPTED}, "POST  500  ACCEPTED  users=1"),
     (answer(204), {204: Outcome.REJECTED}, "POST  204  REJECTED  error=rejected  users=1"),
-    (answer(404), {}, "POST  404  REJECTED  error=404  users=1"),
     (answer(500), {}, "POST  500  UNKNOWN  error=500  users=1"),
     (reset_after(), {}, "POST  UNKNOWN  error=reset  users=1"),
     (hang(), {}, "POST  UNKNOWN  error=attempt_timeout  users=1"),

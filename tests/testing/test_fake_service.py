@@ -76,13 +76,11 @@ NOT_SENT, UNKNOWN, REJECTED = NotSentError, OutcomeUnknownError, RejectedError
         (Fault.reset_before(), UNKNOWN, 0),
         (Fault.reset_after(), UNKNOWN, 1),
         (Fault.hang(accepted=True), UNKNOWN, 1),
-        (Fault.truncated(at="status"), UNKNOWN, 1),
         (Fault.truncated(), UNKNOWN, 1),
         (Fault.truncated(at="body"), None, 1),
         (Fault.delay(1.0), None, 1),
         (Fault.status(400), REJECTED, 0),
         (Fault.status(504, accepted=True), UNKNOWN, 1),
-        (Fault.status(200, accepted=False), None, 0),
     ],
 )
 @virtual_time

@@ -4,15 +4,13 @@
 ``PUSHSDK_CHROMIUM`` names another browser. Nothing here sleeps: it is the page that says when it is ready.
 """
 
-import io
-import json
 import os
 import shutil
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
 
-import aiohttp
 import pytest
+from support.control_api import Api
 
 from pushsdk.emulator import Emulator
 
@@ -59,9 +57,8 @@ class Desk:
     ``dialogs`` what tried to talk to the user. A test that does not expect one finds them empty at its end.
     """
 
-    def __init__(self, emulator, session, browser):
+    def __init__(self, emulator, browser):
         self.emulator = emulator
-        self.session = session
         self.browser = browser
         self.origin = emulator.base_url.removesuffix("/external/api")
         self.complaints = []
@@ -97,14 +94,16 @@ class Desk:
         self.dialogs.append(dialog.message)
         await dialog.dismiss()
 
+    @property
+    def api(self):
+        return Api(self.emulator)
+
     async def send(self, body, *, path="/v1/push", api_key=None):
         """POST to the service, bytes as they are; return the status, 0 without a response."""
-        headers = {"Api-Key": api_key or self.emulator.api_key, "Content-Type": "application/json"}
-        data = io.BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode())
         try:
-            async with self.session.post(self.emulator.base_url + path, data=data, headers=headers) as response:
-                return response.status
-        except aiohttp.ClientConnectionError:
+            key = api_key or self.emulator.api_key
+            return (await self.api.raw("POST", f"/external/api{path}", body, Api_Key=key)).status
+        except ConnectionError:
             return 0
 
     async def push(self, title="Hello", *user_ids, **fields):
@@ -118,13 +117,9 @@ class Desk:
         message = {"title": {"en": title}, "iosEnabled": True}
         assert await self.send({"userIds": ["u"], "message": message}, api_key=key) == 204
 
-    async def control(self, method, path, body=None):
+    async def control(self, *request):
         """Call the control API for the emulator's own inbox."""
-        headers = {"Api-Key": self.emulator.api_key, "Content-Type": "application/json"}
-        url = f"{self.origin}/_emulator/v1{path}"
-        async with self.session.request(method, url, json=body, headers=headers) as response:
-            assert response.status < 300, await response.text()
-            return await response.json()
+        return await self.api.done(*request)
 
 
 @pytest.fixture
@@ -136,11 +131,10 @@ async def open_desk():
 
         async def opened(**options):
             emulator = await stack.enter_async_context(Emulator(**options))
-            session = await stack.enter_async_context(aiohttp.ClientSession())
             playwright = await stack.enter_async_context(async_playwright())
             browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
             stack.push_async_callback(browser.close)
-            return Desk(emulator, session, browser)
+            return Desk(emulator, browser)
 
         yield opened
 

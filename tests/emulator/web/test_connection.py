@@ -13,7 +13,7 @@ MANY = 100_000
 
 
 async def test_a_lost_connection_is_restored_with_the_inbox_or_without_it(open_desk, tmp_path):
-    desk = await open_desk()  # for its browser and its session
+    desk = await open_desk()  # for its browser
     stored = {"store": tmp_path / "inbox.db", "api_key": "the-key-of-both"}
     async with Emulator(**stored) as first:
         desk.emulator, desk.origin = first, first.base_url.removesuffix("/external/api")
@@ -49,7 +49,7 @@ async def test_a_flood_is_shown_to_its_last_push_and_a_reset_empties_the_page(de
     await read(page.locator(".list-count"), "501 pushes")
     assert await page.locator(".push-row").count() < 60
     await page.locator(".card").first.wait_for()  # otherwise the page requests deleted pushes
-    await desk.control("POST", "/reset")
+    await desk.control("POST", "/reset", {})
     await see(page, "heading", "Send a push")
     assert await page.locator(".push-row").count() == 0
 
