@@ -201,7 +201,7 @@ async def test_a_key_that_could_not_be_had_is_an_attempt_too(telemetry, share):
         telemetry, FakeService(), api_key=no_key, retry=RetryPolicy.none(), sample_accepted=share
     ) as client:
         await outcome_of(start(client.send("a", MESSAGE)))
-    assert telemetry.tree() == "POST  NOT_SENT  error=credentials  users=1"
+    assert telemetry.tree() == "POST  NOT_SENT  error=key_failed  users=1"
 
 
 @virtual
