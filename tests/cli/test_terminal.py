@@ -109,7 +109,9 @@ def test_a_csv_is_exact_unless_it_is_printed_on_a_terminal(command, folder, monk
 
 @pytest.mark.parametrize("mode", ["plain", "json", "auto"])
 def test_progress_does_not_print_hostile_text(mode, capsys, monkeypatch):
-    monkeypatch.setattr(output, "Console", lambda **_: Console(stderr=True, force_terminal=True, color_system=None))
+    monkeypatch.setattr(
+        output, "Console", lambda **_: Console(stderr=True, force_terminal=True, color_system=None, width=400)
+    )
     with output.progress(mode) as tell:
         tell(Progress(stage="waiting", planned=1, not_sent=1, trouble=EVIL))
     screen = capsys.readouterr().err
