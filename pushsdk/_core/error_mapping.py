@@ -78,8 +78,13 @@ def conclude(
     parts: Sequence[tuple[tuple[str, ...], Verdict]],
     target: Target,
     options: Options | None = None,
+    *,
+    job: str = "",
 ) -> Receipt:
-    """Return a call's receipt from the verdicts on its users, or raise its PushError."""
+    """Return a call's receipt from the verdicts on its users, or raise its PushError.
+
+    ``job`` names the job of a call with an idempotency key.
+    """
     # The verdicts on other users come from the claim store.
     sent = [part for part in parts if not part[1].recorded]
     outcomes = {verdict.outcome for _, verdict in parts}
@@ -92,7 +97,7 @@ def conclude(
             users=len(users), duplicates=duplicates, requests=len(sent), attempts=attempts, already_accepted=already
         )
     if not sent:
-        raise recorded_error(parts[-1][1], user_ids=users)
+        raise recorded_error(parts[-1][1], user_ids=users, job=job)
     whole = msgspec.structs.replace(sent[-1][1], attempts=attempts)
     requests = [verdict for _, verdict in sent]
     error = error_for(whole, target=target, options=options, user_ids=users, requests=requests)
@@ -174,13 +179,13 @@ def _most_frequent(
     return error_for(examples[cause], target=target), number
 
 
-def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> errors.PushError:
+def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...], job: str) -> errors.PushError:
     """Return the error for a call that sent nothing: another call with its idempotency key had the verdict."""
     if verdict.outcome is Outcome.UNKNOWN:
         return errors.OutcomeUnknownError(
             "outcome unknown: an earlier call with this idempotency_key ended without a known outcome (its process "
-            "died or its answer was lost); this call sent nothing; to push again, perhaps a second time, release the "
-            "claim (pushsdk claims list, then pushsdk claims release KEY); see: pushsdk docs idempotency",
+            f"died or its answer was lost); this call sent nothing; see: pushsdk claims show {job}, and pushsdk docs "
+            "idempotency",
             user_ids=user_ids,
         )
     status = verdict.status or 0

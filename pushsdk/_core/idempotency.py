@@ -17,8 +17,10 @@ from pushsdk._core.outcome import Verdict
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 
 KEY_BYTES = 512
-# Prefixes for the hashed data: keys and fingerprints with another format version never match.
-_KEYS, _PAYLOADS = b"pushsdk idempotency key 2\0", b"pushsdk payload 3"
+# Prefix for the hashed data: fingerprints with another format version never match.
+_PAYLOADS = b"pushsdk payload 3"
+# A job's name in texts and log lines: so many digits of its key's hash, as a key may name a person.
+NAME_DIGITS = 12
 # The parts of a fingerprint in their digits' order, by the end of the digits. Users come last: ids are short.
 _PARTS = {16: "another base_url", 32: "another message", 48: "other custom fields", 64: "other users"}
 
@@ -52,12 +54,9 @@ class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def digest_of(key: object) -> str:
-    """Return the SHA-256 that is stored in place of an idempotency key, which may name a person.
-
-    Raises ValidationError.
-    """
+    """Return the key's SHA-256, which is stored in its place, in hexadecimal digits. Raises ValidationError."""
     data = check_key("idempotency_key", key, "the same for each delivery of a job, for example 'shipped:42'")
-    return hashlib.sha256(_KEYS + data).hexdigest()
+    return hashlib.sha256(data).hexdigest()
 
 
 def check_key(name: str, key: object, rule: str, most: int = KEY_BYTES) -> bytes:

@@ -112,7 +112,8 @@ class PendingCalls:
             call.abandoned = True
             parts = (*parts, (unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)))
         options = None if call.batch is None else call.batch.content.options
-        return conclude(call.users, call.duplicates, parts, self.target, options)
+        job = "" if call.claims is None else call.claims.entry.job
+        return conclude(call.users, call.duplicates, parts, self.target, options, job=job)
 
     def report_abandoned(self, call: Call) -> None:
         """Report the end of a call whose caller had stopped waiting."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.idempotency import ClaimRecord, difference
+from pushsdk._core.idempotency import NAME_DIGITS, ClaimRecord, difference
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims.store import Claim, Put
 
@@ -81,6 +81,11 @@ class ClaimEntry(msgspec.Struct, eq=False):
 
     def __post_init__(self) -> None:
         self._own.extend(self.users)
+
+    @property
+    def job(self) -> str:
+        """The name of the entry's job in texts and log lines."""
+        return self.key[:NAME_DIGITS]
 
     @property
     def is_written(self) -> bool:

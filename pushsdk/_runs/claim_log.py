@@ -31,6 +31,8 @@ TRIES = 2
 PAUSE, MAX_PAUSE = 0.1, 1.0
 # Entries kept for a failing store: more than come in during a short outage.
 MAX_FAILED = 10_000
+# Jobs that a log line names.
+_MOST_NAMED = 20
 # Writer restarts after all tasks in the loop were cancelled.
 MAX_RESTARTS = 10
 
@@ -189,7 +191,8 @@ class ClaimLog:
                 if stored is None:
                     entry.stored()
                 elif not entry.refused(stored):
-                    logger.warning("a claim was lost before its outcome was written: a redelivery may push again")
+                    message = "job %s: its claim was lost before its outcome was written: a redelivery may push again"
+                    logger.warning(message, entry.job)
         for entry in entries:
             self._requeue(entry)
         if error is not None:
@@ -238,9 +241,11 @@ class ClaimLog:
             entry.fail_requests(TimeoutError())
             entry.give_up()
             self._requeue(entry)
-        if lost := sum([entry.has_outcomes for entry in entries]):
-            message = "%s: the outcomes of %s were not written to the claim store and stay unknown to other processes"
-            logger.warning(message, why, count(lost, "call"))
+        if lost := [entry.job for entry in entries if entry.has_outcomes]:
+            message = (
+                "%s: the outcomes of %s were not written to the claim store and stay unknown to other processes: %s"
+            )
+            logger.warning(message, why, count(len(lost), "job"), ", ".join(lost[:_MOST_NAMED]))
 
     def _announce(self) -> None:
         wrote, self._wrote = self._wrote, asyncio.get_running_loop().create_future()

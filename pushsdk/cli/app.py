@@ -102,6 +102,12 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
             "idempotency",
             "--claims redis://cache --older-than 15m",
         ),
+        "claims show": Command(
+            "claims:show",
+            "Show the claim of a job: its age, and its users by state.",
+            "idempotency",
+            "--claims redis://cache --key order-42",
+        ),
         "claims count": Command(
             "claims:count",
             "Count the sends with claimed users, and these users.",
@@ -112,7 +118,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
             "claims:release",
             "Release claimed users: the next delivery pushes to them.",
             "idempotency",
-            "--claims redis://cache --older-than 1h",
+            "--claims redis://cache --key order-42",
             "These users may get the push twice. Release sends of a dead process, never a send that is in flight.",
         ),
         "config": Command(

@@ -252,7 +252,7 @@ async def test_a_claim_that_another_process_rewrote_is_settled_or_its_loss_is_lo
     if fingerprint is None:
         assert (claims.states(), caplog.text) == ([[ACCEPTED]], "")
     else:
-        assert "a claim was lost before its outcome was written" in caplog.text
+        assert "its claim was lost before its outcome was written" in caplog.text
 
 
 @virtual
@@ -392,7 +392,7 @@ async def test_closing_does_not_wait_for_a_failing_store_and_names_lost_outcomes
     start = now()
     await client.aclose(drain=20.0)
     assert now() - start < 2.0
-    lost = "the client was closed: the outcomes of 1 call were not written to the claim store"
+    lost = "the client was closed: the outcomes of 1 job were not written to the claim store"
     assert [record.message.startswith(lost) for record in caplog.records if "not written" in record.message] == (
         [True] * sent
     )

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 import time
+from hashlib import sha256
 from types import SimpleNamespace
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from support.claim_puts import WEEK, key_of
 from support.servers import postgres_server, redis_server
 
+from pushsdk import MobilePush, PushClient
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims import Claim, ObjectClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
@@ -18,23 +20,23 @@ from pushsdk.claims import Claim, ObjectClaims, PostgresClaims, Put, RedisClaims
 HOUR = 3600.0
 
 
+def claimed_record(age):
+    """Return the record of a send to two users, one accepted and one claimed, of this age in seconds."""
+    states = UserStates(2)
+    states.set(0, 1, UserStatus(UserState.ACCEPTED, 204))
+    states.set(1, 2, UserStatus(UserState.CLAIMED))
+    return ClaimRecord(fingerprint="f" * 64, claimed_at=time.time() - age, users=msgspec.Raw(states.to_json()))
+
+
+async def stored(store, records):
+    """Store these records by their keys."""
+    async with store:
+        await store.put([Put(key, Claim(key[:32], record.encode())) for key, record in records.items()], WEEK)
+
+
 def fill(store, *ages):
     """Store sends to two users, one accepted and one claimed, of these ages in seconds."""
-
-    async def fill():
-        puts = []
-        for number, age in enumerate(ages):
-            states = UserStates(2)
-            states.set(0, 1, UserStatus(UserState.ACCEPTED, 204))
-            states.set(1, 2, UserStatus(UserState.CLAIMED))
-            record = ClaimRecord(
-                fingerprint="f" * 64, claimed_at=time.time() - age, users=msgspec.Raw(states.to_json())
-            )
-            puts.append(Put(key_of(number), Claim(key_of(number)[:32], record.encode())))
-        async with store:
-            await store.put(puts, WEEK)
-
-    asyncio.run(fill())
+    asyncio.run(stored(store, {key_of(number): claimed_record(age) for number, age in enumerate(ages)}))
 
 
 @pytest.fixture
@@ -50,10 +52,11 @@ def counts(command, address, *words):
     return json.loads(result.out)
 
 
-def test_claimed_sends_are_listed_with_the_newest_last(command, address):
+def test_claimed_sends_are_listed_with_the_oldest_first_and_what_to_do(command, address):
     result = command("claims", "list", "--claims", address)
     head, *lines = result.out.splitlines()
-    assert (result.code, result.err, head.split()) == (0, "", ["claimed", "at", "age", "users", "key"])
+    assert (result.code, head) == (0, "claimed at                  age    users  hash of the key")
+    assert result.err.startswith("nearly all jobs in doubt had been pushed: look at one with pushsdk claims show")
     assert [line.split()[2:] for line in lines] == [["1", key_of(number)] for number in (1, 2, 0)]
 
 
@@ -69,6 +72,35 @@ def test_sends_and_users_are_counted(command, address):
     assert counts(command, address) == {"sends": 3, "users": 3}
     assert counts(command, address, "--older-than", "150m") == {"sends": 1, "users": 1}
     assert command("claims", "count", "--claims", address).out == "sends  3\nusers  3\n"
+
+
+@pytest.mark.usefixtures("service")
+def test_a_claim_is_shown_by_the_key_of_its_job_by_its_hash_or_by_the_first_digits(command, address):
+    keys = "order-42", "order-43"
+    with PushClient(claims=address) as client:
+        for key in keys:
+            client.send("ann", MobilePush(title={"en": key}, ios_enabled=True), idempotency_key=key)
+    (digest, _), shown = [sha256(key.encode()).hexdigest() for key in keys], []
+    for words in (["--key", "order-42"], [digest], [digest[:12]], [digest[:12], "--key", "order-42"]):
+        shown.append(command("claims", "show", *words, "--claims", address))
+    assert {(result.code, result.err) for result in shown} == {(0, "")}
+    assert all(result.out.startswith(f"{digest}, claimed 0:0") for result in shown)
+    assert shown[0].out.endswith("Z\nACCEPTED  1\n")
+    rows = command("claims", "show", "--key", "order-43", "--key", "order-42", "--claims", address, "--json").out
+    assert [json.loads(row)["states"][0]["users"] for row in rows.splitlines()] == [1, 1]
+    result = command("claims", "show", "--key", "order-42", "--key", "order-44", "--claims", address)
+    assert (result.code, result.err) == (1, f"{sha256(b'order-44').hexdigest()}: nothing is claimed\n")
+    assert "name a job" in command("claims", "show", "--claims", address).err
+
+
+def test_a_claim_is_released_by_the_key_of_its_job(command, tmp_path):
+    record = claimed_record(100.0)
+    asyncio.run(stored(SqliteClaims(tmp_path / "c"), {sha256(b"order-42").hexdigest(): record}))
+    words = "--claims", f"sqlite:{tmp_path / 'c'}", "--key", "order-42"
+    shown = command("claims", "show", *words).out
+    assert all(line in shown for line in ("ACCEPTED  1", "CLAIMED   1  in flight, or its process died"))
+    assert command("claims", "release", *words, "--yes").out == "released 1 user of 1 send\n"
+    assert "PENDING   1" in command("claims", "show", *words).out
 
 
 def test_claims_older_than_an_age_are_released(command, address):
@@ -165,8 +197,8 @@ def test_the_help_does_not_show_the_address_of_the_store(command, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((key_of(1), "--older-than", "1h"), "pass either keys or --older-than"),
-        (("job-42",), "job-42: a key must be 64 hexadecimal digits"),
+        ((key_of(1), "--older-than", "1h"), "pass either jobs, --key or --older-than"),
+        (("job-42",), "job-42: a job must be the 12 to 64 hexadecimal digits"),
         (("--older-than", "soon"), "older-than"),
     ],
 )

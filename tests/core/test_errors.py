@@ -344,7 +344,7 @@ def test_an_error_says_if_the_same_call_is_retryable(attempts, failure, expected
 
 @pytest.mark.parametrize(("outcome", "status"), [(REJECTED, 429), (UNKNOWN, None)])
 def test_a_recorded_outcome_is_not_retryable(outcome, status):
-    error = recorded_error(Verdict(outcome=outcome, status=status), user_ids=("a",))
+    error = recorded_error(Verdict(outcome=outcome, status=status), user_ids=("a",), job="1a2b")
     assert (error.outcome, error.retryable) == (outcome, False)
 
 

@@ -1,9 +1,9 @@
-"""``pushsdk claims list``, ``count`` and ``release``: sends with an idempotency key that have claimed users."""
+"""``pushsdk claims list``, ``show``, ``count``, ``release``: sends with an idempotency key that have claimed users."""
 
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,9 +13,11 @@ from cyclopts import Group, Parameter
 
 from pushsdk import ConfigurationError, PushError
 from pushsdk._core import words
+from pushsdk._core.idempotency import NAME_DIGITS, ClaimRecord, digest_of
+from pushsdk._core.user_states import UserState
 from pushsdk.claims import SERVERS, ClaimStore, _operators, store_at
 from pushsdk.claims._operators import ClaimedSend
-from pushsdk.claims.store import PAGE, StoreError
+from pushsdk.claims.store import PAGE, Claim, StoreError
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.options import Json, JsonLines, Yes
 from pushsdk.cli.output import print_figures
@@ -23,7 +25,14 @@ from pushsdk.cli.terminal import ask, duration, print_json, say, warn
 
 T = TypeVar("T")
 _LOCATIONS = "sqlite:PATH, redis://HOST, postgresql://HOST/DATABASE or s3://BUCKET/PREFIX"
-KEY = re.compile(r"[0-9a-f]{64}")
+_WHOLE = 64  # digits
+NAME = re.compile(rf"[0-9a-f]{{{NAME_DIGITS},{_WHOLE}}}")
+_MEANINGS = {
+    UserState.CLAIMED: "in flight, or its process died",
+    UserState.PENDING: "not sent: the next delivery sends",
+}
+Jobs = Annotated[str, Parameter(help="The hashes of jobs' keys, as claims list prints them, or their first 12 digits.")]
+Keys = Annotated[Sequence[str], Parameter(negative=(), help="Select the job of this idempotency key. Repeatable.")]
 OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
 
 
@@ -55,21 +64,29 @@ class StoreOptions:
 
 
 def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: JsonLines = False) -> int:
-    """List the sends with claimed users, newest last: in flight, from a dead process, or with an unknown outcome."""
-    now = time.time()
+    """List the sends with claimed users, oldest first: in flight, from a dead process, or with an unknown outcome."""
     sends = with_store(store.open, lambda opened: _claimed_sends(opened, older_than))
     if sends and not json:
-        say(f"{'claimed at':<20}  {'age':>9}  {'users':>7}  key")
+        say(f"{'claimed at':<20}  {'age':>9}  {'users':>7}  hash of the key")
     for send in sends:
-        claimed_at = datetime.fromtimestamp(send.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        age = max(0.0, now - send.since)
+        claimed_at, age = _time_and_age(send.since)
         if json:
             print_json({"key": send.key, "claimed_at": claimed_at, "age": round(age), "users": send.users})
         else:
             say(f"{claimed_at}  {duration(age):>9}  {send.users:>7,}  {send.key}")
     if not sends:
         warn("nothing is claimed")
+    elif not json:
+        warn(
+            "nearly all jobs in doubt had been pushed: look at one with pushsdk claims show, and release it only if a "
+            "second push is better than none; see: pushsdk docs idempotency"
+        )
     return Exit.DONE
+
+
+def _time_and_age(since: float) -> tuple[str, float]:
+    """Return a Unix time as text, and the seconds since then."""
+    return datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), max(0.0, time.time() - since)
 
 
 def count(*, store: StoreOptions, older_than: OlderThan = None, json: Json = False) -> int:
@@ -82,13 +99,27 @@ def count(*, store: StoreOptions, older_than: OlderThan = None, json: Json = Fal
     return Exit.DONE
 
 
-def release(*keys: str, store: StoreOptions, older_than: OlderThan = None, yes: Yes = False) -> int:
-    """Release claimed users: the next delivery pushes to them, perhaps a second time.
+def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = False) -> int:
+    if not (names := _names(jobs, key)):
+        raise usage_error("name a job by its hash, or by --key and its idempotency key")
+    found = with_store(store.open, lambda opened: _claims_of(opened, names))
+    for digest, claim in found.items():
+        record = ClaimRecord.decode(claim.record)
+        rows = [(stop - start, status) for start, stop, status in record.states().runs()]
+        claimed_at, age = _time_and_age(record.claimed_at)
+        if json:
+            states = [{"state": status.state, "users": users, "reason": status.reason} for users, status in rows]
+            print_json({"key": digest, "claimed_at": claimed_at, "age": round(age), "states": states})
+        else:
+            say(f"{digest}, claimed {duration(age)} ago at {claimed_at}")
+            print_figures(
+                (status.state, f"{users:,}", _MEANINGS.get(status.state, status.reason), "") for users, status in rows
+            )
+    return Exit.DONE if _tell_missing(names, found) else Exit.INCOMPLETE
 
-    Args:
-        keys: The keys of the sends, as claims list prints them.
-    """
-    sends = _chosen(keys, older_than, store)
+
+def release(*jobs: Jobs, key: Keys = (), store: StoreOptions, older_than: OlderThan = None, yes: Yes = False) -> int:
+    sends = _chosen(_names(jobs, key), older_than, store)
     users = _users_of(sends)
     if sends and not yes:
         ask(
@@ -101,22 +132,38 @@ def release(*keys: str, store: StoreOptions, older_than: OlderThan = None, yes: 
         warn(f"{words.count(len(changed), 'send')} changed meanwhile and stayed claimed: list the claims again")
     users -= _users_of(changed)
     say(f"released {words.count(users)} of {words.count(len(sends) - len(changed), 'send')}")
-    return Exit.INCOMPLETE if changed or len(sends) < len(set(keys)) else Exit.DONE
+    return Exit.INCOMPLETE if changed or len(sends) < len({*jobs, *key}) else Exit.DONE
 
 
-def _chosen(keys: tuple[str, ...], older_than: timedelta | None, store: StoreOptions) -> list[ClaimedSend]:
-    """Return the sends with these keys, or the old ones. Raises a usage error."""
-    if bool(keys) is (older_than is not None):
-        raise usage_error("pass either keys or --older-than")
-    if not keys:
+def _names(jobs: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """Return the hash of each job's key, or the first digits of it. Raises a usage error."""
+    for job in jobs:
+        if not NAME.fullmatch(job):
+            raise usage_error(
+                f"{job}: a job must be the {NAME_DIGITS} to 64 hexadecimal digits of its key's hash, as pushsdk claims "
+                "list prints them; for an idempotency key pass --key"
+            )
+    return list(dict.fromkeys([*jobs, *map(digest_of, keys)]))
+
+
+def _chosen(names: Sequence[str], older_than: timedelta | None, store: StoreOptions) -> list[ClaimedSend]:
+    """Return the sends of these names, or the old ones. Raises a usage error."""
+    if bool(names) is (older_than is not None):
+        raise usage_error("pass either jobs, --key or --older-than")
+    if not names:
         return with_store(store.open, lambda opened: _claimed_sends(opened, older_than))
-    for key in keys:
-        if not KEY.fullmatch(key):
-            raise usage_error(f"{key}: a key must be 64 hexadecimal digits, as pushsdk claims list prints them")
-    sends = with_store(store.open, lambda opened: _sends_of(opened, keys))
-    for key in set(keys).difference([send.key for send in sends]):
-        warn(f"{key}: nothing is claimed")
+    claims = with_store(store.open, lambda opened: _claims_of(opened, names))
+    sends = [send for digest, claim in claims.items() if (send := _operators.claimed_in(digest, claim)) is not None]
+    _tell_missing(names, [send.key for send in sends])
     return sends
+
+
+def _tell_missing(names: Iterable[str], found: Collection[str]) -> bool:
+    """Name each job without a claim. Return True if there is none."""
+    missing = [name for name in names if not any(digest.startswith(name) for digest in found)]
+    for name in missing:
+        warn(f"{name}: nothing is claimed")
+    return not missing
 
 
 def _users_of(sends: Iterable[ClaimedSend]) -> int:
@@ -127,13 +174,15 @@ async def _claimed_sends(store: ClaimStore, older_than: timedelta | None) -> lis
     return await _operators.claimed(store, older_than=older_than.total_seconds() if older_than else 0.0)
 
 
-async def _sends_of(store: ClaimStore, keys: tuple[str, ...]) -> list[ClaimedSend]:
-    distinct, sends = list(dict.fromkeys(keys)), []
-    for first in range(0, len(distinct), PAGE):
-        page = distinct[first : first + PAGE]
-        pairs = zip(page, await store.get(page), strict=True)
-        sends += [_operators.claimed_in(key, claim) for key, claim in pairs if claim is not None]
-    return [send for send in sends if send is not None]
+async def _claims_of(store: ClaimStore, names: Sequence[str]) -> dict[str, Claim]:
+    """Return the claims whose keys begin with these names."""
+    short = tuple(name for name in names if len(name) < _WHOLE)
+    claims = {key: claim async for key, claim in store.scan() if key.startswith(short)} if short else {}
+    whole = [name for name in names if len(name) == _WHOLE]
+    for first in range(0, len(whole), PAGE):
+        page = whole[first : first + PAGE]
+        claims |= {key: claim for key, claim in zip(page, await store.get(page), strict=True) if claim is not None}
+    return claims
 
 
 def with_store(make: Callable[[], ClaimStore], operation: Callable[[ClaimStore], Awaitable[T]]) -> T:

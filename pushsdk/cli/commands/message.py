@@ -1,4 +1,4 @@
-"""``pushsdk message`` and ``pushsdk openapi``: check or show a message, or the interface of the service; send nothing."""
+"""``pushsdk message`` and ``pushsdk openapi``: check or show a message, or show the interface; nothing is sent."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
