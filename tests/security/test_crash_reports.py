@@ -189,7 +189,7 @@ HELD = [
     Put("secret", Claim("secret", b"secret"), ("secret",)),
     SettingValue("secret", "--api-key", "option"),
     SettingValue({"secret": 1}, "config.toml: api_key", "file"),
-    SendPartition("folder", "run", {"title": {"en": "secret"}}, {"name": "secret"}, None, "outcomes", {"api_key": "secret"}),
+    SendPartition("folder", "run", {"body": "secret"}, {"name": "secret"}, None, "outcomes", {"api_key": "secret"}),
 ]
 
 
