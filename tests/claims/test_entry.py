@@ -83,35 +83,6 @@ def write_as_other(store: KeyStore, users: tuple[int, int], state: UserState) ->
     write(other, store)
 
 
-@pytest.mark.parametrize("attempt", [0, 1])
-def test_the_next_write_replaces_any_failed_write(attempt: int) -> None:
-    entry, store, lost = new_entry(), KeyStore(), list[Put]()
-    for state in (UNKNOWN, ACCEPTED):
-        entry.settle(ALL, UserStatus(state))
-        lost.append(prepared(entry))
-        entry.failed(OSError())
-    assert prepared(entry).claim == lost[1].claim, "an equal write has the same token"
-    store.put(lost[attempt])
-    entry.settle(((0, 1),), UserStatus(REJECTED))
-    assert store.put(prepared(entry)) is None
-
-
-def test_an_entry_that_gave_up_needs_no_write() -> None:
-    entry = new_entry()
-    entry.settle(ALL, UserStatus(ACCEPTED, 204))
-    entry.prepare()
-    entry.failed(OSError())
-    entry.give_up()
-    assert entry.is_written
-
-
-def test_a_waiting_claim_can_fail_before_it_is_written() -> None:
-    entry, error = new_entry(), TimeoutError()
-    request = ask(entry)
-    entry.fail_requests(error)
-    assert (request.done, request.error, entry.requests, entry.prepare()) == (True, error, [], None)
-
-
 def test_a_resend_claims_only_its_own_unknown_users() -> None:
     entry, store = new_entry(), KeyStore()
     write_as_other(store, (0, 1), UNKNOWN)

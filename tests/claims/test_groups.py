@@ -59,18 +59,6 @@ async def test_the_claims_of_a_batch_share_a_write_and_so_do_its_outcomes(at_onc
 
 
 @virtual
-async def test_a_store_slower_than_the_calls_timeout_is_an_error() -> None:
-    service, claims = FakeService(), Narrow()
-    async with service.client(claims=claims) as client:
-        started = now()
-        results = await crowd(client, 30, total=0.5)
-        assert now() - started == pytest.approx(0.5, abs=0.01)
-        assert {type(result) for result in results} == {ClaimStoreError}
-        assert client.stats().not_sent == 30
-    assert service.users() == {}
-
-
-@virtual
 async def test_calls_to_a_silent_store_fail_with_the_pending_write() -> None:
     service, claims = FakeService(), ShakyClaims(add=["hangs"] * 999, swap=["hangs"] * 999)
     client = service.client(claims=claims)

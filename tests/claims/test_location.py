@@ -1,7 +1,6 @@
 """Claim stores by location, and clients that own their store."""
 
 import asyncio
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -131,12 +130,3 @@ async def test_a_store_that_can_not_be_closed_is_logged_and_the_client_is_closed
     monkeypatch.setattr(opened[0], "aclose", aclose)
     assert (await client.aclose()).unknown == ()
     assert caplog.messages == [f"the claim store could not be closed ({trouble.__name__})"]
-
-
-@pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
-def test_a_location_is_neither_shown_nor_pickled(client: Any) -> None:
-    owner = client(URL, "key", claims="redis://:s3cret@host")
-    assert "s3cret" not in f"{owner!r} {vars(owner)!r}"
-    assert not any("s3cret" in repr(vars(part)) for part in vars(owner).values() if hasattr(part, "__dict__"))
-    with pytest.raises(TypeError):
-        pickle.dumps(owner)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.docs import page
 from support.shaky_claims import HELLO, JOB, ShakyClaims, deliver, long, singly
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import now, virtual
 
 import pushsdk.claims
 from pushsdk import (
@@ -92,14 +92,6 @@ async def test_only_acceptance_and_final_rejection_settle_a_job(
     assert "this call sent nothing" in str(last)
     assert not any(secret in f"{last} {last!r}" for secret in (JOB, "Hello", "user-1"))
     assert pickle.loads(pickle.dumps(last)).outcome is last.outcome
-
-
-@virtual
-async def test_retries_within_a_call_are_one_delivery() -> None:
-    service, claims = FakeService(Fault.status(429, first=1), Fault.refused(first=1)), ShakyClaims()
-    async with service.client(claims=claims) as client:
-        receipt = await deliver(client)
-    assert (len(receipt.attempts), claims.ops, claims.states()) == (3, ["add", "swap", "swap", "swap"], [[ACCEPTED]])
 
 
 @virtual
@@ -196,21 +188,6 @@ async def test_a_later_delivery_sends_only_to_pending_users() -> None:
     ]
     assert [bool(result.attempts) for result in results] == [True, True, True, False]
     assert service.duplicates() == {}
-
-
-@pytest.mark.parametrize("kind", [list, frozenset])
-@virtual
-async def test_a_delivery_in_another_order_completes_the_job(kind: type[Any]) -> None:
-    service, claims = singly({"user-2": [Fault.refused()]}), ShakyClaims()
-    async with service.client(claims=claims, retry=ONCE) as client:
-        first = await deliver(client, [THREE[2], THREE[0], THREE[1]])
-        assert isinstance(first, PartialError)
-        assert list(first.outcomes) == [THREE[2], THREE[0], THREE[1]]
-        receipt = await deliver(client, kind([THREE[1], THREE[0], THREE[2]]))
-        assert (receipt.users, receipt.already_accepted, receipt.requests, len(receipt.attempts)) == (3, 2, 1, 1)
-        again = await deliver(client, THREE)
-        assert (again.already_accepted, again.requests) == (3, 0)
-    assert service.users() == dict.fromkeys(THREE, 1)
 
 
 @virtual
@@ -419,23 +396,6 @@ async def test_a_cancelled_call_is_released_if_no_byte_was_sent(answer: Fault, r
         assert claims.states() == records
         assert type(await deliver(client)) is (OutcomeUnknownError if records else Receipt)
     assert service.users() == {"user-1": 1}
-
-
-@virtual
-async def test_a_call_cancelled_at_any_turn_of_the_loop_is_accounted_for() -> None:
-    for count in range(12):
-        service, claims = FakeService(), ShakyClaims()
-        async with service.client(claims=claims) as client:
-            task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
-            await turns(count)
-            # Repeatedly, as anyio does.
-            while not task.done():
-                task.cancel()
-                await turns(1)
-            sent = bool(service.requests)
-            assert claims.states() in ([[[UNKNOWN]], [[ACCEPTED]]] if sent else [[], [[PENDING]]])
-            assert sent or isinstance(await deliver(client), Receipt)
-        assert service.duplicates() == {}
 
 
 # -- the guide --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from support import fake_service as scripted
 from support.shaky_claims import HELLO, JOB, ShakyClaims, StoppedClaims, StoreFault, deliver
 from support.virtual_time import now, turns, virtual
 
@@ -161,23 +160,6 @@ async def test_jobs_are_sent_after_the_store_was_suspended(same: bool, step: int
         for job in jobs:
             await (client if same else other).send("user-1", HELLO, idempotency_key=job)
     assert service.users() == {"user-1": 8}
-
-
-@virtual
-async def test_an_unsent_push_is_released_after_the_store_was_suspended() -> None:
-    service, claims = scripted.FakeService(scripted.refused(after=1.0)), StoppedClaims(timeout=1.0)
-    once = RetryPolicy.none()
-    async with service.client(claims=claims, retry=once) as client, service.client(claims=claims) as other:
-        sending = asyncio.create_task(deliver(client))
-        await asyncio.sleep(0.5)
-        claims.is_stopped = True
-        error = await sending
-        assert (type(error), error.retryable) == (NotSentError, True)
-        await asyncio.sleep(20.0)
-        claims.go_on()
-        await asyncio.sleep(5.0)
-        assert isinstance(await deliver(other), Receipt)
-    assert service.users() == {"user-1": 1}
 
 
 @pytest.mark.parametrize("stopped", [5.0, 60.0])
