@@ -87,17 +87,6 @@ def test_a_run_reaches_only_these_users_and_the_others_stay_planned(
 
 
 @virtual
-async def test_a_limit_counts_only_these_users_and_a_resume_without_the_option_sends_the_rest(tmp_path: Path) -> None:
-    service = FakeService()
-    async with client_of(service, only_users={"c", "d"}, batching=Batching(max_users=4)) as client:
-        report = await client.broadcast(["a", "b", "c", "d"], MESSAGE, run=tmp_path / "a.run", limit=1)
-        assert [row.outcome for row in report.rows()].index(Outcome.ACCEPTED) == 2
-    async with client_of(service) as client:
-        assert (await client.resume(tmp_path / "a.run")).accepted == 4
-    assert all(service.accepted(user) == 1 for user in "abcd")
-
-
-@virtual
 async def test_unknown_users_stay_unknown_if_they_may_not_be_resent(tmp_path: Path) -> None:
     async with client_of(FakeService(then=lambda _: reset_after())) as client:
         await client.broadcast(["a", "b"], MESSAGE, run=tmp_path / "a.run")

@@ -152,17 +152,6 @@ async def test_personal_messages_are_warned_of_once_where_they_are_made(caught: 
     )
 
 
-async def test_a_warning_that_is_an_error_stops_the_call_each_time() -> None:
-    service = FakeService()
-    async with service.client() as client:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", MessageWarning)
-            for _ in range(2):
-                with pytest.raises(MessageWarning, match=r"ios_enabled"):
-                    await client.send("u", MobilePush(title={"en": "an error"}))
-    assert service.requests == []
-
-
 async def test_a_broadcast_to_a_complete_run_warns_at_the_callers_line(caught: Caught, tmp_path: Path) -> None:
     async with FakeService().client() as client:
         await client.broadcast(["u"], GOOD, run=tmp_path / "spring.run")

@@ -69,14 +69,6 @@ def test_a_slow_refusal_and_a_late_end_while_others_are_answered_raise_the_estim
     assert not times.is_stalled
 
 
-def test_many_in_flight_count_less_each() -> None:
-    few, many = after(*[1.0] * 50), after(*[1.0] * 50)
-    for times, unanswered in ((few, 2), (many, 20)):
-        times.unanswered = unanswered
-        times.ended(60.0, 50.0, is_answered=True, is_accepted=True)
-    assert (few.usual - 1.0) == pytest.approx(10 * (many.usual - 1.0))
-
-
 def silent(*, unanswered: int = 1) -> AttemptTimes:
     """Return the state of a client that waits for responses since 100.0, each of which usually takes 0.1 s."""
     times = after(*[0.1] * 50)

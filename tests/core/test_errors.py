@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 import pushsdk
 from pushsdk._core.error_mapping import error_for, partial_error, recorded_error
-from pushsdk._core.error_texts import FIXES, Facts, Parts
+from pushsdk._core.error_texts import FIXES
 from pushsdk._core.errors import (
     LIBRARY,
     AuthenticationError,
@@ -185,14 +185,6 @@ def test_an_unknown_campaign_advises_a_look_up_without_showing_the_id():
     assert "spring" not in str(error)
 
 
-def test_of_several_attempts_the_last_unknown_attempt_is_named():
-    attempts = (tried(UNKNOWN, 500), tried(UNKNOWN), tried(REJECTED, 429))
-    error = error_for(Verdict(outcome=UNKNOWN, attempts=attempts, status=429))
-    assert error.status is None
-    assert str(Failure.RESET) in str(error)
-    assert "(3 attempts)" in str(error)
-
-
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
@@ -292,21 +284,6 @@ def test_a_partial_error_of_recorded_outcomes_has_no_answer():
     assert partial_error("ab", [part(ACCEPTED, "b"), recorded]).status is None
 
 
-@pytest.mark.parametrize(
-    ("end", "worst"),
-    [
-        ((ACCEPTED, REJECTED), REJECTED),
-        ((ACCEPTED, NOT_SENT, REJECTED), NOT_SENT),
-        ((NOT_SENT, REJECTED, UNKNOWN), UNKNOWN),
-    ],
-)
-def test_a_partial_errors_outcome_is_the_worst(end, worst):
-    users = "abcd"[: len(end)]
-    error = partial_error(users, [part(outcome, user) for outcome, user in zip(end, users, strict=True)])
-    assert error.outcome is worst
-    assert pickle.loads(pickle.dumps(error)).outcomes == error.outcomes
-
-
 # -- retryable -------------------------------------------------------------------------------------------------
 
 UNSENT = tried(NOT_SENT, reason=str(Failure.REFUSED), retryable=True)
@@ -395,10 +372,3 @@ def test_what_a_callable_raised_is_the_cause_and_never_pickled():
     error = error_for(failed, target=TARGET)
     assert error.__cause__ is cause
     assert b"0815" not in pickle.dumps(error)
-
-
-def test_an_error_that_nobody_reads_costs_no_text(monkeypatch):
-    monkeypatch.setattr(Facts, "render", None)
-    monkeypatch.setattr(Parts, "render", None)
-    error_for(refused(429, retry_after=90.0), target=TARGET, user_ids=("a",))
-    partial_error("ab", [part(REJECTED, "a"), part(UNKNOWN, "b")], TARGET)

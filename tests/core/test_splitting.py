@@ -142,16 +142,6 @@ def test_a_part_carries_the_attempts_of_what_it_was_cut_from():
 # -- number of requests -----------------------------------------------------------------------------------------
 
 
-@given(st.integers(9, 800), st.booleans(), st.data())
-def test_one_culprit_costs_two_requests_a_level_and_up_to_fifteen_more_with_a_new_message(count, accepted, data):
-    calls = singles(count)
-    service = SplittingService(culprits=[culprit := data.draw(st.sampled_from(calls))])
-    service.message.accepted = accepted
-    assert service.take(calls).users(REJECTED) == set(culprit.users)
-    left = count if accepted else math.ceil((count - 8) / 7)
-    assert service.requests - 1 <= 2 * math.ceil(math.log2(left)) + (0 if accepted else 15)
-
-
 @pytest.mark.parametrize(("count", "requests"), [(1, 1), (8, 9), (1000, 9)])
 def test_a_message_that_is_bad_for_everybody_costs_nine_requests_at_most_and_then_two(count, requests):
     service = SplittingService(culprits=(calls := singles(count))).take(calls)
@@ -222,13 +212,6 @@ def test_so_it_does_at_a_limit_in_bytes(lengths, max_bytes):
     service = SplittingService(max_bytes=max_bytes).take([one])
     assert service.users(ACCEPTED) == set(one.users)
     assert all(size_of(part) <= max_bytes for part in service.accepted)
-
-
-@pytest.mark.parametrize(("users", "requests"), [(["x" * 500], 1), (["x" * 500, "y" * 500], 3)])
-def test_users_too_large_alone_are_rejected_and_teach_nothing(users, requests):
-    service = SplittingService(max_bytes=100).take([call(*users)])
-    assert (service.requests, service.users(REJECTED)) == (requests, {*users})
-    assert (service.sizes.users, service.sizes.bytes) == (None, None)
 
 
 # -- learned sizes ----------------------------------------------------------------------------------------------
@@ -306,6 +289,16 @@ def test_the_attempts_behind_several_verdicts_are_each_counted_once_oldest_first
     ]
     assert [id(attempt) for attempt in attempts_of(parts)] == [id(part) for part in (first, second, third, twin)]
     assert attempts_of([]) == ()
+
+
+def test_a_message_too_large_for_everybody_ends_bisecting_early_and_is_not_halved_again():
+    calls = [call(f"{number:060d}") for number in range(512)]
+    service = SplittingService(max_users=0).take(calls)
+    before = service.requests
+    assert before <= 2 * 9 + 1
+    assert service.take(calls).requests == before + 1
+    assert (len(service.settled), len(service.users(REJECTED))) == (2 * 512, 512)
+    assert service.sizes.users is None
 
 
 @pytest.mark.parametrize("chunk", [999, 1000, 125])

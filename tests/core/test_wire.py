@@ -265,17 +265,6 @@ def test_a_value_that_is_not_json_is_refused_at_any_depth_of_each_part_of_a_requ
                 encode(part)
 
 
-def test_a_campaign_in_a_mapping_is_checked_for_its_types():
-    assert json.loads(encode_campaign({"message": MobilePush(ttl=1)}))["message"]["ttl"] == 1
-    for path, campaign in (
-        ("schedule.startTs", {"schedule": {"startTs": "now"}}),
-        ("message.ttl", {"message": MobilePush(ttl="1")}),
-        ("message.ttl", {"message": {"ttl": "1"}}),
-    ):
-        with pytest.raises(ValidationError, match=rf"^\$\.{path}: expected an int, got str$"):
-            encode_campaign(campaign)
-
-
 def test_a_subclass_of_the_message_may_add_fields():
     class Newer(MobilePush, frozen=True, kw_only=True):
         quiet_hours: bool = True

@@ -10,7 +10,7 @@ from support.wire_judge import HELLO, Ending, Ledger
 from support.wire_rig import AMONG, OWN_OR_INJECTED, client_of
 from support.wire_server import WireServer
 
-from pushsdk import AsyncPushClient, Limits, Outcome, PartialError, PushError, RetryPolicy, Timeout
+from pushsdk import AsyncPushClient, Limits, Outcome, PartialError, PushError, Timeout
 
 WEATHERED = Timeout(total=9.0, attempt=AMONG, connect=5.0)
 USERS = [f"user-{n}" for n in range(150)]
@@ -40,18 +40,6 @@ async def test_a_safe_client_neither_loses_nor_doubles_in_bad_weather(seed: int,
     assert ledger.count[Outcome.ACCEPTED] > len(USERS) // 2
     # The retry budget: 500 tokens at 5 each or more, and one back for each first success.
     assert server.begun <= len(USERS) * 1.2 + 100
-
-
-async def test_at_least_once_doubles_only_what_it_owns_up_to() -> None:
-    policy, ledger = RetryPolicy.at_least_once(max_attempts=3, initial_delay=0.001, throttle_delay=0.001), Ledger()
-    async with (
-        bad_weather(10) as server,
-        client_of(server, retry=policy, timeout=WEATHERED, limits=Limits(in_flight=16)) as client,
-    ):
-        await asyncio.gather(*(ledger.ask(client, user) for user in USERS))
-    ledger.judge(server, USERS, at_most_once=False)
-    for user, ending in ledger.endings.items():
-        assert server.processed[user] <= ending.tries
 
 
 async def push_group(client: AsyncPushClient, ledger: Ledger, group: list[str]) -> None:

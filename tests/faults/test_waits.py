@@ -1,7 +1,6 @@
 """Retry-After: honored by the whole client, and never beyond a call's deadline."""
 
 import asyncio
-from datetime import timedelta
 
 import pytest
 from support.wire_answers import http_date, response
@@ -46,15 +45,6 @@ async def test_a_wait_that_the_call_has_no_time_for_ends_it_at_once(
     # A date is compared with the wall clock, which runs on while the machine stands still.
     assert error.retry_after == pytest.approx(seconds, abs=60 if header == "date" else 0)
     assert (server.begun, server.processed) == (1, {})
-
-
-async def test_a_call_that_waits_for_longer_does_not_stop_the_other_calls_for_longer() -> None:
-    policy, patient = RetryPolicy.safe(max_retry_after=0.2), RetryPolicy.safe(max_retry_after=timedelta(days=11))
-    async with throttling(429, 900_000, first(1)) as server, client_of(server, timeout=LONG, retry=policy) as client:
-        with pytest.raises(RateLimitedError) as excinfo:
-            await client.send("user", HELLO, retry=patient)
-        await client.send("other", HELLO)
-    assert (excinfo.value.retry_after, server.processed) == (86_400, {"other": 1})
 
 
 async def test_the_whole_client_waits_and_fails_calls_that_cannot() -> None:

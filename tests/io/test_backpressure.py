@@ -16,9 +16,9 @@ from support.fake_service import (
     titled,
 )
 from support.telemetry import Telemetry
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import turns, virtual
 
-from pushsdk import AsyncPushClient, Batching, Limits, NotSentError, Outcome, QueueFullError, ValidationError
+from pushsdk import AsyncPushClient, Limits, Outcome, QueueFullError, ValidationError
 from pushsdk.claims import MemoryClaims
 
 
@@ -122,21 +122,6 @@ async def test_a_call_that_was_let_in_is_not_overtaken_by_one_that_comes_in_the_
         tasks[1].cancel()
         await asyncio.gather(tasks[0], waits, client.send("d", titled(1)))
     assert service.sent == [("a",), ("c",), ("d",)]
-
-
-@virtual
-async def test_a_call_that_comes_in_a_pause_too_long_for_it_ends_at_once() -> None:
-    for options in ({}, {"limits": Limits(in_flight=1, queued_users=1)}, {"batching": Batching(linger=0.5)}):
-        service = FakeService(answer(429, {"Retry-After": "20"}))
-        async with client_of(service, **options) as client:
-            patient = [start(client.send(user, MESSAGE)) for user in "ab"]
-            await asyncio.sleep(1.0)
-            before = now()
-            impatient = start(client.send("c", OTHER, timeout=5.0))
-            error = await outcome_of(impatient)
-            assert (type(error), now()) == (NotSentError, before)
-            assert 18.0 < error.retry_after < 20.0
-            await asyncio.gather(*patient)
 
 
 @virtual

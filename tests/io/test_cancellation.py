@@ -188,24 +188,6 @@ async def test_whatever_becomes_of_a_send_its_task_can_be_collected(calls: int, 
 
 
 @virtual
-async def test_a_cancelled_call_that_a_close_finds_in_the_queue_is_reported_once() -> None:
-    service, events = FakeService(then=hang()), []
-    client = client_of(service, limits=Limits(in_flight=1), on_event=events.append)
-    busy = start(client.send("a", MESSAGE))
-    await turns()
-    queued = start(client.send("b", OTHER))
-    await turns()
-    # The close begins before the task of the cancelled call runs.
-    closing = start(client.aclose(drain=0.0))
-    queued.cancel()
-    report = await closing
-    assert isinstance(await outcome_of(queued), asyncio.CancelledError)
-    assert [event.user_ids for event in events if isinstance(event, SendAbandoned)] == [("b",)]
-    assert [event.outcome for event in report.abandoned] == [Outcome.NOT_SENT]
-    await outcome_of(busy)
-
-
-@virtual
 async def test_an_event_may_cancel_other_submitted_sends_whose_deadline_expires_too() -> None:
     futures: dict[str, asyncio.Future[Receipt]] = {}
 

@@ -23,13 +23,11 @@ from pushsdk import (
     Limits,
     Outcome,
     OutcomeUnknownError,
-    RetryPolicy,
     RetryScheduled,
     SendAbandoned,
 )
 from pushsdk._core.batching import Batch, Batches
 from pushsdk._core.events import Event
-from pushsdk._core.outcome import Failure
 from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.fast_post import HttpConnection
 from pushsdk._io.limiter import ConcurrencyLimiter
@@ -37,7 +35,6 @@ from pushsdk._io.pending import PendingCalls
 from pushsdk._io.queue import QueuedBatch
 
 CALLER = ContextVar("CALLER", default="nobody")
-AGAIN = RetryPolicy.at_least_once(max_attempts=2, initial_delay=0.001)
 NAMES = ["ann", "bob", "cid", "dan"]
 BUSY = answering(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n")
 
@@ -78,24 +75,6 @@ async def test_any_task_factory_will_do(factory: Callable[..., Any]) -> None:
             await client.submit(f"one-{number}", HELLO)
         assert client.stats().in_flight == 0
     assert set(server.processed.values()) == {4, 1}
-
-
-async def test_a_deadline_in_the_turn_of_an_answer_ends_only_its_attempt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    land = BatchSender.land
-
-    def late(sender: BatchSender, batch: Batch, is_plain: bool) -> None:
-        land(sender, batch, is_plain)
-        if not is_plain:
-            batch.request.flight.expire(Failure.DEADLINE)
-
-    monkeypatch.setattr(BatchSender, "land", late)
-    async with WireServer(when(only(1), BUSY)) as server, client_of(server, retry=AGAIN) as client:
-        await client.send("warm", HELLO)
-        receipt = await client.send("user", HELLO)
-    assert len(receipt.attempts) == 2
-    assert server.processed == {"warm": 1, "user": 1}
 
 
 def fail(*_: object, **__: object) -> NoReturn:

@@ -16,7 +16,6 @@ from support.fake_service import (
     outcome_of,
     refused,
     start,
-    titled,
 )
 from support.virtual_time import now, turns, virtual
 
@@ -25,10 +24,8 @@ from pushsdk import (
     Limits,
     Outcome,
     OutcomeUnknownError,
-    PushError,
     RejectedError,
     RetryPolicy,
-    Timeout,
 )
 
 
@@ -83,21 +80,6 @@ async def test_what_ends_within_the_drain_is_reported_as_it_ended() -> None:
     assert (report.accepted, report.rejected, report.not_sent, report.unknown) == (("a",), ("b",), (), ("c",))
     outcomes = [type(await outcome_of(task)).__name__ for task in tasks]
     assert outcomes == ["Receipt", "AuthenticationError", "OutcomeUnknownError"]
-
-
-@virtual
-async def test_calls_without_any_deadline_are_ended_by_the_close_wherever_they_are() -> None:
-    service = FakeService(answer(429, {"Retry-After": "50"}), then=hang())
-    client = client_of(service, limits=Limits(in_flight=1, queued_users=3), timeout=Timeout(total=None, attempt=None))
-    tasks = [start(client.send(f"user-{number}", titled(number))) for number in range(6)]
-    tasks.append(start(client.create_campaign({"externalId": "x"})))
-    await asyncio.sleep(1.0)
-    before = now()
-    report = await client.aclose(drain=0.0)
-    assert now() == before
-    assert len(report.rejected + report.not_sent + report.unknown) == 6
-    errors = [await outcome_of(task) for task in tasks]
-    assert all(isinstance(error, PushError) for error in errors)
 
 
 # -- in the loop turn in which a crowd is through -------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import pickle
-import types
 from asyncio.selector_events import _SelectorSocketTransport as SocketTransport
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -35,7 +34,7 @@ from support.wire_faults import (
     take,
     when,
 )
-from support.wire_server import Act, Wire, WireServer
+from support.wire_server import Act, WireServer
 from yarl import URL
 
 from pushsdk._core.outcome import Failure
@@ -100,24 +99,6 @@ async def nothing() -> bytes:
     raise AssertionError("nothing is claimed")
 
 
-async def test_it_makes_no_task_and_leaves_in_one_write(
-    transport: AiohttpTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await post(transport)
-    before, writes, write = asyncio.all_tasks(), list[tuple[bytes, set[Any]]](), SocketTransport.write
-
-    def note(self: SocketTransport, data: bytes) -> None:
-        writes.append((bytes(data), asyncio.all_tasks()))
-        write(self, data)
-
-    monkeypatch.setattr(SocketTransport, "write", note)
-    assert (await post(transport)).status == 204
-    (data, tasks), answer = writes
-    assert data.endswith(b"\r\n\r\n" + BODY)
-    assert answer[0].startswith(b"HTTP/1.1 204")
-    assert tasks == before
-
-
 async def refuse(*_args: Any, **_options: Any) -> Any:
     raise aiohttp.ClientConnectionError("no network in tests")
 
@@ -156,16 +137,6 @@ async def test_whoever_lays_hands_on_requests_is_heeded(hand: str, monkeypatch: 
         assert fast.takes(BODY)
         HANDS[hand](session, monkeypatch)
         assert not fast.takes(BODY)
-
-
-@pytest.mark.parametrize("function", ["_REQUEST", "_SEND", "_START"])
-async def test_what_was_laid_hands_on_before_is_left_alone(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
-    own = getattr(fast_post, function)
-    posing = types.FunctionType(own.__code__, {}, own.__name__)
-    for wrapper in (refuse, posing, types.MethodType(own, object())):
-        monkeypatch.setattr(fast_post, function, wrapper)
-        async with aiohttp.ClientSession() as session:
-            assert not FastPost(session, HEADS, 1.5).takes(BODY)
 
 
 @pytest.mark.parametrize(
@@ -301,22 +272,6 @@ async def test_every_204_that_is_taken_for_plain_is_one_to_aiohttps_parser_too(
         assert not protocol.should_close
 
 
-CLOSING = {
-    "101": b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
-    "Connection: close": b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
-    "HTTP/1.0": b"HTTP/1.0 204 No Content\r\n\r\n",
-    "another answer behind it": response(204) + response(204),
-    "an error that closes": response(500, b"no", Connection="close"),
-}
-
-
-@pytest.mark.parametrize("data", CLOSING.values(), ids=CLOSING.keys())
-async def test_a_connection_that_ends_with_its_answer_is_not_reused(data: bytes) -> None:
-    async with WireServer(when(always, answering(data))) as server, transport_to(server.base_url) as transport:
-        statuses = {(await post(transport)).status for _ in range(2)}
-    assert (statuses, server.connections) == ({int(data[9:12])}, 2)
-
-
 @pytest.mark.parametrize(("loop", "tls"), [("asyncio", False), ("asyncio", True), ("uvloop", True)])
 def test_small_and_large_requests_and_all_answers_share_a_connection(loop: str, tls: bool) -> None:
     new_event_loop = asyncio.new_event_loop if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
@@ -399,24 +354,6 @@ async def test_an_idle_connection_is_kept_for_less_than_the_server_announces(
         assert await is_kept(transport, clock, seconds + 0.01, body) is False
 
 
-async def test_an_injected_session_keeps_connections_as_long_as_its_owner_says_unless_the_server_announces_less(
-    clock: Clock,
-) -> None:
-    announcing = iter([b"", b"", b"Keep-Alive: timeout=3\r\n"])
-
-    async def answer(wire: Wire) -> None:
-        await take(wire)
-        await wire.send(b"HTTP/1.1 204 No Content\r\n%b\r\n" % next(announcing, b""))
-
-    async with (
-        WireServer(when(always, step(answer))) as server,
-        transport_to(server.base_url, injected=True) as transport,
-    ):
-        assert await is_kept(transport, clock, 10.0)
-        assert await is_kept(transport, clock, 3.0) is False
-        assert await is_kept(transport, clock, 2.0)
-
-
 @pytest.mark.parametrize(
     ("idle", "kept", "closed", "body", "end"),
     [
@@ -440,21 +377,6 @@ async def test_idle_connections_are_kept_for_a_shorter_time_after_the_server_clo
         assert (evidence.status, evidence.reused) == (None, True)
         assert await is_kept(transport, clock, kept, body)
         assert await is_kept(transport, clock, closed, body) is False
-
-
-@pytest.mark.parametrize("spoil", ["a new connection", "our own end"])
-async def test_what_the_server_did_not_close_for_idleness_shortens_nothing(spoil: str, clock: Clock) -> None:
-    arrival, silent = reached(take, hold)
-    script = when(only(0), step(take, rst)) if spoil == "a new connection" else when(only(1), silent)
-    async with WireServer(script) as server, transport_to(server.base_url) as transport:
-        await post(transport)
-        clock.time += 1.4
-        if spoil == "our own end":
-            call = asyncio.create_task(post(transport))
-            await arrival.wait()
-            call.cancel()
-            await asyncio.wait([call])
-        assert await is_kept(transport, clock, 1.4)
 
 
 @pytest.mark.parametrize("name", BEHIND)

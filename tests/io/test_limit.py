@@ -2,16 +2,13 @@
 
 import asyncio
 import logging
-from itertools import chain, repeat
-from pathlib import Path
 
 import aiohttp
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, titled
-from support.kill_child import ids
 from support.virtual_time import virtual
 
-from pushsdk import Batching, Limits, Progress
+from pushsdk import Limits
 from pushsdk._io.transport import DESCRIPTORS, most_in_flight
 
 
@@ -31,26 +28,6 @@ async def test_the_limit_rises_while_sends_wait_but_not_above_its_cap_and_is_sho
     lines = [record.getMessage() for record in caplog.records if "the limit on requests" in record.getMessage()]
     assert 2 <= len(lines) <= 16
     assert lines[0].startswith("the limit on requests in flight is 12; ")
-
-
-@virtual
-async def test_a_run_raises_the_limit_too_and_reports_it(tmp_path: Path) -> None:
-    service, readings = FakeService(then=answer(after=0.05)), list[Progress]()
-    async with client_of(service, batching=Batching(max_users=1)) as client:
-        report = await client.broadcast(ids(1500), MESSAGE, run=tmp_path / "run", on_progress=readings.append)
-    assert report.accepted == 1500
-    assert service.most_in_flight > 32
-    assert max(reading.limit for reading in readings) > 32
-    assert max(reading.requests for reading in readings) > 32
-
-
-@virtual
-async def test_connecting_does_not_count_as_latency() -> None:
-    times = chain(repeat(0.0, 16), repeat(1.0))
-    service = FakeService(then=lambda request: answer(after=0.05, connecting=next(times)))
-    async with client_of(service) as client:
-        await asyncio.gather(*(client.send("a", titled(number)) for number in range(500)))
-        assert client.stats().limit > 32
 
 
 async def test_without_a_cap_descriptors_and_the_pool_are_the_bound() -> None:

@@ -4,7 +4,6 @@ The judge is the service, whose workers push whatever they have begun, whether t
 """
 
 import asyncio
-import gc
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -38,9 +37,7 @@ from pushsdk import (
     Outcome,
     OutcomeUnknownError,
     SendNotBegun,
-    Timeout,
 )
-from pushsdk._io.queue import QueuedBatch
 from pushsdk.claims import Claim, MemoryClaims, Put
 
 # Four workers above what 8 need: then the tests are about deadlines, not about how the limit is found.
@@ -180,20 +177,6 @@ async def test_sends_that_expire_in_the_queue_or_find_no_room_in_time_count_as_n
 
 
 @virtual
-async def test_only_the_calls_that_are_short_of_time_leave_a_merged_batch() -> None:
-    async with warmed(0.5, limits=Limits(in_flight=1)) as (service, client):
-        busy = [client.submit("busy", titled(number), timeout=0.6) for number in (1, 2)]
-        await turns()
-        early = client.submit("early", MESSAGE, timeout=1.2)
-        await asyncio.sleep(0.45)
-        late = client.submit("late", MESSAGE, timeout=1.2)
-        more = client.submit("more", titled(3))
-        ended = [await outcome_of(send) for send in (*busy, early, late, more)]
-    assert [isinstance(end, NotSentError) for end in ended] == [False, True, False, False, False]
-    assert ("early", "late") in service.sent
-
-
-@virtual
 async def test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_connects() -> None:
     async with warmed(0.3, batching=Batching(linger=0.5)) as (service, client):
         service.script = [answer(after=0.3, connecting=1.4)]
@@ -263,22 +246,6 @@ async def test_requests_that_wait_for_the_end_of_a_silence_leave_when_a_response
 
 
 @virtual
-async def test_a_second_probe_goes_out_by_itself() -> None:
-    async with warmed(0.1) as (service, client):
-        service.then = hang()
-        sends = [client.submit("slow", titled(1), timeout=9.0)]
-        await asyncio.sleep(0.5)
-        sends += [client.submit(f"user-{number}", titled(10 + number), timeout=9.0) for number in range(3)]
-        await asyncio.sleep(1.4)
-        assert service.in_flight == 2
-        service.then = answer(after=0.1)
-        await asyncio.sleep(0.3)
-        assert service.accepted("user-1") == service.accepted("user-2") == 1
-        ended = [await outcome_of(send) for send in sends]
-    assert [isinstance(end, OutcomeUnknownError) for end in ended] == [True, True, False, False]
-
-
-@virtual
 async def test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time() -> None:
     async with warmed(0.1) as (service, client):
         service.then = hang()
@@ -315,25 +282,6 @@ async def test_urgent_sends_go_before_all_that_wait_and_share_no_request_with_th
     assert sorted(service.sent[1:5]) == [("code",), ("code",), ("code",), ("code-1", "code-2")]
     assert {*service.sent[5:-3]} == {("usual",)}
     assert {*service.sent[-3:]} == {("merged",), ("later",), ("of a run",)}
-
-
-@pytest.mark.parametrize("timeout", [None, 40.0])
-@virtual
-async def test_calls_without_a_deadline_are_not_overtaken_for_ever(timeout: float | None) -> None:
-    service = FakeService(then=answer(after=1.0))
-    async with client_of(service, limits=Limits(in_flight=1)) as client:
-        first = client.submit("first", titled(0))
-        await turns()
-        patient = client.submit("patient", titled(1), timeout=Timeout(total=timeout))
-        others = list[object]()
-        for number in range(60):
-            others.append(client.submit("other", titled(2 + number), timeout=20.0))
-            await asyncio.sleep(1.0)
-            if patient.done():
-                break
-        assert patient.done()
-        assert number < 45
-        await asyncio.gather(first, *others, return_exceptions=True)  # type: ignore[arg-type]
 
 
 @virtual
@@ -416,17 +364,6 @@ async def test_the_time_of_a_claim_does_not_count_as_the_time_of_an_attempt() ->
         await send_promptly(client)
         await keyed
         await measure(client)
-
-
-@virtual
-async def test_in_a_long_hang_only_what_still_waits_stays_in_memory() -> None:
-    async with client_of(FakeService(then=hang()), timeout=2.0, on_event=lambda _: None) as client:
-        for number in range(1000):
-            client.submit("user", titled(number))
-            await asyncio.sleep(0.01)
-        gc.collect()
-        assert sum(isinstance(item, QueuedBatch) for item in gc.get_objects()) < 3 * 200
-        await asyncio.sleep(5.0)
 
 
 async def test_an_idle_connection_is_no_reason_to_begin_a_late_call() -> None:

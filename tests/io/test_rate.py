@@ -15,7 +15,7 @@ from support.fake_service import (
     titled,
 )
 from support.throttling import Bucket
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import now, virtual
 
 from pushsdk import NotSentError, Outcome, Rate, RejectedError, RetryPolicy, Timeout
 
@@ -31,18 +31,6 @@ async def test_requests_per_second_spaces_requests_and_retries_out() -> None:
 
 
 @virtual
-async def test_while_the_rate_holds_it_back_the_batch_keeps_filling() -> None:
-    service = FakeService()
-    async with client_of(service, rate=Rate(requests_per_second=1.0)) as client:
-        await client.send("a", MESSAGE)
-        tasks = [start(client.send("b", MESSAGE))]
-        await asyncio.sleep(0.5)
-        tasks.append(start(client.send("c", MESSAGE)))
-        await asyncio.gather(*tasks)
-    assert service.sent == [("a",), ("b", "c")]
-
-
-@virtual
 async def test_a_call_that_the_rate_keeps_beyond_its_deadline_was_not_sent_and_costs_no_rate() -> None:
     service = FakeService()
     async with client_of(service, rate=Rate(requests_per_second=1.0)) as client:
@@ -54,19 +42,6 @@ async def test_a_call_that_the_rate_keeps_beyond_its_deadline_was_not_sent_and_c
         await client.send("c", MESSAGE)
         assert idle(client)
     assert service.requests[1].started == pytest.approx(before + 1.0)
-
-
-@virtual
-async def test_a_pause_moves_what_the_rate_had_scheduled() -> None:
-    service = FakeService(answer(429, {"Retry-After": "5"}, after=0.5))
-    async with client_of(service, rate=Rate(requests_per_second=1.0)) as client:
-        before = now()
-        tasks = [start(client.send("a", MESSAGE, retry=RetryPolicy.none()))]
-        await turns()
-        tasks += [start(client.send("b", titled(number))) for number in range(2)]
-        for task in tasks:
-            await outcome_of(task)
-    assert [request.started - before for request in service.requests] == pytest.approx([0.0, 5.5, 6.5])
 
 
 @pytest.mark.parametrize("retry_after", [None, 1])

@@ -1,6 +1,5 @@
 """Retries: which attempts are retried, how often, after which wait, and which calls can't wait."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -143,20 +142,6 @@ async def test_calls_that_linger_or_wait_in_line_or_for_admission_end_when_the_p
         assert isinstance(await outcome_of(first), RateLimitedError)
         assert isinstance(await outcome_of(patient), Receipt)
         assert idle(client)
-
-
-@virtual
-async def test_a_call_between_two_attempts_ends_when_another_brings_a_pause_too_long_for_it() -> None:
-    service = FakeService(answer(429), answer(429, {"Retry-After": "20"}))
-    async with client_of(service, retry=SAFE(throttle_delay=5.0)) as client:
-        waits = start(client.send("a", MESSAGE, timeout=8.0))
-        await asyncio.sleep(0.1)
-        paused = start(client.send("b", OTHER))
-        await asyncio.sleep(LATENCY + 0.001)
-        error = await outcome_of(waits)
-        assert (type(error), error.status) == (RateLimitedError, 429)
-        assert isinstance(await outcome_of(paused), Receipt)
-    assert len(service.requests) == 3
 
 
 @virtual

@@ -14,18 +14,16 @@ from support.fake_service import (
     Request,
     answer,
     client_of,
-    hang,
     idle,
     outcome_of,
     refused,
     reset_after,
     start,
 )
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import now, virtual
 
 from pushsdk import (
     CampaignRequest,
-    ClientClosedError,
     NotSentError,
     Outcome,
     OutcomeUnknownError,
@@ -35,7 +33,6 @@ from pushsdk import (
 
 CAMPAIGN = CampaignRequest(external_id="spring")
 UUID = "11111111-2222-3333-4444-555555555555"
-CREATED = answer(200, body=b'{"uuid": "%s"}' % UUID.encode())
 
 
 async def started(policy: RetryPolicy, service: FakeService) -> list[float]:
@@ -105,21 +102,6 @@ async def test_a_strategy_that_raises_ends_the_retries_and_not_the_outcome(
     assert len(service.requests) == 1
     assert "KeyError" in caplog.text
     assert "secret" not in caplog.text
-
-
-@virtual
-async def test_a_campaign_on_its_way_is_drained_and_one_that_hangs_is_ended_by_the_close() -> None:
-    service = FakeService(CREATED, hang(accepted=True))
-    client = client_of(service)
-    drained, hangs = start(client.create_campaign(CAMPAIGN)), start(client.create_campaign(CAMPAIGN))
-    await turns()
-    before = now()
-    await client.aclose(drain=1.0)
-    assert now() <= before + 1.01
-    assert str((await drained).uuid) == UUID
-    assert isinstance(await outcome_of(hangs), OutcomeUnknownError)
-    with pytest.raises(ClientClosedError):
-        await client.create_campaign(CAMPAIGN)
 
 
 @pytest.mark.parametrize("callers", [1, 3])

@@ -11,7 +11,6 @@ from support.fake_service import (
     FakeService,
     answer,
     client_of,
-    hang,
     outcome_of,
     refused,
     reset_after,
@@ -140,18 +139,3 @@ async def test_a_loop_torn_down_as_the_halves_of_a_send_are_about_to_leave_rejec
     assert [(event.outcome, sorted(event.user_ids)) for event in ends] == [(Outcome.REJECTED, sorted(MANY))]
     assert [attempt.status for attempt in ends[0].attempts] == [413]
     assert len(service.requests) == 1
-
-
-@virtual
-async def test_a_loop_torn_down_while_a_merged_request_is_bisected_leaves_no_rejected_user_in_doubt() -> None:
-    service = FakeService(answer(400), then=hang())
-    client = client_of(service)
-    calls = [start(client.send(f"user-{number}", MESSAGE)) for number in range(20)]
-    await asyncio.sleep(1.0)
-    assert len(service.requests) == 9
-    for task in asyncio.all_tasks() - {asyncio.current_task(), *calls}:
-        task.cancel()
-    errors = [await outcome_of(call) for call in calls]
-    ends = Counter((error.outcome, error.retryable) for error in errors)
-    assert ends == {(Outcome.UNKNOWN, False): 8, (Outcome.REJECTED, True): 12}
-    await client.aclose()

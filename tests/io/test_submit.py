@@ -57,23 +57,6 @@ async def test_what_gets_its_slot_as_its_client_is_closed_is_not_sent(
 
 
 @virtual
-async def test_submitted_sends_share_requests_with_each_other_and_with_sends() -> None:
-    service = FakeService()
-    async with client_of(service, limits=Limits(in_flight=1)) as client:
-        calls = [client.submit("busy", OTHER, custom_fields={"n": 1}, timeout=5.0)]
-        await turns()
-        for user in "abc":
-            calls.append(client.submit(user, MESSAGE))
-            await turns()
-        calls += [start(client.send("d", MESSAGE)), client.submit("e", OTHER), start(client.send("f", OTHER))]
-        receipts = [await call for call in calls]
-        assert {(receipt.users, receipt.status) for receipt in receipts} == {(1, 204)}
-        await turns()
-        assert idle(client)
-    assert sorted(sorted(users) for users in service.sent) == [["a", "b", "c", "d"], ["busy"], ["e", "f"]]
-
-
-@virtual
 async def test_the_errors_of_futures_that_nobody_awaits_reach_on_event_and_asyncio_logs_none() -> None:
     service, events = FakeService(answer(404), reset_before()), list[Event]()
     async with client_of(service, on_event=events.append) as client:

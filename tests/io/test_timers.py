@@ -57,19 +57,6 @@ async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expire
     keeper.close()
 
 
-@virtual
-async def test_a_removed_item_does_not_expire_and_empty_ticks_cost_no_wake_up() -> None:
-    wheel, before = TimerWheel(asyncio.get_running_loop()), now()
-    removed, item = Item(), Item()
-    for delay in (0.1, 0.2, 0.3):
-        wheel.remove(removed, wheel.add(removed, before + delay))
-    wheel.add(item, before + 0.4)
-    await asyncio.sleep(0.11)
-    assert timers() == 1
-    await asyncio.sleep(1.0)
-    assert (removed.ends, len(item.ends)) == ([], 1)
-
-
 @pytest.mark.parametrize("delay", [0.5, 1.0 - 0.0013, None])
 @virtual
 async def test_a_cancellation_from_outside_goes_through_also_together_with_the_deadline(delay: float | None) -> None:

@@ -15,9 +15,7 @@ from support.wire_answers import response
 from support.wire_faults import (
     always,
     answering,
-    endless,
     fin,
-    only,
     rst,
     send,
     step,
@@ -191,15 +189,6 @@ async def test_a_body_can_be_written_without_a_length() -> None:
         transport = AiohttpTransport(TransportSettings(base_url=server.base_url, session=session), limit=4)
         assert writing(await post(transport)) == FIRST
     assert server.requests[0].body == BODY
-
-
-@OWN_OR_INJECTED
-async def test_the_connection_of_an_unread_body_is_not_reused(injected: bool) -> None:
-    script = when(only(0), step(take, send(response(200, Content_Length=10**9)), endless(b"x" * 65536)))
-    async with rigged(script, injected=injected, limit=1) as (server, transport):
-        assert (await post(transport)).status == 200
-        assert writing(await post(transport)) == FIRST
-    assert server.connections == 2
 
 
 @pytest.mark.parametrize("size", [WHOLE_BODY_LIMIT, 4_000_000])

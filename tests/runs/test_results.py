@@ -1,6 +1,5 @@
 """The report of a run: rows, CSV for spreadsheets, exact JSON lines, and what the service answered."""
 
-import asyncio
 import csv
 import gc
 import io
@@ -108,18 +107,6 @@ async def test_a_run_file_keeps_the_answers_of_all_its_processes_and_what_the_ru
     )
     assert (report.title, report.base_url, report.source) == ("Hello", "https://push.example/api", "")
     assert before <= (report.begun or 0) <= (first.ended or 0) <= (report.ended or 0) <= time.time()
-
-
-@virtual
-async def test_a_run_that_is_being_sent_has_not_ended_and_shows_its_answers(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    async with client_of(FakeService(answer(503, {"Retry-After": "60"}, b"busy"))) as client:
-        running = asyncio.create_task(client.broadcast(["user-1"], MESSAGE, run=path))
-        await asyncio.sleep(2)
-        report = read_report(path)
-        running.cancel()
-        await asyncio.wait([running])
-    assert (report.in_use, report.ended, report.answers) == (True, None, {"503: busy": 1})
 
 
 @virtual

@@ -10,20 +10,18 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, outcome_of, start
+from support.fake_service import MESSAGE, FakeService, client_of, outcome_of, start
 from support.run_files import BROADCAST, CLAIMED, chunk, event, make_run, record
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import turns, virtual
 
 from pushsdk import (
     AsyncPushClient,
     Batching,
     Limits,
     Progress,
-    PushRequest,
     Rate,
     Receipt,
     RunFileError,
-    Timeout,
     read_report,
 )
 from pushsdk._io.threads import Offload, in_thread
@@ -159,26 +157,6 @@ async def test_sends_get_slots_beside_a_busy_run() -> None:
         await asyncio.wait([running])
 
 
-@pytest.mark.parametrize(
-    ("timeout", "seconds"), [(Timeout(total=5.0, attempt=None), 5.0), (2.0, 2.0), (Timeout(attempt=3.0), 3.0)]
-)
-@virtual
-async def test_an_attempt_is_limited_by_the_total_timeout(timeout: Any, seconds: float) -> None:
-    async with client_of(FakeService(then=hang(accepted=True)), timeout=timeout) as client:
-        started = now()
-        report = await client.broadcast(users(4), MESSAGE)
-    assert (report.unknown, now() - started) == (4, pytest.approx(seconds, abs=0.05))
-
-
-@virtual
-async def test_one_retry_after_of_a_day_does_not_hold_the_run_for_a_day() -> None:
-    async with client_of(FakeService(answer(429, {"Retry-After": "86400"})), batching=SMALL) as client:
-        started = now()
-        report = await client.broadcast(users(40), MESSAGE)
-    assert (report.accepted, report.stopped) == (40, None)
-    assert now() - started < 70.0
-
-
 # -- sources ----------------------------------------------------------------------------------------------------------
 
 
@@ -248,20 +226,6 @@ async def test_iterators_of_any_kind_are_read() -> None:
     async with client_of(FakeService()) as client:
         assert (await client.broadcast(Numbers(), MESSAGE)).accepted == 3
         assert (await client.broadcast((f"{number}" for number in range(300)), MESSAGE)).accepted == 300
-
-
-@pytest.mark.parametrize("each", [False, True])
-@virtual
-async def test_a_durable_plan_is_written_in_a_thread(each: bool, tmp_path: Path) -> None:
-    later, run = Later(holds=False), tmp_path / "run"
-    async with client_of(ThreadedService(later)) as client:
-        if each:
-            requests = [PushRequest(user_ids=[user], message=MESSAGE) for user in users(4)]
-            report = await client.send_each(requests, run=run, durable=True, limit=2)
-        else:
-            report = await client.broadcast(users(4), MESSAGE, run=run, durable=True, limit=2)
-    assert (report.accepted, report.stopped_by) == (2, "limit")
-    assert later.works >= 6, "opened, planned, sealed, claimed, settled, ended"
 
 
 @virtual

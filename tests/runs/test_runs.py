@@ -320,14 +320,6 @@ async def test_only_one_chunk_tests_whether_the_message_is_to_blame() -> None:
 
 
 @virtual
-async def test_the_stop_policy_counts_users_who_were_given_up() -> None:
-    service = FakeService(then=answer(400))
-    report = await push(service, 100_000, batching=Batching(max_users=1000), stop_policy=StopPolicy())
-    assert report.stopped_by == "stop_policy"
-    assert len(service.sent) < 64 + 8 + 63 + 20
-
-
-@virtual
 async def test_a_user_too_large_alone_stays_pending_and_the_others_are_sent_to() -> None:
     service = FakeService(then=culprits("user-100", status=413))
     report = await push(service, 180, batching=Batching(max_users=60), in_flight=1)
@@ -408,18 +400,6 @@ async def test_a_limit_pauses_the_run_and_a_resume_continues_it(tmp_path: Path) 
     report = await resume(service, run, 20)
     assert (report.unknown, report.stopped, read_report(run).stopped_by) == (4, None, None)
     assert (await resume(service, run, 20, on_unknown="resend")).accepted == 20
-
-
-@virtual
-async def test_a_stop_ends_the_wait_for_a_slot() -> None:
-    service, stop = FakeService(hang(), then=answer()), asyncio.Event()
-    async with client_of(service, limits=Limits(in_flight=1), timeout=20.0) as client:
-        lone = start(client.send("user", MESSAGE))
-        asyncio.get_running_loop().call_later(2.0, stop.set)
-        report = await client.broadcast(users(4), MESSAGE, stop=stop)
-        assert not lone.done()
-        await asyncio.wait([lone])
-    assert (report.not_sent, len(service.sent)) == (4, 1)
 
 
 @pytest.mark.parametrize("name", ["spring.run", None])

@@ -8,7 +8,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from support.service_thread import HANGS, ThreadService
 
 import pushsdk
-from pushsdk import Batching, DrainReport, MobilePush, Outcome, PushClient, Receipt, RetryPolicy, SendAbandoned, Timeout
+from pushsdk import DrainReport, MobilePush, Outcome, PushClient, Receipt, RetryPolicy, SendAbandoned
 from pushsdk.emulator import Fault
 from pushsdk.sync import loop_thread
 from pushsdk.sync.loop_thread import LoopThread, ThreadCall
@@ -180,29 +179,6 @@ def test_a_thread_does_not_wait_for_a_call_that_will_not_end(
         with limited(blocked.wait):
             client.send("u", HELLO)
         go_on.set()
-
-
-def test_a_thread_that_is_gone_is_not_asked_for_the_key_of_a_retry_and_the_others_go_on(service: ThreadService) -> None:
-    service.set_faults([Fault.status(429, first=1)])
-    events: list[object] = []
-    asked: Counter[str] = Counter()
-
-    def key() -> str:
-        asked[threading.current_thread().name] += 1
-        return service.api_key
-
-    retry = RetryPolicy.from_tenacity(wait=lambda state: 0.3, stop=lambda state: state.attempt_number >= 2)
-    patient = Timeout(total=None, attempt=None)
-    batching = Batching(linger=0.3)
-    with PushClient(api_key=key, retry=retry, batching=batching, timeout=patient, on_event=events.append) as client:
-        other = threading.Thread(target=client.send, args=("other", HELLO), name="other")
-        other.start()
-        with limited(lambda: service.wait_for(1)):
-            client.send("gone", HELLO)
-        other.join(HANGS)
-    assert asked == {"other": 2, threading.current_thread().name: 1}
-    assert abandoned(events) == [(Outcome.REJECTED, ("gone",))]
-    assert service.users() == {"other": 1}
 
 
 COMMAND = """
