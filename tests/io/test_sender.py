@@ -32,7 +32,6 @@ from pushsdk import (
 )
 
 CAMPAIGN = CampaignRequest(external_id="spring")
-UUID = "11111111-2222-3333-4444-555555555555"
 
 
 async def started(policy: RetryPolicy, service: FakeService) -> list[float]:
