@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tenacity import stop_after_attempt, wait_random
+from tenacity import stop_after_attempt
 
 from pushsdk import (
     AsyncPushClient,
@@ -54,7 +54,6 @@ class Table:
     ("make", "text"),
     [
         (lambda: AsyncPushClient(f"{URL}/v1", "key"), "^base_url must end before /v1"),
-        (lambda: AsyncPushClient("https://push.example/v1/campaigns/", "key"), "^base_url must end before /v1"),
         (lambda: AsyncPushClient("localhost/api", "k"), r"; it must begin with https:// \(http:// for localhost\)"),
         (lambda: AsyncPushClient(URL, "k", proxy="proxy.example:3128"), "; it must begin with http:// or https://"),
         (lambda: AsyncPushClient(URL, "k", show_answers="yes"), "show_answers must be True or False; got 'yes'$"),
@@ -65,19 +64,15 @@ class Table:
         (lambda: AsyncPushClient(URL, "k", on_event=async_callback), "not async; got the function async_callback$"),
         (lambda: AsyncPushClient(URL, "k", claims="redis:host:6379/1"), "or its location: .* redis://HOST"),
         (lambda: RetryPolicy.from_tenacity(stop=3), r"for example tenacity.stop_after_attempt\(3\); got 3$"),
-        (lambda: RetryPolicy.from_tenacity(stop=wait_random(0, 2)), "stop must be .*; got wait_random$"),
         (lambda: RetryPolicy.from_tenacity(wait=stop_after_attempt(3)), "wait must be .*; got stop_after_attempt$"),
         (lambda: RetryPolicy(statuses={50: "REJECTED"}), "must be an HTTP status from 100 to 599, .*; got 50$"),
         (lambda: Batching(split_on={200}), "must be an HTTP status from 400 to 599, .*; got 200$"),
-        (lambda: Timeout(total=timedelta(seconds=-1)), "a number of seconds greater than 0; got -1"),
         (lambda: SqliteClaims("x", durable="x"), "durable must be True or False; got 'x'$"),
         (lambda: SqliteClaims("sqlite:claims.db"), "path must be that of a file: claims= takes 'sqlite:PATH'"),
-        (lambda: SqliteClaims(":memory:"), "path must be that of a file: .* 'memory:'"),
         (lambda: DirectoryClaims(5), "path must be a path, for example 'claims'; got 5$"),
         (lambda: Audience.read(["ann@example.com"]), "must be a path, for example 'users.csv'; got list$"),
         (lambda: read_report(None), "must be a path, for example .*; got None"),
         (lambda: Audience.read("ids.txt", primary_key=None), "primary_key must be a str; got None$"),
-        (lambda: Audience.query("SELECT 1", primary_key=5), "primary_key must be a str; got 5$"),
         (lambda: Audience.lines(io.StringIO()), "file must be a binary stream, for example .*; got StringIO$"),
         (lambda: Audience.read("s3://bucket/ids.txt"), "there is no file .*: only local files are read"),
         (lambda: AsyncPushClient(URL, "k").submit("u", MESSAGE), "must be used in an event loop, .* or use PushClient"),
@@ -157,7 +152,6 @@ async def test_a_timedelta_is_taken_for_seconds() -> None:
     [
         (lambda c: c.send(Table(), MESSAGE), "got Table, which iterates over its columns: pass one"),
         (lambda c: c.broadcast(Table(), MESSAGE), "got Table, which iterates over its columns: pass one"),
-        (lambda c: c.send_each(Table()), "got Table, which iterates over its columns: pass one"),
         (lambda c: c.send(io.StringIO("user_id\n"), MESSAGE), r"got StringIO, an open file: use broadcast\(Audience"),
         (
             lambda c: c.send(Audience.query("SELECT 1 AS user_id"), MESSAGE),
@@ -168,7 +162,6 @@ async def test_a_timedelta_is_taken_for_seconds() -> None:
         (lambda c: c.send(["u", ("u", "Ann")], MESSAGE), r"^user_ids\[1\]: expected a str, got tuple$"),
         (lambda c: c.send("ann", ["bob"]), r"message must be a MobilePush or a mapping, for example .*; got list$"),
         (lambda c: c.send("u", {"message": {}}), 'a request around one: pass only the value of "message"$'),
-        (lambda c: c.broadcast(iter(["u"]), ["u"]), "^message must be .*; got list$"),
         (lambda c: c.create_campaign(MESSAGE), "request must be a CampaignRequest or a mapping; got MobilePush$"),
         (lambda c: c.create_campaign({"title": {}}), 'expected a campaign, got a message: put it under "message"'),
         (
@@ -177,7 +170,6 @@ async def test_a_timedelta_is_taken_for_seconds() -> None:
         ),
         (lambda c: c.send_each([{"user_ids": ["u"]}]), r"^request number 1: \$.user_ids: .*did you mean userIds\?$"),
         (lambda c: c.broadcast(["u"], MESSAGE, durable="x"), "durable must be True or False; got 'x'$"),
-        (lambda c: c.broadcast(["u"], MESSAGE, dedupe="x"), "dedupe must be True or False; got 'x'$"),
         (lambda c: c.broadcast(["u"], MESSAGE, run=5), "run must be a path, for example 'spring.run'; got 5$"),
         (lambda c: c.send("u", MESSAGE, idempotency_key=42), "'shipped:42'; got int$"),
     ],
