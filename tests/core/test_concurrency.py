@@ -197,12 +197,6 @@ def test_a_rate_limit_of_500_is_used(service):
     assert client.refused(30, 90) < 0.05
 
 
-def test_the_wire_is_not_filled_at_once_after_a_pause():
-    client = throttled(Bucket(500, 50, 1.0), until=60, latency=0.2)
-    assert client.rate(30, 60) > 0.6 * 500
-    assert client.refused(30, 60) < 0.01
-
-
 @pytest.mark.parametrize(
     ("limit", "make", "latency"),
     [
@@ -232,11 +226,6 @@ def test_a_quota_that_drops_to_a_tenth_is_found_within_30_s(retry_after, latency
     assert client.rate(30, 120) > 0.85 * 200
     assert client.refused(150, 300) < 0.1
     assert 0.85 * 20 < client.rate(150, 300) < 1.05 * 20
-
-
-def test_a_short_outage_costs_less_than_half_of_the_minute_after_it():
-    client = throttled(Outage(Bucket(200, 40), 60, 63), until=120, latency=0.2)
-    assert client.rate(63, 120) > 0.9 * 200
 
 
 @QUICK_OR_SLOW

@@ -51,17 +51,6 @@ def test_few_requests_prove_nothing_and_neither_do_few_users(after, users, reque
     assert settle(watch(after=after), [REJECTED] * 1000, users=users) == requests
 
 
-def test_users_count_not_requests():
-    watched = watch(rejected=0.5)
-    for number in range(100):
-        watched.settled(REJECTED, 1, 400, float(number))
-        watched.settled(ACCEPTED, 1000, 204, float(number))
-    assert watched.stop_reason(100.0) is None
-    for number in range(5):
-        watched.settled(REJECTED, 10_000, 400, 100.0 + number)
-    assert watched.stop_reason(105.0) is not None
-
-
 @pytest.mark.parametrize(
     ("settings", "outcomes", "stops"),
     [

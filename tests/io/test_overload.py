@@ -6,7 +6,7 @@ The judge is the service, whose workers push whatever they have begun, whether t
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -38,7 +38,7 @@ from pushsdk import (
     OutcomeUnknownError,
     SendNotBegun,
 )
-from pushsdk.claims import Claim, MemoryClaims, Put
+from pushsdk.claims import MemoryClaims
 
 # Four workers above what 8 need: then the tests are about deadlines, not about how the limit is found.
 WORKERS, IN_FLIGHT = 8, Limits(in_flight=12)
@@ -328,42 +328,6 @@ async def test_on_event_may_cancel_other_sends_of_a_batch_that_is_short_of_time(
         assert client.stats().not_sent == 3
         assert idle(client)
     assert service.users() == {"warm": 1, "first": 1, "other": 1}
-
-
-class SlowClaims(MemoryClaims):
-    """A claim store that takes ``seconds`` for each put."""
-
-    seconds = 0.0
-
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        await asyncio.sleep(self.seconds)
-        return await super().put(puts, ttl)
-
-
-async def send_promptly(client: AsyncPushClient) -> None:
-    """Send short of time but in time, which a client does not begin that waits for an answer for long."""
-    await asyncio.gather(*(client.send("user", titled(number), timeout=0.1) for number in range(8)))
-    assert client.stats().seconds_needed < 0.1
-
-
-async def measure(client: AsyncPushClient) -> None:
-    """Send what can't be answered in time: it is begun, as it measures, but only if nothing else is unanswered."""
-    await asyncio.sleep(1.0)
-    assert client.stats().seconds_needed < 0.1
-    with pytest.raises(OutcomeUnknownError):
-        await client.send("user", MESSAGE, timeout=0.01)
-
-
-@virtual
-async def test_the_time_of_a_claim_does_not_count_as_the_time_of_an_attempt() -> None:
-    claims = SlowClaims()
-    async with warmed(0.02, claims=claims) as (_service, client):
-        claims.seconds = 3.0
-        keyed = start(client.send("keyed", MESSAGE, idempotency_key="job-1"))
-        await asyncio.sleep(1.0)
-        await send_promptly(client)
-        await keyed
-        await measure(client)
 
 
 async def test_an_idle_connection_is_no_reason_to_begin_a_late_call() -> None:
