@@ -1,4 +1,4 @@
-"""The models: repr, immutability, copies. Their types and encoding are in test_wire."""
+"""The models: repr, paths, copies. Their types and encoding are in test_wire."""
 
 import ast
 import copy

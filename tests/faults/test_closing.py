@@ -1,4 +1,4 @@
-"""Expired deadlines and closed clients: NOT_SENT if no byte left, UNKNOWN if the request may have arrived."""
+"""Closed clients and sessions: NOT_SENT if no byte left, UNKNOWN if the request may have arrived."""
 
 import asyncio
 

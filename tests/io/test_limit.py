@@ -1,4 +1,4 @@
-"""The limit on requests in flight as senders see it: one for sends and runs, raised by demand, shown and logged."""
+"""The limit on requests in flight as senders see it: raised by demand, bounded, shown and logged."""
 
 import asyncio
 import logging
