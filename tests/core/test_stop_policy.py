@@ -1,4 +1,4 @@
-"""Stop policies: settings, shares, outages, and the texts of stop reasons."""
+"""Stop policies: shares, outages, and the texts of stop reasons."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Several tenants on one PushClient: threads, thread-locals, forks, and threads that are gone."""
+"""Several tenants on one PushClient: threads, thread-locals and forks."""
 
 import threading
 from collections import Counter
