@@ -104,13 +104,13 @@ async def test_one_of_a_crowd_that_waits_for_all_waits_for_the_others_too(waits:
 
 @virtual
 async def test_a_close_that_is_cancelled_ends_what_is_on_its_way_and_closes_the_transport() -> None:
-    for turn, behavior in product(range(8), (hang(), answer(after=0.5))):
+    for turn, behavior in product(range(-1, 8), (hang(), answer(after=0.5))):
         service = FakeService(then=behavior)
         client = client_of(service)
         task = start(client.send("a", MESSAGE, timeout=9.0))
         await turns(10)
-        closing = start(client.aclose(drain=0.0 if turn else 5.0))
-        await (turns(turn) if turn else asyncio.sleep(1.0))
+        closing = start(client.aclose(drain=5.0 if turn < 0 else 0.0))
+        await (asyncio.sleep(1.0) if turn < 0 else turns(turn))
         closing.cancel()
         await outcome_of(closing)
         # A close that was cancelled before it began has not begun.
