@@ -324,8 +324,7 @@ class SendQueue:
         self.batch_sender.finish(batch)
 
     def _stop_lingering(self, batch: Batch) -> None:
-        timer = self._lingering.pop(batch, None)
-        if timer is not None:
+        if timer := self._lingering.pop(batch, None):
             timer.cancel()
 
 

@@ -168,11 +168,18 @@ async def _plan_and_send(
 
 async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: Plan) -> StopReason | None:
     """Plan the run, or raise RunPlanError if its plan has other users. Return why the planning was stopped, if so."""
+    show = planning_reporter(settings.on_progress, engine.loop)
+
+    def report(users: int) -> None:
+        show(users)
+        if (by := journal.stopped_by()) is not None:
+            planner.stop("asked", f"{by} stopped it")
+
     planner = Planner(
         Comparison(journal) if journal.sealed else journal,
         offload=engine.offload,
         durable=settings.syncs or journal.sealed,  # a comparison reads the whole plan
-        report=planning_reporter(settings.on_progress, engine.loop),
+        report=report,
         stop=settings.stop,
     )
     engine.runs.add(planner)

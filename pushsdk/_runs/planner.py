@@ -50,7 +50,6 @@ class Comparison:
     def __init__(self, journal: Journal) -> None:
         self.header = journal.header
         self.users = 0
-        self.stopped_by = journal.stopped_by
         self._journal = journal
         self._sum = 0
 
@@ -81,7 +80,7 @@ _OTHER_RUN = "; to continue with the planned users: {resume}; to push to these: 
 
 
 class Planner:
-    """Fills one journal. Calls ``report`` with the number planned so far, from the thread that plans."""
+    """Fills one journal. Calls ``report`` with the number planned so far, from the thread that plans. It may call ``stop``."""
 
     def __init__(
         self,
@@ -224,8 +223,6 @@ class Planner:
         self._report(self._journal.users)
         if self._stop is not None and self._stop.is_set():
             self.stop("asked", "the caller asked for a stop")
-        if (by := self._journal.stopped_by()) is not None:
-            self.stop("asked", f"{by} stopped it")
         if self.stop_reason is not None:
             raise PlanningStoppedError
 

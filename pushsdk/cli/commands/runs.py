@@ -223,9 +223,6 @@ class _Counts:
                 self.users, self.requests = self.users + len(users), self.requests + 1
                 self.bytes, self.largest = self.bytes + size, max(self.largest, size)
 
-    def stopped_by(self) -> None:
-        """Return None: another terminal can't stop this."""
-
     def seal(self, **counts: int) -> None:
         #: Counts for people and programs.
         self.totals = {
