@@ -80,7 +80,10 @@ _OTHER_RUN = "; to continue with the planned users: {resume}; to push to these: 
 
 
 class Planner:
-    """Fills one journal. Calls ``report`` with the number planned so far, from the thread that plans. It may call ``stop``."""
+    """Fills one journal. Calls ``report`` with the number planned so far, from the thread that plans.
+
+    ``report`` may call ``stop``.
+    """
 
     def __init__(
         self,
