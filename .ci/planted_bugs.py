@@ -758,8 +758,25 @@ RUNS = [
         "return None",
         "tests/runs/test_run_edges.py",
     ),
+    Bug(
+        "the plan that a folder's files were copied from is sent, too",
+        "_runs.api:_check_plan",
+        "return None",
+        "tests/runs/test_folder.py::test_the_plan_of_a_folder_is_not_sent",
+    ),
+    Bug(
+        "a folder that has lost a run file is reported as whole",
+        "_runs.folder:run_files",
+        "return sorted(run.glob('*-of-*.run')) if run.is_dir() else [run]",
+        "tests/runs/test_folder.py::test_a_file_that_is_missing_is_not_made_again",
+    ),
+    Bug(
+        "parts of an audience overlap",
+        "_audience.audience:_part",
+        "yield from batches",
+        "tests/audience/test_part.py::test_each_user_is_in_one_part_from_every_source",
+    ),
 ]
-
 
 CLAIMS = [
     Bug(

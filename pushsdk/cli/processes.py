@@ -3,18 +3,22 @@
 A child reads its job from stdin, and writes its progress to stdout twice a second: so it notices its parent's end.
 """
 
+from __future__ import annotations
+
 import asyncio
+import logging
 import os
 import pickle
 import signal
 import sys
 import time
+import warnings
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,9 +29,11 @@ from pushsdk._runs.progress import TICK, Progress
 from pushsdk._runs.run_file.journal import completed_at
 from pushsdk.cli.exit import Exit
 from pushsdk.cli.interrupt import HANGUP, not_ignored, signal_handlers
-from pushsdk.cli.output import Show
-from pushsdk.cli.settings import ClientSettings
 from pushsdk.cli.terminal import print_json, warn
+
+if TYPE_CHECKING:
+    from pushsdk.cli.output import Show
+    from pushsdk.cli.settings import ClientSettings
 
 _POLL = 0.1  # seconds until a locked file is tried again
 _COUNTS = ("planned", "accepted", "rejected", "unknown", "not_sent")
@@ -98,6 +104,8 @@ async def _start(
     files, limits = dict(_files(reports, **options)), settings.get("limits")
     options = {name: options[name] for name in ("on_unknown", "stop_policy", "not_after", "durable")}
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    if level := logging.getLogger("pushsdk").level:  # by -v
+        environ["PUSHSDK_LOG"] = logging.getLevelName(level)
     command = (sys.executable, "-uPm", "pushsdk", "send-files")
     of = min(processes, len(files), (limits and limits.in_flight) or processes)
     children = []
@@ -147,6 +155,7 @@ def _totals(states: Collection[Progress]) -> Iterator[Progress]:
 
 async def send_files() -> int:
     """Send the files that the parent names."""
+    warnings.simplefilter("ignore")  # the parent has shown them
     settings, files, options = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent
     stop, left = asyncio.Event(), deque(files)
 

@@ -68,7 +68,7 @@ def test_each_user_is_pushed_once_and_the_report_is_the_sum(broadcast, command, 
 
 
 def test_a_limit_is_divided_and_another_number_of_processes_goes_on(broadcast, command, service):
-    limited = broadcast("--limit", "13", "--only-users", ",".join(USERS[:30]), "--in-flight", "3", *QUIET)
+    limited = broadcast("--limit", "13", "--only-users", ",".join(USERS[:30]), "--in-flight", "3", "-v", *QUIET)
     assert (limited.code, len(service.users())) == (1, 13)
     assert "to send the rest:  pushsdk resume spring --processes 2 " in limited.err
     assert command("resume", "spring", "--limit", "1", *QUIET).code == 1
