@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 _POLL = 0.1  # seconds until a locked file is tried again
 _COUNTS = ("planned", "accepted", "rejected", "unknown", "not_sent")
+Reports: TypeAlias = "Sequence[pushsdk.BroadcastReport]"
 _decode = msgspec.json.Decoder(tuple[str, Progress]).decode
 
 
 async def send_folder(
-    reports: Sequence[pushsdk.BroadcastReport],
+    reports: Reports,
     settings: ClientSettings,
     options: Mapping[str, Any],
-    *,
     processes: int,
     show: Show,
     asked: Callable[[], object],
@@ -53,7 +53,10 @@ async def send_folder(
 
     The processes divide the rate and the requests in flight. If one is killed, the others send its files.
     """
-    states = {report.file: _state_of(report) for report in reports}
+    states = {
+        report.file: Progress(stage="sending", **{name: getattr(report, name) for name in _COUNTS})
+        for report in reports
+    }
     children = await _start(reports, settings, options, processes)
     try:
         return await _watch(children, states, show, asked)
@@ -77,9 +80,7 @@ async def _watch(
     return code
 
 
-def _files(
-    reports: Sequence[pushsdk.BroadcastReport], *, limit: int | None, on_unknown: str, **_: object
-) -> Iterator[tuple[str, tuple[float | None, int | None]]]:
+def _files(reports: Reports, *, limit: int | None, on_unknown: str, **_: object) -> Iterator[Any]:
     """Yield each file with users left, when it was last completed, and its limit."""
     for report in reports:
         users = report.not_sent + (report.unknown if on_unknown == "resend" else 0)
@@ -99,7 +100,7 @@ def _share(settings: ClientSettings, index: int, of: int) -> dict[str, Any]:
 
 
 async def _start(
-    reports: Sequence[pushsdk.BroadcastReport], settings: ClientSettings, options: Mapping[str, Any], processes: int
+    reports: Reports, settings: ClientSettings, options: Mapping[str, Any], processes: int
 ) -> list[Process]:
     files, limits = dict(_files(reports, **options)), settings.get("limits")
     options = {name: options[name] for name in ("on_unknown", "stop_policy", "not_after", "durable")}
@@ -116,10 +117,6 @@ async def _start(
         stdin.close()
         children.append(child)
     return children
-
-
-def _state_of(report: pushsdk.BroadcastReport) -> Progress:
-    return Progress(stage="sending", **{name: getattr(report, name) for name in _COUNTS})
 
 
 async def _follow(child: Process, states: dict[str, Progress]) -> int:

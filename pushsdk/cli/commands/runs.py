@@ -426,12 +426,10 @@ def _in_processes(plan: Start, run: Path, processes: int | None, settings: Clien
             return result
         show, stop = options["on_progress"], options["stop"]
         with closing(Journal.open(run / PLAN, write=True)) as planned:
-
-            def asked() -> bool:
-                return stop.is_set() or planned.stopped_by() is not None
-
             parts = [pushsdk.read_report(file) for file in run_files(run)]
-            code = await send_folder(parts, settings, options, processes=processes, show=show, asked=asked)
+            code = await send_folder(
+                parts, settings, options, processes, show, lambda: stop.is_set() or planned.stopped_by()
+            )
             by = planned.stopped_by()
         if code > Exit.INCOMPLETE and not stop.is_set():
             raise CommandError("a process failed: see its error above", Exit(code))
