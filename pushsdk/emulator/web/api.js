@@ -64,12 +64,11 @@ export function address(path, query = {}) {
  * Call a route.
  * @param {string} method
  * @param {string} path
- * @param {{query?: object, body?: unknown, text?: string, key?: string, signal?: AbortSignal}} [options] `text` is a
- *   body that is JSON already, `key` an Api-Key in place of an inbox
+ * @param {{query?: object, body?: unknown, text?: string, signal?: AbortSignal}} [options] `text` is a
+ *   body that is JSON already
  */
-export async function call(method, path, { query, body, text: json, key, signal } = {}) {
+export async function call(method, path, { query, body, text: json, signal } = {}) {
   const sent = { ...headers(), Accept: "application/json" };
-  if (key) sent["Api-Key"] = key;
   // Even without a body: the server requires JSON, which a form of another site can't send.
   if (method !== "GET") sent["Content-Type"] = "application/json";
   const response = await fetch(address(path, query), {
@@ -100,10 +99,10 @@ export const get = (path, query, signal) => call("GET", path, { query, signal })
 /**
  * Send a request to the service through the page's own route, which needs no Api-Key of the inbox.
  * @param {string} text the body
- * @param {{inbox?: string, key?: string, endpoint: string}} to an inbox by name, or by the key of one that is not there yet
+ * @param {{inbox: string, endpoint: string}} to
  * @returns {Promise<{id: number, status: number | null, accepted: boolean, body: string}>}
  */
-export const send = (text, { inbox, key, endpoint }) => call("POST", "/requests", { query: { inbox, endpoint }, key: inbox ? null : key, text });
+export const send = (text, { inbox, endpoint }) => call("POST", "/requests", { query: { inbox, endpoint }, text });
 
 /** Save the requests of a search as a file of JSON lines. */
 export async function download(search, name) {

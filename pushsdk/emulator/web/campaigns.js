@@ -116,7 +116,7 @@ export class Campaigns {
         ["waiting", "failed", "not run"].includes(campaign.state) && campaign.segment?.query ? h("button", { type: "button", class: "button primary", onclick: () => this.start(campaign.uuid) }, campaign.state === "failed" ? "Run again" : "Start now") : null,
         h("div", { class: `stamp ${campaign.state === "failed" ? "failed" : campaign.state === "done" ? "accepted" : "refused"}` }, h("b", null, campaign.state)),
       ),
-      h("div", { class: "columns" }, h("div", null, this.steps(campaign), schedule(campaign, sent), segment(campaign, sent)), h("div", null, result(campaign), this.recipients(campaign, sent))),
+      h("div", { class: "columns" }, h("div", null, schedule(campaign, sent), segment(campaign, sent)), h("div", null, result(campaign), this.recipients(campaign, sent))),
     );
   }
 
@@ -127,23 +127,6 @@ export class Campaigns {
     } catch (error) {
       toast(error.message, "error");
     }
-  }
-
-  steps(campaign) {
-    const steps = [
-      ["Accepted", campaign.time ?? null],
-      ["Starts", campaign.start ?? null],
-      ["Ran", campaign.started ?? null],
-      [campaign.state === "failed" ? "Failed" : "Done", campaign.finished ?? null],
-    ];
-    return h(
-      "ol",
-      { class: `steps ${campaign.state === "failed" ? "failed" : ""}` },
-      steps.map(([name, time], index) => {
-        const past = index === 1 ? campaign.started !== null && campaign.started !== undefined : time !== null;
-        return h("li", { class: past ? "past" : "" }, h("b", null, name), h("span", { class: "mono" }, time === null ? "–" : clock(time)));
-      }),
-    );
   }
 
   recipients(campaign, sent) {
@@ -198,7 +181,10 @@ function schedule(campaign, sent) {
       ["type", "type" in given ? bdi(plain(given.type).slice(0, 80), "mono") : h("span", { class: "quiet" }, "not set")],
       ["startTs", "startTs" in given ? h("span", { class: "mono" }, plain(given.startTs).slice(0, 80)) : h("span", { class: "quiet" }, "not set")],
       ["Read as", [bdi(campaign.reading || "–"), " ", simulated("The unit of startTs is not shown in the interface.")]],
-      ["Starts", typeof campaign.start === "number" ? `${new Date(campaign.start * 1000).toLocaleString("en-GB")}` : "when started by hand"],
+      ["Accepted", clock(campaign.time)],
+      ["Starts", typeof campaign.start === "number" ? clock(campaign.start) : "when started by hand"],
+      ["Ran", campaign.started ? clock(campaign.started) : null],
+      [campaign.state === "failed" ? "Failed" : "Done", campaign.finished ? clock(campaign.finished) : null],
     ]),
   );
 }

@@ -73,7 +73,7 @@ export class Compose {
         h(
           "section",
           { class: "compose-json", tabindex: "0", "aria-label": "Request" },
-          h("div", { class: "row spread" }, h("h3", null, "JSON"), h("button", { type: "button", class: "button small", onclick: () => this.tidy() }, "Format")),
+          h("h3", null, "JSON"),
           this.editor.root,
         ),
         this.stage.root,
@@ -129,7 +129,6 @@ export class Compose {
     const chosen = wanted || (inbox() === ALL ? service.inbox : inbox()) || "";
     fill(
       this.inboxes,
-      service.inbox ? null : h("option", { value: "" }, "the terminal's inbox"),
       list.map((one) => h("option", { value: one.inbox, selected: one.inbox === chosen }, one.label)),
     );
   }
@@ -160,11 +159,6 @@ export class Compose {
   spoken(language) {
     this.stage.language = language;
     this.draw();
-  }
-
-  tidy() {
-    if (this.body) this.editor.text = this.text = JSON.stringify(this.body, null, 2);
-    else this.editor.area.focus();
   }
 
   draw() {
@@ -220,9 +214,9 @@ export class Compose {
     fill(this.result, h("p", { class: "quiet" }, "Sending…"));
     try {
       const into = this.inboxes.value;
-      const result = await send(this.text, { inbox: into, key: service.api_key, endpoint: this.kind });
+      const result = await send(this.text, { inbox: into, endpoint: this.kind });
       await this.app.look();
-      this.drawInboxes(into || service.inbox);
+      this.drawInboxes(into);
       this.answered(result, this.inboxes.value);
     } catch (error) {
       fill(this.result, h("p", { class: "trouble" }, icon("alert"), bdi(error.message)));

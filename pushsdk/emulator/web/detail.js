@@ -2,7 +2,7 @@
 
 import { advice } from "./advice.js";
 import { call, get, send } from "./api.js";
-import { bdi, clipped, confirmed, copy, fill, h, toast } from "./dom.js";
+import { bdi, clipped, confirmed, fill, h, toast } from "./dom.js";
 import { FATES, clock, direction, fate, number, plural } from "./format.js";
 import { icon } from "./icons.js";
 import { inspector } from "./inspector.js";
@@ -78,7 +78,7 @@ export class Detail {
       this.root,
       this.head,
       this.groupRow,
-      h("div", { class: "detail-body" }, this.stage.root, this.side),
+      h("div", { class: "detail-body" }, this.side, this.stage.root),
     );
     this.redraw(false);
     this.events.drawn(request);
@@ -128,16 +128,12 @@ export class Detail {
     const { request } = this;
     const button = (label, name, act, extra = "", why = label) =>
       h("button", { type: "button", class: `button ${extra}`, onclick: act, title: why, disabled: why !== label }, icon(name), label);
-    const copier = (name, source) =>
-      h("button", { type: "button", class: "button", onclick: () => copy(source, name), title: `Copy as ${name}`, "aria-label": `Copy as ${name}` }, icon("copy"), name);
     const { sendable, editable } = whole(request);
     return h(
       "div",
       { class: "actions" },
       button("Send again", "repeat", () => this.sendAgain(), "", sendable ? undefined : "The request is too large, or its bytes are no text"),
       button("Edit and send", "pen", () => this.edit(), "", editable ? undefined : "The request is too large to be edited here"),
-      request.curl ? copier("curl", request.curl) : null,
-      request.python ? copier("Python", request.python) : null,
       button("Delete", "trash", () => this.remove(), "ghost"),
     );
   }

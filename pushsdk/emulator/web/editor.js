@@ -38,7 +38,8 @@ export class Editor {
   }
 }
 
-function colored(text) {
+/** JSON as nodes, its tokens marked by kind. */
+export function colored(text) {
   const nodes = [];
   let end = 0;
   for (const match of text.matchAll(TOKEN)) {

@@ -74,12 +74,12 @@ export class Faults {
 
   async show() {
     this.clock.load();
-    if (inbox()) await Promise.all([this.refresh(true), this.limits.load()]);
+    if (inbox()) await Promise.all([this.refresh(true), this.limits.load()]); // called again once there is one
     await this.loadPresets();
   }
 
   async refresh(redraw = false) {
-    if (!inbox()) return void fill(this.rules, h("li", { class: "quiet" }, "Send a first push: rules belong to an inbox."));
+    if (!inbox()) return;
     try {
       const state = await get("/faults");
       const rules = state.faults;
@@ -137,8 +137,6 @@ export class Faults {
       const counter = this.hits.get(name);
       if (!counter || counter.textContent === number(hits)) return;
       fill(counter, number(hits));
-      counter.classList.remove("bump");
-      requestAnimationFrame(() => counter.classList.add("bump"));
     });
   }
 

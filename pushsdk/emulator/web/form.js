@@ -2,37 +2,34 @@
 
 import { bdi, fill, h } from "./dom.js";
 import { languageName } from "./format.js";
-import { icon } from "./icons.js";
-import { isObject, readMessage, texts } from "./message.js";
+import { readMessage, texts } from "./message.js";
 import { names } from "./placeholders.js";
 import { toggle } from "./widgets.js";
 
-/** Kind, path below the request, label, hint or the only value that the interface shows. */
+/** Kind, path below the request, label, hint. */
 const AUDIENCE = { push: [["ids", "userIds", "Users", "one per line"]] };
 AUDIENCE.campaigns = [
   ["text", "name", "Name", "Spring sale"],
   ["text", "externalId", "External id", "your own id for it"],
   ["long", "segment.query", "Segment query", "SELECT user_id, first_name FROM users"],
   ["text", "segment.primaryKey", "Primary key", "user_id"],
-  ["value", "schedule.type", "Schedule", "START_NOW"],
+  ["text", "schedule.type", "Schedule", "START_NOW"],
   ["number", "schedule.startTs", "Start timestamp", "with the schedule"],
 ];
 const SECTIONS = [
   [
-    "Tap and buttons",
+    "Tap",
     ["text", "message.iosActionUrl", "Opens on iPhone", "app://sale"],
     ["text", "message.androidActionUrl", "Opens on Android", "app://sale"],
-    ["value", "message.action", "Action", "DEFAULT"],
-    ["rows", "message.androidActionButtons", "Android buttons", ["label", "url"]],
+    ["text", "message.action", "Action", "DEFAULT"],
     ["text", "message.actionCategory.name", "iPhone category", "its name"],
-    ["rows", "message.actionCategory.actionComponents", "iPhone actions", ["actionId", "url"]],
   ],
   [
     "Pictures",
     ["text", "message.bigImageUrl", "Large image", "https://…"],
     ["text", "message.largeIconUrl", "Large icon, Android", "https://…"],
     ["text", "message.richMediaUrl", "Rich media, iPhone", "https://…"],
-    ["value", "message.mediaType", "Media type", "IMAGE"],
+    ["text", "message.mediaType", "Media type", "IMAGE"],
     ["text", "message.smallIconResourceId", "Small icon, Android", "ic_sale"],
   ],
   [
@@ -40,14 +37,13 @@ const SECTIONS = [
     ["text", "message.collapseId", "Collapse id", "replaces an earlier push"],
     ["number", "message.ttl", "Time to live", "3600"],
     ["number", "message.badgeCount", "Badge", "1"],
-    ["value", "message.priority", "Priority", "NORMAL"],
-    ["value", "message.interruptionLevel", "Interruption level", "PASSIVE"],
-    ["value", "message.relevanceScore", "Relevance score", "SCORE_MAX"],
+    ["text", "message.priority", "Priority", "NORMAL"],
+    ["text", "message.interruptionLevel", "Interruption level", "PASSIVE"],
+    ["text", "message.relevanceScore", "Relevance score", "SCORE_MAX"],
     ["text", "message.soundFileName", "Sound", "ping.caf"],
     ["text", "message.androidChannel", "Android channel", "offers"],
     ["flag", "message.contentAvailable", "Content available: wakes the app"],
   ],
-  ["Data", ["pairs", "message.keyVals", "Key-values for the app", "key"], ["pairs", "customFields", "Custom fields", "name"]],
 ];
 const LANGUAGES = ["en", "de", "fr", "es", "it", "pt", "nl", "pl", "tr", "ar", "he", "ja", "zh"];
 
@@ -66,7 +62,7 @@ export class Form {
   show(body, kind, language) {
     Object.assign(this, { body, kind, language });
     this.fields.clear();
-    const sections = SECTIONS.map(([title, ...rows]) => this.section(title, rows.filter(([, path]) => kind === "push" || path !== "customFields")));
+    const sections = SECTIONS.map(([title, ...rows]) => this.section(title, rows));
     this.values = h("div", { class: "fieldset", hidden: true });
     fill(this.root, h("div", { class: "fieldset" }, AUDIENCE[kind].map((row) => this.field(row))), this.platforms(), this.texts(), this.values, sections);
     this.drawValues();
@@ -112,7 +108,7 @@ export class Form {
       this.field(["text", ["message", "title", chosen], `Title${suffix}`, "Hello {{ first_name | 'there' }}"]),
       this.field(["text", ["message", "subtitle", chosen], `Subtitle${suffix}`, ""]),
       this.field(["long", ["message", "body", chosen], `Body${suffix}`, ""]),
-      h("div", { class: "row end" }, languages.length > 1 ? remove : null, h("button", { type: "button", class: "button small", onclick: () => this.insertPlaceholder() }, icon("plus"), "Placeholder")),
+      languages.length > 1 ? h("div", { class: "row end" }, remove) : null,
     );
   }
 
@@ -121,14 +117,6 @@ export class Form {
     this.show(this.body, this.kind, null);
     this.events.language(this.language);
     this.events.edited();
-  }
-
-  /** Insert a placeholder at the cursor of the text that was edited last. */
-  insertPlaceholder() {
-    const box = this.lastText?.isConnected ? this.lastText : this.fields.get(`$.message.title.${this.language}`);
-    box.setRangeText("{{ first_name | 'there' }}", box.selectionStart, box.selectionEnd, "end");
-    box.dispatchEvent(new Event("input"));
-    box.focus();
   }
 
   /** The values of the placeholders: custom fields of a push; of a campaign, the rows of its segment are. */
@@ -151,8 +139,6 @@ export class Form {
     const keys = Array.isArray(path) ? path : path.split(".");
     const id = `field-${++counter}`;
     const shown = `$${keys.map((key) => `.${key}`).join("")}`;
-    if (kind === "rows") return this.rows(keys, label, hint);
-    if (kind === "pairs") return this.pairs(keys, label, hint);
     const value = this.get(keys);
     if (kind === "flag") {
       const control = toggle(label, value === true, (on) => this.change(keys, on || keys[1] !== "contentAvailable" ? on : undefined));
@@ -162,105 +148,8 @@ export class Form {
     const box = h(tag, { id, class: kind === "ids" || keys[0] === "segment" ? "mono" : null, type: tag === "input" ? "text" : null, rows: tag === "textarea" ? (kind === "ids" ? "2" : "3") : null, placeholder: hint, autocomplete: "off", spellcheck: "false", dir: "auto", inputmode: kind === "number" ? "numeric" : null });
     box.value = kind === "ids" && Array.isArray(value) ? value.map(String).join("\n") : value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
     box.addEventListener("input", () => this.change(keys, read(kind, box.value)));
-    if (keys[1] === "title" || keys[1] === "subtitle" || keys[1] === "body") box.addEventListener("focus", () => (this.lastText = box));
     this.known(shown, box);
-    const use = kind === "value" && value === undefined ? h("button", { type: "button", class: "more", onclick: () => this.use(box, hint) }, `use ${hint}`) : null;
-    return h("div", { class: "field" }, h("div", { class: "row spread" }, h("label", { for: id }, bdi(label)), use), box);
-  }
-
-  use(box, value) {
-    box.value = value;
-    box.dispatchEvent(new Event("input"));
-    box.focus();
-  }
-
-  /** A list of objects, each with two texts. */
-  rows(keys, label, columns) {
-    const list = this.get(keys);
-    const items = Array.isArray(list) ? list : [];
-    const add = () => {
-      const index = items.length;
-      this.set([...keys, index], {});
-      this.again(`$.${keys.join(".")}[${index}].${columns[0]}`);
-    };
-    return h(
-      "fieldset",
-      null,
-      h("legend", null, label),
-      items.map((item, index) =>
-        h(
-          "div",
-          { class: "row pair" },
-          columns.map((column) => {
-            const at = [...keys, index, column];
-            const box = h("input", { type: "text", "aria-label": `${label} ${index + 1}: ${column}`, placeholder: column, autocomplete: "off", dir: "auto" });
-            box.value = isObject(item) && item[column] !== undefined ? String(item[column]) : "";
-            box.addEventListener("input", () => this.change(at, box.value === "" ? undefined : box.value));
-            return this.known(`$.${keys.join(".")}[${index}].${column}`, box);
-          }),
-          this.remover(`${label} ${index + 1}`, () => {
-            items.splice(index, 1);
-            if (!items.length) this.set(keys, undefined);
-          }),
-        ),
-      ),
-      h("button", { type: "button", class: "button small", onclick: add }, icon("plus"), "Add"),
-    );
-  }
-
-  /** A map of texts; other values are edited as JSON. */
-  pairs(keys, label, hint) {
-    const map = this.get(keys);
-    const entries = isObject(map) ? Object.entries(map) : [];
-    const add = () => {
-      let name = hint;
-      for (let index = 2; isObject(map) && Object.hasOwn(map, name); index++) name = `${hint}${index}`;
-      this.set([...keys, name], "");
-      this.again(null, `${label}: name ${entries.length + 1}`);
-    };
-    return h(
-      "fieldset",
-      null,
-      h("legend", null, label),
-      entries.map(([name, value], index) => {
-        const key = h("input", { type: "text", "aria-label": `${label}: name ${index + 1}`, autocomplete: "off", dir: "auto" });
-        const box = h("input", { type: "text", "aria-label": `${label}: value ${index + 1}`, autocomplete: "off", dir: "auto" });
-        key.value = name;
-        box.value = typeof value === "string" ? value : JSON.stringify(value);
-        let current = name;
-        key.addEventListener("input", () => {
-          if (key.value === "" || Object.hasOwn(map, key.value)) return; // names differ
-          const renamed = Object.entries(map).map(([one, content]) => [one === current ? key.value : one, content]);
-          for (const one of Object.keys(map)) delete map[one];
-          Object.assign(map, Object.fromEntries(renamed));
-          current = key.value;
-          this.events.edited();
-        });
-        box.addEventListener("input", () => {
-          map[current] = box.value;
-          this.events.edited();
-        });
-        return h("div", { class: "row pair" }, this.known(`$.${keys.join(".")}.${name}`, key), box, this.remover(`${label} ${index + 1}`, () => this.set([...keys, current], undefined)));
-      }),
-      h("button", { type: "button", class: "button small", onclick: add }, icon("plus"), "Add"),
-    );
-  }
-
-  remover(label, remove) {
-    const act = () => {
-      remove();
-      this.again();
-    };
-    return h("button", { type: "button", class: "button small ghost", "aria-label": `Remove ${label}`, onclick: act }, "Remove");
-  }
-
-  /** Draw the form again after a change of its rows, and focus a control. */
-  again(path = null, label = null) {
-    this.show(this.body, this.kind, this.language);
-    this.events.edited();
-    const control = path ? this.fields.get(path) : label ? this.root.querySelector(`[aria-label="${label}"]`) : null;
-    control?.focus();
-    if (label) control?.select();
+    return h("div", { class: "field" }, h("label", { for: id }, bdi(label)), box);
   }
 
   known(path, control) {
@@ -280,18 +169,18 @@ export class Form {
   set(path, value) {
     const keys = Array.isArray(path) ? path : path.split(".");
     const around = [this.body];
-    for (const [index, key] of keys.slice(0, -1).entries()) {
+    for (const key of keys.slice(0, -1)) {
       const parent = around.at(-1);
       if (!Object.hasOwn(parent, key) || parent[key] === null || typeof parent[key] !== "object") {
         if (value === undefined) return;
-        define(parent, key, typeof keys[index + 1] === "number" ? [] : {});
+        define(parent, key, {});
       }
       around.push(parent[key]);
     }
     if (value !== undefined) return define(around.at(-1), keys.at(-1), value);
     for (let depth = keys.length - 1; depth >= 0; depth--) {
       delete around[depth][keys[depth]];
-      if (depth === 0 || Array.isArray(around[depth]) || Object.keys(around[depth]).length || keys[depth - 1] === "message") return;
+      if (depth === 0 || Object.keys(around[depth]).length || keys[depth - 1] === "message") return;
     }
   }
 

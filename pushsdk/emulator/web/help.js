@@ -1,4 +1,4 @@
-// The help: keys, search terms, simulated behavior.
+// The help: keys, simulated behavior.
 
 import { dialog, h } from "./dom.js";
 import { guide } from "./links.js";
@@ -21,28 +21,13 @@ const KEYS = [
   [["?"], "this help"],
 ];
 
-const TERMS = [
-  ["user:u-1029", "requests that name this user"],
-  ['title:"black friday"', "words of the title, in any language"],
-  ["lang:de", "has a text in this language"],
-  ["group:17", "pushes with the same texts, one after the other"],
-  ["campaign:UUID", "the request of a campaign"],
-  ["status:429", "response status"],
-  ["is:accepted", "result of the request"],
-  ["spring sale", "words of any text"],
-];
-
-const pairs = (rows, left) => h("dl", { class: "help-list" }, rows.map(([key, what]) => h("div", null, h("dt", null, left(key)), h("dd", null, what))));
-
 export function help() {
   if (document.querySelector("dialog[open]")) return;
   dialog(
     "Help",
-    h("p", null, "The guide has all about the emulator and the SDK: ", guide("emulator", null, "open it"), "."),
+    h("p", null, "The guide has all about the emulator, the search line and the SDK: ", guide("emulator", null, "open it"), "."),
     h("h3", null, "Keys"),
-    pairs(KEYS, (keys) => keys.map((key) => h("kbd", null, key))),
-    h("h3", null, "Search"),
-    pairs(TERMS, (term) => h("code", null, term)),
+    h("dl", { class: "help-list" }, KEYS.map(([keys, what]) => h("div", null, h("dt", null, keys.map((key) => h("kbd", null, key))), h("dd", null, what)))),
     h("h3", null, "What is simulated"),
     h(
       "p",

@@ -1,14 +1,16 @@
-// The details of the chosen push: placeholders, facts, fields, users, code.
+// The details of the chosen push: placeholders, fields, users, code.
 
 import { bdi, clipped, copy, h, simulated } from "./dom.js";
-import { fieldsTable } from "./fields.js";
 import { clock, duration, number, plain } from "./format.js";
 import { icon } from "./icons.js";
-import { tree } from "./json.js";
-import { buttons, isObject, text, texts } from "./message.js";
+import { colored, parsed } from "./editor.js";
+import { buttons, isObject, texts } from "./message.js";
 import { names } from "./placeholders.js";
-import { link } from "./links.js";
+import { followable, link } from "./links.js";
 import { facts, tabs } from "./widgets.js";
+
+// The texts are on the phones, the others have sections of their own.
+const ELSEWHERE = new Set(["title", "subtitle", "body", "iosEnabled", "androidEnabled", "androidActionButtons", "actionCategory", "keyVals"]);
 
 /**
  * @param {{request: object, message: import("./message.js").Message, values: Record<string, string>, tab: string,
@@ -23,7 +25,6 @@ export function inspector({ request, message, values, tab, switched, edited }) {
       "About this push",
       [
         ["overview", "Overview", () => overview(request, message, values, edited)],
-        ["fields", "All fields", () => [fieldsTable(request.body)]],
         ...(request.endpoint === "campaigns" ? [] : [["users", ["Users ", h("span", { class: "count" }, number(request.users))], () => recipients(request, users)]]),
         ["code", "Code", () => code(request)],
         ["raw", "Raw", () => raw(request)],
@@ -36,7 +37,7 @@ export function inspector({ request, message, values, tab, switched, edited }) {
 
 function overview(request, message, values, edited) {
   if (!isObject(request.body)) return [h("p", { class: "hint" }, "The body holds no fields that can be shown here: see Raw.")];
-  return [placeholders(message, values, edited), arrival(request, message), taps(message), data(request, message)];
+  return [placeholders(message, values, edited), fields(request, message), actions(message), data(request, message)];
 }
 
 function placeholders(message, values, edited) {
@@ -60,66 +61,45 @@ function placeholders(message, values, edited) {
   );
 }
 
-function arrival(request, message) {
+/** Every field of the message that has no place of its own. */
+function fields(request, message) {
   const { raw } = message;
-  const set = (name) => (Object.hasOwn(raw, name) ? h("span", { class: "mono" }, clipped(plain(raw[name]), 120, name)) : null);
-  const guess = (name, why) => (set(name) ? [set(name), " ", simulated(why)] : null);
-  return h(
-    "section",
-    null,
-    h("h3", null, "How it arrives"),
-    facts([
-      ["Platforms", ["ios", "android"].map((one) => platform(raw, one))],
-      ["Interruption level", guess("interruptionLevel", "Only PASSIVE is shown in the interface; the effect of a level is that of iOS.")],
-      ["Priority", guess("priority", "Only NORMAL is shown in the interface; the effect of a priority is that of Android.")],
-      ["Relevance score", set("relevanceScore")],
-      ["Android channel", set("androidChannel")],
-      ["Sound", set("soundFileName")],
-      ["Badge", set("badgeCount")],
-      ["Small icon", set("smallIconResourceId")],
-      ["Media type", set("mediaType")],
-      ["Collapse id", set("collapseId")],
-      ["Time to live", lifetime(raw, request.time)],
-      ["Content available", set("contentAvailable")],
-    ]),
-  );
+  const value = (name) => {
+    if (name === "ttl") return lifetime(raw.ttl, request.time);
+    return followable(raw[name]) ? link(raw[name]) : h("span", { class: "mono" }, clipped(plain(raw[name]), 240, name.slice(0, 80)));
+  };
+  const rest = Object.keys(raw).filter((name) => !ELSEWHERE.has(name)).slice(0, 100);
+  return h("section", null, h("h3", null, "Fields"), facts([["Platforms", ["ios", "android"].map((one) => platform(raw, one))], ...rest.map((name) => [bdi(name.slice(0, 80), "mono"), value(name)])]));
 }
 
 function platform(raw, one) {
   const flag = raw[`${one}Enabled`];
   const word = flag === true ? "on" : flag === false ? "off" : "not set";
-  return h("span", { class: `tag ${flag === true ? "" : "off"}` }, icon(one === "ios" ? "apple" : "android"), `${one === "ios" ? "iPhone" : "Android"} ${word}`);
+  return h("span", { class: `tag ${flag === true ? "" : "off"}` }, `${one === "ios" ? "iPhone" : "Android"} ${word}`);
 }
 
-function lifetime(raw, time) {
-  if (!Object.hasOwn(raw, "ttl")) return null;
+function lifetime(ttl, time) {
   const why = "The interface does not show the unit of ttl; here it is seconds.";
-  if (!Number.isFinite(raw.ttl)) return [plain(raw.ttl), " ", simulated(why)];
-  return [h("span", { class: "mono" }, String(raw.ttl)), ` (${duration(raw.ttl)}, until ${clock(time + raw.ttl)}) `, simulated(why)];
+  const until = Number.isFinite(ttl) ? ` (${duration(ttl)}, until ${clock(time + ttl)}) ` : " ";
+  return [h("span", { class: "mono" }, clipped(plain(ttl), 80, "ttl")), until, simulated(why)];
 }
 
-function taps(message) {
-  const action = (button) => [
-    h("b", null, bdi(button.label.slice(0, 80))),
-    " ",
-    button.url ? link(button.url) : h("span", { class: "quiet" }, "opens the app"),
-    button.clickAction ? h("span", { class: "tag" }, bdi(button.clickAction.slice(0, 40))) : null,
-    button.webview ? h("span", { class: "tag" }, "web view") : null,
-  ];
-  const address = (field) => (text(message, field) ? link(text(message, field)) : null);
-  const category = isObject(message.raw.actionCategory) ? message.raw.actionCategory : {};
-  const rows = [
-    ["Tap on iPhone", address("iosActionUrl")],
-    ["Tap on Android", address("androidActionUrl")],
-    ["Action", text(message, "action") ? bdi(text(message, "action").slice(0, 80), "mono") : null],
-    ["Category", category.name ? bdi(plain(category.name).slice(0, 120), "mono") : null],
-    ...buttons(message, "ios").slice(0, 8).map((button) => ["iPhone action", action(button)]),
-    ...buttons(message, "android").slice(0, 8).map((button) => ["Android button", action(button)]),
-    ["Large image", address("bigImageUrl")],
-    ["Rich media", address("richMediaUrl")],
-    ["Large icon", address("largeIconUrl")],
-  ].filter(([, value]) => value !== null);
-  return rows.length ? h("section", null, h("h3", null, "What it opens and loads"), facts(rows)) : null;
+function actions(message) {
+  const rows = ["ios", "android"].flatMap((one) =>
+    buttons(message, one).slice(0, 8).map((button) => [
+      one === "ios" ? "iPhone action" : "Android button",
+      [
+        h("b", null, bdi(button.label.slice(0, 80))),
+        " ",
+        button.url ? link(button.url) : h("span", { class: "quiet" }, "opens the app"),
+        button.clickAction ? h("span", { class: "tag" }, bdi(button.clickAction.slice(0, 40))) : null,
+        button.webview ? h("span", { class: "tag" }, "web view") : null,
+      ],
+    ]),
+  );
+  const { name } = isObject(message.raw.actionCategory) ? message.raw.actionCategory : {};
+  if (name !== undefined) rows.unshift(["iPhone category", bdi(plain(name).slice(0, 120), "mono")]);
+  return rows.length ? h("section", null, h("h3", null, "Buttons"), facts(rows)) : null;
 }
 
 function data(request, message) {
@@ -161,12 +141,10 @@ export function snippet(name, source) {
 }
 
 function raw(request) {
-  const whole = request.text ?? "";
-  const copyAll = h("button", { type: "button", class: "button small", onclick: () => copy(whole, "JSON") }, icon("copy"), "Copy JSON");
+  const { value } = parsed(request.text);
+  const whole = value ? JSON.stringify(value, null, 2) : request.text;
   return [
-    h("div", { class: "row end" }, h("span", { class: "quiet" }, `${number(whole.length)} characters`), copyAll),
-    request.body === null || request.body === undefined
-      ? h("pre", { class: "full", tabindex: "0", dir: "auto", role: "region", "aria-label": "Body as it came" }, (request.text ?? "").slice(0, 20_000) || "(nothing)")
-      : tree(request.body),
+    h("div", { class: "row end" }, h("span", { class: "quiet" }, `${number(request.text.length)} characters`), h("button", { type: "button", class: "button small", onclick: () => copy(request.text, "JSON") }, icon("copy"), "Copy JSON")),
+    h("pre", { class: "full json", tabindex: "0", dir: "auto", role: "region", "aria-label": "Body" }, whole ? colored(whole.slice(0, 40_000)) : "(nothing)"),
   ];
 }

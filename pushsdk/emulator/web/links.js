@@ -38,7 +38,7 @@ export function guide(topic, attributes, ...content) {
 }
 
 /** The host that an image would come from. */
-export function hostOf(text) {
+function hostOf(text) {
   const href = followable(text);
   return href === null ? "not an http(s) address" : new URL(href).host;
 }

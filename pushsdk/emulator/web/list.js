@@ -55,11 +55,11 @@ export class List {
   }
 
   get atTop() {
-    return this.root.scrollTop < HEIGHT / 2 && this.feed.above === 0;
+    return this.root.scrollTop < HEIGHT / 2;
   }
 
   size() {
-    const height = `${this.feed.count * HEIGHT}px`;
+    const height = `${this.feed.rows.length * HEIGHT}px`;
     if (this.canvas.style.height !== height) this.canvas.style.height = height;
   }
 
@@ -74,17 +74,16 @@ export class List {
   drawNow() {
     const { scrollTop, clientHeight } = this.root;
     const first = Math.max(0, Math.floor(scrollTop / HEIGHT) - SPARE);
-    const last = Math.min(this.feed.count, Math.ceil((scrollTop + clientHeight) / HEIGHT) + SPARE) - 1;
+    const last = Math.min(this.feed.rows.length, Math.ceil((scrollTop + clientHeight) / HEIGHT) + SPARE) - 1;
     const kept = new Map();
     for (let index = first; index <= last; index++) {
-      const row = this.feed.at(index);
-      if (!row) continue;
+      const row = this.feed.rows[index];
       const element = this.drawn.get(row) ?? this.row(row);
       kept.set(row, element);
       const top = `translateY(${index * HEIGHT}px)`;
       if (element.style.transform !== top) element.style.transform = top;
       element.setAttribute("aria-posinset", index + 1);
-      element.setAttribute("aria-setsize", this.feed.count);
+      element.setAttribute("aria-setsize", this.feed.rows.length);
       if (!element.isConnected) this.canvas.append(element);
     }
     for (const [row, element] of this.drawn) if (!kept.has(row)) element.remove();
@@ -93,7 +92,7 @@ export class List {
     if (scrollTop < HEIGHT) this.unseen = 0;
     this.pill.hidden = this.unseen === 0;
     fill(this.pill, `↑ ${number(this.unseen)} new`);
-    this.feed.need(first, last).then(undefined, (error) => this.failed?.(error));
+    this.feed.need(last).then(undefined, (error) => this.failed?.(error));
   }
 
   mark() {
@@ -128,7 +127,7 @@ export class List {
   reveal() {
     const { place } = this;
     if (place < 0) return;
-    const top = (this.feed.above + place) * HEIGHT;
+    const top = place * HEIGHT;
     const { scrollTop, clientHeight } = this.root;
     if (top < scrollTop) this.root.scrollTop = top;
     else if (top + HEIGHT > scrollTop + clientHeight) this.root.scrollTop = top + HEIGHT - clientHeight;
@@ -136,7 +135,6 @@ export class List {
 
   top() {
     this.unseen = 0;
-    if (this.feed.above > 0) this.restart?.();
     this.root.scrollTop = 0;
     this.draw();
   }
@@ -174,9 +172,9 @@ export class List {
         { class: "row-main", dir: "ltr" },
         user ? h("span", { class: "row-title mono" }, bdi(user)) : line("row-title", title, "no title"),
         user ? line("row-body", title, "no title") : line("row-body", body, row.error ?? "no text"),
-        h("span", { class: "row-meta" }, from === null ? null : h("span", { class: "tag from", title: "Inbox" }, icon("inbox"), bdi(from.slice(0, 60))), rest),
       ),
       h("span", { class: "row-side" }, h("time", null, clock(row.time)), row.requests > 1 ? failures(row) : state(row, kind)),
+      h("span", { class: "row-meta" }, from === null ? null : h("span", { class: "tag from", title: "Inbox" }, icon("inbox"), bdi(from.slice(0, 60))), rest),
     );
   }
 }

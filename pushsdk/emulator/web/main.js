@@ -16,21 +16,14 @@ import { Frames, later } from "./timing.js";
 import { Top } from "./top.js";
 import { Users } from "./users.js";
 
-const LOOK = 1500; // ms between two requests for all inboxes; shorter while there is none
-const LOOK_EMPTY = 600;
+const LOOK = 1500; // ms between two requests for all inboxes
 
 class App {
   constructor() {
     this.main = document.getElementById("main");
     this.list = [];
     this.refused = new Refused();
-    this.elsewhere = new Elsewhere(
-      (name) => this.choose(name).then(() => this.go("#/pushes")),
-      () => {
-        this.refused.look();
-        this.paint();
-      },
-    );
+    this.elsewhere = new Elsewhere((name) => this.choose(name).then(() => this.go("#/pushes")));
     document.getElementById("top").after(this.elsewhere.root);
     this.top = new Top({ chose: (name) => this.choose(name), opened: () => this.look(), named: () => this.rename() });
     this.views = { pushes: new Pushes(this), compose: new Compose(this), campaigns: new Campaigns(this), users: new Users(this), faults: new Faults(this) };
@@ -44,9 +37,9 @@ class App {
     this.start();
   }
 
-  /** The number of requests of the chosen inbox, if known. */
-  total() {
-    return this.list.reduce((sum, one) => sum + (inbox() === ALL || one.inbox === inbox() ? one.requests : 0), 0);
+  /** The number of requests of the chosen inbox, or of the campaigns among them, if known. */
+  total(what = "requests") {
+    return this.list.reduce((sum, one) => sum + (inbox() === ALL || one.inbox === inbox() ? one[what] : 0), 0);
   }
 
   /** The name of an inbox for people. */
@@ -77,7 +70,7 @@ class App {
     const wanted = new URLSearchParams(location.search).get("inbox") ?? stored();
     await this.look(wanted);
     for (;;) {
-      await new Promise((resolve) => setTimeout(resolve, this.list.length ? LOOK : LOOK_EMPTY));
+      await new Promise((resolve) => setTimeout(resolve, LOOK));
       if (!document.hidden) await this.look();
     }
   }
@@ -94,24 +87,22 @@ class App {
     }
     const known = (name) => this.list.some((one) => one.inbox === name || name === ALL);
     if (inbox() && !known(inbox())) this.lost();
-    if (!inbox() && this.list.length) await this.choose(known(wanted) ? wanted : this.first());
-    else if (!inbox()) this.firstTime();
+    if (!inbox()) await this.choose(known(wanted) ? wanted : this.first());
     this.refused.show(refused);
     this.paint();
     const { pushes } = this.views;
     if (inbox() === ALL && this.total() < pushes.feed.requests && !pushes.search) pushes.freshen(); // some were deleted
   }
 
-  /** The inbox that a new page opens: the one with requests, or all if there are several. */
+  /** The inbox that a new page opens: the one with requests, all if there are several, the terminal's if there are none. */
   first() {
     const used = this.list.filter((one) => one.requests > 0);
-    return used.length > 1 ? ALL : (used[0] ?? this.list[0]).inbox;
+    return used.length > 1 ? ALL : (used[0]?.inbox ?? service.inbox);
   }
 
   paint() {
     this.top.inboxes(this.list, inbox());
-    // The list of pushes has a row for requests that reached no inbox.
-    this.elsewhere.show(this.list, inbox(), this.view === "pushes" ? 0 : this.refused.unseen);
+    this.elsewhere.show(this.list, inbox());
     const names = JSON.stringify(this.list.map((one) => [one.inbox, one.label]).sort());
     if (inbox() === ALL && names !== this.names) this.views.pushes.list.rename();
     this.names = names;
@@ -122,16 +113,8 @@ class App {
     setInbox(null);
     service.inbox = "";
     this.close?.();
-    this.waiting = false;
     this.views.pushes.clear();
     this.views.pushes.detail.empty();
-  }
-
-  firstTime() {
-    if (this.waiting) return;
-    this.waiting = true;
-    this.top.connection("live");
-    this.views.pushes.changed(0);
   }
 
   /** @param {string} name @param {string | null} [hash] the page to stay on, in place of the view of the inbox */

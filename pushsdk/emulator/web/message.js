@@ -48,9 +48,6 @@ export function images(message, platform) {
   return { large: big || rich, small: text(message, "largeIconUrl") };
 }
 
-/** The target of a tap. */
-export const target = (message, platform) => text(message, `${platform}ActionUrl`);
-
 /** @typedef {{label: string, url: string, clickAction: string, raw: object, webview?: boolean}} Button */
 
 /** The buttons of a platform: Android's own, or those of the action category for iOS. @returns {Button[]} */

@@ -4,11 +4,11 @@ import { ALL, call, download, get, inbox } from "./api.js";
 import { Detail } from "./detail.js";
 import { bdi, confirmed, fill, h, toast } from "./dom.js";
 import { Feed } from "./feed.js";
-import { number } from "./format.js";
+import { number, plural } from "./format.js";
 import { icon } from "./icons.js";
 import { List } from "./list.js";
 import { later, wide } from "./timing.js";
-import { waiting, welcome } from "./welcome.js";
+import { welcome } from "./welcome.js";
 
 const TERMS = [
   ["user:", "user:u-1029"],
@@ -35,7 +35,6 @@ export class Pushes {
     this.feed = new Feed((query) => this.page(query), (shift) => this.changed(shift));
     this.list = new List(this.feed, (id) => app.go(`#/pushes/${id}`), (row) => this.openGroup(row), (row) => (inbox() === ALL ? app.label(row.inbox) : null));
     this.list.failed = (error) => this.say(error.message);
-    this.list.restart = () => this.reload();
     this.requery = later(250, () => this.newMatches());
     this.root = h("div", { class: "view split pushes" }, this.side(), this.detail.root);
   }
@@ -202,17 +201,20 @@ export class Pushes {
 
   changed(shift) {
     this.list.changed(shift);
-    this.blank.hidden = this.feed.count > 0;
-    this.saving.disabled = !this.feed.count;
+    this.blank.hidden = this.feed.rows.length > 0;
+    this.saving.disabled = !this.feed.rows.length;
     this.clearing.hidden = inbox() === ALL;
-    this.clearing.disabled = !this.feed.count;
-    this.root.classList.toggle("empty", !this.feed.count && !this.search);
-    if (!this.feed.count) fill(this.blank, this.search ? h("p", null, "Nothing matches.") : waiting());
-    const open = this.feed.below > 0 && this.search ? "+" : "";
-    fill(this.count, `${number(this.feed.requests)}${open} ${this.feed.requests === 1 ? "push" : "pushes"}`);
+    this.clearing.disabled = !this.feed.rows.length;
+    this.root.classList.toggle("empty", !this.feed.rows.length && !this.search);
+    if (!this.feed.rows.length) fill(this.blank, this.search ? h("p", null, "Nothing matches.") : h("p", null, "Listening for pushes"));
+    const open = this.feed.next !== null && this.search ? "+" : "";
+    const loaded = this.feed.rows.filter((row) => row.endpoint === "campaigns").length;
+    const campaigns = open || this.feed.next === null ? loaded : this.app.total("campaigns");
+    const pushes = this.feed.requests - campaigns;
+    fill(this.count, h("span", null, `${number(pushes)}${open} ${pushes === 1 ? "push" : "pushes"}`), " ", campaigns ? h("span", null, plural(campaigns, "campaign")) : null);
     this.groupBar.hidden = this.group === null;
     this.showGroup();
-    if (this.detail.id === null || !this.feed.count) this.suggestIfVisible();
+    if (this.detail.id === null || !this.feed.rows.length) this.suggestIfVisible();
   }
 
   suggestIfVisible() {

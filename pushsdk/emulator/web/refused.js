@@ -1,4 +1,4 @@
-// The requests that reached no inbox: a row above the list, a page that explains them, a notice until they were seen.
+// The requests that reached no inbox: a row above the list, and a page that explains them.
 
 import { bdi, fill, h } from "./dom.js";
 import { clock, plural } from "./format.js";
@@ -19,22 +19,14 @@ export class Refused {
     /** @type {{time: number, method: string, path: string, status: number, error: string}[]} newest first */
     this.requests = [];
     this.hidden = 0; // time of the newest request that was hidden
-    this.seen = 0; // time of the newest request that was looked at
     this.row = h("a", { class: "refused-row", href: "#/pushes/refused", hidden: true });
     this.list = h("ul", { class: "refused-list" });
     this.hide = h("button", { type: "button", class: "button", onclick: () => this.dismiss() }, "Hide them");
-    this.page = null;
-  }
-
-  /** The number of requests that nobody looked at yet. */
-  get unseen() {
-    return this.requests.filter((one) => one.time > this.seen).length;
   }
 
   show(requests) {
     this.requests = requests.filter((one) => one.time > this.hidden);
     const key = JSON.stringify(this.requests);
-    if (this.page?.isConnected && !document.hidden) this.seen = requests[0]?.time ?? this.seen;
     if (key === this.shown) return;
     this.shown = key;
     const [newest] = this.requests;
@@ -49,16 +41,10 @@ export class Refused {
     fill(this.list, this.requests.map(entry));
   }
 
-  /** Take all of them as seen. */
-  look() {
-    this.seen = this.requests[0]?.time ?? this.seen;
-  }
-
   /** The explanation, beside the list. @param {(page: Node) => Node} back */
   open(back) {
-    this.look();
     this.row.setAttribute("aria-current", "true");
-    this.page = h(
+    return h(
       "div",
       { class: "refused-page" },
       h(
@@ -70,7 +56,6 @@ export class Refused {
       ),
       h("div", { class: "columns" }, h("section", { class: "block" }, h("h3", null, "What came, and what to change"), this.list), h("section", { class: "block" }, h("h3", null, "This emulator expects"), connect())),
     );
-    return this.page;
   }
 
   close() {

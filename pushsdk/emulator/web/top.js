@@ -1,12 +1,11 @@
-// The bar at the top: views, inbox, connection, images, theme, help.
+// The bar at the top: views, inbox, connection, help.
 
 import { ALL } from "./api.js";
 import { showConnect } from "./connect.js";
 import { fill, h } from "./dom.js";
-import { number } from "./format.js";
 import { help } from "./help.js";
 import { icon } from "./icons.js";
-import { guide, imagesOn, switchImages } from "./links.js";
+import { guide } from "./links.js";
 
 const VIEWS = [
   ["pushes", "Pushes", "inbox"],
@@ -21,17 +20,12 @@ export class Top {
   constructor(events) {
     this.select = h("select", { class: "inbox-select", "aria-label": "Inbox", onchange: () => events.chose(this.select.value) });
     this.select.addEventListener("pointerdown", events.opened);
-    this.rename = tool("pen", "Rename", events.named, "Rename this inbox");
+    this.rename = h("button", { type: "button", class: "icon-button", title: "Rename this inbox", "aria-label": "Rename", onclick: events.named }, icon("pen"));
     this.rename.hidden = true;
-    this.links = VIEWS.map(([key, name, symbol]) => h("a", { href: `#/${key}`, "data-view": key, title: name }, icon(symbol), h("span", null, name)));
+    this.links = VIEWS.map(([key, name, symbol]) => h("a", { href: `#/${key}`, "data-view": key }, icon(symbol), h("span", null, name)));
     this.state = h("p", { class: "connection", role: "status" });
-    this.images = h(
-      "button",
-      { type: "button", class: "switch images", role: "switch", "aria-label": "Remote images", "aria-checked": String(imagesOn), onclick: switchImages, title: "Load images from the addresses in pushes" },
-      h("span", { class: "switch-track", "aria-hidden": "true" }),
-      h("span", null, "Images"),
-    );
-    this.theme = h("button", { type: "button", class: "icon-button tool", onclick: () => this.turn() });
+    this.active = h("b", { class: "badge", hidden: true });
+    this.links.find((one) => one.dataset.view === "faults").append(this.active);
     fill(
       document.getElementById("top"),
       h(
@@ -40,12 +34,11 @@ export class Top {
         h("a", { href: "#/pushes" }, h("img", { src: "icon.svg", alt: "", width: "28", height: "28" }), h("span", null, h("b", null, "pushsdk "), h("small", null, "emulator"))),
       ),
       h("nav", { class: "views", "aria-label": "Views" }, this.links),
-      h("div", { class: "inbox-box" }, h("span", { class: "inbox-label", "aria-hidden": "true" }, "Inbox"), this.select, this.rename),
+      h("div", { class: "inbox-box" }, this.select, this.rename),
       this.state,
-      h("div", { class: "tools" }, this.images, tool("key", "Connect", showConnect), guide("", { class: "icon-button tool guide", title: "Guide: all about the emulator and the SDK" }, icon("book"), h("span", null, "Guide")), this.theme, tool("help", "Help", help)),
+      h("div", { class: "tools" }, tool("key", "Connect", showConnect), guide("", { class: "icon-button tool guide" }, icon("book"), h("span", null, "Guide")), tool("help", "Help", help)),
     );
     this.connection("connecting");
-    this.paint();
   }
 
   view(key) {
@@ -58,46 +51,24 @@ export class Top {
   /** @param {"connecting" | "live" | "reconnecting"} state */
   connection(state) {
     this.state.dataset.state = state;
-    fill(this.state, h("span", { class: "lamp", "aria-hidden": "true" }), { connecting: "Connecting", live: "Live", reconnecting: "Reconnecting" }[state]);
+    fill(this.state, h("span", { class: "lamp", "aria-hidden": "true" }), h("span", null, { connecting: "Connecting", live: "Live", reconnecting: "Reconnecting" }[state]));
   }
 
   inboxes(list, chosen) {
+    const faults = Math.max(0, ...list.filter((one) => chosen === ALL || one.inbox === chosen).map((one) => one.faults));
+    this.active.hidden = faults === 0;
+    if (faults) fill(this.active, h("span", { class: "visually-hidden" }, ": "), faults, h("span", { class: "visually-hidden" }, ` ${faults === 1 ? "rule" : "rules"} on`));
     // Rebuilt only after a change, because that closes an open list.
-    const key = JSON.stringify([list.map((one) => [one.inbox, one.label, one.requests]), chosen]);
+    const key = JSON.stringify([list.map((one) => [one.inbox, one.label]), chosen]);
     if (key === this.shown) return;
     this.shown = key;
     fill(
       this.select,
-      list.length ? null : h("option", { value: "" }, "none yet"),
-      list.length > 1 || chosen === ALL ? h("option", { value: ALL, selected: chosen === ALL }, `All inboxes · ${number(list.reduce((sum, one) => sum + one.requests, 0))}`) : null,
-      list.map((one) => h("option", { value: one.inbox, selected: one.inbox === chosen }, `${one.label} · ${number(one.requests)}`)),
+      list.length > 1 || chosen === ALL ? h("option", { value: ALL, selected: chosen === ALL }, "All inboxes") : null,
+      list.map((one) => h("option", { value: one.inbox, selected: one.inbox === chosen }, one.label.length > 24 ? `${one.label.slice(0, 23)}…` : one.label)),
     );
-    this.select.disabled = list.length === 0;
-    this.rename.hidden = list.length === 0 || chosen === ALL;
-  }
-
-  turn() {
-    const now = isDark() ? "light" : "dark";
-    document.documentElement.dataset.theme = now;
-    try {
-      localStorage.setItem("theme", now);
-    } catch {
-      // Without storage the theme lasts until the page is closed.
-    }
-    this.paint();
-  }
-
-  paint() {
-    const next = isDark() ? "light" : "dark";
-    this.theme.setAttribute("aria-label", `Switch to ${next}`);
-    this.theme.title = `Switch to ${next}`;
-    fill(this.theme, icon(isDark() ? "sun" : "moon"), h("span", null, next === "dark" ? "Dark" : "Light"));
+    this.rename.hidden = chosen === ALL;
   }
 }
 
-const tool = (name, label, act, title = label) => h("button", { type: "button", class: "icon-button tool", title, onclick: act }, icon(name), h("span", null, label));
-
-function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
+const tool = (name, label, act) => h("button", { type: "button", class: "icon-button tool", onclick: act }, icon(name), h("span", null, label));

@@ -11,6 +11,7 @@ import { later } from "./timing.js";
 import { toggle } from "./widgets.js";
 
 const PAGE = 100;
+const COUNTED = new Intl.Collator("en", { numeric: true }); // as people count: u2 before u10
 
 export class Users {
   constructor(app) {
@@ -71,7 +72,7 @@ export class Users {
   async duplicates() {
     const wanted = this.input.value.trim().toLowerCase();
     const found = await get("/duplicates");
-    return { users: found.filter((one) => one.user_id.toLowerCase().includes(wanted)).slice(0, 1000), next: null };
+    return { users: found.filter((one) => one.user_id.toLowerCase().includes(wanted)).sort((one, other) => COUNTED.compare(one.user_id, other.user_id)).slice(0, 1000), next: null };
   }
 
   async next() {

@@ -18,8 +18,3 @@ export function welcome() {
     h("p", { class: "hint" }, "Then try ", h("a", { href: "#/faults" }, "making the service fail"), ", or press ", h("kbd", null, "?"), " for the keys."),
   );
 }
-
-/** Small, instead of the list. */
-export function waiting() {
-  return h("div", { class: "radar" }, h("span", { class: "rings", "aria-hidden": "true" }), h("p", null, "Listening for pushes"));
-}

@@ -44,10 +44,7 @@ async def test_the_first_push_is_composed_looked_at_sent_again_and_edited(desk):
     await field(page, "Title (de)").fill("Vom Formular")
     await unfold(page, "How it arrives")
     await field(page, "Time to live").fill("60")
-    await unfold(page, "Tap and buttons")
-    await press(page.get_by_role("group", name="Android buttons"), "Add")
-    await page.keyboard.type("Buy")
-    await field(page, "Android buttons 1: url").fill("app://buy")
+    await change(page, '"ttl"', '"androidActionButtons": [{"label": "Buy", "url": "app://buy"}], "ttl"')
     await change(page, '"From the form"', '"From the JSON"')
     await page.get_by_role("button", name="en", exact=True).first.click()
     assert await field(page, "Title (en)").input_value() == "From the JSON"
@@ -73,8 +70,9 @@ async def test_the_first_push_is_composed_looked_at_sent_again_and_edited(desk):
     await press(page, "Show the Android notification expanded")
     await read(page.get_by_role("group", name="Android, expanded"), "Buy")
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await press(page, "Code", "tab")
     for name, part in (("curl", "curl"), ("Python", "AsyncPushClient")):
-        await press(page, f"Copy as {name}")
+        await press(page, f"Copy {name}")
         await read(page, f"{name} copied")
         copied = await page.evaluate("navigator.clipboard.readText()")
         assert part in copied
@@ -109,16 +107,12 @@ async def test_a_push_is_in_the_list_soon_and_shows_its_languages_and_placeholde
         assert await group.locator(".card-title, .card-body").evaluate_all(directions) == ["rtl", "rtl"]
         icon, text = group.locator(".app-icon, .small-icon").first, group.locator(".card-title")
         assert (await icon.bounding_box())["x"] > (await text.bounding_box())["x"]
-    veil = "one => getComputedStyle(one.querySelector('.screen'), '::before').backgroundColor"
-    dark, bright = [await phone.evaluate(veil) for phone in await page.get_by_role("group", name="lock screen").all()]
-    assert dark != bright == "rgba(0, 0, 0, 0)"  # a silent push leaves the screen dark
     await desk.push("long " * 500)
     await press(page, "long", "option")
     await press(page.locator("h2"), "show all")
     assert len(await page.get_by_role("dialog").locator("pre").inner_text()) > 2400
     await page.keyboard.press("Escape")
-    phone = await page.get_by_role("group", name="iPhone").bounding_box()
-    assert (await page.locator(".ios-card").bounding_box())["height"] < phone["height"] / 2
+    assert (await page.locator(".ios-card").bounding_box())["height"] < 200  # as on a lock screen
 
 
 async def test_the_composer_warns_before_it_sends(desk):
@@ -165,13 +159,11 @@ async def test_the_json_is_sent_as_it_is_shown_and_any_name_can_be_edited(desk, 
     await press(page, "Open push 1", "link")
     await page.keyboard.press("x")
     await read(page, "A copy of push 1")
-    await unfold(page, "Data")
-    await field(page, "Key-values for the app: value 1").fill("2")
-    await field(page, "Custom fields: value 1").fill("3")
+    await field(page, name).fill("3")  # of the placeholder
     await field(page, "Title (en)").fill(f"{text}!")
     await send(page)
     push = desk.emulator.pushes[1]
-    assert push.message == {**message, "keyVals": {name: "2"}, "title": {"en": f"{text}!", name: text}}
+    assert push.message == {**message, "title": {"en": f"{text}!", name: text}}
     assert (push.user_ids, push.custom_fields) == ((name,), {name: "3"})
     assert await page.evaluate("window.hit === undefined && ({}).en === undefined")
 

@@ -32,7 +32,7 @@ PAYLOADS = [
     "A" * 60_000,
     "{{" * 20_000,
 ]
-TABS = ("All fields", "Users", "Code", "Raw", "Overview")
+TABS = ("Users", "Code", "Raw", "Overview")
 
 
 def message(payload):
@@ -104,7 +104,7 @@ async def test_hostile_users_campaigns_rules_and_names_are_inert(desk):
     await page.evaluate("location.hash = '#/faults'")
     await page.locator(".rule").nth(5).wait_for()
     await harmless(desk, page)
-    assert PAYLOADS[0] in await page.get_by_label("Inbox", exact=True).locator("option").inner_text()
+    assert PAYLOADS[0][:20] in await page.get_by_label("Inbox", exact=True).locator("option").inner_text()
 
 
 async def test_an_odd_address_a_deep_value_and_a_body_that_is_not_json_do_not_break_the_page(open_desk):
@@ -136,7 +136,7 @@ async def test_remote_images_are_loaded_only_when_asked_for(open_desk):
         await route.fulfill(status=200, content_type="image/svg+xml", body="<svg xmlns='http://www.w3.org/2000/svg'/>")
 
     await page.route("https://images.example/**", answer)
-    await press(page, "Remote images", "switch")
+    await press(page, "Load images", "switch")
     await page.wait_for_url("**/?images=1*")
     await page.locator("img.thumb").first.wait_for()
     assert set(desk.strangers) == {"https://images.example/big.png"}
