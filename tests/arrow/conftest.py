@@ -1,10 +1,7 @@
 """A directory of claims for a test, and a check that no thread of a client is left."""
 
 import threading
-from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.arrow_plans import MESSAGE
@@ -12,7 +9,6 @@ from support.service_thread import HANGS
 
 from pushsdk import StopPolicy
 from pushsdk.arrow import push_batches
-from pushsdk.claims import ClaimStore
 from pushsdk.spark import DirectoryClaims
 
 # Imported by name: pytest does not know the plugin if the package is not installed.
@@ -20,19 +16,19 @@ from pushsdk.testing.plugin import _push_host, push, push_emulator, push_emulato
 
 
 @pytest.fixture
-def claims(tmp_path: Path) -> Callable[[], ClaimStore]:
+def claims(tmp_path):
     """Makes the store anew, as each process would."""
     return lambda: DirectoryClaims(tmp_path / "claims", durable=False)
 
 
 @pytest.fixture
-def sent(claims: Callable[[], ClaimStore]) -> Callable[..., Any]:
+def sent(claims):
     """Sends a plan of a run; returns its outcome batches."""
     return partial(push_batches, message=MESSAGE, run="spring", claims=claims, stop_policy=StopPolicy.off())
 
 
 @pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
+def no_thread_is_left():
     before = set(threading.enumerate())
     yield
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("pushsdk") and thread not in before]

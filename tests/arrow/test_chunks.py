@@ -1,7 +1,6 @@
 """Chunks made from the rows of a plan. Errors name the column and the chunk, never a user id or a value."""
 
 import json
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,23 +11,23 @@ from support.arrow_plans import MESSAGE
 from pushsdk import ValidationError
 from pushsdk._core.idempotency import digest_of, fingerprint_of
 from pushsdk.arrow import outcome_schema, plan_schema
-from pushsdk.arrow._chunks import ChunkEncoder, PreparedChunk
+from pushsdk.arrow._chunks import ChunkEncoder
 
 URL = "https://push.example"
 SECRET = "user-s3cret"
 
 
-def chunks(batch: pa.RecordBatch, *, personal: Any = None, custom_fields: Any = None) -> list[PreparedChunk]:
+def chunks(batch, *, personal=None, custom_fields=None):
     encoder = ChunkEncoder(MESSAGE, custom_fields, personal, run="spring", base_url=URL, max_users=3)
     return list(encoder.chunks([batch]))
 
 
-def batch(**columns: Any) -> pa.RecordBatch:
+def batch(**columns):
     values = {"chunk_id": ["one"], "user_ids": [[SECRET]], **columns}
     return pa.RecordBatch.from_pydict({name: column for name, column in values.items() if column is not None})
 
 
-def test_the_schemas_have_the_documented_columns() -> None:
+def test_the_schemas_have_the_documented_columns():
     assert plan_schema(False).names == ["chunk_id", "user_ids"]
     assert plan_schema(True).names == ["chunk_id", "user_ids", "fields"]
     assert outcome_schema().names == ["user_id", "outcome", "status", "reason"]
@@ -39,7 +38,7 @@ def test_the_schemas_have_the_documented_columns() -> None:
 # -- what is made of a row --------------------------------------------------------------------------------------------
 
 
-def test_a_chunk_has_the_key_and_fingerprint_of_a_send_of_it() -> None:
+def test_a_chunk_has_the_key_and_fingerprint_of_a_send_of_it():
     (chunk,) = chunks(batch(), custom_fields={"a": 1})
     payload = (b'"user-s3cret"', json.dumps(MESSAGE, separators=(",", ":")).encode(), b'{"a":1}')
     assert (chunk.key, chunk.payloads) == (digest_of("spring/one"), (payload,))
@@ -47,9 +46,9 @@ def test_a_chunk_has_the_key_and_fingerprint_of_a_send_of_it() -> None:
     assert repr(chunk) == "PreparedChunk(users=1)"
 
 
-def test_everything_sent_is_part_of_the_fingerprint() -> None:
+def test_everything_sent_is_part_of_the_fingerprint():
     base = {"user_ids": [["a", "b"]], "fields": [['{"name":"x"}', '{"name":"x"}']]}
-    others: list[dict[str, Any]] = [
+    others = [
         {"chunk_id": ["two"]},
         {"user_ids": [["a", "another"]]},
         {"user_ids": [["b", "a"]]},
@@ -60,7 +59,7 @@ def test_everything_sent_is_part_of_the_fingerprint() -> None:
 
 
 @given(st.lists(st.text("ab{}|' 1é", max_size=6), min_size=1, max_size=3, unique=True))
-def test_a_personal_chunk_has_a_request_for_each_user(names: list[str]) -> None:
+def test_a_personal_chunk_has_a_request_for_each_user(names):
     fields = [json.dumps({"name": name}) for name in names]
     ids = [f"user-{number}" for number in range(len(names))]
     (chunk,) = chunks(batch(user_ids=[ids], fields=[fields]), personal="placeholders")
@@ -70,13 +69,13 @@ def test_a_personal_chunk_has_a_request_for_each_user(names: list[str]) -> None:
     assert texts == [f"Hello {name}" for name in names]
 
 
-def test_dictionary_encoded_lists_are_accepted() -> None:
+def test_dictionary_encoded_lists_are_accepted():
     ids = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), pa.array([["a"], ["b", "c"]]))
     record_batch = pa.RecordBatch.from_arrays([pa.array(["1", "2", "3"]), ids], ["chunk_id", "user_ids"])
     assert [chunk.users for chunk in chunks(record_batch)] == [["b", "c"], ["a"], ["b", "c"]]
 
 
-def test_a_chunk_of_a_slice_holds_no_ids_of_other_slices() -> None:
+def test_a_chunk_of_a_slice_holds_no_ids_of_other_slices():
     rows = [{"chunk_id": f"chunk-{number}", "user_ids": [f"user-{number}"]} for number in range(1000)]
     schema = pa.schema([("chunk_id", pa.large_string()), ("user_ids", pa.large_list(pa.large_string()))])
     table = pa.RecordBatch.from_pylist(rows, schema)
@@ -88,13 +87,13 @@ def test_a_chunk_of_a_slice_holds_no_ids_of_other_slices() -> None:
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def lists(*values: Any) -> pa.Array:
+def lists(*values):
     return pa.array(values, pa.list_(pa.string()))
 
 
 NO_OBJECT = "column fields, chunk one: a value is no JSON object"
 #: The columns, and what the error says of them. With fields, they become custom fields.
-BAD: list[tuple[dict[str, Any], str]] = [
+BAD = [
     ({"user_ids": None}, "column user_ids is missing: the columns are chunk_id"),
     ({"chunk_id": [1]}, "column chunk_id, chunk 1: expected a str, got int"),
     ({"chunk_id": [""]}, "column chunk_id, chunk : expected a str of length >= 1"),
@@ -118,14 +117,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("columns", "reason"), BAD)
-def test_a_row_that_is_not_a_chunk_is_an_error(columns: dict[str, Any], reason: str) -> None:
+def test_a_row_that_is_not_a_chunk_is_an_error(columns, reason):
     with pytest.raises(ValidationError) as excinfo:
         chunks(batch(**columns), personal="custom_fields" if "fields" in columns else None)
     assert reason in str(excinfo.value)
     assert "s3cret" not in f"{excinfo.value!r} {excinfo.value.__cause__!r}"
 
 
-def test_a_column_that_is_there_twice_is_an_error() -> None:
+def test_a_column_that_is_there_twice_is_an_error():
     ids = pa.array([["a"]])
     record_batch = pa.RecordBatch.from_arrays([pa.array(["one"]), ids, ids], ["chunk_id", "user_ids", "user_ids"])
     with pytest.raises(ValidationError, match="column user_ids is there twice"):

@@ -2,9 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +12,6 @@ from support.shaky_claims import ShakyClaims
 from support.virtual_time import virtual
 
 from pushsdk import (
-    AsyncPushClient,
     Batching,
     ClaimStoreError,
     ClientClosedError,
@@ -27,24 +24,24 @@ from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.policy import Share
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk._runs.claim_log import ClaimLog
-from pushsdk.arrow._chunks import ChunkEncoder, PreparedChunk
+from pushsdk.arrow._chunks import ChunkEncoder
 from pushsdk.arrow._dispatcher import PlanSender
 from pushsdk.claims import Claim, MemoryClaims, Put
 
 ONE = Limits(in_flight=1)
-PERSONAL: Any = "placeholders"
+PERSONAL = "placeholders"
 
 
 class Fetched:
     """A queue that always seems empty: its reader is infinitely fast."""
 
-    def __init__(self) -> None:
-        self.all: list[Any] = []
+    def __init__(self):
+        self.all = []
 
-    def put(self, item: Any) -> None:
+    def put(self, item):
         self.all.append(item)
 
-    def qsize(self) -> int:
+    def qsize(self):
         return 0
 
 
@@ -53,12 +50,12 @@ class DispatcherRun:
 
     def __init__(
         self,
-        client: AsyncPushClient,
-        claims: MemoryClaims,
+        client,
+        claims,
         *,
-        personal: Any = None,
-        stop_policy: StopPolicy | None = None,
-    ) -> None:
+        personal=None,
+        stop_policy=None,
+    ):
         engine = client._lifetime.enter()
         self.box = Fetched()
         self.recipe = ChunkEncoder(
@@ -74,23 +71,23 @@ class DispatcherRun:
             outcomes=self.box,  # type: ignore[arg-type]
         )
 
-    async def send(self, users: int = 10, *, size: int = 10, every: float = 0.0) -> Counter[str]:
+    async def send(self, users=10, *, size=10, every=0.0):
         """Send a whole plan, one chunk every so many seconds; return the number of users of each outcome."""
         batches = plan(users, size=size, personal=self.recipe.personal is not None)
         return await self.send_chunks(self.recipe.chunks(batches), every)
 
-    async def send_chunks(self, chunks: Iterable[PreparedChunk], every: float) -> Counter[str]:
+    async def send_chunks(self, chunks, every):
         async with aclosing(self._fed(chunks, every)) as fed:
             await self.dispatcher.run(fed)
         return Counter(row.outcome for row in self.rows().values())
 
-    def rows(self) -> dict[str, ReportedUser]:
+    def rows(self):
         return reported(batch() for batch in self.box.all)
 
-    def stop(self) -> None:
+    def stop(self):
         self.dispatcher.stop("asked", "it was asked to stop")
 
-    async def _fed(self, chunks: Iterable[PreparedChunk], interval: float) -> AsyncGenerator[PreparedChunk, None]:
+    async def _fed(self, chunks, interval):
         for chunk in chunks:
             if interval:
                 await asyncio.sleep(interval)
@@ -98,35 +95,35 @@ class DispatcherRun:
 
 
 async def send(
-    service: FakeService,
-    claims: MemoryClaims | None = None,
-    users: int = 10,
+    service,
+    claims=None,
+    users=10,
     *,
-    size: int = 10,
-    every: float = 0.0,
-    personal: Any = None,
-    stop_policy: StopPolicy | None = None,
-    **options: Any,
-) -> Counter[str]:
+    size=10,
+    every=0.0,
+    personal=None,
+    stop_policy=None,
+    **options,
+):
     """Send a plan with a client of its own."""
     async with client_of(service, **options) as client:
         run = DispatcherRun(client, claims or MemoryClaims(), personal=personal, stop_policy=stop_policy)
         return await run.send(users, size=size, every=every)
 
 
-async def cancel_after(seconds: float, running: asyncio.Task[Any]) -> None:
+async def cancel_after(seconds, running):
     await asyncio.sleep(seconds)
     running.cancel()
     await asyncio.wait([running])
     assert running.cancelled()
 
 
-def now() -> float:
+def now():
     """Seconds since the test began."""
     return asyncio.get_running_loop().time() - 1000.0
 
 
-def once(users: int) -> dict[str, int]:
+def once(users):
     """The pushes to users who were pushed to once."""
     return dict.fromkeys(map(user, range(users)), 1)
 
@@ -135,7 +132,7 @@ def once(users: int) -> dict[str, int]:
 
 
 @virtual
-async def test_no_user_is_claimed_while_a_chunk_waits() -> None:
+async def test_no_user_is_claimed_while_a_chunk_waits():
     service, claims = FakeService(answer(503, {"Retry-After": "5"})), ShakyClaims()
     running = start(send(service, claims))
     await asyncio.sleep(3.0)
@@ -145,7 +142,7 @@ async def test_no_user_is_claimed_while_a_chunk_waits() -> None:
 
 
 @virtual
-async def test_users_claimed_by_another_process_between_attempts_are_left_to_it() -> None:
+async def test_users_claimed_by_another_process_between_attempts_are_left_to_it():
     claims, one = MemoryClaims(), FakeService(answer(503, {"Retry-After": "5"}))
     async with client_of(one) as client:
         run = DispatcherRun(client, claims)
@@ -159,7 +156,7 @@ async def test_users_claimed_by_another_process_between_attempts_are_left_to_it(
 
 
 @virtual
-async def test_users_withdrawn_by_another_process_are_sent_to_after_concurrent_writes() -> None:
+async def test_users_withdrawn_by_another_process_are_sent_to_after_concurrent_writes():
     claims = ShakyClaims()
     one, two = FakeService(answer(503, {"Retry-After": "5"}, after=0.5)), FakeService(then=lambda _: answer(after=1.0))
     running = start(send(one, claims, 2, personal=PERSONAL, limits=ONE))
@@ -171,9 +168,9 @@ async def test_users_withdrawn_by_another_process_are_sent_to_after_concurrent_w
 
 
 @virtual
-async def test_users_settled_by_another_process_are_left_out_of_a_request() -> None:
+async def test_users_settled_by_another_process_are_left_out_of_a_request():
     class Raced(ShakyClaims):
-        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        async def put(self, puts, ttl):
             if not self._claims:
                 record = ClaimRecord.decode(puts[0].claim.record)
                 states = UserStates(10)
@@ -190,7 +187,7 @@ async def test_users_settled_by_another_process_are_left_out_of_a_request() -> N
 
 
 @virtual
-async def test_settled_users_are_skipped_without_using_the_rate() -> None:
+async def test_settled_users_are_skipped_without_using_the_rate():
     service, claims = FakeService(), MemoryClaims()
     await send(service, claims, 1000)
     started = now()
@@ -203,7 +200,7 @@ async def test_settled_users_are_skipped_without_using_the_rate() -> None:
 
 
 @virtual
-async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_is_sent() -> None:
+async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_is_sent():
     service = FakeService(then=lambda _: answer(after=1.0))
     async with client_of(service) as client:
         run = DispatcherRun(client, MemoryClaims())
@@ -217,16 +214,16 @@ async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_
 
 
 @virtual
-async def test_a_request_is_over_before_its_claim_expires() -> None:
+async def test_a_request_is_over_before_its_claim_expires():
     claims, timeout = ShakyClaims(claim_ttl=60.0), Timeout(total=None, attempt=None)
     assert await send(FakeService(then=hang()), claims, timeout=timeout) == {"UNKNOWN": 10}
     assert now() == pytest.approx(30.0, abs=0.5)
 
 
 @virtual
-async def test_a_claim_about_to_expire_is_withdrawn_before_sending() -> None:
+async def test_a_claim_about_to_expire_is_withdrawn_before_sending():
     # The service pauses longer than half of the time that a claim lasts.
-    def then(request: Any) -> Any:
+    def then(request):
         return answer(503, {"Retry-After": "45"}) if len(service.sent) == 1 else answer()
 
     service = FakeService(then=then)
@@ -237,7 +234,7 @@ async def test_a_claim_about_to_expire_is_withdrawn_before_sending() -> None:
 
 @pytest.mark.parametrize("personal", [None, PERSONAL])
 @virtual
-async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent(personal: Any) -> None:
+async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent(personal):
     service, claims = FakeService(), ShakyClaims(add=["down", "down"])
     with pytest.raises(ClaimStoreError, match=r"not sent: the claim store failed \(StoreDownError\)"):
         await send(service, claims, 20, personal=personal, limits=ONE if personal else Limits())
@@ -245,7 +242,7 @@ async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent(perso
 
 
 @virtual
-async def test_users_reported_as_not_sent_are_pending_for_all_even_after_a_failed_withdrawal() -> None:
+async def test_users_reported_as_not_sent_are_pending_for_all_even_after_a_failed_withdrawal():
     claims = ShakyClaims(swap=["down"])
     assert await send(FakeService(then=answer(401)), claims) == {"NOT_SENT": 10}
     assert claims.states() == [[UserState.PENDING] * 10]
@@ -253,7 +250,7 @@ async def test_users_reported_as_not_sent_are_pending_for_all_even_after_a_faile
 
 
 @virtual
-async def test_users_whose_claim_can_not_be_withdrawn_are_not_reported_as_not_sent() -> None:
+async def test_users_whose_claim_can_not_be_withdrawn_are_not_reported_as_not_sent():
     claims = ShakyClaims(swap=["down"] * 99)
     with pytest.raises(ClaimStoreError, match=r"the claim store failed \(StoreDownError\)"):
         await send(FakeService(then=answer(401)), claims)
@@ -262,8 +259,8 @@ async def test_users_whose_claim_can_not_be_withdrawn_are_not_reported_as_not_se
 
 @virtual
 async def test_an_accepted_user_that_was_not_settled_is_accepted_here_and_unknown_to_another_call(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    caplog,
+):
     claims = ShakyClaims(swap=["down"] * 99)
     assert await send(FakeService(), claims) == {"ACCEPTED": 10}
     assert "the claim store failed (StoreDownError)" in caplog.text
@@ -275,7 +272,7 @@ async def test_an_accepted_user_that_was_not_settled_is_accepted_here_and_unknow
 
 
 @virtual
-async def test_untried_users_are_left_to_the_next_call() -> None:
+async def test_untried_users_are_left_to_the_next_call():
     claims = MemoryClaims()
     # The first chunk is rejected, and so is each user that is tried alone; later chunks are accepted.
     stale = {f"user-{number * 39 // 7}" for number in range(8)}
@@ -287,9 +284,9 @@ async def test_untried_users_are_left_to_the_next_call() -> None:
 
 
 @virtual
-async def test_users_are_rejected_only_after_single_users_were_rejected() -> None:
+async def test_users_are_rejected_only_after_single_users_were_rejected():
     class Taken(ShakyClaims):
-        def take(self) -> None:
+        def take(self):
             """Another process claims the users that are tried alone, and is killed."""
             ((key, (claim, expires)),) = self._claims.items()
             record = ClaimRecord.decode(claim.record)
@@ -300,7 +297,7 @@ async def test_users_are_rejected_only_after_single_users_were_rejected() -> Non
             record = msgspec.structs.replace(record, users=msgspec.Raw(states.to_json()))
             self._claims[key] = Claim("b" * 32, record.encode()), expires
 
-    def then(request: Any) -> Any:
+    def then(request):
         if len(service.sent) == 1:
             asyncio.get_running_loop().call_later(1.5, claims.take)
         return refused(after=1.0) if len(service.sent) == 2 else answer(400, after=1.0)
@@ -314,7 +311,7 @@ async def test_users_are_rejected_only_after_single_users_were_rejected() -> Non
     ("status", "options"), [(302, {}), (413, {}), (413, {"batching": Batching(split_on=frozenset())})]
 )
 @virtual
-async def test_a_rejection_that_is_not_about_users_leaves_them_pending(status: int, options: dict[str, Any]) -> None:
+async def test_a_rejection_that_is_not_about_users_leaves_them_pending(status, options):
     service, claims = FakeService(answer(status)), ShakyClaims()
     assert await send(service, claims, 2, **options) == {"NOT_SENT": 2}
     assert claims.states() == [[UserState.PENDING] * 2]
@@ -323,7 +320,7 @@ async def test_a_rejection_that_is_not_about_users_leaves_them_pending(status: i
 
 
 @virtual
-async def test_a_personal_message_that_is_too_large_is_left_and_the_others_are_sent() -> None:
+async def test_a_personal_message_that_is_too_large_is_left_and_the_others_are_sent():
     service = FakeService(then=lambda request: answer(413 if request.users == ("user-1",) else 204))
     assert await send(service, users=3, personal=PERSONAL) == {"ACCEPTED": 2, "NOT_SENT": 1}
     assert len(service.sent) == 3
@@ -336,7 +333,7 @@ async def test_a_personal_message_that_is_too_large_is_left_and_the_others_are_s
     ("then", "expected"), [(refused(), {"NOT_SENT": 2000}), (hang(), {"UNKNOWN": 80, "NOT_SENT": 1920})]
 )
 @virtual
-async def test_a_long_outage_stops_the_sending_without_claims(then: Any, expected: dict[str, int]) -> None:
+async def test_a_long_outage_stops_the_sending_without_claims(then, expected):
     claims, stop_policy = ShakyClaims(), StopPolicy(max_outage=60.0, unknown=None)
     timeout = Timeout(total=None, attempt=200.0)
     assert await send(FakeService(then=then), claims, 2000, stop_policy=stop_policy, timeout=timeout) == expected
@@ -344,13 +341,13 @@ async def test_a_long_outage_stops_the_sending_without_claims(then: Any, expecte
 
 
 @virtual
-async def test_a_slow_input_is_not_an_outage_also_if_a_failure_follows() -> None:
+async def test_a_slow_input_is_not_an_outage_also_if_a_failure_follows():
     service, stop_policy = FakeService(*[refused()] * 2), StopPolicy(max_outage=60.0)
     assert await send(service, users=100, every=100.0, stop_policy=stop_policy) == {"ACCEPTED": 100}
 
 
 @virtual
-async def test_after_a_stop_the_rest_of_a_personal_chunk_is_neither_sent_nor_claimed() -> None:
+async def test_after_a_stop_the_rest_of_a_personal_chunk_is_neither_sent_nor_claimed():
     service, claims = FakeService(then=answer(401)), ShakyClaims()
     async with client_of(service, limits=Limits(in_flight=2)) as client:
         run = DispatcherRun(client, claims, personal=PERSONAL)
@@ -361,7 +358,7 @@ async def test_after_a_stop_the_rest_of_a_personal_chunk_is_neither_sent_nor_cla
 
 
 @virtual
-async def test_after_a_stop_recorded_outcomes_are_still_reported() -> None:
+async def test_after_a_stop_recorded_outcomes_are_still_reported():
     claims = ShakyClaims()
     await send(FakeService(answer(404), reset_after()), claims, 40, limits=ONE)
     service, expected = FakeService(then=answer(401)), {"ACCEPTED": 20, "REJECTED": 10, "UNKNOWN": 10, "NOT_SENT": 40}
@@ -379,9 +376,9 @@ async def test_after_a_stop_recorded_outcomes_are_still_reported() -> None:
 
 
 @virtual
-async def test_stopped_while_the_store_was_asked_nothing_is_sent_and_the_claim_is_given_back() -> None:
+async def test_stopped_while_the_store_was_asked_nothing_is_sent_and_the_claim_is_given_back():
     class SlowWithdrawal(ShakyClaims):
-        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        async def put(self, puts, ttl):
             if "add" in self.ops and not puts[0].expected:
                 await asyncio.sleep(2.0)
             return await super().put(puts, ttl)
@@ -392,7 +389,7 @@ async def test_stopped_while_the_store_was_asked_nothing_is_sent_and_the_claim_i
 
 
 @virtual
-async def test_a_client_closed_in_the_middle_does_not_seem_complete() -> None:
+async def test_a_client_closed_in_the_middle_does_not_seem_complete():
     service, claims = FakeService(then=lambda _: answer(after=1.0)), ShakyClaims()
     client = client_of(service, limits=ONE)
     running = start(DispatcherRun(client, claims).send(200))
@@ -405,21 +402,21 @@ async def test_a_client_closed_in_the_middle_does_not_seem_complete() -> None:
 
 
 @virtual
-async def test_cancelling_leaves_requests_in_flight_unknown_and_withdraws_the_rest() -> None:
+async def test_cancelling_leaves_requests_in_flight_unknown_and_withdraws_the_rest():
     service, claims = FakeService(then=hang(accepted=True)), ShakyClaims()
     await cancel_after(1.0, start(send(service, claims, personal=PERSONAL, limits=Limits(in_flight=2))))
     assert claims.states() == [[UserState.UNKNOWN] * 2 + [UserState.PENDING] * 8]
 
 
 @virtual
-async def test_cancelled_while_the_store_is_asked_nothing_is_sent_and_the_claim_is_given_back() -> None:
+async def test_cancelled_while_the_store_is_asked_nothing_is_sent_and_the_claim_is_given_back():
     service, claims = FakeService(), ShakyClaims(add=["slow"])
     await cancel_after(0.5, start(send(service, claims)))
     assert (service.sent, claims.states()) == ([], [[UserState.PENDING] * 10])
 
 
 @virtual
-async def test_stopped_and_the_chunk_was_another_before_it_is_said() -> None:
+async def test_stopped_and_the_chunk_was_another_before_it_is_said():
     claims = ShakyClaims()
     await send(FakeService(), claims, 10, size=5)
     async with client_of(FakeService()) as client:
@@ -434,14 +431,14 @@ async def test_stopped_and_the_chunk_was_another_before_it_is_said() -> None:
 
 @pytest.mark.parametrize("personal", [None, PERSONAL])
 @virtual
-async def test_clients_that_share_a_rate_keep_it_from_the_first_request_on(personal: Any) -> None:
-    sent: list[float] = []
+async def test_clients_that_share_a_rate_keep_it_from_the_first_request_on(personal):
+    sent = []
 
-    def then(request: Any) -> Any:
+    def then(request):
         sent.append(now())
         return answer()
 
-    async def work(place: int) -> None:
+    async def work(place):
         share = Share(users_per_second=100.0 / 64, index=place, count=64)
         await send(FakeService(then=then), users=50, personal=personal, rate=share)
 
@@ -455,7 +452,7 @@ async def test_clients_that_share_a_rate_keep_it_from_the_first_request_on(perso
 
 @pytest.mark.parametrize(("personal", "users"), [(None, 640), (PERSONAL, 64)])
 @virtual
-async def test_all_places_on_the_wire_are_used_and_no_more(personal: Any, users: int) -> None:
+async def test_all_places_on_the_wire_are_used_and_no_more(personal, users):
     service = FakeService(then=lambda request: answer(after=1.0))
     totals = await send(service, users=users, personal=personal, limits=Limits(in_flight=8))
     assert (totals, service.most_in_flight) == ({"ACCEPTED": users}, 8)
@@ -463,11 +460,11 @@ async def test_all_places_on_the_wire_are_used_and_no_more(personal: Any, users:
 
 
 @virtual
-async def test_of_personal_chunks_few_are_claimed_at_a_time() -> None:
+async def test_of_personal_chunks_few_are_claimed_at_a_time():
     claimed = []
 
     class Counting(ShakyClaims):
-        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        async def put(self, puts, ttl):
             if not puts[0].expected:
                 claimed.append(sum(UserState.CLAIMED in state for state in self.states()))
             return await super().put(puts, ttl)

@@ -7,7 +7,7 @@ import gc
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +25,24 @@ from pushsdk import (
 from pushsdk._runs import planner
 from pushsdk.arrow import _push, push_batches
 from pushsdk.arrow._dispatcher import AHEAD
-from pushsdk.claims import Claim, MemoryClaims, Put
+from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
-from pushsdk.testing import PushInbox
 
 Push = Callable[..., Any]
 
 
-def threads() -> list[str]:
+def threads():
     return [thread.name for thread in threading.enumerate() if thread.name == "pushsdk"]
 
 
 class CountedPlan:
     """A plan's batches, and how many were asked for."""
 
-    def __init__(self, batches: list[pa.RecordBatch]) -> None:
+    def __init__(self, batches):
         self._batches = batches
         self.asked = 0
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __iter__(self):
         for batch in self._batches:
             self.asked += 1
             yield batch
@@ -52,7 +51,7 @@ class CountedPlan:
 # -- when it begins ---------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env: PushInbox, sent: Push) -> None:
+def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env, sent):
     batches = CountedPlan(plan(10))
     outcomes = sent(batches)
     assert (threads(), batches.asked) == ([], 0)
@@ -74,18 +73,18 @@ def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env: PushI
     ],
     ids=str,
 )
-def test_a_wrong_argument_is_found_at_once(push_env: PushInbox, wrong: dict[str, Any], told_of: str) -> None:
+def test_a_wrong_argument_is_found_at_once(push_env, wrong, told_of):
     options = {"message": MESSAGE, "run": "spring", "claims": MemoryClaims, **wrong}
     with pytest.raises((ConfigurationError, ValidationError), match=told_of):
         push_batches([], **options)
 
 
-def test_an_unknown_keyword_suggests_the_nearest() -> None:
+def test_an_unknown_keyword_suggests_the_nearest():
     with pytest.raises(TypeError, match=r"^push_batches\(\) got an .*'retrys': did you mean 'retry'\?$"):
         push_batches([], MESSAGE, run="spring", claims=MemoryClaims, retrys=None)  # type: ignore[call-arg]
 
 
-def test_a_factory_that_makes_no_store_is_an_error(push_env: PushInbox, sent: Push) -> None:
+def test_a_factory_that_makes_no_store_is_an_error(push_env, sent):
     with pytest.raises(ConfigurationError, match=r"claims\(\) must be a claim store"):
         list(sent(plan(10), claims=lambda: None))
     with pytest.raises(ZeroDivisionError):
@@ -93,15 +92,15 @@ def test_a_factory_that_makes_no_store_is_an_error(push_env: PushInbox, sent: Pu
     push_env.assert_nothing_sent()
 
 
-def test_the_store_is_made_in_the_thread_of_the_client_and_closed_there(push_env: PushInbox, sent: Push) -> None:
-    threads: list[str] = []
+def test_the_store_is_made_in_the_thread_of_the_client_and_closed_there(push_env, sent):
+    threads = []
 
     class ThreadRecordingClaims(MemoryClaims):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             threads.append(threading.current_thread().name)
 
-        async def aclose(self) -> None:
+        async def aclose(self):
             threads.append(threading.current_thread().name)
 
     list(sent(plan(10), claims=ThreadRecordingClaims))
@@ -111,19 +110,17 @@ def test_the_store_is_made_in_the_thread_of_the_client_and_closed_there(push_env
 # -- left in the middle -----------------------------------------------------------------------------------------------
 
 
-def _closed(outcomes: Any) -> None:
+def _closed(outcomes):
     outcomes.close()
 
 
-def _dropped(outcomes: Any) -> None:
+def _dropped(outcomes):
     del outcomes
     gc.collect()
 
 
 @pytest.mark.parametrize("leave", [_closed, _dropped])
-def test_closing_in_the_middle_settles_requests_in_flight_and_sends_no_more(
-    push_env: PushInbox, sent: Push, leave: Callable[[Any], None]
-) -> None:
+def test_closing_in_the_middle_settles_requests_in_flight_and_sends_no_more(push_env, sent, leave):
     batches = CountedPlan(plan(1500))
     with push_env.fault(Fault.delay(0.05)):
         generators = [sent(batches, limits=Limits(in_flight=4))]
@@ -138,9 +135,7 @@ def test_closing_in_the_middle_settles_requests_in_flight_and_sends_no_more(
     push_env.assert_no_duplicates()
 
 
-def test_a_request_that_exceeds_the_drain_is_ended_and_unknown(
-    push_env: PushInbox, sent: Push, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_that_exceeds_the_drain_is_ended_and_unknown(push_env, sent, monkeypatch):
     monkeypatch.setattr(_push, "DRAIN", 0.05)
     with push_env.fault(Fault.hang(accepted=True, user="user-15")):
         outcomes = sent(plan(20))
@@ -151,12 +146,12 @@ def test_a_request_that_exceeds_the_drain_is_ended_and_unknown(
     push_env.assert_no_duplicates()
 
 
-def test_an_error_of_the_input_is_raised_after_the_outcomes(push_env: PushInbox, sent: Push) -> None:
-    def broken() -> Iterator[pa.RecordBatch]:
+def test_an_error_of_the_input_is_raised_after_the_outcomes(push_env, sent):
+    def broken():
         yield from plan(100, rows=1)
         raise OSError("the disk")
 
-    batches: list[pa.RecordBatch] = []
+    batches = []
     with pytest.raises(OSError, match="the disk"):
         batches.extend(sent(broken()))
     # ``extend`` keeps what came before the error.
@@ -166,11 +161,11 @@ def test_an_error_of_the_input_is_raised_after_the_outcomes(push_env: PushInbox,
     push_env.assert_no_duplicates()
 
 
-def test_ctrl_c_during_the_wait_for_an_outcome_settles_requests_in_flight(push_env: PushInbox, sent: Push) -> None:
+def test_ctrl_c_during_the_wait_for_an_outcome_settles_requests_in_flight(push_env, sent):
     class InterruptingClaims(MemoryClaims):
         interrupts = 1
 
-        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        async def put(self, puts, ttl):
             if puts[0].expected and self.interrupts:
                 self.interrupts = 0
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -184,11 +179,11 @@ def test_ctrl_c_during_the_wait_for_an_outcome_settles_requests_in_flight(push_e
     push_env.assert_no_duplicates()
 
 
-def test_a_generator_collected_in_its_own_thread_ends(push_env: PushInbox, sent: Push) -> None:
-    references: list[Any] = []
+def test_a_generator_collected_in_its_own_thread_ends(push_env, sent):
+    references = []
 
     class CollectingClaims(MemoryClaims):
-        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        async def put(self, puts, ttl):
             if references:
                 references.pop().close()
             return await super().put(puts, ttl)
@@ -227,15 +222,13 @@ FORKED = """
 """
 
 
-def test_a_generator_copied_by_a_fork_yields_nothing_again(push_env: PushInbox) -> None:
+def test_a_generator_copied_by_a_fork_yields_nothing_again(push_env):
     assert run_program(FORKED, str(Path(__file__).parents[1])) == (0, "42 300\n", "")
     push_env.assert_no_duplicates()
 
 
-def test_a_thread_that_can_not_start_is_an_error_and_leaves_nothing(
-    push_env: PushInbox, sent: Push, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(thread: threading.Thread) -> None:
+def test_a_thread_that_can_not_start_is_an_error_and_leaves_nothing(push_env, sent, monkeypatch):
+    def refuse(thread):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
@@ -251,18 +244,18 @@ def test_a_thread_that_can_not_start_is_an_error_and_leaves_nothing(
 class FailingClaims(MemoryClaims):
     """Goes down at a claim of a number, for 20 of them."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at):
         super().__init__()
         self.left = at
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts, ttl):
         self.left -= not puts[0].expected
         if -20 <= self.left < 0 and not puts[0].expected:
             raise OSError("down")
         return await super().put(puts, ttl)
 
 
-def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_env: PushInbox, sent: Push) -> None:
+def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_env, sent):
     store, batches = FailingClaims(8), list[pa.RecordBatch]()
     with push_env.fault(Fault.delay(0.05)), pytest.raises(ClaimStoreError, match=r"the claim store failed \(OSError\)"):
         batches.extend(sent(plan(1000), claims=lambda: store, limits=Limits(in_flight=4)))
@@ -278,7 +271,7 @@ def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_
 # -- the two threads --------------------------------------------------------------------------------------------------
 
 
-def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, sent: Push) -> None:
+def test_input_is_read_as_there_is_room_for_its_outcomes(push_env, sent):
     batches = CountedPlan(plan(1500, rows=1))
     outcomes = sent(batches, limits=Limits(in_flight=4))
     tables = [next(outcomes)]
@@ -294,13 +287,11 @@ def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, se
     assert batches.asked == 150
 
 
-def test_the_chunks_of_slow_batches_are_sent_before_the_next_batch_is_there(
-    push_env: PushInbox, sent: Push, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_chunks_of_slow_batches_are_sent_before_the_next_batch_is_there(push_env, sent, monkeypatch):
     # As if each chunk took longer than a block may take.
     monkeypatch.setattr(planner, "BLOCK_SECONDS", 0.0)
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def batches():
         for number, batch in enumerate(plan(40)):
             yield batch
             push_env.wait_for(f"user-{min(30 * number + 29, 39)}", timeout=60.0)
@@ -308,17 +299,17 @@ def test_the_chunks_of_slow_batches_are_sent_before_the_next_batch_is_there(
     assert counts(sent(batches())) == {"ACCEPTED": 40}
 
 
-def test_without_pyarrow_it_says_how_to_get_it() -> None:
+def test_without_pyarrow_it_says_how_to_get_it():
     program = run_program("import sys; sys.modules['pyarrow'] = None; import pushsdk.arrow")
     assert "ImportError: pushsdk.arrow needs pyarrow (the extra 'arrow'): pip install pyarrow" in program.err
 
 
-def test_it_imports_no_engine() -> None:
+def test_it_imports_no_engine():
     program = run_program("import sys, pushsdk.arrow; print({'pyspark', 'ray', 'dask', 'pandas'} & {*sys.modules})")
     assert program.out.strip() == "set()", program.err
 
 
-def test_the_end_of_the_interpreter_ends_an_open_generator(push_env: PushInbox) -> None:
+def test_the_end_of_the_interpreter_ends_an_open_generator(push_env):
     program = run_program(
         """
         import pyarrow as pa

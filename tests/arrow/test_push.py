@@ -11,13 +11,12 @@ from support.arrow_plans import MESSAGE, ReportedUser, counts, plan, rebatched, 
 
 from pushsdk import Batching, Limits, MessageWarning, RetryPolicy, StopPolicy
 from pushsdk.emulator import Fault
-from pushsdk.testing import PushInbox
 
 Push = Callable[..., Any]
 ACCEPTED = ReportedUser("ACCEPTED", 204, "")
 
 
-def test_every_user_of_a_plan_is_pushed_once_and_reported_once(push_env: PushInbox, sent: Push) -> None:
+def test_every_user_of_a_plan_is_pushed_once_and_reported_once(push_env, sent):
     rows = reported(sent(plan(95)))
     assert rows == {user(number): ACCEPTED for number in range(95)}
     assert push_env.users() == dict.fromkeys(rows, 1)
@@ -26,9 +25,7 @@ def test_every_user_of_a_plan_is_pushed_once_and_reported_once(push_env: PushInb
     assert push_env.users() == dict.fromkeys(rows, 2)
 
 
-def test_a_plan_says_before_it_sends_which_fields_of_the_policy_it_does_not_use(
-    push_env: PushInbox, sent: Push
-) -> None:
+def test_a_plan_says_before_it_sends_which_fields_of_the_policy_it_does_not_use(push_env, sent):
     with pytest.warns(MessageWarning, match="a run does not use RetryPolicy.max_attempts and RetryPolicy.unknown: "):
         sent(plan(1), retry=RetryPolicy.at_least_once(max_attempts=2)).close()
     push_env.assert_nothing_sent()
@@ -43,16 +40,14 @@ def test_damaged_ids_in_a_plan_are_counted_in_one_warning(personal, push_env, se
     assert [Path(warning.filename) for warning in caught] == [Path(__file__)]
 
 
-def test_an_empty_plan_yields_nothing_and_sends_nothing(push_env: PushInbox, sent: Push) -> None:
+def test_an_empty_plan_yields_nothing_and_sends_nothing(push_env, sent):
     assert list(sent([])) == []
     assert list(sent(plan(10)[:0])) == []
     push_env.assert_nothing_sent()
 
 
 @pytest.mark.parametrize("personal", [None, "placeholders"])
-def test_a_plan_in_other_batches_is_the_same_plan_and_only_the_rest_is_sent(
-    personal: Any, push_env: PushInbox, sent: Push
-) -> None:
+def test_a_plan_in_other_batches_is_the_same_plan_and_only_the_rest_is_sent(personal, push_env, sent):
     batches = plan(60, personal=bool(personal))
     faults = [Fault.status(404, user="user-3"), Fault.reset_after(user="user-10"), Fault.status(502, user="user-20")]
     with push_env.fault(*faults, Fault.status(503, headers={"Retry-After": "0"}, every=2, first=20)):
@@ -72,9 +67,7 @@ def test_a_plan_in_other_batches_is_the_same_plan_and_only_the_rest_is_sent(
     push_env.assert_no_duplicates()
 
 
-def test_one_rejected_id_does_not_affect_the_others_and_chunks_that_are_too_large_are_split(
-    push_env: PushInbox, sent: Push
-) -> None:
+def test_one_rejected_id_does_not_affect_the_others_and_chunks_that_are_too_large_are_split(push_env, sent):
     with push_env.fault(Fault.status(422, user="user-13"), Fault.status(413, more_than_users=30)):
         rows = reported(sent(plan(300, size=100)))
     assert rows.pop("user-13") == ReportedUser("REJECTED", 422, "HTTP 422")
@@ -85,7 +78,7 @@ def test_one_rejected_id_does_not_affect_the_others_and_chunks_that_are_too_larg
 # -- personal ---------------------------------------------------------------------------------------------------------
 
 
-def test_placeholders_are_filled_from_the_fields_of_a_user(push_env: PushInbox, sent: Push) -> None:
+def test_placeholders_are_filled_from_the_fields_of_a_user(push_env, sent):
     assert counts(sent(plan(25, personal=True), personal="placeholders")) == {"ACCEPTED": 25}
     assert {push.user_ids: push.message["body"]["en"] for push in push_env.pushes} == {
         (user(number),): f"Hello name of user-{number}" for number in range(25)
@@ -94,7 +87,7 @@ def test_placeholders_are_filled_from_the_fields_of_a_user(push_env: PushInbox, 
     push_env.assert_no_duplicates()
 
 
-def test_fields_become_custom_fields_over_those_of_all(push_env: PushInbox, sent: Push) -> None:
+def test_fields_become_custom_fields_over_those_of_all(push_env, sent):
     list(sent(plan(5, personal=True), custom_fields={"name": "nobody", "offer": 7}, personal="custom_fields"))
     assert {push.user_ids: push.custom_fields for push in push_env.pushes} == {
         (user(number),): {"name": f"name of user-{number}", "offer": 7} for number in range(5)
@@ -105,7 +98,7 @@ def test_fields_become_custom_fields_over_those_of_all(push_env: PushInbox, sent
 # -- when it stops ----------------------------------------------------------------------------------------------------
 
 
-def test_a_rejected_key_stops_the_sending_and_settles_no_user(push_env: PushInbox, sent: Push) -> None:
+def test_a_rejected_key_stops_the_sending_and_settles_no_user(push_env, sent):
     with push_env.fault(Fault.status(403)):
         rows = reported(sent(plan(1000), limits=Limits(in_flight=4)))
     assert len(rows) == 1000
@@ -115,7 +108,7 @@ def test_a_rejected_key_stops_the_sending_and_settles_no_user(push_env: PushInbo
     push_env.assert_no_duplicates()
 
 
-def test_a_stop_policy_stops_the_sending_and_the_next_call_sends_the_rest(push_env: PushInbox, sent: Push) -> None:
+def test_a_stop_policy_stops_the_sending_and_the_next_call_sends_the_rest(push_env, sent):
     stop_policy, limits = StopPolicy(rejected=0.5, after=200), Limits(in_flight=4)
     with push_env.fault(Fault.status(404)):
         first = list(sent(plan(1000), stop_policy=stop_policy, limits=limits))
@@ -126,7 +119,7 @@ def test_a_stop_policy_stops_the_sending_and_the_next_call_sends_the_rest(push_e
     assert counts(sent(plan(1000))) == {"REJECTED": totals["REJECTED"], "ACCEPTED": totals["NOT_SENT"]}
 
 
-def test_an_untrusted_certificate_stops_the_sending(sent: Push, push: PushInbox) -> None:
+def test_an_untrusted_certificate_stops_the_sending(sent, push):
     base_url = push.base_url.replace("http://", "https://")
     rows = reported(sent(plan(200), base_url=base_url, api_key="key", limits=Limits(in_flight=2)))
     assert {row.outcome for row in rows.values()} == {"NOT_SENT"}
@@ -145,9 +138,7 @@ def test_an_untrusted_certificate_stops_the_sending(sent: Push, push: PushInbox)
         (pa.dictionary(pa.int8(), pa.large_string()), pa.large_list),
     ],
 )
-def test_texts_and_lists_of_any_type_are_accepted(
-    push_env: PushInbox, sent: Push, text: pa.DataType, make: Callable[[pa.DataType], pa.DataType]
-) -> None:
+def test_texts_and_lists_of_any_type_are_accepted(push_env, sent, text, make):
     ids = [["ä", "b"], ["c"], ["d", "e", "f"]]
     fields = [['{"name":"x"}'] * len(user) for user in ids]
     columns = [
@@ -161,6 +152,6 @@ def test_texts_and_lists_of_any_type_are_accepted(
     assert push_env.users() == dict.fromkeys("äbcdef", 1)
 
 
-def test_chunks_of_max_users_are_sent_whole(push_env: PushInbox, sent: Push) -> None:
+def test_chunks_of_max_users_are_sent_whole(push_env, sent):
     list(sent(plan(20), batching=Batching(max_users=10)))
     assert len(push_env.pushes) == 2

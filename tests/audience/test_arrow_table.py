@@ -1,8 +1,6 @@
 """Audiences from tables in memory, read through their Arrow streams."""
 
 import datetime
-from collections.abc import Callable
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -18,7 +16,7 @@ TEXTS = ["00123", " a ", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "1e3", "é\U000
 @pytest.mark.parametrize(
     "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
 )
-def test_texts_arrive_as_they_are(kind: pa.DataType) -> None:
+def test_texts_arrive_as_they_are(kind):
     table = pa.table({"uid": pa.array(TEXTS).cast(kind), "n": range(len(TEXTS))})
     audience = Audience.table(table, primary_key="uid")
     assert rows_of(audience) == [(user, {"n": n}) for n, user in enumerate(TEXTS)]
@@ -27,16 +25,16 @@ def test_texts_arrive_as_they_are(kind: pa.DataType) -> None:
     assert str(audience.summary) == "5 users, 1 duplicate"
 
 
-def test_values_have_the_types_that_they_have_in_a_file() -> None:
+def test_values_have_the_types_that_they_have_in_a_file():
     day = datetime.date(2026, 11, 27)
     table = pa.table({"user_id": pa.array([2**64 - 1], pa.uint64()), "day": [day], "tags": [["a"]], "none": [None]})
-    batches: list[Any] = [table, table.to_batches()[0], duckdb.from_arrow(table)]
+    batches = [table, table.to_batches()[0], duckdb.from_arrow(table)]
     for each in batches:
         assert rows_of(Audience.table(each)) == [(str(2**64 - 1), {"day": "2026-11-27", "tags": ["a"]})]
 
 
 NO_ID = "is of type DOUBLE; user ids are texts or whole numbers"
-WRONG: list[tuple[Callable[[], Any], str]] = [
+WRONG = [
     (lambda: [1], "table must be a table with an Arrow stream, .*; got list"),
     (lambda: pa.table({"uid": ["a"]}), "the Table: no column 'user_id', only uid; name one with primary_key="),
     (lambda: pa.table({"user_id": [1.0]}), f"the Table: user_id {NO_ID}"),
@@ -44,17 +42,17 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "text"), WRONG)
-def test_a_table_without_ids_is_an_error_at_once(make: Callable[[], Any], text: str) -> None:
+def test_a_table_without_ids_is_an_error_at_once(make, text):
     with pytest.raises(ValidationError, match=text):
         Audience.table(make())
 
 
-def test_a_row_without_an_id_is_an_error_with_its_number() -> None:
+def test_a_row_without_an_id_is_an_error_with_its_number():
     table = pa.table({"user_id": ["secret", None]})
     assert refused(lambda: Audience.table(table)) == "the Table, row 2: user_id is NULL"
 
 
-def test_a_reader_that_is_read_once_is_refused() -> None:
+def test_a_reader_that_is_read_once_is_refused():
     table = pa.table({"user_id": ["a", "b"]})
     error = refused(lambda: Audience.table(table.to_reader()))
     assert error.startswith("the RecordBatchReader had 2 rows, and now has 0: pass a table that stays as it is")
@@ -75,9 +73,9 @@ def test_a_reader_that_is_read_once_is_refused() -> None:
         ),
     ],
 )
-def test_a_stream_that_fails_is_an_error_without_a_value(error: Exception, kind: type[Exception], text: str) -> None:
+def test_a_stream_that_fails_is_an_error_without_a_value(error, kind, text):
     class Frame:
-        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        def __arrow_c_stream__(self, requested_schema=None):
             raise error
 
     with pytest.raises(kind, match=text) as excinfo:

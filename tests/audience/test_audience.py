@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,7 @@ from pushsdk._audience.text_files import TextFiles, read_json
 from pushsdk._core import wire
 
 BIG = 123456789012345678901234567890
-WRITTEN: list[tuple[str, str | bytes, list[str]]] = [
+WRITTEN = [
     ("u.txt", "a\nb\n", ["a", "b"]),
     ("u.txt", b"\xef\xbb\xbf\n a\t\r\n \t\n\xc2\xa0b ", ["a", "b"]),
     ("u.txt", '"a"\na b\na\u2028b\né\U0001f600', ['"a"', "a b", "a\u2028b", "é\U0001f600"]),
@@ -44,7 +43,7 @@ WRITTEN: list[tuple[str, str | bytes, list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "expected"), WRITTEN)
-def test_ids_come_as_they_are_written(tmp_path: Path, name: str, content: str | bytes, expected: list[str]) -> None:
+def test_ids_come_as_they_are_written(tmp_path, name, content, expected):
     audience = Audience.read(made(tmp_path, name, content))
     assert ids_of(audience) == expected
     assert [user for user, _ in rows_of(audience)] == expected
@@ -52,7 +51,7 @@ def test_ids_come_as_they_are_written(tmp_path: Path, name: str, content: str | 
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"))))
-def test_whatever_the_lines_the_ids_are_these(lines: list[str]) -> None:
+def test_whatever_the_lines_the_ids_are_these(lines):
     expected = [stripped for line in lines if (stripped := line.strip())]
     if expected and lines[0].startswith("\ufeff"):
         return
@@ -60,7 +59,7 @@ def test_whatever_the_lines_the_ids_are_these(lines: list[str]) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
-def test_any_text_is_an_id_in_json_as_it_is(user: str) -> None:
+def test_any_text_is_an_id_in_json_as_it_is(user):
     for escaped in (True, False):
         line = json.dumps({"user_id": user}, ensure_ascii=escaped)
         audience = Audience(TextFiles(io.BytesIO(line.encode()), name="it", key="user_id", form=read_json))
@@ -69,7 +68,7 @@ def test_any_text_is_an_id_in_json_as_it_is(user: str) -> None:
 
 TOO_LONG = "longer than 64 KiB"
 OBJECT = "not a JSON object"
-BAD: list[tuple[str, str | bytes, int, str]] = [
+BAD = [
     ("u.txt", b"a\nse\xffcret\nb\n", 2, "not UTF-8"),
     ("u.txt", b"a\n\nsec\0ret\n", 3, "holds a NUL"),
     ("u.txt", b"a\nsec\rret\r\n", 2, "end the lines with LF or CRLF"),
@@ -113,9 +112,7 @@ BAD: list[tuple[str, str | bytes, int, str]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "line", "text"), BAD, ids=range(len(BAD)))
-def test_a_bad_line_is_an_error_with_its_number(
-    tmp_path: Path, name: str, content: str | bytes, line: int, text: str
-) -> None:
+def test_a_bad_line_is_an_error_with_its_number(tmp_path, name, content, line, text):
     path = made(tmp_path, name, content)
     message = refused(lambda: Audience.read(path))
     assert message.startswith(f"{path}, line {line}: ")
@@ -126,7 +123,7 @@ def test_a_bad_line_is_an_error_with_its_number(
 # -- counts and columns -----------------------------------------------------------------------------------------------
 
 
-def test_lines_are_counted_in_each_complete_reading(tmp_path: Path) -> None:
+def test_lines_are_counted_in_each_complete_reading(tmp_path):
     audience = Audience.read(made(tmp_path, "users.txt", b"a\r\n b\r\n\n  \nc \na\n"))
     assert audience.summary == AudienceSummary()
     assert sorted(ids_of(audience, distinct=True)) == ["a", "b", "c"]
@@ -137,15 +134,15 @@ def test_lines_are_counted_in_each_complete_reading(tmp_path: Path) -> None:
     assert str(AudienceSummary(users=1_000_000, blank=1)) == "1,000,000 users, 1 blank line"
 
 
-def test_the_other_columns_of_csv_are_texts_and_empty_cells_are_left_out(tmp_path: Path) -> None:
+def test_the_other_columns_of_csv_are_texts_and_empty_cells_are_left_out(tmp_path):
     audience = Audience.read(made(tmp_path, "u.csv", 'first name,user_id,n,\nAnn,a,1,x\n\n,b,"",y\nBob,a,,\n'))
-    rows: list[Any] = [("a", {"first name": "Ann", "n": "1"}), ("b", {})]
+    rows = [("a", {"first name": "Ann", "n": "1"}), ("b", {})]
     assert rows_of(audience) == [*rows, ("a", {"first name": "Bob"})]
     assert rows_of(audience, distinct=True) == rows, "the first row of an id counts"
     assert audience.summary == AudienceSummary(read=3, users=2, duplicates=1, blank=1)
 
 
-def test_the_other_fields_of_json_keep_their_values(tmp_path: Path) -> None:
+def test_the_other_fields_of_json_keep_their_values(tmp_path):
     nested = [1, {"a": None, "big": 2**70}]
     fields = {"t": "é", "n": 1, "f": 0.5, "b": False, "l": nested, "max": 2**64 - 1, "big": 2**64, "low": -(2**63) - 1}
     path = made(tmp_path, "u.jsonl", json.dumps({"user_id": "a", "none": None, **fields}))
@@ -154,7 +151,7 @@ def test_the_other_fields_of_json_keep_their_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("depth", [89, 91, 900])
-def test_fields_nested_deeper_than_can_be_sent_are_refused(tmp_path: Path, depth: int) -> None:
+def test_fields_nested_deeper_than_can_be_sent_are_refused(tmp_path, depth):
     nested = "[" * depth + "1" + "]" * depth
     audience = Audience.read(made(tmp_path, "u.jsonl", f'{{"user_id": "a", "x": {nested}}}'))
     assert ids_of(audience) == ["a"]
@@ -174,9 +171,7 @@ def test_fields_nested_deeper_than_can_be_sent_are_refused(tmp_path: Path, depth
         ("u.txt", "ann\n", ()),
     ],
 )
-def test_the_columns_are_those_beside_the_ids(
-    tmp_path: Path, name: str, content: str, columns: tuple[str, ...]
-) -> None:
+def test_the_columns_are_those_beside_the_ids(tmp_path, name, content, columns):
     audience = Audience.read(made(tmp_path, name, content))
     assert (audience.columns, audience.count()) == (columns, None)
 
@@ -193,9 +188,7 @@ def test_the_columns_are_those_beside_the_ids(
         ("user_id,x", "x\x1by", "no column 'x?y', only user_id, x"),
     ],
 )
-def test_a_missing_column_is_an_error_at_once_that_lists_the_columns(
-    tmp_path: Path, content: str, key: str, text: str
-) -> None:
+def test_a_missing_column_is_an_error_at_once_that_lists_the_columns(tmp_path, content, key, text):
     path = made(tmp_path, "u.csv", f"{content}\n")
     with pytest.raises(ValidationError) as excinfo:
         Audience.read(path, primary_key=key)
@@ -203,7 +196,7 @@ def test_a_missing_column_is_an_error_at_once_that_lists_the_columns(
     assert str(excinfo.value).startswith(f"{path}: ")
 
 
-def test_many_rows_come_in_batches(tmp_path: Path) -> None:
+def test_many_rows_come_in_batches(tmp_path):
     audience = Audience.read(made(tmp_path, "u.jsonl", "".join(f'{{"user_id":{i}}}\n' for i in range(25_000))))
     assert [len(batch) for batch in audience.ids()] == [10_000, 10_000, 5_000]
     assert [user for batch in audience.rows() for user, _ in batch] == [str(i) for i in range(25_000)]
@@ -213,7 +206,7 @@ def test_many_rows_come_in_batches(tmp_path: Path) -> None:
 # -- streams ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_can_be_read_once_and_stays_open() -> None:
+def test_a_stream_can_be_read_once_and_stays_open():
     file = io.BytesIO(b"a\n")
     audience = Audience.lines(file, name="ids from\x1b[2J somewhere")
     assert rows_of(audience) == [("a", {})]
@@ -223,9 +216,9 @@ def test_a_stream_can_be_read_once_and_stays_open() -> None:
         ids_of(audience)
 
 
-def test_a_failing_stream_is_a_validation_error() -> None:
+def test_a_failing_stream_is_a_validation_error():
     class BrokenFile(io.BytesIO):
-        def readline(self, size: int | None = -1) -> bytes:
+        def readline(self, size=-1):
             raise OSError(5, "Input/output error")
 
     with pytest.raises(ValidationError, match="standard input can't be read: Input/output error"):
@@ -241,7 +234,7 @@ def test_a_failing_stream_is_a_validation_error() -> None:
         (Audience.query, 5, "sql must be a str; got 5$"),
     ],
 )
-def test_a_source_of_another_type_is_rejected_with_the_fix(make: Any, wrong: object, text: str) -> None:
+def test_a_source_of_another_type_is_rejected_with_the_fix(make, wrong, text):
     with pytest.raises(ValidationError, match=text):
         make(wrong)
 
@@ -249,7 +242,7 @@ def test_a_source_of_another_type_is_rejected_with_the_fix(make: Any, wrong: obj
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pattern_reads_its_files_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_a_pattern_reads_its_files_in_the_order_of_their_names(tmp_path):
     for name, content in (("b.csv", "user_id\n2\n"), ("a.csv", "user_id\n1\n"), ("c.txt", "3\n")):
         os.utime(made(tmp_path, name, content), ns=(0, 10**18))
     (tmp_path / "d.csv").mkdir()
@@ -264,13 +257,13 @@ def test_a_pattern_reads_its_files_in_the_order_of_their_names(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["x[1].csv", "x*.csv", 'x".csv', "ü {a}.csv"])
-def test_an_odd_file_name_is_not_a_pattern(tmp_path: Path, name: str) -> None:
+def test_an_odd_file_name_is_not_a_pattern(tmp_path, name):
     for other in ("x1.csv", "xa.csv"):
         made(tmp_path, other, "user_id\nother\n")
     assert ids_of(Audience.read(made(tmp_path, name, "user_id\na\n"))) == ["a"]
 
 
-def test_the_field_size_limit_is_not_the_one_that_the_process_shares(tmp_path: Path) -> None:
+def test_the_field_size_limit_is_not_the_one_that_the_process_shares(tmp_path):
     before = csv.field_size_limit(10)
     try:
         path = made(tmp_path, "u.csv", "user_id\nuser-1234567890\n")
@@ -281,7 +274,7 @@ def test_the_field_size_limit_is_not_the_one_that_the_process_shares(tmp_path: P
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_named_pipe_is_read_once(tmp_path: Path) -> None:
+def test_a_named_pipe_is_read_once(tmp_path):
     path = tmp_path / "u.csv"
     os.mkfifo(path)
     audience = Audience.read(path)
@@ -294,7 +287,7 @@ def test_a_named_pipe_is_read_once(tmp_path: Path) -> None:
         ids_of(audience)
 
 
-def test_a_relative_path_means_the_file_that_it_named_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_means_the_file_that_it_named_at_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     audience = Audience.read(made(tmp_path, "u.csv", "user_id\na\n").name)
     other = tmp_path / "other"
@@ -317,7 +310,7 @@ def test_a_relative_path_means_the_file_that_it_named_at_first(tmp_path: Path, m
         ("no\x1b2J.txt", "there is no file "),
     ],
 )
-def test_a_path_that_can_not_be_read_is_an_error_at_once(tmp_path: Path, name: str, text: str) -> None:
+def test_a_path_that_can_not_be_read_is_an_error_at_once(tmp_path, name, text):
     (tmp_path / "folder.txt").mkdir()
     made(tmp_path, "users.xlsx", "a\n")
     made(tmp_path, "users", "a\n")
@@ -328,10 +321,10 @@ def test_a_path_that_can_not_be_read_is_an_error_at_once(tmp_path: Path, name: s
     assert "\x1b" not in str(excinfo.value)
 
 
-def test_a_file_without_permission_is_a_validation_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_permission_is_a_validation_error(tmp_path, monkeypatch):
     audience = Audience.read(made(tmp_path, "u.txt", "a\n"))
 
-    def no(*_: object) -> None:
+    def no(*_):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", no)
@@ -339,7 +332,7 @@ def test_a_file_without_permission_is_a_validation_error(tmp_path: Path, monkeyp
         ids_of(audience)
 
 
-def test_a_file_that_changes_during_the_reading_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_changes_during_the_reading_is_an_error(tmp_path):
     path = made(tmp_path, "u.txt", "a\n" * 300_000)
     os.utime(path, ns=(0, 10**18))
     reading = Audience.read(path).ids(distinct=False)
@@ -349,7 +342,7 @@ def test_a_file_that_changes_during_the_reading_is_an_error(tmp_path: Path) -> N
         list(reading)
 
 
-def test_the_source_changes_with_the_file_and_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_changes_with_the_file_and_its_state(tmp_path, monkeypatch):
     path = made(tmp_path, "u.txt", "a\n")
     os.utime(path, ns=(0, 1_700_000_000_000_000_001))
     first = Audience.read(path).source
@@ -360,9 +353,7 @@ def test_the_source_changes_with_the_file_and_its_state(tmp_path: Path, monkeypa
     assert Audience.read(path).source != first
 
 
-def test_without_duckdb_text_is_read_and_parquet_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_duckdb_text_is_read_and_parquet_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert ids_of(Audience.read(made(tmp_path, "u.csv", "user_id\na\n")), distinct=True) == ["a"]
     for build in (lambda: Audience.read(made(tmp_path, "u.parquet", "")), lambda: Audience.query("SELECT 1")):

@@ -1,8 +1,6 @@
 """Requests of their own for the rows of an audience: columns as custom fields, or filled into the texts here."""
 
 import io
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -32,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the audience has no '")
 
 
 @pytest.fixture
-def audience(tmp_path: Path) -> Audience:
+def audience(tmp_path):
     return Audience.read(made(tmp_path, "u.csv", CSV))
 
 
@@ -46,9 +44,7 @@ def audience(tmp_path: Path) -> Audience:
         ("both", {"x": 1}, FILLED, [{"x": 1, **columns} for columns in COLUMNS]),
     ],
 )
-def test_columns_become_custom_fields_or_fill_the_texts(
-    audience: Audience, into: Any, common: Any, messages: list[Any], fields: list[Any]
-) -> None:
+def test_columns_become_custom_fields_or_fill_the_texts(audience, into, common, messages, fields):
     personal = audience.personalize(MESSAGE, into=into, custom_fields=common)
     users = zip("ab", messages, fields, strict=True)
     expected = [PushRequest(user_ids=(user,), message=text, custom_fields=row) for user, text, row in users]
@@ -59,21 +55,21 @@ def test_columns_become_custom_fields_or_fill_the_texts(
     assert "Ann" not in repr(expected)
 
 
-def test_a_mapping_is_filled_too_and_keeps_unknown_fields(audience: Audience) -> None:
+def test_a_mapping_is_filled_too_and_keeps_unknown_fields(audience):
     message = {"title": {"en": "{{ first_name | 'you' }}"}, "new": {"x": "{{ first_name | 'you' }}"}}
     ann, _ = audience.personalize(message, into="text")
     assert ann.message == {"title": {"en": "Ann"}, "new": {"x": "{{ first_name | 'you' }}"}}
     assert message["title"] == {"en": "{{ first_name | 'you' }}"}
 
 
-def test_a_message_without_placeholders_is_sent_as_it_is(audience: Audience) -> None:
+def test_a_message_without_placeholders_is_sent_as_it_is(audience):
     plain = MobilePush(title={"en": "100% {1} { odd"})
     with pytest.warns(UserWarning, match="^the message has no placeholder for the columns: all users get the same"):
         personal = audience.personalize(plain, into="text", distinct=False)
     assert [(push.user_ids, push.message) for push in personal] == [((user,), plain) for user in "aba"]
 
 
-def test_only_the_columns_of_placeholders_are_read(tmp_path: Path) -> None:
+def test_only_the_columns_of_placeholders_are_read(tmp_path):
     path = tmp_path / "u.parquet"
     with duckdb.connect() as db:
         db.execute(f"COPY (SELECT 1 AS user_id, 'Ann' AS first_name, 'x'::BLOB AS b) TO '{path}' (FORMAT parquet)")
@@ -92,7 +88,7 @@ def test_only_the_columns_of_placeholders_are_read(tmp_path: Path) -> None:
         ({"message": MESSAGE, "custom_fields": {"x": float("nan")}}, r"custom_fields.x"),
     ],
 )
-def test_a_message_that_can_not_be_sent_is_an_error_before_reading(arguments: dict[str, Any], text: str) -> None:
+def test_a_message_that_can_not_be_sent_is_an_error_before_reading(arguments, text):
     with pytest.raises(ValidationError, match=text):
         Audience.lines(io.BytesIO(b"")).personalize(**arguments)
 
@@ -110,7 +106,7 @@ values = st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.booleans
     st.fixed_dictionaries({"title": texts, "subtitle": texts, "body": texts}),
     st.dictionaries(st.sampled_from(["a", "b c", "é", "z"]), values),
 )
-def test_filled_texts_equal_those_of_render(message: dict[str, dict[str, str]], row: dict[str, Any]) -> None:
+def test_filled_texts_equal_those_of_render(message, row):
     expected = {field: {lang: render(text, row) for lang, text in message[field].items()} for field in message}
     assert fill(message, row) == expected
     assert fill(MobilePush(**message), row) == MobilePush(**expected)

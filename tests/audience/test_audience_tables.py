@@ -3,9 +3,6 @@
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -18,7 +15,7 @@ from pushsdk._audience.audience import Audience, AudienceSummary
 from pushsdk._core import wire
 
 
-def parquet(path: Path, sql: str) -> Path:
+def parquet(path, sql):
     """A Parquet file of what the query gives."""
     with duckdb.connect() as db:
         name = str(path).replace("'", "''")
@@ -26,7 +23,7 @@ def parquet(path: Path, sql: str) -> Path:
     return path
 
 
-def columns_of(sql: str) -> dict[str, Any]:
+def columns_of(sql):
     """The other columns of the one row of the query."""
     [(_, fields)] = rows_of(Audience.query(f"SELECT 'a' AS user_id, {sql}"))
     return fields
@@ -51,7 +48,7 @@ TYPES = {
 }
 
 
-def test_ids_are_the_text_of_the_stored_value() -> None:
+def test_ids_are_the_text_of_the_stored_value():
     for value, expected in TYPES.items():
         audience = Audience.query(f"SELECT 1 AS n, {value} AS user_id")
         assert ids_of(audience, distinct=True) == [expected]
@@ -71,7 +68,7 @@ def test_ids_are_the_text_of_the_stored_value() -> None:
         ("{'a': 1}", "STRUCT(a INTEGER)", 'write "user_id".field in a query, for the field that holds the id'),
     ],
 )
-def test_a_column_that_holds_no_ids_is_an_error_with_its_type_and_the_fix(value: str, kind: str, advice: str) -> None:
+def test_a_column_that_holds_no_ids_is_an_error_with_its_type_and_the_fix(value, kind, advice):
     with pytest.raises(ValidationError) as excinfo:
         Audience.query(f"SELECT {value} AS user_id")
     expected = f"the query: user_id is of type {kind}; user ids are texts or whole numbers: {advice}"
@@ -79,7 +76,7 @@ def test_a_column_that_holds_no_ids_is_an_error_with_its_type_and_the_fix(value:
 
 
 @pytest.mark.parametrize(("value", "text"), [("NULL", "user_id is NULL"), ("''", "user_id is empty")])
-def test_a_row_without_an_id_is_an_error_with_its_number(tmp_path: Path, value: str, text: str) -> None:
+def test_a_row_without_an_id_is_an_error_with_its_number(tmp_path, value, text):
     sql = f"SELECT CASE WHEN i = 10500 THEN {value} ELSE i::VARCHAR END AS user_id FROM range(12000) t(i)"
     path = parquet(tmp_path / "u.parquet", sql)
     parquet(tmp_path / "a.parquet", "SELECT 'a' AS user_id FROM range(10)")
@@ -99,16 +96,14 @@ def test_a_row_without_an_id_is_an_error_with_its_number(tmp_path: Path, value: 
         ),
     ],
 )
-def test_a_value_that_is_not_an_id_is_an_error_with_its_row(source: str, expected: str) -> None:
+def test_a_value_that_is_not_an_id_is_an_error_with_its_row(source, expected):
     assert refused(lambda: Audience.query(f"FROM {source}")) == f"the query, {expected}"
 
 
-def test_a_bad_row_that_is_not_found_again_is_an_error_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_row_that_is_not_found_again_is_an_error_all_the_same(tmp_path, monkeypatch):
     path, columns = parquet(tmp_path / "u.parquet", "SELECT NULL::INTEGER AS user_id"), duckdb_reader.id_columns
 
-    def replace_file(*arguments: Any) -> str:
+    def replace_file(*arguments):
         parquet(path, "SELECT 7 AS user_id")
         return columns(*arguments)
 
@@ -119,7 +114,7 @@ def test_a_bad_row_that_is_not_found_again_is_an_error_all_the_same(
     assert str(excinfo.value) == f"{path}: user_id is NULL or empty in a row"
 
 
-def test_a_column_may_have_any_name_and_a_missing_one_is_an_error_that_lists_the_columns() -> None:
+def test_a_column_may_have_any_name_and_a_missing_one_is_an_error_that_lists_the_columns():
     audience = Audience.query('SELECT 1 AS "a""b; DROP", 2 AS "{0}", 3 AS "c\'"', primary_key='a"b; DROP')
     assert rows_of(audience) == [("1", {"{0}": 2, "c'": 3})]
     assert audience.columns == ("{0}", "c'")
@@ -130,7 +125,7 @@ def test_a_column_may_have_any_name_and_a_missing_one_is_an_error_that_lists_the
 # -- once each, in order, counted -------------------------------------------------------------------------------------
 
 
-def test_parquet_gives_each_id_once_or_all_in_their_order(tmp_path: Path) -> None:
+def test_parquet_gives_each_id_once_or_all_in_their_order(tmp_path):
     audience = Audience.read(
         parquet(tmp_path / "u.parquet", "SELECT 'user-' || (i % 30000) AS user_id, i AS n FROM range(45000) t(i)")
     )
@@ -145,7 +140,7 @@ def test_parquet_gives_each_id_once_or_all_in_their_order(tmp_path: Path) -> Non
     assert audience.count() == 45000
 
 
-def test_an_empty_table_has_no_users() -> None:
+def test_an_empty_table_has_no_users():
     audience = Audience.query("SELECT 1 AS user_id, 2 AS n LIMIT 0")
     assert ids_of(audience) == ids_of(audience, distinct=True) == rows_of(audience) == []
     assert (audience.summary, audience.count()) == (AudienceSummary(), None)
@@ -155,14 +150,14 @@ def test_an_empty_table_has_no_users() -> None:
 
 
 @pytest.mark.parametrize("name", ["x'; DROP--", "x[1]", "x*", "ü {a,b}", "k=1", "%20", "http:"])
-def test_an_odd_parquet_file_name_is_not_a_pattern(tmp_path: Path, name: str) -> None:
+def test_an_odd_parquet_file_name_is_not_a_pattern(tmp_path, name):
     for other in ("x1", "xa", "ü a"):
         parquet(tmp_path / f"{other}.parquet", "SELECT 'other' AS user_id")
     audience = Audience.read(parquet(tmp_path / f"{name}.parquet", "SELECT 'it' AS user_id"))
     assert rows_of(audience) == [("it", {})]
 
 
-def test_columns_of_several_parquet_files_are_matched_by_name(tmp_path: Path) -> None:
+def test_columns_of_several_parquet_files_are_matched_by_name(tmp_path):
     (tmp_path / "day=1").mkdir()
     parquet(tmp_path / "day=1" / "a.parquet", "SELECT 'a' AS user_id, 1 AS n")
     parquet(tmp_path / "day=1" / "b.parquet", "SELECT 'x' AS m, 2 AS user_id")
@@ -173,13 +168,13 @@ def test_columns_of_several_parquet_files_are_matched_by_name(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [b"", b"user_id\nsecret\n", b"PAR1secretPAR1"])
-def test_a_file_that_is_not_parquet_is_named_without_its_content(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_parquet_is_named_without_its_content(tmp_path, content):
     parquet(tmp_path / "a.parquet", "SELECT 'a' AS user_id")
     bad = made(tmp_path, "b.parquet", content)
     assert refused(lambda: Audience.read(tmp_path / "*.parquet")) == f"{bad}: damaged, or no Parquet file"
 
 
-def test_a_parquet_file_that_is_damaged_or_changes_during_the_reading_is_an_error(tmp_path: Path) -> None:
+def test_a_parquet_file_that_is_damaged_or_changes_during_the_reading_is_an_error(tmp_path):
     path = parquet(tmp_path / "u.parquet", "SELECT i AS user_id FROM range(30000) t(i)")
     reading = Audience.read(path).ids()
     next(reading)
@@ -221,20 +216,20 @@ VALUES = {
 LEFT_OUT = ["NULL", "NULL::INTEGER[]", "NULL::HUGEINT", "'nan'::DOUBLE", "NULL::TIMESTAMPTZ"]
 
 
-def test_a_column_becomes_plain_json_and_null_and_nan_are_left_out() -> None:
+def test_a_column_becomes_plain_json_and_null_and_nan_are_left_out():
     fields = columns_of(", ".join(f"{value} AS c{number}" for number, value in enumerate([*VALUES, *LEFT_OUT])))
     assert fields == {f"c{number}": value for number, value in enumerate(VALUES.values())}
     assert [type(value) for value in fields.values()] == [type(value) for value in VALUES.values()]
     wire.encode_custom_fields(fields)
 
 
-def test_a_column_without_a_form_in_json_is_an_error_with_its_type() -> None:
+def test_a_column_without_a_form_in_json_is_an_error_with_its_type():
     with pytest.raises(ValidationError, match="column it is of type BLOB, which JSON has no form for") as excinfo:
         columns_of("'secret'::BLOB AS it")
     assert "secret" not in str(excinfo.value)
 
 
-def test_a_nan_in_a_list_is_refused_by_its_row() -> None:
+def test_a_nan_in_a_list_is_refused_by_its_row():
     audience = Audience.query(
         "SELECT i AS user_id, [CASE WHEN i = 12000 THEN 'nan'::DOUBLE ELSE i END] AS it FROM range(20000) t(i)"
     )
@@ -258,9 +253,7 @@ def test_a_nan_in_a_list_is_refused_by_its_row() -> None:
         "UPDATE EXTENSIONS",
     ],
 )
-def test_sql_that_is_not_one_select_is_an_error_at_once(
-    sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sql_that_is_not_one_select_is_an_error_at_once(sql, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValidationError, match="the query is not one SELECT statement"):
         Audience.query(sql)
@@ -281,7 +274,7 @@ def test_sql_that_is_not_one_select_is_an_error_at_once(
         (f"SELECT {'x' * 1000} FROM range(1)", "..."),
     ],
 )
-def test_wrong_sql_is_refused_at_once_in_the_words_of_duckdb(sql: str, text: str) -> None:
+def test_wrong_sql_is_refused_at_once_in_the_words_of_duckdb(sql, text):
     with pytest.raises(ValidationError) as excinfo:
         Audience.query(sql)
     message = str(excinfo.value)
@@ -292,7 +285,7 @@ def test_wrong_sql_is_refused_at_once_in_the_words_of_duckdb(sql: str, text: str
 
 
 @pytest.mark.parametrize("expression", ["'secret'::INTEGER", "error('secret')", "'secret'::JSON"])
-def test_an_error_that_may_quote_a_value_shows_only_its_kind(expression: str) -> None:
+def test_an_error_that_may_quote_a_value_shows_only_its_kind(expression):
     audience = Audience.query(
         f"SELECT CASE WHEN i = 5 THEN {expression}::VARCHAR ELSE i::VARCHAR END AS user_id FROM range(9) t(i)"
     )
@@ -301,7 +294,7 @@ def test_an_error_that_may_quote_a_value_shows_only_its_kind(expression: str) ->
     assert "secret" not in message
 
 
-def test_a_query_reads_files_and_its_source_is_its_sql(tmp_path: Path) -> None:
+def test_a_query_reads_files_and_its_source_is_its_sql(tmp_path):
     parquet(tmp_path / "u.parquet", "SELECT 'a' AS user_id")
     made(tmp_path, "u.csv", "id\nb\n")
     sql = f"SELECT user_id FROM '{tmp_path}/u.parquet' UNION ALL SELECT id FROM '{tmp_path}/u.csv'"
@@ -316,7 +309,7 @@ def test_a_query_reads_files_and_its_source_is_its_sql(tmp_path: Path) -> None:
 # -- what DuckDB may do -----------------------------------------------------------------------------------------------
 
 
-def test_duckdb_is_set_up_to_read_local_data_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duckdb_is_set_up_to_read_local_data_only(monkeypatch):
     off = [name for name, value in duckdb_reader.SETTINGS.items() if value is False]
     with duckdb_reader.connection() as db:
         settings = [db.execute("SELECT current_setting(?)", [name]).fetchall() for name in off]
@@ -329,14 +322,12 @@ def test_duckdb_is_set_up_to_read_local_data_only(monkeypatch: pytest.MonkeyPatc
             assert db.execute("SELECT current_setting('threads')").fetchall() == [(threads,)]
 
 
-def folders(parent: Path) -> list[Path]:
+def folders(parent):
     return [path for path in parent.iterdir() if path.name.startswith("pushsdk-")]
 
 
 @pytest.mark.parametrize("end", ["closed", "failed"])
-def test_the_spill_folder_is_private_and_always_removed(
-    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_spill_folder_is_private_and_always_removed(end, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setitem(duckdb_reader.SETTINGS, "memory_limit", "30MB")
     value = "CASE WHEN i = 899999 THEN NULL ELSE i END" if end == "failed" else "i"
@@ -355,26 +346,26 @@ def test_the_spill_folder_is_private_and_always_removed(
 
 
 @pytest.fixture
-def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_room(monkeypatch):
     """DuckDB has too little memory to find the distinct ids of many rows."""
     monkeypatch.setitem(duckdb_reader.SETTINGS, "memory_limit", "9MB")
 
 
 @pytest.mark.usefixtures("no_room")
-def test_distinct_ids_beyond_the_memory_of_duckdb_are_found() -> None:
+def test_distinct_ids_beyond_the_memory_of_duckdb_are_found():
     audience = Audience.query("SELECT 'user-' || (i % 200000) AS user_id FROM range(300000) t(i)")
     assert sorted(ids_of(audience, distinct=True)) == sorted(f"user-{i}" for i in range(200_000))
     assert audience.summary == AudienceSummary(read=300_000, users=200_000, duplicates=100_000)
 
 
 @pytest.mark.usefixtures("no_room")
-def test_a_query_that_needs_more_memory_is_an_error() -> None:
+def test_a_query_that_needs_more_memory_is_an_error():
     audience = Audience.query("SELECT list(i::VARCHAR)[1] AS user_id FROM range(900000) t(i) GROUP BY i % 2")
     assert refused(lambda: audience) == "the query: DuckDB needs more than the 150MB it may use"
 
 
-def test_running_out_of_memory_after_the_first_ids_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def some(*_: object, **__: object) -> Iterator[list[tuple[str, int]]]:
+def test_running_out_of_memory_after_the_first_ids_is_an_error(monkeypatch):
+    def some(*_, **__):
         yield [("a", 1)]
         raise duckdb.OutOfMemoryException("no room")
 
@@ -389,7 +380,7 @@ print(sum(len(ids) for ids in Audience.read(sys.argv[1]).ids()), peak())
 """
 
 
-def test_a_large_parquet_file_is_planned_in_bounded_memory(tmp_path: Path) -> None:
+def test_a_large_parquet_file_is_planned_in_bounded_memory(tmp_path):
     sql = "SELECT 'user-' || (i * 7919 % 2000003) AS user_id FROM range(2000000) t(i)"
     users, kilobytes = peak_of(READ, parquet(tmp_path / "u.parquet", sql))
     assert users == 2_000_000

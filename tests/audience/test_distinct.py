@@ -5,9 +5,7 @@ import io
 import itertools
 import os
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -24,7 +22,7 @@ ROOMY = 64 * 1024 * 1024
 MEMORIES = st.sampled_from([NEXT_TO_NOTHING, TINY, ROOMY])
 
 
-def through(batches: Sequence[Sequence[Any]], memory: int, *, rows: bool = False) -> tuple[list[Any], int]:
+def through(batches, memory, *, rows=False):
     """All items that come out, and how many were repeated."""
     with Distinct(rows=rows, memory=memory) as distinct:
         out = [item for batch in batches for fresh in distinct.add(batch) for item in fresh]
@@ -32,7 +30,7 @@ def through(batches: Sequence[Sequence[Any]], memory: int, *, rows: bool = False
         return out, distinct.duplicates
 
 
-def test_ids_come_out_once_in_their_order_and_in_no_empty_batch() -> None:
+def test_ids_come_out_once_in_their_order_and_in_no_empty_batch():
     with Distinct() as distinct:
         assert distinct.add(["b", "a", "b"]) == [["b", "a"]]
         assert distinct.add(["c", "a"]) == [["c"]]
@@ -45,7 +43,7 @@ rows = st.tuples(st.sampled_from("abcdefgh"), st.fixed_dictionaries({"n": st.int
 
 
 @given(st.lists(st.lists(ids, max_size=40), max_size=20), MEMORIES)
-def test_whatever_the_memory_each_id_comes_out_exactly_once(parts: list[list[str]], memory: int) -> None:
+def test_whatever_the_memory_each_id_comes_out_exactly_once(parts, memory):
     ids = list(itertools.chain.from_iterable(parts))
     out, duplicates = through(parts, memory)
     assert sorted(out) == sorted(set(ids))
@@ -53,9 +51,7 @@ def test_whatever_the_memory_each_id_comes_out_exactly_once(parts: list[list[str
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdxy"))), st.lists(st.lists(rows)), MEMORIES, st.booleans())
-def test_whatever_the_memory_no_excluded_id_comes_out(
-    excluded: list[list[str]], parts: list[list[Any]], memory: int, whole: bool
-) -> None:
+def test_whatever_the_memory_no_excluded_id_comes_out(excluded, parts, memory, whole):
     rows = [row for part in parts for row in part]
     left_out = {user for part in excluded for user in part}
     with Distinct(rows=whole, memory=memory) as distinct:
@@ -71,9 +67,9 @@ def test_whatever_the_memory_no_excluded_id_comes_out(
 
 @example([[("a", {"n": 0})], [("b", {"n": 1}), ("b", {"n": 2})]], NEXT_TO_NOTHING)
 @given(st.lists(st.lists(rows)), MEMORIES)
-def test_the_first_row_of_an_id_counts_whatever_the_memory(parts: list[list[Any]], memory: int) -> None:
+def test_the_first_row_of_an_id_counts_whatever_the_memory(parts, memory):
     ids = list(itertools.chain.from_iterable(parts))
-    first: dict[str, Any] = {}
+    first = {}
     for user, fields in ids:
         first.setdefault(user, fields)
     out, duplicates = through(parts, memory, rows=True)
@@ -82,7 +78,7 @@ def test_the_first_row_of_an_id_counts_whatever_the_memory(parts: list[list[Any]
     assert duplicates == len(ids) - len(first)
 
 
-def test_ids_beyond_the_memory_come_out_at_the_end_and_are_counted() -> None:
+def test_ids_beyond_the_memory_come_out_at_the_end_and_are_counted():
     with Distinct(memory=TINY) as distinct:
         users = [f"user-{i}" for i in range(2000)]
         early = [user for at in range(0, 2000, 10) for fresh in distinct.add(users[at : at + 10]) for user in fresh]
@@ -95,7 +91,7 @@ def test_ids_beyond_the_memory_come_out_at_the_end_and_are_counted() -> None:
     assert all(late)
 
 
-def test_values_of_all_kinds_survive_the_disk() -> None:
+def test_values_of_all_kinds_survive_the_disk():
     class Name(str):
         __slots__ = ()
 
@@ -110,13 +106,13 @@ def test_values_of_all_kinds_survive_the_disk() -> None:
     assert all(type(row) is tuple for row in out)
 
 
-def test_an_id_that_is_not_unicode_is_an_error_when_it_is_spilled() -> None:
+def test_an_id_that_is_not_unicode_is_an_error_when_it_is_spilled():
     with pytest.raises(ValidationError, match="lone surrogate"):
         through([["a", "b"], ["b\ud800"]], NEXT_TO_NOTHING)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs a list of open files")
-def test_the_file_has_no_name_and_is_gone_when_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_has_no_name_and_is_gone_when_closed(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(RuntimeError), Distinct(memory=NEXT_TO_NOTHING) as distinct:
@@ -129,20 +125,20 @@ def test_the_file_has_no_name_and_is_gone_when_closed(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("step", ["made", "written", "read"])
-def test_a_disk_that_fails_says_where_to_make_room(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(now: str) -> None:
+def test_a_disk_that_fails_says_where_to_make_room(step, monkeypatch):
+    def fail(now):
         if now == step:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     class Full(io.BytesIO):
-        def __init__(self, **_: Any) -> None:
+        def __init__(self, **_):
             fail("made")
 
-        def write(self, data: Any) -> int:
+        def write(self, data):
             fail("written")
             return super().write(data)
 
-        def read(self, size: int | None = -1) -> bytes:
+        def read(self, size=-1):
             fail("read")
             return super().read(size)
 
@@ -170,7 +166,7 @@ print(count, peak() - before)
 
 
 @pytest.mark.parametrize("excluded", [0, 600_000])
-def test_a_million_ids_take_no_more_than_the_memory_given(excluded: int) -> None:
+def test_a_million_ids_take_no_more_than_the_memory_given(excluded):
     count, kilobytes = peak_of(SPILL, excluded)
     assert count == 1_000_000 - excluded
     assert kilobytes < 30 * 1024  # as a set they are 120 MB

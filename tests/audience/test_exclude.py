@@ -2,8 +2,6 @@
 
 import io
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.audiences import ids_of, made, rows_of
@@ -17,12 +15,12 @@ MESSAGE = MobilePush(title={"en": "Hi"}, ios_enabled=True)
 
 
 @pytest.fixture
-def everyone(tmp_path: Path) -> Audience:
+def everyone(tmp_path):
     """Five users, of which one is named twice."""
     return Audience.read(made(tmp_path, "all.csv", "user_id,n\na,1\nb,2\nc,3\nb,4\nd,5\n00123,6\n"))
 
 
-def test_excluded_users_are_left_out_and_counted(everyone: Audience, tmp_path: Path) -> None:
+def test_excluded_users_are_left_out_and_counted(everyone, tmp_path):
     optout = made(tmp_path, "optout.csv", "id\nb\n123\nx\n")
     left = everyone.exclude(optout, primary_key="id").exclude(Audience.lines(io.BytesIO(b"d\nb\n")))
     assert sorted(ids_of(left, distinct=True)) == ["00123", "a", "c"]
@@ -52,7 +50,7 @@ def test_what_holds_no_ids_is_not_excluded(everyone, users, text):
         ids_of(everyone.exclude(users), distinct=True)
 
 
-def test_rows_and_nested_audiences_are_excluded_too(everyone: Audience, tmp_path: Path) -> None:
+def test_rows_and_nested_audiences_are_excluded_too(everyone, tmp_path):
     staff = Audience.read(made(tmp_path, "staff.txt", "a\nb\nc\n")).exclude(made(tmp_path, "but.txt", "b\n"))
     left = everyone.exclude(staff)
     assert rows_of(left, distinct=True) == [("b", {"n": "2"}), ("d", {"n": "5"}), ("00123", {"n": "6"})]
@@ -60,14 +58,14 @@ def test_rows_and_nested_audiences_are_excluded_too(everyone: Audience, tmp_path
     assert ids_of(query, distinct=True) == ["a"]
 
 
-def test_users_are_not_excluded_from_a_reading_with_duplicates(everyone: Audience, tmp_path: Path) -> None:
+def test_users_are_not_excluded_from_a_reading_with_duplicates(everyone, tmp_path):
     left = everyone.exclude(made(tmp_path, "optout.txt", "a\n"))
     for read in (ids_of, rows_of):
         with pytest.raises(ValidationError, match=r"only if each is pushed to once: leave out dedupe=False"):
             read(left)
 
 
-def test_the_source_changes_with_the_excluded_file(everyone: Audience, tmp_path: Path) -> None:
+def test_the_source_changes_with_the_excluded_file(everyone, tmp_path):
     left = everyone.exclude(made(tmp_path, "optout.txt", "a\n"))
     assert left.is_file
     before = left.source
@@ -76,7 +74,7 @@ def test_the_source_changes_with_the_excluded_file(everyone: Audience, tmp_path:
     assert before.startswith(everyone.source)
 
 
-def test_an_earlier_run_excludes_whom_it_pushed_or_may_have_pushed(tmp_path: Path) -> None:
+def test_an_earlier_run_excludes_whom_it_pushed_or_may_have_pushed(tmp_path):
     journal = make_run(tmp_path / "old.run", sizes=(3, 2))
     events = [event(ACCEPTED, 0, 1, 204), event(REJECTED, 1, 2, 422), event(UNKNOWN, 2, 3), event(CLAIMED, 3, 4)]
     journal.commit(events)
@@ -95,12 +93,12 @@ def test_an_earlier_run_excludes_whom_it_pushed_or_may_have_pushed(tmp_path: Pat
 
 
 @pytest.mark.parametrize("each", [False, True])
-async def test_a_run_without_excluded_users_reports_them(everyone: Audience, tmp_path: Path, each: bool) -> None:
+async def test_a_run_without_excluded_users_reports_them(everyone, tmp_path, each):
     service = FakeService()
     left = everyone.exclude(made(tmp_path, "optout.txt", "b\nd\n"))
     async with service.client() as client:
         for _ in range(2):  # the second call continues the run
-            run: Any = {"run": tmp_path / "a.run"}
+            run = {"run": tmp_path / "a.run"}
             if each:
                 report = await client.send_each(left.personalize(MESSAGE), **run)
             else:
@@ -110,7 +108,7 @@ async def test_a_run_without_excluded_users_reports_them(everyone: Audience, tmp
     assert read_report(tmp_path / "a.run").excluded == 2
 
 
-def test_a_run_file_is_refused_with_the_call_that_reads_it(everyone: Audience, tmp_path: Path) -> None:
+def test_a_run_file_is_refused_with_the_call_that_reads_it(everyone, tmp_path):
     make_run(tmp_path / "old.run").close()
     with pytest.raises(
         ValidationError, match=r"or a query; to exclude an earlier run: read_report\('spring.run'\).pushed"
@@ -118,7 +116,7 @@ def test_a_run_file_is_refused_with_the_call_that_reads_it(everyone: Audience, t
         everyone.exclude(tmp_path / "old.run")
 
 
-async def test_a_damaged_id_in_an_earlier_run_is_warned_of(everyone: Audience, tmp_path: Path) -> None:
+async def test_a_damaged_id_in_an_earlier_run_is_warned_of(everyone, tmp_path):
     async with FakeService().client() as client:
         with pytest.warns(MessageWarning, match="'nan'"):
             await client.broadcast(["nan"], MESSAGE, run=tmp_path / "old.run")
@@ -127,7 +125,7 @@ async def test_a_damaged_id_in_an_earlier_run_is_warned_of(everyone: Audience, t
             await client.broadcast(users, MESSAGE)
 
 
-async def test_a_damaged_id_to_exclude_is_warned_of_with_its_place(everyone: Audience, tmp_path: Path) -> None:
+async def test_a_damaged_id_to_exclude_is_warned_of_with_its_place(everyone, tmp_path):
     made(tmp_path, "optout-1.csv", "user_id\nd\n")
     left = everyone.exclude(made(tmp_path, "optout-2.csv", "user_id\nb\n1.2E+11\n").with_name("optout-*.csv"))
     async with FakeService().client() as client:

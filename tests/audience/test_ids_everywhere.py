@@ -4,8 +4,6 @@ import csv
 import io
 import json
 import random
-from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,42 +19,42 @@ SEED = random.SystemRandom().getrandbits(32)
 
 
 @pytest.fixture(scope="module")
-def users() -> list[str]:
+def users():
     return odd_ids(SEED)
 
 
-def table_of(users: list[str]) -> pa.Table:
+def table_of(users):
     return pa.table({"user_id": users, "age": [number % 60 for number in range(len(users))]})
 
 
-def rows_of(users: list[str], late: bool) -> list[tuple[object, int]]:
+def rows_of(users, late):
     """Return the rows, with plain numbers first if the ids come late: readers guess types from the first rows."""
     early = [(number, 1) for number in range(10**7, 10**7 + EARLY)] if late else []
     return [*early, *((user, number % 60) for number, user in enumerate(users))]
 
 
-def csv_of(folder: Path, users: list[str], suffix: str, *, late: bool = False) -> Path:
+def csv_of(folder, users, suffix, *, late=False):
     text = io.StringIO()
     writer = csv.writer(text, delimiter="\t" if suffix == "tsv" else ",", lineterminator="\n")
     writer.writerows([("user_id", "age"), *rows_of(users, late)])
     return made(folder, f"u.{suffix}", text.getvalue())
 
 
-def json_of(folder: Path, users: list[str], *, late: bool = False) -> Path:
+def json_of(folder, users, *, late=False):
     lines = (json.dumps({"user_id": user, "age": age}) for user, age in rows_of(users, late))
     return made(folder, "u.jsonl", "\n".join(lines))
 
 
-def parquet_of(folder: Path, users: list[str]) -> Path:
+def parquet_of(folder, users):
     pq.write_table(table_of(users), folder / "u.parquet")
     return folder / "u.parquet"
 
 
-def lines_of(users: list[str]) -> str:
+def lines_of(users):
     return "".join(f"{user}\n" for user in users)
 
 
-SOURCES: dict[str, Callable[[Path, list[str]], Audience]] = {
+SOURCES = {
     "csv": lambda folder, users: Audience.read(csv_of(folder, users, "csv")),
     "tsv": lambda folder, users: Audience.read(csv_of(folder, users, "tsv")),
     "json": lambda folder, users: Audience.read(json_of(folder, users)),
@@ -76,7 +74,7 @@ SOURCES: dict[str, Callable[[Path, list[str]], Audience]] = {
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("source", SOURCES)
-async def test_ids_arrive_in_the_body_as_they_are_written(source: str, users: list[str], tmp_path: Path) -> None:
+async def test_ids_arrive_in_the_body_as_they_are_written(source, users, tmp_path):
     service = FakeService()
     async with service.client() as client:
         await client.broadcast(SOURCES[source](tmp_path, users), {"title": {"en": "Hi"}, "iosEnabled": True})

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -18,7 +17,7 @@ UUID = "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory):
     """The working folder, with files whose last rows are not written as their types are."""
     folder = tmp_path_factory.mktemp("files")
     early = [(i + 1000, "SE", i % 60, "1.5") for i in range(EARLY)]
@@ -43,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 NO = ["00123", "1e3"]
 # Queries for the two Norwegians, and their ids.
-TRACED: list[tuple[str, list[str]]] = [
+TRACED = [
     ("FROM 'late.csv' WHERE country = 'NO' AND age + 1 > 18", ["00123"]),
     ("SELECT late.user_id FROM 'late.csv' WHERE country = 'NO'", NO),
     ("SELECT user_id FROM 'late.csv.gz' WHERE country = 'NO'", NO),
@@ -120,12 +119,12 @@ if not duckdb.__version__.startswith("1.2."):
 
 
 @pytest.mark.parametrize(("sql", "expected"), TRACED, ids=range(len(TRACED)))
-def test_ids_are_those_in_the_file_whatever_the_query(sql: str, expected: list[str]) -> None:
+def test_ids_are_those_in_the_file_whatever_the_query(sql, expected):
     assert sorted(ids_of(Audience.query(sql))) == sorted(expected)
 
 
 JSON = "{'user_id': 'UUID', 'n': 'BIGINT', 'user': 'VARCHAR', 'ids': 'JSON', 'tags': 'JSON'}"
-REFUSED: list[tuple[str, str]] = [
+REFUSED = [
     (
         "SELECT user_id FROM 'late.csv' WHERE user_id % 10 = 3",
         "types = {'user_id': 'VARCHAR'} in read_csv('late.csv');",
@@ -155,14 +154,14 @@ REFUSED: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("sql", "text"), REFUSED, ids=range(len(REFUSED)))
-def test_a_query_that_needs_a_guess_for_its_ids_is_refused_with_the_types_to_state(sql: str, text: str) -> None:
+def test_a_query_that_needs_a_guess_for_its_ids_is_refused_with_the_types_to_state(sql, text):
     with pytest.raises(ValidationError) as excinfo:
         Audience.query(sql)
     assert str(excinfo.value).startswith("the query: DuckDB guesses the types of the columns that user_id is made from")
     assert text in str(excinfo.value)
 
 
-def test_the_columns_that_feed_no_id_keep_their_types() -> None:
+def test_the_columns_that_feed_no_id_keep_their_types():
     for name, amount in (("late.csv", 2.5), ("late.jsonl", "2.50")):
         sql = f"FROM '{name}' WHERE amount::DOUBLE * 2 > 3 AND age + 1 < 20 AND country = 'NO'"
         assert rows_of(Audience.query(sql)) == [("1e3", {"country": "NO", "age": 17, "amount": amount})]
@@ -172,7 +171,7 @@ def test_the_columns_that_feed_no_id_keep_their_types() -> None:
     assert rows_of(Audience.query(sql)) == [("0012330", {"age": "30"}), ("1e317", {"age": "17"})]
 
 
-def test_quotation_marks_may_come_late_and_be_others(tmp_path: Path) -> None:
+def test_quotation_marks_may_come_late_and_be_others(tmp_path):
     early = "".join(f"user-{i},1\n" for i in range(EARLY))
     late = made(tmp_path, "late.csv", f'user_id,n\n{early}"user-""1""",2\n')
     assert rows_of(Audience.query(f"FROM '{late}' WHERE n > 1")) == [('user-"1"', {"n": 2})]
@@ -183,7 +182,7 @@ def test_quotation_marks_may_come_late_and_be_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["1e3", "1.0", "true", '["secret"]', "null"])
-def test_a_json_value_that_is_neither_a_text_nor_an_integer_is_no_id(tmp_path: Path, value: str) -> None:
+def test_a_json_value_that_is_neither_a_text_nor_an_integer_is_no_id(tmp_path, value):
     early = "".join(f'{{"user_id": {i}}}\n' for i in range(EARLY))
     rows = f'{early}{{"user_id": {2**70}}}\n{{"user_id": "007"}}\n'
     users = ids_of(Audience.query(f"SELECT 'u' || user_id AS user_id FROM '{made(tmp_path, 'u.jsonl', rows)}'"))
@@ -197,7 +196,7 @@ def test_a_json_value_that_is_neither_a_text_nor_an_integer_is_no_id(tmp_path: P
         assert refused(lambda: Audience.query(f"FROM '{path}' WHERE user_id IS NOT NULL")) == error
 
 
-def test_a_value_of_another_type_is_an_error_with_its_line(tmp_path: Path) -> None:
+def test_a_value_of_another_type_is_an_error_with_its_line(tmp_path):
     early = "".join(f"user-{i},1\n" for i in range(EARLY))
     path = made(tmp_path, "u.csv", f"user_id,n\n{early}user-x,secret\n")
     error = refused(lambda: Audience.query(f"FROM '{path}' WHERE n > 0"))
@@ -205,12 +204,12 @@ def test_a_value_of_another_type_is_an_error_with_its_line(tmp_path: Path) -> No
     assert "secret" not in error
 
 
-def test_the_only_column_may_be_an_id_and_is_not_shown(tmp_path: Path) -> None:
+def test_the_only_column_may_be_an_id_and_is_not_shown(tmp_path):
     path = made(tmp_path, "ids.csv", "anna\nbob\n")
     assert refused(lambda: Audience.query(f"FROM '{path}'")).startswith("the query: no column 'user_id', only ...;")
 
 
-def test_an_id_that_looks_like_a_comment_is_an_id(tmp_path: Path) -> None:
+def test_an_id_that_looks_like_a_comment_is_an_id(tmp_path):
     marked = made(tmp_path, "marked.csv", "user_id,n\n#1,x\n#2,y\n3,y\n")
     assert ids_of(Audience.query(f"FROM '{marked}'")) == ["#1", "#2", "3"]
     assert ids_of(Audience.query(f"FROM read_csv('{marked}', comment = '#')")) == ["3"]
@@ -218,7 +217,7 @@ def test_an_id_that_looks_like_a_comment_is_an_id(tmp_path: Path) -> None:
     assert ids_of(Audience.query(f"FROM '{marked}'")) == ["007"]
 
 
-def test_a_file_whose_types_change_is_read_with_the_new_types(tmp_path: Path) -> None:
+def test_a_file_whose_types_change_is_read_with_the_new_types(tmp_path):
     path = made(tmp_path, "u.csv", "user_id,n\nann,1\n")
     audience = Audience.query(f"SELECT user_id || '' AS user_id, n FROM '{path}'")
     rows = [f"{i},x\n" for i in range(EARLY)]
@@ -228,9 +227,7 @@ def test_a_file_whose_types_change_is_read_with_the_new_types(tmp_path: Path) ->
     assert "No files found" in refused(lambda: audience)
 
 
-def test_a_query_that_names_files_of_another_working_directory_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_query_that_names_files_of_another_working_directory_is_refused(tmp_path, monkeypatch):
     audience = Audience.query("SELECT user_id FROM 'te*.csv'")
     absolute = Audience.query(f"SELECT user_id FROM '{Path.cwd()}/text.csv' WHERE country > 'x'")
     made(tmp_path, "text.csv", "user_id\nanother\n")

@@ -1,7 +1,5 @@
 """Users become chunks: no user is lost or doubled, however the engine batches them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pyarrow as pa
@@ -15,21 +13,19 @@ from pushsdk.spark._tasks import EMPTY, NULL, chunk_schema, cut
 COLUMNS = {"user_id": pa.string(), "rows": pa.int64()}
 
 
-def batch(ids: list[str | None], rows: list[int] | None = None, fields: list[str] | None = None) -> pa.RecordBatch:
+def batch(ids, rows=None, fields=None):
     arrays = {"user_id": pa.array(ids, pa.string()), "rows": pa.array(rows or [1] * len(ids), pa.int64())}
     if fields is not None:
         arrays["fields"] = pa.array(fields, pa.string())
     return pa.RecordBatch.from_pydict(arrays)
 
 
-def chunks(batches: list[pa.RecordBatch], max_users: int = 3) -> list[dict]:
+def chunks(batches, max_users=3):
     return [row for chunk in cut(batches, max_users=max_users, prefix="7-") for row in chunk.to_pylist()]
 
 
 @given(st.integers(0, 60), st.sets(st.integers(0, 60)), st.integers(1, 9), st.booleans())
-def test_every_user_is_in_one_chunk_with_its_fields_however_the_batches_are_cut(
-    users: int, cuts: set[int], max_users: int, personal: bool
-) -> None:
+def test_every_user_is_in_one_chunk_with_its_fields_however_the_batches_are_cut(users, cuts, max_users, personal):
     ids = [f"user-{number}" for number in range(users)]
     bounds = sorted({0, users, *(chunk for chunk in cuts if chunk <= users)})
     batches = [
@@ -45,7 +41,7 @@ def test_every_user_is_in_one_chunk_with_its_fields_however_the_batches_are_cut(
     assert [chunk["chunk_id"] for chunk in cut_chunks] == [f"7-{number:06}" for number in range(len(cut_chunks))]
 
 
-def test_rows_without_an_id_are_counted_and_in_no_chunk_and_damaged_ids_are_counted() -> None:
+def test_rows_without_an_id_are_counted_and_in_no_chunk_and_damaged_ids_are_counted():
     cut_chunks = chunks([batch([None, "1.0", ""], [4, 1, 2]), batch([None, "2.0"], [1, 1])])
     assert [(chunk["chunk_id"], chunk["user_ids"], chunk["rows"]) for chunk in cut_chunks] == [
         ("7-000000", ["1.0", "2.0"], 2),
@@ -56,7 +52,7 @@ def test_rows_without_an_id_are_counted_and_in_no_chunk_and_damaged_ids_are_coun
 
 
 @pytest.mark.parametrize("personal", [False, True])
-def test_the_output_has_the_schema(personal: bool) -> None:
+def test_the_output_has_the_schema(personal):
     source = batch(["a", "b", ""], fields=["{}"] * 3 if personal else None)
     large = source.cast(
         pa.schema([(name, pa.large_string() if name != "rows" else pa.int64()) for name in source.schema.names])
