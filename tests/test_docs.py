@@ -182,6 +182,15 @@ def test_every_command_runs_and_prints_what_is_shown(service, document, monkeypa
                 assert shown or code == 0, f"$ {command}\n{output}\nexit code {code}"
 
 
+def test_the_commands_in_schedules_and_manifests_are_commands():
+    texts = [block.text for document in DOCUMENTS for block in document.blocks if block.language in ("cron", "yaml")]
+    lists = [line.replace(",", "") for text in texts for line in re.findall(r"command: \[pushsdk, (.*)\]", text)]
+    lines = [line for text in texts for line in re.findall(r"&& pushsdk (.*)", text)]
+    assert len(lists + lines) >= 4
+    for line in lists + lines:
+        app.parse_args(shlex.split(line), exit_on_error=False, print_error=False)
+
+
 # -- links ------------------------------------------------------------------------------------------------------------
 
 
@@ -277,7 +286,7 @@ def test_the_defaults_of_a_client_are_those_of_the_code():
         ("dedupe", "audiences", "Ids"),
         ("pandas", "databases", "Rows for personal texts"),
         ("sqlalchemy", "databases", "SQLAlchemy"),
-        ("cron", "faq", "How do I send later, or every night?"),
+        ("cron", "nightly-job", "cron"),
         ("quiet hours", "faq", "How do I send later, or every night?"),
         ("opt out", "faq", "How do I leave out users who opted out or unsubscribed?"),
         ("unsubscribes", "faq", "How do I leave out users who opted out or unsubscribed?"),
