@@ -163,6 +163,13 @@ def test_other_users_for_a_run_are_refused_with_both_numbers_and_the_options(bro
     assert service.users() == {"ann": 2, "eve": 1}
 
 
+def test_a_plan_that_is_stopped_is_not_resumed(broadcast, service, monkeypatch):
+    monkeypatch.setattr(Journal, "stopped_by", lambda _: "bob")
+    result = broadcast()
+    assert result.err == "stopped: bob stopped it before all its users were read: nothing was sent\n"
+    assert (result.code, service.users()) == (130, {})
+
+
 @pytest.mark.usefixtures("folder")
 def test_only_the_users_of_the_option_get_pushes_and_the_others_are_not_called_the_rest(command, service):
     limited = "pushes are limited to 2 users (only_users): all others are NOT_SENT\n"

@@ -608,7 +608,8 @@ def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment:
         warn(f"stopped: {result.stopped}")
     _print_answers(result)
     _tell_unlisted(unlisted)
-    if result.not_sent > unlisted and result.stopped_by != "not_after":
+    # A plan that was stopped can't be resumed, and never ended.
+    if result.not_sent > unlisted and result.stopped_by != "not_after" and (result.ended or not result.stopped):
         warn(f"to send the rest:  {command}{comment}")
     if result.unknown:
         warn(f"to resend to unknown users, who may be pushed twice:  {command} --on-unknown resend{comment}")
