@@ -1,0 +1,79 @@
+"""``pushsdk emulator requests``, ``tail`` and ``reset``: what an emulator that runs has got from this key."""
+
+import itertools
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from http.client import HTTPResponse
+from typing import Annotated
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import Request, urlopen
+
+import msgspec
+from cyclopts import Parameter
+
+from pushsdk._core.words import count
+from pushsdk._io.files import is_locked
+from pushsdk.cli.exit import CommandError, Exit
+from pushsdk.cli.options import JsonLines
+from pushsdk.cli.settings import EMULATOR, emulator_file, resolve
+from pushsdk.cli.terminal import print_json, say
+from pushsdk.emulator.control.routes import ROOT
+from pushsdk.emulator.control.views import RequestPage
+from pushsdk.emulator.store.records import RequestSummary
+
+Search = Annotated[str, Parameter(help="Select requests by words and terms, such as 'user:u1 status:429'.")]
+_NEWEST = 1000
+
+
+def requests(search: Search = "", /, *, json: JsonLines = False) -> int:
+    if json:
+        with _answer("GET", "/export", search=search) as answer:
+            for line in reversed(answer.read().splitlines()):
+                print_json(msgspec.Raw(line))
+        return Exit.DONE
+    with _answer("GET", "/requests", search=search, limit=_NEWEST) as answer:
+        for request in reversed(msgspec.json.decode(answer.read(), type=RequestPage).requests):
+            say(_line(request))
+    return Exit.DONE
+
+
+def tail(*, json: JsonLines = False) -> int:
+    with _answer("GET", "/events") as answer:
+        for event, data in itertools.pairwise(line.decode().rstrip("\n") for line in answer):
+            if event == "event: request":
+                request = msgspec.json.decode(data.removeprefix("data: "), type=RequestSummary)
+                print_json(request) if json else say(_line(request))
+                sys.stdout.flush()
+    return Exit.DONE
+
+
+def reset() -> int:
+    with _answer("POST", "/reset"):
+        return Exit.DONE
+
+
+@contextmanager
+def _answer(method: str, path: str, **query: object) -> Iterator[HTTPResponse]:
+    """Yield the answer of the emulator that runs, or else of the one in the settings. Raises CommandError."""
+    file = emulator_file()
+    settings = resolve({"profile": EMULATOR} if file is not None and is_locked(file) else {})
+    origin = "{0.scheme}://{0.netloc}".format(urlsplit(settings["base_url"]))
+    headers = {"Api-Key": settings["api_key"].reveal(), "Content-Type": "application/json"}
+    request = Request(f"{origin}{ROOT}{path}?{urlencode(query)}", method=method, headers=headers)  # noqa: S310 - checked
+    try:
+        with urlopen(request) as answer:  # noqa: S310
+            yield answer
+    except HTTPError as error:
+        raise CommandError(f"{origin} answered {error.code}: is it the emulator?", Exit.CANNOT_RUN) from None
+    except URLError as error:
+        raise CommandError(f"{origin} can't be reached: {error.reason}", Exit.CANNOT_RUN) from None
+
+
+def _line(request: RequestSummary) -> str:
+    time = f"{datetime.fromtimestamp(request.time):%H:%M:%S}"
+    status = request.status or f"no response ({request.fault})"
+    text = request.error or next(iter(request.title.values()), "")
+    return f"{time} {request.endpoint} {status} {count(request.users)} {text}".rstrip()

@@ -1,0 +1,64 @@
+"""``pushsdk emulator requests``, ``tail`` and ``reset``."""
+
+import json
+import select
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from support.command_line import COMMAND
+
+from pushsdk.cli.commands.emulator import kept_profile
+from pushsdk.emulator import Fault
+
+
+def send(command, user, title):
+    return command("send", user, "--title", title).code
+
+
+def test_requests_are_lines_or_json_with_bodies_and_a_reset_empties_the_inbox(command, service):
+    service.set_faults([Fault.status(422, first=1)])
+    assert [send(command, "ann", "One"), send(command, "bob", "Two")] == [1, 0]
+    result = command("emulator", "requests")
+    assert [line.split(maxsplit=1)[1] for line in result.out.splitlines()] == [
+        "push 422 1 user One",
+        "push 204 1 user Two",
+    ]
+    rows = [json.loads(line) for line in command("emulator", "requests", "user:bob", "--json").out.splitlines()]
+    assert [(row["status"], row["body"]["message"]["title"]) for row in rows] == [(204, {"en": "Two"})]
+    assert command("emulator", "reset") == (0, "", "")
+    assert command("emulator", "requests") == (0, "", "")
+
+
+def test_requests_of_the_emulator_that_runs_come_before_those_of_the_settings(command, service, monkeypatch):
+    send(command, "ann", "Hello")
+    monkeypatch.setenv("PUSHSDK_BASE_URL", "http://127.0.0.1:9/api")
+    assert (
+        command("emulator", "requests").err
+        == "pushsdk: http://127.0.0.1:9 can't be reached: [Errno 111] Connection refused\n"
+    )
+    with kept_profile(service):
+        assert command("emulator", "requests").out.endswith("push 204 1 user Hello\n")
+
+
+def test_each_request_is_printed_when_it_comes(command, service):
+    for options, last in (((), "ann Hello"), (("--json",), "bob Hello")):
+        user, title = last.split()
+        with subprocess.Popen([*COMMAND, "emulator", "tail", *options], stdout=subprocess.PIPE, text=True) as process:
+            while not select.select([process.stdout], [], [], 0.1)[0]:
+                send(command, user, title)
+            line = process.stdout.readline()
+            process.kill()
+        assert json.loads(line)["first_user"] == user if options else line.endswith("push 204 1 user Hello\n")
+
+
+def test_a_service_that_is_no_emulator_is_named(command, monkeypatch):
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        thread = threading.Thread(target=other.serve_forever)
+        thread.start()
+        monkeypatch.setenv("PUSHSDK_BASE_URL", address := f"http://127.0.0.1:{other.server_port}")
+        monkeypatch.setenv("PUSHSDK_API_KEY", "key")
+        result = command("emulator", "reset")
+        assert (result.code, f"pushsdk: {address} answered 501: is it the emulator?\n" in result.err) == (4, True)
+        other.shutdown()
+        thread.join()
