@@ -113,6 +113,7 @@ def test_a_run_stopped_by_the_stop_policy_exits_with_5(broadcast, service, folde
             "/user-1: a broadcast reads its users from a file; send takes ids",
         ),
         (("broadcast", "ids.txt", "--title", "x", "--run", "a.run", "--max-rejected", "1.1"), "for --max-rejected"),
+        (("broadcast", "ids.txt", "--message", "message.json"), "broadcast: --run is required"),
         (("broadcast", "ids.txt", "--run", "a.run"), "--message"),
         (("broadcast", "--message", "message.json", "--run", "a.run"), "pass exactly one source of users"),
         (("broadcast", "a.csv", "--message", "message.json", "--run", "a.run"), "did you mean --primary-key 'userid'?"),
@@ -364,6 +365,12 @@ def test_users_in_files_and_of_an_earlier_run_are_excluded(broadcast, command, s
 def test_a_dry_run_without_users_prints_no_request(broadcast, service, folder):
     (folder / "ids.txt").write_text("")
     assert broadcast("--dry-run") == (2, "", "pushsdk: the source has no users\n")
+
+
+def test_a_plan_without_users_is_a_usage_error(command, folder):
+    (folder / "ids.csv").write_text("user_id\n")
+    result = command("plan", "ids.csv", "--title", "Hi")
+    assert (result.code, result.err) == (2, "pushsdk: the source has no users\n")
 
 
 def test_status_watches_a_run_until_it_ends(broadcast, command, service, monkeypatch):

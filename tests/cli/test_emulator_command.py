@@ -163,6 +163,7 @@ WRONG = {
         "{}/limit: $: ServiceLimits.max_users must be a whole number, 1 or more",
     ),
     "misspelled limit": (["--limits", "{}/typo"], "{}/typo: $: unknown field 'max_user', did you mean max_users?"),
+    "missing token file": (["--token-file", "{}/none"], "--token-file {}/none: No such file"),
     "a token as an argument": (["--token=s3cret"], "--token"),
     "no JSON": (["--faults", "{}/text"], "--faults {}/text: must be JSON: "),
     "folder as a store": (["--store", "{}"], "--store: {} can't be used as a store: it is a folder"),

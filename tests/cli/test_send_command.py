@@ -112,6 +112,17 @@ async def test_a_private_authority_is_trusted_by_the_variable_that_the_error_nam
     assert (result.code, server.processed) == (0, {"ann": 1})
 
 
+def test_the_result_is_printed_as_json(command, service):
+    result = command("send", "ann", "bob", *SEND[1:], "--json")
+    assert json.loads(result.out) == {
+        "outcome": "ACCEPTED",
+        "users": {"ACCEPTED": 2},
+        "duplicates": 1,
+        "requests": 1,
+        "status": 204,
+    }
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -203,6 +214,8 @@ def test_mixed_outcomes_exit_with_the_worst(command, service):
     [
         (("send", "ann"), "pass the message either with --message FILE, or with --title, --body and --lang"),
         (("send", "ann,bob", "--title", "Hi"), "'ann,bob' is one id: write ids apart, without quotation marks"),
+        (("send", "ann", "--title", "--body", "x"), "--title requires an argument"),
+        (("resume", "a.run", "ids.txt"), "resume: unexpected argument 'ids.txt'"),
         (("send", "--title", "Hi"), "name at least one user"),
         ((*SEND, "World"), "'World' follows an option: write user ids before the options"),
         (("resend",), 'Did you mean "send"?'),

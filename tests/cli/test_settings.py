@@ -183,6 +183,7 @@ def test_a_hostile_file_in_the_working_directory_changes_nothing(tmp_path, monke
         ({}, {"PUSHSDK_RETRY": "never"}, "PUSHSDK_RETRY must be 'safe', 'collapsible', 'at-least-once' or 'none'"),
         ({}, {"PUSHSDK_ALLOW_INSECURE": "perhaps"}, "PUSHSDK_ALLOW_INSECURE must be true or false"),
         ({"base_url": "http://push.example"}, {}, "--base-url: base_url must not be plain http"),
+        ({}, {"PUSHSDK_BASE_URL": ""}, "PUSHSDK_BASE_URL: base_url must be an absolute URL"),
         ({"api_key_file": "none"}, {}, "--api-key-file: can't read"),
         ({"api_key_command": "'"}, {}, "--api-key-command: must be a command"),
         ({"api_key_command": "no-such-command-here"}, {}, "--api-key-command: can't run the command: No such file"),

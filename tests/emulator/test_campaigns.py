@@ -117,6 +117,18 @@ async def test_recipients_see_their_own_row_in_the_message_and_skipped_rows_are_
         assert [push["status"] for push in pushes] == [204, 429]  # both recipients count against the quota
 
 
+async def test_an_invalid_query_says_why_and_can_be_started_again(serve, tmp_path):
+    async with serve() as api:
+        uuid = await created(api, segment={"query": "SELECT user_id FROM people", "primaryKey": "user_id"})
+        assert "people" in (await reached(api, uuid, "failed"))["error"]
+        (tmp_path / "audience/people.csv").write_text("user_id\nzoe\n")
+        assert (await api.done("POST", f"/campaigns/{uuid}/start", {}))["state"] == "running"
+        campaign = await reached(api, uuid, "done", before="failed")
+        assert [recipient["user_id"] for recipient in campaign["recipients"]] == ["zoe"]
+        status, error = await api.refused("POST", f"/campaigns/{uuid}/start", {})
+        assert (status, "done" in error) == (409, True)
+
+
 async def test_a_long_query_ends_with_its_emulator_and_fails_in_one_without_tables(serve):
     query = "SELECT count(*)::VARCHAR AS user_id FROM range(100000000000) a"
     async with serve() as api:

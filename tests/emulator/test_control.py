@@ -32,6 +32,7 @@ WRONG = [
     ("GET", "/users?search=a&search=b", None, 400, "repeated"),
     ("GET", "/users?limit=0", None, 400, "limit"),
     ("DELETE", "/requests?search=%20", None, 400, "all=true"),
+    ("DELETE", "/requests?search=x%20title:", None, 400, "without a value"),
     ("DELETE", "/requests?search=x&all=true", None, 400, "either"),
     # Inboxes: only requests are read over all of them
     ("GET", "/users?inbox=nobody", None, 404, "GET /inboxes lists them"),
