@@ -15,6 +15,7 @@ from pushsdk.emulator.shapes import READERS, Unreadable, check_strictly
 SECRET = "Dear Jane Roe, 4711"
 SHOWN = {
     "type": "MOBILE_PUSH",
+    "androidEnabled": False,
     "action": "DEFAULT",
     "clickAction": "DEEP_LINKING",
     "interruptionLevel": "PASSIVE",
