@@ -43,14 +43,6 @@ class Result(NamedTuple):
     text: str
 
 
-class _Section(NamedTuple):
-    page: str
-    title: str
-    heading: str
-    prose: str
-    code: str
-
-
 class _Term:
     """A word or phrase in a query, with its synonyms."""
 
@@ -73,17 +65,15 @@ def search(query: str) -> list[Result]:
     """
     terms, phrase = _terms(query)
     ranked = []
-    for section in _sections():
-        parts = [
-            _plain(part) for part in (section.heading, f"{section.title} {section.page}", section.prose, section.code)
-        ]
+    for page, title, heading, prose, code in _sections():
+        parts = [*map(_plain, (heading, f"{title} {page}", prose, code))]
         scores = [_score(term, *parts) for term in terms]
         score = sum(scores) * (_PHRASE if any(map(phrase.search, parts[::2])) else 1)
-        score *= _EXACT if phrase.fullmatch(parts[0]) else _LAST.get(section.page, 1)
-        ranked.append((sum(map(bool, scores)), score, section))
-    most = max((found for found, *_ in ranked), default=0)
-    best = sorted((row for row in ranked if row[0] == most > 0), key=lambda row: -row[1])
-    return [Result(section.page, section.heading, _sentence(section, terms)) for *_, section in best]
+        score *= _EXACT if phrase.fullmatch(parts[0]) else _LAST.get(page, 1)
+        ranked.append((sum(map(bool, scores)), score, page, heading, prose, code))
+    ranked.sort(key=lambda row: row[:2], reverse=True)
+    best = (row[2:] for row in ranked if row[0] == ranked[0][0] > 0)
+    return [Result(page, heading, _sentence(prose, code, terms)) for page, heading, prose, code in best]
 
 
 def _plain(text: str) -> str:
@@ -110,12 +100,13 @@ def _terms(query: str) -> tuple[list[_Term], re.Pattern[str]]:
     return [*terms, *map(_Term, rest.split())], _pattern(phrase)
 
 
-def _sections() -> Iterator[_Section]:
+def _sections() -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield the page, page title, heading, prose and code for each section."""
     for name in docs.names():
         # A comment in a code block is not a heading.
         parts = _HEADING.split(_CODE.sub(lambda code: code[0].replace("\n#", "\n #"), docs.read(name)))
         for heading, section in zip(parts[1::2], parts[2::2], strict=True):
-            yield _Section(name, parts[1], heading, _CODE.sub("", section), "\n".join(_CODE.findall(section)))
+            yield name, parts[1], heading, _CODE.sub("", section), "\n".join(_CODE.findall(section))
 
 
 def _score(term: _Term, heading: str, title: str, prose: str, code: str) -> float:
@@ -126,9 +117,9 @@ def _score(term: _Term, heading: str, title: str, prose: str, code: str) -> floa
     return in_heading + in_text + (in_title if in_heading or in_text else 0)
 
 
-def _sentence(section: _Section, terms: Sequence[_Term]) -> str:
+def _sentence(prose: str, code: str, terms: Sequence[_Term]) -> str:
     """Return the sentence, table row or code line with most terms, as plain text."""
-    sentences = [sentence for passage in _PASSAGE.split(section.prose) for sentence in _SENTENCE.split(passage.strip())]
-    lines = [*filter(None, sentences), *section.code.splitlines()[1:]] or [""]
+    sentences = [sentence for passage in _PASSAGE.split(prose) for sentence in _SENTENCE.split(passage.strip())]
+    lines = [*filter(None, sentences), *code.splitlines()[1:]] or [""]
     best = max(lines, key=lambda line: sum(term.count(_plain(line)) for term in terms))
     return _MARKUP.sub(r"\1", " ".join(best.strip("| ").replace(" | ", ": ").split()))
