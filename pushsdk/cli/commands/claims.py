@@ -65,7 +65,7 @@ class StoreOptions:
 
 def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: JsonLines = False) -> int:
     """List the sends with claimed users, oldest first: in flight, from a dead process, or with an unknown outcome."""
-    sends = with_store(store.open, lambda opened: _claimed_sends(opened, older_than))
+    sends = _claimed(store, older_than)
     if sends and not json:
         say(f"{'claimed at':<20}  {'age':>9}  {'users':>7}  hash of the key")
     for send in sends:
@@ -90,7 +90,7 @@ def _time_and_age(since: float) -> tuple[str, float]:
 
 
 def count(*, store: StoreOptions, older_than: OlderThan = None, json: Json = False) -> int:
-    sends = with_store(store.open, lambda opened: _claimed_sends(opened, older_than))
+    sends = _claimed(store, older_than)
     counts = {"sends": len(sends), "users": _users_of(sends)}
     if json:
         print_json(counts)
@@ -151,7 +151,7 @@ def _chosen(names: Sequence[str], older_than: timedelta | None, store: StoreOpti
     if bool(names) is (older_than is not None):
         raise usage_error("pass either jobs, --key or --older-than")
     if not names:
-        return with_store(store.open, lambda opened: _claimed_sends(opened, older_than))
+        return _claimed(store, older_than)
     claims = with_store(store.open, lambda opened: _claims_of(opened, names))
     sends = [send for digest, claim in claims.items() if (send := _operators.claimed_in(digest, claim)) is not None]
     _tell_missing(names, [send.key for send in sends])
@@ -170,8 +170,9 @@ def _users_of(sends: Iterable[ClaimedSend]) -> int:
     return sum(send.users for send in sends)
 
 
-async def _claimed_sends(store: ClaimStore, older_than: timedelta | None) -> list[ClaimedSend]:
-    return await _operators.claimed(store, older_than=older_than.total_seconds() if older_than else 0.0)
+def _claimed(store: StoreOptions, older_than: timedelta | None) -> list[ClaimedSend]:
+    seconds = older_than.total_seconds() if older_than else 0.0
+    return with_store(store.open, lambda opened: _operators.claimed(opened, older_than=seconds))
 
 
 async def _claims_of(store: ClaimStore, names: Sequence[str]) -> dict[str, Claim]:
