@@ -23,7 +23,7 @@ Show = Callable[[Progress], None]
 Figure = tuple[str, str, str, str]
 """A name, a number, a remark and a style."""
 
-logger = logging.getLogger("pushsdk")
+logger: logging.Logger = logging.getLogger("pushsdk")
 _SHORTEST_BAR = 8  # cells; if the figures leave less, some of them go
 _LINE_INTERVAL = 5.0  # seconds between two plain lines
 # Stage changes that are printed at once. The end of a wait is not: the counts show the end, and waits may be short.
