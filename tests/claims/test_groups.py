@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.shaky_claims import HELLO, ShakyClaims
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import now, virtual
 
 from pushsdk import ClaimStoreError, Receipt, Timeout
 from pushsdk.claims import Claim, Put
@@ -86,18 +86,3 @@ async def test_an_entry_that_is_always_refused_does_not_block_others() -> None:
         results = await crowd(client, 30)
     assert [type(result) for result in results].count(Receipt) == 29
     assert service.users() == {f"user-{n}": 1 for n in range(1, 30)}
-
-
-@virtual
-async def test_a_call_cancelled_before_its_claim_writes_nothing() -> None:
-    service, claims = FakeService(), Narrow()
-    async with service.client(claims=claims) as client:
-        first = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="first"))
-        await asyncio.sleep(0.5)
-        second = asyncio.create_task(client.send("user-2", HELLO, idempotency_key="second"))
-        await turns(5)
-        second.cancel()
-        results = await asyncio.gather(first, second, return_exceptions=True)
-        assert [type(result) for result in results] == [Receipt, asyncio.CancelledError]
-        assert client.stats().not_sent == 1
-    assert claims.sizes == [1, 1]

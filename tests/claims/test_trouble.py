@@ -162,25 +162,6 @@ async def test_jobs_are_sent_after_the_store_was_suspended(same: bool, step: int
     assert service.users() == {"user-1": 8}
 
 
-@pytest.mark.parametrize("stopped", [5.0, 60.0])
-@virtual
-async def test_closing_waits_for_a_suspended_store_until_the_drain_ends(
-    stopped: float, caplog: pytest.LogCaptureFixture
-) -> None:
-    service, claims = FakeService(), StoppedClaims(timeout=1.0)
-    client = service.client(claims=claims)
-    claims.is_stopped = True
-    assert isinstance(await deliver(client), ClaimStoreError)
-    start = now()
-    timer = asyncio.get_running_loop().call_later(stopped, claims.go_on)
-    await client.aclose(drain=20.0)
-    assert now() - start < min(stopped, 20.0) + 4.0
-    timer.cancel()
-    assert "not written" not in caplog.text, "nothing was sent"
-    assert not everybody()
-    assert claims.states() == (UNDONE if stopped < 20.0 else [])
-
-
 # -- after the send ---------------------------------------------------------------------------------------------------
 
 
