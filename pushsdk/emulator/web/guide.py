@@ -51,12 +51,16 @@ def _anchor(heading: str) -> str:
 def _html(markdown: str) -> str:
     try:
         from markdown_it import MarkdownIt  # imported late: only the extra cli has these
-        from pygments import formatters, highlight, lexers
+        from pygments import formatters, highlight, lexers, util
     except ImportError:
         return _MISSING
 
     def color(code: str, language: str, _attributes: str) -> str:
-        return str(highlight(code, lexers.get_lexer_by_name(language or "text"), formatters.HtmlFormatter(nowrap=True)))
+        try:
+            lexer = lexers.get_lexer_by_name(language)
+        except util.ClassNotFound:
+            return ""  # shown without colors
+        return str(highlight(code, lexer, formatters.HtmlFormatter(nowrap=True)))
 
     tokens = (reader := MarkdownIt("commonmark", {"html": False, "highlight": color}).enable("table")).parse(markdown)
     for opening, text in pairwise(tokens):
