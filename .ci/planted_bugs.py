@@ -885,13 +885,13 @@ CLAIMS = [
     Bug(
         "two workers both claim a job in an object store",
         "claims.objects:ObjectClaims._write",
-        "return await original(self, name, body, condition if name.startswith('self-test') else 'overwrite')",
+        "return original(self, name, body, condition if name.startswith('self-test') else 'overwrite')",
         "tests/claims/test_objects.py::test_exactly_one_of_two_processes_makes_each_of_a_thousand_claims",
     ),
     Bug(
         "an expired claim in an object store is taken over by two workers",
         "claims.objects:ObjectClaims._write",
-        "return await original(self, name, body, condition if isinstance(condition, str) else 'overwrite')",
+        "return original(self, name, body, condition if isinstance(condition, str) else 'overwrite')",
         "tests/claims/test_objects.py::test_claims_expire_by_the_stores_clock_and_are_taken_over_once",
     ),
     Bug(
@@ -899,15 +899,15 @@ CLAIMS = [
         "claims.objects:ObjectClaims._test",
         """
             with suppress(ConfigurationError):
-                await original(self)
+                original(self)
             self._offset = self._offset or 0.0
         """,
         "tests/claims/test_objects.py::test_a_store_that_ignores_a_condition_is_refused",
     ),
     Bug(
         "a signed URL is in the error of an object store",
-        "claims.objects:ObjectClaims._answer",
-        "return await request",
+        "claims.objects:_answer",
+        "return request()",
         "tests/claims/test_objects.py::test_trouble_is_named_with_its_fix_and_without_secrets",
     ),
     Bug(

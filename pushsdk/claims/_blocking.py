@@ -6,7 +6,7 @@ A network mount whose server is away blocks a thread until the mount is back.
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
@@ -17,6 +17,7 @@ from pushsdk._io.threads import DaemonThreads
 from pushsdk.claims.store import CLOSED
 
 R = TypeVar("R")
+T = TypeVar("T")
 P = ParamSpec("P")
 
 
@@ -24,6 +25,7 @@ class StoreThreads:
     """Up to ``count`` threads for store operations."""
 
     def __init__(self, count: int) -> None:
+        self._count = count
         self._threads = DaemonThreads(count, name="pushsdk-claims")
         # Ends the threads if a store is never closed.
         weakref.finalize(self, self._threads.shutdown).atexit = False
@@ -53,6 +55,15 @@ class StoreThreads:
             self._pending.add(result)
         result.add_done_callback(self._pending.discard)
         return asyncio.wrap_future(result)
+
+    async def map(self, operation: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Return the results of the operation for all items, which the threads share."""
+        shares = [items[first :: self._count] for first in range(min(self._count, len(items)))]
+        work = [self.run(list, map(operation, share)) for share in shares]
+        results: list[Any] = [None] * len(items)
+        for first, share in enumerate(await asyncio.gather(*work)):
+            results[first :: self._count] = share
+        return results
 
     async def aclose(self, timeout: float, close: Callable[[], object] = lambda: None) -> None:
         """Refuse further operations, and call ``close`` after the last one; wait up to ``timeout`` seconds for that."""

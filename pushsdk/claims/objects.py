@@ -1,13 +1,13 @@
 """Claims in an object store, such as S3: for processes on many machines, without a database."""
 
-import asyncio
 import functools
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,18 +15,16 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import must_be
 from pushsdk._core.secret import Secret, sealed
 from pushsdk._io.forks import ProcessGuard
+from pushsdk.claims._blocking import StoreThreads
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put, StoreError
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, S3Store
 
-T = TypeVar("T")
-R = TypeVar("R")
-
 URL = re.compile(r"(s3|az)://[A-Za-z0-9._-]+(/[A-Za-z0-9._=/-]*)?")
 KEY = re.compile("[0-9a-f]{64}")
-# Concurrent requests per call, and creations in the self-test.
-REQUESTS, RIVALS = 64, 4
+# Concurrent requests, each in a thread: after obstore's coroutines, a process that ends at once may abort.
+THREADS = 32
 # Claims whose ETags are remembered: more than are in flight.
 REMEMBERED = 10_000
 _UNMET = ("AlreadyExistsError", "PreconditionError")
@@ -75,28 +73,29 @@ class ObjectClaims(ClaimStore):
         server = target = sealed(server)
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         self._objects: Any = _opened(target) if isinstance(target, Secret) else target
-        if not hasattr(self._objects, "put_async"):
+        if not hasattr(self._objects, "put"):
             raise must_be("server", "a URL or an obstore store", server)
+        self._threads = StoreThreads(THREADS)
         # The store's Unix time less the monotonic time. Set by the self-test.
         self._offset: float | None = None
         # By key: the token of our last write, and the condition that the object is unchanged since. Oldest first.
-        self._written = dict[str, tuple[str, object]]()
+        self._written = OrderedDict[str, tuple[str, object]]()
 
     def __repr__(self) -> str:
         return f"ObjectClaims({self._objects!r})"
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        await self._test()
-        return await _all(lambda put: self._put(put, ttl), puts)
+        await self._ready()
+        return await self._threads.map(lambda put: self._put(put, ttl), puts)
 
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
-        await self._test()
-        return [claim for claim, _ in await _all(self._read, keys)]
+        await self._ready()
+        return [claim for claim, _ in await self._threads.map(self._read, keys)]
 
     async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
-        await self._test()
+        await self._ready()
         pages = self._objects.list(chunk_size=PAGE)
-        while page := await self._answer(anext(pages, None)):
+        while page := await self._threads.run(_answer, lambda: next(pages, None)):
             keys = [meta["path"] for meta in page if KEY.fullmatch(meta["path"])]
             for key, claim in zip(keys, await self.get(keys), strict=True):
                 if claim is not None:
@@ -104,32 +103,46 @@ class ObjectClaims(ClaimStore):
 
     async def risks(self) -> list[str]:
         """Test the store with an object that is deleted again. Raises ConfigurationError if it has no conditions."""
-        await self._test()
+        await self._ready()
         return []
 
-    async def _put(self, put: Put, ttl: float) -> Claim | None:
+    async def aclose(self) -> None:
+        """Refuse further operations, and wait for pending writes up to ``timeout`` seconds."""
+        await self._threads.aclose(self.timeout)
+
+    async def _ready(self) -> None:
+        if _first_process().is_inherited:
+            raise ConfigurationError(
+                "the claim store was used before a fork, which object stores don't survive: fork first"
+            )
+        if self._offset is None:
+            await self._threads.run(self._test)
+
+    # -- in the threads -----------------------------------------------------------------------------------------
+
+    def _put(self, put: Put, ttl: float) -> Claim | None:
         body = msgspec.json.encode(StoredClaim(put.claim.token, ttl, msgspec.Raw(put.claim.record)))
         token, condition = self._written.pop(put.key, ("", None))
         if token not in put.expected:
             condition = "create"
         # After a lost response the object has our token, so the next round replaces it.
-        while not (tag := await self._write(put.key, body, condition)):
-            stored, condition = await self._read(put.key)
+        while not (tag := self._write(put.key, body, condition)):
+            stored, condition = self._read(put.key)
             if stored is not None and not put.may_replace(stored):
                 return stored
         self._written[put.key] = put.claim.token, {"e_tag": tag}
         if len(self._written) > REMEMBERED:
-            del self._written[next(iter(self._written))]
+            self._written.popitem(last=False)
         return None
 
-    async def _write(self, name: str, body: bytes, condition: object) -> str | None:
+    def _write(self, name: str, body: bytes, condition: object) -> str | None:
         """Return the new object's ETag, None if the condition is not met."""
-        written = await self._answer(self._objects.put_async(name, body, mode=condition), *_UNMET)
+        written = _answer(lambda: self._objects.put(name, body, mode=condition), *_UNMET)
         return None if written is None else str(written["e_tag"] or "")
 
-    async def _read(self, key: str) -> tuple[Claim | None, object]:
+    def _read(self, key: str) -> tuple[Claim | None, object]:
         """Return the stored claim, None if absent or expired, and the condition for replacing it."""
-        found = await self._answer(self._fetch(key), "FileNotFoundError")
+        found = _answer(lambda: self._fetch(key), "FileNotFoundError")
         if found is None:
             return None, "create"
         meta, data = found
@@ -140,44 +153,23 @@ class ObjectClaims(ClaimStore):
             claim = None if is_expired else Claim(stored.token, bytes(stored.record))
         return claim, {"e_tag": meta["e_tag"]}
 
-    async def _answer(self, request: Awaitable[Any], *absent: str) -> Any:
-        """Return the response, None for an ``absent`` error's name. Raise StoreError for any other."""
-        # obstore's text may hold a signed URL: it is in no error of ours, nor in its context.
-        try:
-            async with asyncio.timeout(self.timeout):
-                (answer,) = await asyncio.gather(request, return_exceptions=True)
-        except TimeoutError as error:
-            answer = error
-        if not isinstance(answer, BaseException):
-            return answer
-        name = type(answer).__name__
-        if name in absent:
-            return None
-        raise StoreError(_NO_CREDENTIALS if _METADATA in str(answer) else _TEXTS.get(name, _UNREACHABLE.format(name)))
+    def _fetch(self, key: str) -> tuple[Any, bytes]:
+        found = self._objects.get(key)
+        return found.meta, bytes(found.bytes())
 
-    async def _fetch(self, key: str) -> tuple[Any, bytes]:
-        found = await self._objects.get_async(key)
-        return found.meta, bytes(await found.bytes_async())
-
-    async def _test(self) -> None:
+    def _test(self) -> None:
         """Learn the store's clock, and raise ConfigurationError if the store does not obey the conditions."""
-        if _first_process().is_inherited:
-            raise ConfigurationError(
-                "the claim store was used before a fork, which object stores don't survive: fork first"
-            )
-        if self._offset is not None:
-            return
         name = f"self-test-{secrets.token_hex(16)}"
-        created = await _all(lambda rival: self._write(name, b"%d" % rival, "create"), range(RIVALS))
+        created = [self._write(name, body, "create") for body in (b"first", b"second")]
         # A write that was done may be repeated and refused, as its response was lost: the object tells.
-        before = await self._answer(self._objects.head_async(name))
+        before = _answer(lambda: self._objects.head(name))
         condition = {"e_tag": before["e_tag"]}
-        changes = [await self._write(name, body, condition) for body in (b"changed", b"outdated")]
-        after = await self._answer(self._objects.head_async(name))
+        changes = [self._write(name, body, condition) for body in (b"changed", b"outdated")]
+        after = _answer(lambda: self._objects.head(name))
         offset = after["last_modified"].timestamp() - time.monotonic()
         with suppress(StoreError):  # without the right to delete, the lifecycle rule does it
-            await self._answer(self._objects.delete_async(name))
-        if created.count(None) < RIVALS - 1 or all(changes) or after["e_tag"] == before["e_tag"]:
+            _answer(lambda: self._objects.delete(name))
+        if all(created) or all(changes) or after["e_tag"] == before["e_tag"]:
             raise ConfigurationError(f"the claim store can't be used: {_TEXTS['NotImplementedError']}")
         self._offset = offset
 
@@ -188,20 +180,16 @@ def _first_process() -> ProcessGuard:
     return ProcessGuard()
 
 
-async def _all(operation: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
-    """Return the operation's results, after all operations have ended. Raise the first error."""
-    slots = asyncio.Semaphore(REQUESTS)
-
-    async def one(item: T) -> R:
-        async with slots:
-            return await operation(item)
-
-    results = list[R]()
-    for result in await asyncio.gather(*map(one, items), return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
-        results.append(result)
-    return results
+def _answer(request: Callable[[], Any], *absent: str) -> Any:
+    """Return the response, None for an ``absent`` error's name. Raise StoreError for any other."""
+    try:
+        return request()
+    except Exception as error:  # noqa: BLE001 - obstore's text may hold a signed URL: it is in no error of ours
+        name = type(error).__name__
+        text = _NO_CREDENTIALS if _METADATA in str(error) else _TEXTS.get(name, _UNREACHABLE.format(name))
+    if name in absent:
+        return None
+    raise StoreError(text)
 
 
 def _opened(url: Secret) -> Any:

@@ -3,23 +3,19 @@
 Needs one atomic operation, available on every file system and over NFS: a hard link is created only if its name is new.
 """
 
-import asyncio
 import errno
 import glob
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import check
 from pushsdk._io.files import check_path, objection
 from pushsdk.claims._blocking import StoreThreads
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
-
-T = TypeVar("T")
 
 # The file that marks a claim directory, and its content: the format version.
 MARKER, FORMAT = "pushsdk-claims", b"pushsdk claims 1\n"
@@ -63,19 +59,10 @@ class DirectoryClaims(ClaimStore):
         return f"DirectoryClaims({self._path!r})"
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        return await self._map(lambda put: self._put(put, ttl), puts)
+        return await self._threads.map(lambda put: self._put(put, ttl), puts)
 
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
-        return await self._map(lambda key: self._find(key)[1], keys)
-
-    async def _map(self, operation: Callable[[T], Claim | None], items: Sequence[T]) -> list[Claim | None]:
-        """Return the results of the operation for all items, which the threads share."""
-        shares = [items[first::THREADS] for first in range(min(THREADS, len(items)))]
-        work = [self._threads.run(list, map(operation, share)) for share in shares]
-        results: list[Claim | None] = [None] * len(items)
-        for first, share in enumerate(await asyncio.gather(*work)):
-            results[first::THREADS] = share
-        return results
+        return await self._threads.map(lambda key: self._find(key)[1], keys)
 
     async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
         for folder in range(256):

@@ -102,7 +102,7 @@ async def test_a_custom_store_need_not_implement_scan() -> None:
         CustomClaims().scan()
 
 
-@pytest.mark.parametrize("make", [MAKERS[1], MAKERS[2], MAKERS[4]])
+@pytest.mark.parametrize("make", [MAKERS[1], MAKERS[2], MAKERS[4], MAKERS[5]])
 async def test_a_closed_store_refuses_operations(make: Callable[..., ClaimStore]) -> None:
     store = make()
     await store.aclose()

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
@@ -20,7 +21,8 @@ from support.shaky_claims import Op, ShakyClaims, StoreFault, deliver, long
 from support.virtual_time import run
 
 from pushsdk import Outcome, PartialError, RetryPolicy
-from pushsdk.claims import ObjectClaims
+from pushsdk.claims import ObjectClaims, objects
+from pushsdk.claims._blocking import StoreThreads
 from pushsdk.client import AsyncPushClient
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeRequest, FakeService
@@ -54,7 +56,7 @@ class WildClaims(ShakyClaims):
 class WildObjects:
     """obstore's methods over a dictionary. With this probability a request fails, or its response is lost.
 
-    A request that was given up may be done late.
+    A failed request may be done late.
     """
 
     def __init__(self, dice):
@@ -62,22 +64,35 @@ class WildObjects:
         self.rate = dice.choice([0.0, 0.1, 0.3, 0.6])
         self._objects = {}
 
-    async def put_async(self, path, data, *, mode):
-        return await self._meet(lambda: self._put(path, data, mode))
+    def put(self, path, data, *, mode):
+        return self._meet(lambda: self._put(path, data, mode))
 
-    async def get_async(self, path):
-        meta, data = await self._meet(lambda: self._get(path))
+    def get(self, path):
+        meta, data = self._meet(lambda: self._get(path))
+        return SimpleNamespace(meta=meta, bytes=lambda: data)
 
-        async def bytes_async():
-            return data
+    def head(self, path):
+        return self.get(path).meta
 
-        return SimpleNamespace(meta=meta, bytes_async=bytes_async)
+    def delete(self, path):
+        self._meet(lambda: self._objects.pop(path, None))
 
-    async def head_async(self, path):
-        return (await self._meet(lambda: self._get(path)))[0]
+    def threads(self, count):
+        """Return threads that work in the event loop, and may be slow."""
 
-    async def delete_async(self, path):
-        await self._meet(lambda: self._objects.pop(path, None))
+        def run(work, *arguments):
+            task = asyncio.get_running_loop().create_task(self._slowly(work, *arguments))
+            task.add_done_callback(lambda task: task.exception())
+            return asyncio.shield(task)
+
+        threads = StoreThreads(count)
+        threads.run = run
+        return threads
+
+    async def _slowly(self, work, *arguments):
+        for _ in range(2):
+            await asyncio.sleep(self._dice.choice([0.5, 5.0, 9.0]) if self._dice.random() < self.rate / 2 else 0.0)
+        return work(*arguments)
 
     def _put(self, path, data, mode):
         meta, _ = self._objects.get(path, ({}, b""))
@@ -96,20 +111,13 @@ class WildObjects:
         except KeyError:
             raise FileNotFoundError from None
 
-    async def _meet(self, work):
-        fault = self._dice.choice([*FAULTS, "late"]) if self._dice.random() < self.rate else ""
-        await asyncio.sleep(1.0 if fault == "slow" else 0.0)
+    def _meet(self, work):
+        fault = self._dice.choice(["down", "lost", "late"]) if self._dice.random() < self.rate else ""
         if fault == "late":
             asyncio.get_running_loop().call_later(self._dice.random() * 20, _tried, work)
-        if fault in ("late", "hangs"):
-            await asyncio.get_running_loop().create_future()
-        if fault == "down":
+        if fault in ("late", "down"):
             raise GenericError
         answer = work()
-        if fault == "twice":
-            answer = work()
-        if fault == "hangs, done":
-            await asyncio.get_running_loop().create_future()
         if fault == "lost":
             raise GenericError
         return answer
@@ -138,7 +146,11 @@ class JobWorld:
 
     def client(self) -> AsyncPushClient:
         retry = self.dice.choice([RetryPolicy.none(), RetryPolicy.safe()])
-        claims = self.store if isinstance(self.store, WildClaims) else ObjectClaims(self.store)
+        claims = self.store
+        if isinstance(claims, WildObjects):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(objects, "StoreThreads", claims.threads)
+                claims = ObjectClaims(claims)
         return self.service.client(claims=claims, retry=retry)
 
     async def deliver(self, client: AsyncPushClient, cancel_after: float | None = None) -> None:

@@ -10,13 +10,13 @@ from obstore.store import LocalStore, MemoryStore
 from support.claim_puts import KEY, ONE, THREE, TWO, get, key_of, put
 from support.claim_race import race
 from support.claim_stores import object_claims
+from support.programs import run_program
 from support.servers import free_port
 from support.shaky_claims import deliver
 
 from pushsdk import ClaimStoreError, ConfigurationError
 from pushsdk.claims import Claim, ObjectClaims
 from pushsdk.claims import objects as objects_module
-from pushsdk.claims.store import StoreError
 from pushsdk.testing import FakeService
 
 DAY = 86400.0
@@ -101,7 +101,7 @@ async def test_a_store_that_ignores_a_condition_is_refused(objects, header):
     assert "it has no conditional writes: use S3, Azure" in str(error)
 
 
-@pytest.mark.parametrize("places", [range(4), [4], [5]], ids=str)
+@pytest.mark.parametrize("places", [[0, 1], [2], [3]], ids=str)
 async def test_a_test_whose_writes_are_repeated_refuses_no_store(objects, objects_url, places):
     writes = iter(range(100))
     objects.fate = lambda method, key: "late" if method == "PUT" and next(writes) in places else None
@@ -128,6 +128,23 @@ async def test_a_store_that_was_used_before_a_fork_is_refused_before_it_hangs(mo
             await get(each)
 
 
+EXITS = """
+    import asyncio, sys
+    from pushsdk.claims import ObjectClaims
+
+    async def ask():
+        async with ObjectClaims(sys.argv[1]) as store:
+            return await store.get(["0" * 64])
+
+    print(asyncio.run(ask()))
+"""
+
+
+@pytest.mark.parametrize("times", [3, pytest.param(40, marks=pytest.mark.long)])
+def test_a_process_that_ends_after_a_claim_does_not_abort(objects_url, times):
+    assert {run_program(EXITS, objects_url) for _ in range(times)} == {(0, "[None]\n", "")}
+
+
 DENIED = "it refuses access: are the credentials and the clock right, and may they get, put, list and delete objects?"
 
 
@@ -144,7 +161,7 @@ DENIED = "it refuses access: are the credentials and the clock right, and may th
 )
 async def test_trouble_is_named_with_its_fix_and_without_secrets(trouble, words, objects, tmp_path):
     class Roleless(MemoryStore):
-        async def put_async(self, *_, **__):
+        def put(self, *_, **__):
             raise RuntimeError("PUT http://169.254.169.254/latest/api/token?s3cret")
 
     stores = {"local": LocalStore(tmp_path), "no credentials": Roleless()}
@@ -163,15 +180,6 @@ async def test_trouble_is_named_with_its_fix_and_without_secrets(trouble, words,
     cause = error.__cause__
     shown = f"{error!r} {cause!r} {cause.__cause__!r} {cause.__context__!r} {store!r} {vars(store)!r}"
     assert not any(secret in shown for secret in ("s3cret", "127.0.0.1"))
-
-
-async def test_a_silent_store_is_given_up_after_its_timeout():
-    class Silent(MemoryStore):
-        async def put_async(self, *_, **__):
-            await asyncio.get_running_loop().create_future()
-
-    with pytest.raises(StoreError, match=r"can't be reached .TimeoutError.: are network"):
-        await ObjectClaims(Silent(), timeout=0.01).risks()
 
 
 @pytest.mark.parametrize(
