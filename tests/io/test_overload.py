@@ -6,7 +6,7 @@ The judge is the service, whose workers push whatever they have begun, whether t
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -38,7 +38,7 @@ from pushsdk import (
     OutcomeUnknownError,
     SendNotBegun,
 )
-from pushsdk.claims import MemoryClaims
+from pushsdk.claims import Claim, MemoryClaims, Put
 
 # Four workers above what 8 need: then the tests are about deadlines, not about how the limit is found.
 WORKERS, IN_FLIGHT = 8, Limits(in_flight=12)
@@ -328,6 +328,21 @@ async def test_on_event_may_cancel_other_sends_of_a_batch_that_is_short_of_time(
         assert client.stats().not_sent == 3
         assert idle(client)
     assert service.users() == {"warm": 1, "first": 1, "other": 1}
+
+
+class SlowClaims(MemoryClaims):
+    """A claim store that takes three seconds for each put."""
+
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        await asyncio.sleep(3.0)
+        return await super().put(puts, ttl)
+
+
+@virtual
+async def test_the_time_of_a_claim_does_not_count_as_the_time_of_an_attempt() -> None:
+    async with client_of(FakeService(), claims=SlowClaims()) as client:
+        await client.send("keyed", MESSAGE, idempotency_key="job-1")
+        assert client.stats().seconds_needed < 0.1
 
 
 async def test_an_idle_connection_is_no_reason_to_begin_a_late_call() -> None:
