@@ -5,11 +5,8 @@ import pytest
 from pushsdk import (
     CampaignRequest,
     MobilePush,
-    OutcomeUnknownError,
     PushError,
-    RejectedError,
     RetryPolicy,
-    UnexpectedResponseError,
 )
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
@@ -26,17 +23,6 @@ async def error_of(status: int, **options) -> PushError:
         with pytest.raises(PushError) as caught:
             await (client.create_campaign(CampaignRequest(name="c")) if status == 200 else client.send("u", MESSAGE))
     return caught.value
-
-
-@pytest.mark.parametrize(
-    ("status", "kind"), [(400, RejectedError), (502, OutcomeUnknownError), (200, UnexpectedResponseError)]
-)
-async def test_an_error_has_the_answer_of_the_service(status: int, kind: type[PushError]) -> None:
-    error = await error_of(status)
-    assert isinstance(error, kind)
-    assert (error.status, error.headers["x-request-id"], error.request_id) == (status, "r-1", "r-1")
-    assert (error.body.decode(), error.answer) == (BODY, BODY)
-    assert ("Don't create it again" in str(error)) is (status == 200)
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,6 @@ UNSENT = tried(NOT_SENT, reason=str(Failure.REFUSED), retryable=True)
 THROTTLED = tried(REJECTED, 429, retryable=True, retry_after=70.0)
 TOO_EARLY = tried(REJECTED, 425, retryable=True)
 BAD, LOST = tried(REJECTED, 400), tried(UNKNOWN)
-ACCEPTED_ONE = tried(ACCEPTED, 204)
 
 
 def verdict(*attempts: Attempt, failure: Failure | None = None) -> Verdict:
@@ -323,14 +322,6 @@ def test_an_error_says_if_the_same_call_is_retryable(attempts, failure, expected
 def test_a_recorded_outcome_is_not_retryable(outcome, status):
     error = recorded_error(Verdict(outcome=outcome, status=status), user_ids=("a",), job="1a2b")
     assert (error.outcome, error.retryable) == (outcome, False)
-
-
-def test_a_partial_call_has_the_longest_retry_after_of_its_retryable_parts():
-    refused_for_good = verdict(tried(REJECTED, 400, retry_after=900.0))
-    sooner = verdict(tried(REJECTED, 429, retryable=True, retry_after=7.0))
-    verdicts = [verdict(THROTTLED), sooner, refused_for_good, verdict(UNSENT), verdict(ACCEPTED_ONE)]
-    assert partial_error("abcde", list(zip(zip("abcde", strict=True), verdicts, strict=True))).retry_after == 70.0
-    assert partial_error("ab", [(("a",), refused_for_good), (("b",), verdict(UNSENT))]).retry_after is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Collection, Sequence
 
-import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from pushsdk._core.batching import Call
 from pushsdk._core.body import encode_user_ids
 from pushsdk._core.learned_sizes import LearnedSizes
-from pushsdk._core.outcome import Attempt, Outcome, Verdict, attempts_of
+from pushsdk._core.outcome import Attempt, Outcome, Verdict
 from pushsdk._core.splitting import (
     BatchPart,
     MessageRecord,
@@ -278,17 +277,6 @@ def test_no_user_shows_in_the_repr_of_a_part():
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------
-
-
-def test_the_attempts_behind_several_verdicts_are_each_counted_once_oldest_first():
-    first, second, third = (Attempt(outcome=REJECTED, started=float(number)) for number in range(3))
-    twin = msgspec.structs.replace(third)
-    parts = [
-        (("a",), Verdict(outcome=REJECTED, attempts=(first, third))),
-        (("b",), Verdict(outcome=REJECTED, attempts=(first, second, twin))),
-    ]
-    assert [id(attempt) for attempt in attempts_of(parts)] == [id(part) for part in (first, second, third, twin)]
-    assert attempts_of([]) == ()
 
 
 def test_a_message_too_large_for_everybody_ends_bisecting_early_and_is_not_halved_again():

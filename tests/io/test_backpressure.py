@@ -122,14 +122,3 @@ async def test_a_call_that_was_let_in_is_not_overtaken_by_one_that_comes_in_the_
         tasks[1].cancel()
         await asyncio.gather(tasks[0], waits, client.send("d", titled(1)))
     assert service.sent == [("a",), ("c",), ("d",)]
-
-
-@virtual
-async def test_waits_between_attempts_count_as_queued() -> None:
-    service = FakeService(answer(429, {"Retry-After": "5"}))
-    async with client_of(service, limits=Limits(queued_users=1, when_full="raise")) as client:
-        waits = start(client.send("a", MESSAGE))
-        await asyncio.sleep(1.0)
-        with pytest.raises(QueueFullError):
-            await client.send("b", OTHER)
-        await waits

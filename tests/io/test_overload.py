@@ -4,6 +4,7 @@ The judge is the service, whose workers push whatever they have begun, whether t
 """
 
 import asyncio
+import gc
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -38,6 +39,7 @@ from pushsdk import (
     OutcomeUnknownError,
     SendNotBegun,
 )
+from pushsdk._io.queue import QueuedBatch
 from pushsdk.claims import Claim, MemoryClaims, Put
 
 # Four workers above what 8 need: then the tests are about deadlines, not about how the limit is found.
@@ -231,21 +233,6 @@ async def test_a_keyed_send_that_is_short_of_time_claims_nothing() -> None:
 
 
 @virtual
-async def test_requests_that_wait_for_the_end_of_a_silence_leave_when_a_response_comes() -> None:
-    async with warmed(0.1) as (service, client):
-        service.then = answer(after=3.0)
-        slow = client.submit("slow", titled(1))
-        await asyncio.sleep(1.0)
-        service.then = answer(after=0.1)
-        probe, held = client.submit("probe", titled(2)), client.submit("held", titled(3))
-        await asyncio.sleep(0.05)
-        assert (service.in_flight, client.stats().queued_users) == (2, 1)
-        await asyncio.sleep(0.06)
-        assert (service.in_flight, client.stats().queued_users) == (2, 0)
-        await asyncio.gather(slow, probe, held)
-
-
-@virtual
 async def test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time() -> None:
     async with warmed(0.1) as (service, client):
         service.then = hang()
@@ -343,6 +330,17 @@ async def test_the_time_of_a_claim_does_not_count_as_the_time_of_an_attempt() ->
     async with client_of(FakeService(), claims=SlowClaims()) as client:
         await client.send("keyed", MESSAGE, idempotency_key="job-1")
         assert client.stats().seconds_needed < 0.1
+
+
+@virtual
+async def test_in_a_long_hang_only_what_still_waits_stays_in_memory() -> None:
+    async with client_of(FakeService(then=hang()), timeout=2.0, on_event=lambda _: None) as client:
+        for number in range(1000):
+            client.submit("user", titled(number))
+            await asyncio.sleep(0.01)
+        gc.collect()
+        assert sum(isinstance(item, QueuedBatch) for item in gc.get_objects()) < 3 * 200
+        await asyncio.sleep(5.0)
 
 
 async def test_an_idle_connection_is_no_reason_to_begin_a_late_call() -> None:

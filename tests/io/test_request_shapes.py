@@ -14,14 +14,11 @@ from support.mock_aiohttp import mocked
 
 from pushsdk import (
     AsyncPushClient,
-    CampaignRequest,
     MobilePush,
     NotSentError,
     OutcomeUnknownError,
     RejectedError,
     RetryPolicy,
-    Schedule,
-    Segment,
 )
 
 BASE = "https://push.example/ext/api"
@@ -70,19 +67,6 @@ async def test_a_push_is_a_post_of_ids_message_and_custom_fields_and_a_mapping_g
     }
     assert (headers["Api-Key"], headers["Content-Type"]) == ("key", "application/json")
     assert of_mapping == {"userIds": ["u"], "message": later}
-
-
-async def test_a_campaign_is_a_post_of_itself(client: AsyncPushClient, service: aioresponses) -> None:
-    service.post(CAMPAIGNS, status=200, payload={"uuid": "c-1", "later": "field"})
-    segment, schedule = Segment(query="select 1", primary_key="id"), Schedule(type="START_NOW", start_ts=0)
-    created = await client.create_campaign(
-        CampaignRequest(name="spring", external_id="e-1", segment=segment, schedule=schedule, message=HELLO)
-    )
-    [(method, url, headers, body)] = asked(service)
-    assert (method, url, created.uuid, headers["Api-Key"]) == ("POST", CAMPAIGNS, "c-1", "key")
-    assert body["segment"] == {"query": "select 1", "primaryKey": "id"}
-    assert body["schedule"] == {"type": "START_NOW", "startTs": 0}
-    assert (body["name"], body["externalId"], body["message"]["badgeCount"]) == ("spring", "e-1", 0)
 
 
 async def test_what_a_safe_request_needs_is_asked_of_aiohttp(client: AsyncPushClient, service: aioresponses) -> None:

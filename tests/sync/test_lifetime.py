@@ -3,7 +3,7 @@
 import gc
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from support.programs import run_program
 from support.service_thread import HANGS, ThreadService
 
-from pushsdk import ClientClosedError, MobilePush, Outcome, PushClient, PushError
+from pushsdk import ClientClosedError, MobilePush, Outcome, PushClient
 from pushsdk._io.threads import DaemonThreads
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
@@ -21,35 +21,6 @@ HELLO = MobilePush(ios_enabled=True, body={"en": "hi"})
 
 def threads_of_clients() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "pushsdk"]
-
-
-def sending(client: PushClient) -> Future[Outcome]:
-    """A send in a thread of its own, and how it ends."""
-    outcome: Future[Outcome] = Future()
-
-    def send() -> None:
-        try:
-            outcome.set_result(client.send("u", HELLO).outcome)
-        except PushError as error:
-            outcome.set_result(error.outcome)
-
-    threading.Thread(target=send).start()
-    return outcome
-
-
-@pytest.mark.parametrize(
-    ("fault", "drain", "outcome"), [(Fault.delay(0.3), 10.0, Outcome.ACCEPTED), (Fault.hang(), 0.0, Outcome.UNKNOWN)]
-)
-def test_closing_waits_for_the_calls_of_other_threads_and_tells_of_them(
-    service: ThreadService, fault: Fault, drain: float, outcome: Outcome
-) -> None:
-    service.set_faults([fault])
-    client = PushClient()
-    sent = sending(client)
-    service.wait_for(1)
-    report = client.close(drain=drain)
-    assert sent.result(HANGS) is outcome
-    assert getattr(report, outcome.name.lower()) == ("u",)
 
 
 def test_closing_while_threads_send_tells_each_of_its_send(service: ThreadService) -> None:

@@ -10,8 +10,6 @@ import pytest
 from support.service_thread import HANGS, ThreadService
 
 from pushsdk import ClientClosedError, MobilePush, PushClient
-from pushsdk._runs import planner
-from pushsdk.sync import client as sync_client
 
 HELLO = MobilePush(body={"en": "hi"})
 
@@ -56,26 +54,6 @@ def test_an_exception_of_the_iterable_is_raised_unchanged_and_nothing_is_sent(
     with pytest.raises(LookupError, match="the database is gone"):
         client.broadcast(users(), HELLO)
     assert service.requests == 0
-
-
-def test_a_set_event_stops_a_broadcast_over_a_slow_iterable_within_a_few_users(
-    client: PushClient, service: ThreadService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # As if each user took longer than a block may take.
-    monkeypatch.setattr(planner, "BLOCK_SECONDS", 0.0)
-    monkeypatch.setattr(sync_client, "STOP_CHECK", 0.0)
-    stop, read = threading.Event(), []
-
-    def users() -> Iterator[str]:
-        for number in range(900):
-            if number == 200:
-                stop.set()
-            read.append(number)
-            yield f"u{number}"
-
-    report = client.broadcast(users(), HELLO, stop=stop)
-    assert (report.stopped_by, service.requests) == ("asked", 0)
-    assert 200 <= len(read) < 300
 
 
 def test_a_stop_from_another_thread_ends_a_run_that_is_being_sent(
