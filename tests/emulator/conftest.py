@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
-from support.control_api import Api, until
+from support.control_api import Api
 
 from pushsdk.emulator import Emulator
 
@@ -81,8 +81,3 @@ def running():
             yield EmulatorClient(started)
 
     return run
-
-
-@pytest.fixture(name="until")
-def _until():
-    return until

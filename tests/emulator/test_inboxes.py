@@ -5,7 +5,7 @@ import json
 import sqlite3
 
 import pytest
-from support.control_api import Api
+from support.control_api import Api, until
 
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
 from pushsdk.emulator.store.database import StoreError
@@ -24,7 +24,7 @@ async def test_the_list_is_bounded_and_the_counts_are_not(running):
         assert wire.emulator.users() == {"ann": 2, "bob": 1, "eve": 1}
 
 
-async def test_delayed_requests_overtaken_by_a_reset_are_answered_and_not_stored(wire, emulator, until):
+async def test_delayed_requests_overtaken_by_a_reset_are_answered_and_not_stored(wire, emulator):
     inbox = emulator.inbox()
     inbox.set_faults([Fault.delay(0.05, first=2, name="slow")])
     sent = asyncio.gather(wire.push("ann"), wire.campaign())

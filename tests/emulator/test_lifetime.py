@@ -74,7 +74,7 @@ async def test_a_slow_head_or_body_ends_the_connection(running, monkeypatch):
         assert wire.emulator.pushes == ()
 
 
-async def test_the_bytes_of_all_bodies_on_their_way_are_bounded(running, monkeypatch, until):
+async def test_the_bytes_of_all_bodies_on_their_way_are_bounded(running, monkeypatch):
     monkeypatch.setattr(http_io, "_MOST_ARRIVING", 3000)
     async with running(max_body=2000) as wire, AsyncExitStack() as stack:
         for _ in range(2):

@@ -4,15 +4,10 @@ import asyncio
 import logging
 
 import pytest
-from support.control_api import Api
+from support.control_api import Api, until
 
 from pushsdk.emulator.control import handlers
 from pushsdk.emulator.store.queries import Store
-
-
-@pytest.fixture
-def api(emulator):
-    return Api(emulator)
 
 
 async def test_a_stream_sends_every_kind_of_change_from_now_on(running, tmp_path):
@@ -83,7 +78,7 @@ async def test_a_quiet_stream_sends_heartbeats_and_then_events(api, wire, monkey
         assert line == "event: request"
 
 
-async def test_a_reset_of_the_reader_ends_its_stream_and_is_not_logged(api, wire, until, caplog):
+async def test_a_reset_of_the_reader_ends_its_stream_and_is_not_logged(api, wire, caplog):
     caplog.set_level(logging.DEBUG)
     before = asyncio.all_tasks()
     async with api.events() as events:
@@ -95,7 +90,7 @@ async def test_a_reset_of_the_reader_ends_its_stream_and_is_not_logged(api, wire
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_a_stalled_reader_delays_no_other_and_is_bounded(api, wire, emulator, until):
+async def test_a_stalled_reader_delays_no_other_and_is_bounded(api, wire, emulator):
     """Writing stops when the socket is full; the dropped events are then a resync."""
     message = {"title": {f"l{number}": "x" * 300 for number in range(50)}}
     count, before = 1000, asyncio.all_tasks()  # with over 15 KB each: more than two sockets hold
