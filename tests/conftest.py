@@ -107,3 +107,12 @@ def objects_url(objects, monkeypatch):
 def postgres_url():
     with postgres_server() as server:
         yield server.url
+
+
+@pytest.fixture
+def service(monkeypatch):
+    """The embedded service in a thread; the environment variables have its address and its key."""
+    from support.service_thread import served  # which loads the emulator
+
+    with served(monkeypatch) as service:
+        yield service

@@ -10,7 +10,6 @@ from contextlib import nullcontext
 
 import pytest
 from support.docs import README, ROOT, page, run
-from support.service_thread import served
 
 import pushsdk
 import pushsdk.emulator
@@ -25,13 +24,6 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 PYTHON = [block for block in README.blocks if block.language == "python"]
 EXAMPLES = [block for block in PYTHON if not block.module and "def test_" not in block.text]
-
-
-@pytest.fixture
-def service(monkeypatch):
-    """The embedded service that the variables point to."""
-    with served(monkeypatch) as service:
-        yield service
 
 
 def test_the_readme_is_short_and_begins_with_the_two_commands():

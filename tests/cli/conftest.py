@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from support.command_line import run_here
-from support.service_thread import served
 
 from pushsdk import cli
 
@@ -35,10 +34,3 @@ def _logger_as_before():
 def command(capsys):
     """Return a function that runs a command line in this process and returns its code and output."""
     return functools.partial(run_here, capsys)
-
-
-@pytest.fixture
-def service(monkeypatch):
-    """The embedded service; the environment variables have its address."""
-    with served(monkeypatch) as service:
-        yield service

@@ -2,7 +2,6 @@
 
 import pytest
 from opentelemetry import context
-from support.service_thread import served
 from support.telemetry import Telemetry
 
 
@@ -13,9 +12,3 @@ def telemetry():
     assert telemetry.open == []
     assert context.get_current() == {}
     telemetry.close()
-
-
-@pytest.fixture
-def service(monkeypatch):
-    with served(monkeypatch) as service:
-        yield service

@@ -4,7 +4,6 @@ import re
 
 from opentelemetry import trace
 from support.docs import page
-from support.service_thread import served
 
 from pushsdk.emulator import Fault
 
@@ -16,10 +15,9 @@ def block(language):
     return str(blocks)
 
 
-def test_the_trace_is_that_of_the_example(telemetry, monkeypatch):
+def test_the_trace_is_that_of_the_example(telemetry, service, monkeypatch):
     # What trace.set_tracer_provider sets, once in a process.
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", telemetry.tracers)
-    with served(monkeypatch) as service:
-        service.set_faults([Fault.status(429, first=1)])
-        exec(compile(block("python"), "logging-and-tracing.md", "exec"), {"__name__": "__main__"})
+    service.set_faults([Fault.status(429, first=1)])
+    exec(compile(block("python"), "logging-and-tracing.md", "exec"), {"__name__": "__main__"})
     assert telemetry.tree() + "\n" == block("text")
