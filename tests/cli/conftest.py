@@ -1,6 +1,7 @@
 """Fixtures: commands without the developer's settings, and a service to run them against."""
 
 import functools
+import json
 import logging
 import os
 from pathlib import Path
@@ -34,3 +35,15 @@ def _logger_as_before():
 def command(capsys):
     """Return a function that runs a command line in this process and returns its code and output."""
     return functools.partial(run_here, capsys)
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Return a function that writes a text, or JSON, to a file."""
+
+    def write(content):
+        path = tmp_path / "file.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    return write

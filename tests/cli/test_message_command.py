@@ -33,16 +33,6 @@ opens: https://shop.example
 """
 
 
-@pytest.fixture
-def file(tmp_path):
-    def write(content):
-        path = tmp_path / "file.json"
-        path.write_text(json.dumps(content))
-        return path
-
-    return write
-
-
 def test_a_good_message_gets_no_advice(command, file):
     assert command("message", "lint", file(GOOD)) == (0, "no advice\n", "")
     assert command("message", "lint", file(GOOD), "--json") == (0, "", "")

@@ -28,16 +28,6 @@ SEND = ("send", "ann", "--title", "Hi", "--body", "There")
 AWAY = "https://push.invalid/api"
 
 
-@pytest.fixture
-def file(tmp_path):
-    def write(content):
-        path = tmp_path / "file.json"
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-        return path
-
-    return write
-
-
 def answers(monkeypatch, line, *, tty=True):
     """Type this line into standard input, which is a terminal if ``tty`` is set."""
     stdin = SimpleNamespace(isatty=lambda: tty, readline=lambda: f"{line}\n", buffer=io.BytesIO(line.encode()))
