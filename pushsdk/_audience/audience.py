@@ -18,7 +18,7 @@ import msgspec
 
 from pushsdk._audience.arrow_table import ArrowTable
 from pushsdk._audience.distinct import BATCH, Row
-from pushsdk._audience.duckdb_reader import ParquetFiles
+from pushsdk._audience.duckdb_reader import DuckdbSource, ParquetFiles
 from pushsdk._audience.source import BatchSource, PlainIds, ReadCounts, deduplicated, list_files, listed, printable
 from pushsdk._audience.sql_query import SqlQuery
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
@@ -57,7 +57,7 @@ _Made: TypeAlias = Annotated[
     Any,
     Rule(
         'made by Audience.read("ids.txt"), Audience.query(sql) or Audience.lines(file)',
-        lambda source: hasattr(source, "distinct_ids"),
+        lambda source: hasattr(source, "place_of"),
     ),
 ]
 _Table: TypeAlias = Annotated[
@@ -206,7 +206,7 @@ class Audience(BatchSource):
     def ids(self, *, distinct: bool = True) -> Iterator[list[str]]:
         """Yield the ids in batches: each once in no particular order, or all in file order."""
         counts = ReadCounts()
-        if distinct and not (self._excluded or self._parts):
+        if distinct and isinstance(self._source, DuckdbSource) and not (self._excluded or self._parts):
             return self._counted(self._source.distinct_ids(counts), counts)
         return self._counted(self._chosen(self._source.ids(counts), counts, distinct=distinct, rows=False), counts)
 

@@ -122,9 +122,6 @@ class PlainIds:
             counts.read += len(batch)
             yield batch
 
-    def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
-        return deduplicated(self.ids(counts), counts)
-
     def rows(self, counts: ReadCounts, columns: object) -> Iterator[list[Row]]:
         return ([(user, {}) for user in users] for users in self.ids(counts))
 

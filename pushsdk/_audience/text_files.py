@@ -14,7 +14,7 @@ from typing import IO, Any
 import msgspec
 
 from pushsdk._audience.distinct import BATCH, ROWS, Row
-from pushsdk._audience.source import ReadCounts, deduplicated, list_files, missing_column, printable, sendable
+from pushsdk._audience.source import ReadCounts, list_files, missing_column, printable, sendable
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.words import count
 
@@ -95,9 +95,6 @@ class TextFiles:
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         return self._read(BATCH, counts=counts, rows=False)
-
-    def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
-        return deduplicated(self.ids(counts), counts)
 
     def rows(self, counts: ReadCounts, columns: Collection[str] | None) -> Iterator[list[Row]]:
         return self._read(ROWS, counts=counts, rows=True, columns=columns)
