@@ -32,16 +32,6 @@ def test_a_condition_chooses_among_the_requests_in_their_order(when, hits):
     assert acted(Fault.reset_after(**when), [SMALL] * 6) == [hit == "y" for hit in hits]
 
 
-@pytest.mark.parametrize(
-    "when", [{"endpoint": "push"}, {"user": "bob"}, {"more_than_users": 1}, {"more_than_bytes": 100}]
-)
-def test_only_requests_that_meet_the_static_conditions_are_counted(when):
-    meant, other = ("push", ("ann", "bob"), 101), ("campaigns", (), 100)
-    requests = [other, meant, other, meant, meant]
-    assert acted(Fault.reset_after(first=2, **when), requests) == [False, True, False, True, False]
-    assert acted(Fault.reset_after(every=2, **when), requests) == [False, False, False, True, False]
-
-
 def test_delays_add_up_before_the_first_rule_that_acts_which_hides_the_request_from_the_rest():
     reset, status = Fault.reset_before(first=1), Fault.status(503, first=1)
     rules = Rules([Fault.delay(0.25), Fault.delay(0.5), reset, Fault.delay(1, name="last"), status])

@@ -52,9 +52,3 @@ def test_a_preset_fails_about_so_many_of_a_thousand_requests(name, user, failure
 def test_a_rate_limited_service_refuses_each_fourth_request_with_retry_after():
     faults = [verdict.fault for verdict in verdicts_of("ratelimited", 8)]
     assert [fault and fault.headers for fault in faults] == [None, None, None, {"Retry-After": "1"}] * 2
-
-
-def test_a_brownout_is_slow():
-    delays = Counter(verdict.delay for verdict in verdicts_of("brownout"))
-    assert delays.keys() == {0.0, 0.5, 2.0, 2.5}
-    assert 400 < delays[0.0] < 600

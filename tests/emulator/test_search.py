@@ -142,14 +142,3 @@ lines = st.text() | st.lists(st.builds("{}{}".format, prefixes, values)).map(" "
 @example("\ud800\udfff" * 3000)
 def test_no_line_fails(found, line):
     found(line)
-
-
-@given(st.sampled_from(["user", "title", "body", "campaign"]), st.text(min_size=1, max_size=50))
-def test_any_value_can_be_said_in_quotes(prefix, value):
-    value = value.encode("utf-8", "replace").decode()
-    word = value.replace("\\", "\\\\").replace('"', '\\"')
-    if prefix == "user":
-        assert parse(f'user:"{word}"').users == (value,)
-    else:
-        (*_, text) = parse(f'{prefix}:"{word}"').values
-        assert text == (value if prefix == "campaign" else value.casefold())

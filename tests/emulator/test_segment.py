@@ -257,14 +257,6 @@ def test_the_result_equals_a_plain_loop_over_the_rows(tmp_path, ids):
 # -- the run ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_can_be_abandoned(folder, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    with Tables(folder).run("SELECT i AS user_id FROM range(300000) t(i)", "user_id") as (_, batches):
-        next(batches)
-        batches.close()
-    assert list(folder.iterdir()) == [folder / "users.csv"]
-
-
 @pytest.mark.parametrize(
     ("query", "key", "text"),
     [

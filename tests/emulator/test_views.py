@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pushsdk.emulator.control import views
-from pushsdk.emulator.control.views import CampaignView, RequestView, UserView, campaign_view, request_view, user_view
-from pushsdk.emulator.store.records import Campaign, Delivered, Recipient, RequestSummary
+from pushsdk.emulator.control.views import CampaignView, RequestView, campaign_view, request_view
+from pushsdk.emulator.store.records import Campaign, Recipient, RequestSummary
 
 TOO_LONG = "# This request is too long to be copied from here.\n"
 
@@ -48,14 +48,6 @@ def whole(body, endpoint="push"):
     """Return the view of a request with this body."""
     request = msgspec.structs.replace(REQUEST, endpoint=endpoint)
     return as_json(request_view(request, encoded(body)), RequestView)
-
-
-def got(body, **fields):
-    return Delivered(**{"id": 1, "time": 1000.0, "body": encoded(body), "times": 1, **fields})
-
-
-def user(*pushes):
-    return as_json(user_view("ann", 3, pushes, 2000.0), UserView)
 
 
 @pytest.mark.parametrize(
@@ -133,17 +125,6 @@ def test_no_body_is_too_strange_to_be_shown(body, endpoint):
     view = whole(body, endpoint)
     assert f"/v1/{endpoint}" in view["curl"]
     assert isinstance(body, bytes) or view["body"] == body
-
-
-def test_a_user_sees_no_large_message():
-    small, large = {"message": {"iosEnabled": True}}, {"message": {"title": {"en": "x" * 70_000}}}
-    view = user(got(small), got(large, id=2), got(small, id=3))
-    assert {push["id"]: push["message"] for push in view["pushes"]} == {
-        1: small["message"],
-        2: None,
-        3: small["message"],
-    }
-    assert [device["push"] for device in view["devices"]["ios"]] == [1, 3]
 
 
 @pytest.mark.parametrize(

@@ -110,20 +110,6 @@ async def test_the_same_seed_gives_the_same_faults():
 
 
 @virtual_time
-async def test_then_may_be_a_function_of_the_request():
-    def respond(request):
-        return Fault.status(400, body="no such user") if "eve" in request.user_ids else None
-
-    service = FakeService(then=respond)
-    async with service.client() as client:
-        await client.send("ann", MESSAGE)
-        with pytest.raises(RejectedError) as refused:
-            await client.send("eve", MESSAGE)
-    assert refused.value.body == b"no such user"
-    assert service.users() == {"ann": 1}
-
-
-@virtual_time
 async def test_then_may_delay_the_request_and_may_refuse_the_connection():
     fates = iter([Fault.delay(2.0), Fault.refused()])
     service = FakeService(Fault.delay(1.0), then=lambda _: next(fates))
