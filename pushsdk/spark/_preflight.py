@@ -183,27 +183,24 @@ def check_columns(df: "DataFrame", primary_key: str, fields: Sequence[str]) -> N
 
 def check_spark(session: "SparkSession", claims: ClaimFactory) -> None:
     """Raise ConfigurationError if Spark would run tasks twice or show the Api-Key; warn if it would not retry tasks."""
-
     # A running session takes any setting from a builder, without effect; a new session has Spark's.
     fresh = session.newSession() if hasattr(session, "newSession") else session
-
-    def setting(name: str, default: str) -> str:
-        return fresh.conf.get(name, None) or default
-
-    if setting("spark.speculation", "false").lower() == "true":
+    # All at once: serverless compute refuses to tell some by name.
+    settings = fresh.conf.getAll
+    if settings.get("spark.speculation", "false").lower() == "true":
         raise ConfigurationError(
             "spark.speculation is on: Spark would start slow tasks twice. Set spark.speculation=false for this job"
         )
-    redacted = setting("spark.redaction.regex", _REDACTED)
-    if setting(_KEY_SETTING, "") and not re.search(redacted, _KEY_SETTING):
+    redacted = settings.get("spark.redaction.regex", _REDACTED)
+    if _KEY_SETTING in settings and not re.search(redacted, _KEY_SETTING):
         raise ConfigurationError(
             f"{_KEY_SETTING} is shown in Spark's pages and event logs: pass a callable as api_key, set the variable by "
             "other means (such as spark.kubernetes.executor.secretKeyRef), or have spark.redaction.regex match it"
         )
-    master = setting("spark.master", "")
+    master = settings.get("spark.master", "")
     if master.startswith("local[") or master == "local":
         return
-    if setting("spark.task.maxFailures", "4") == "1":
+    if settings.get("spark.task.maxFailures", "4") == "1":
         logger.warning("spark.task.maxFailures is 1: the first lost executor ends the broadcast; the default is 4")
     if isinstance(claims(), SqliteClaims):
         raise ConfigurationError("SqliteClaims is for processes of one machine: use a store that all executors share")

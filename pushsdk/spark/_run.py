@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -32,7 +33,7 @@ from pushsdk.options import SendingOptions
 from pushsdk.spark import _preflight as preflight
 from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, SparkReport, has_sentinel, plant_sentinel, uri
 from pushsdk.spark._progress import watched
-from pushsdk.spark._tasks import EMPTY, NULL, ChunkPartition, LookAround, SendPartition, chunk_schema
+from pushsdk.spark._tasks import EMPTY, NULL, ChunkPartition, SendPartition, chunk_schema, trouble
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -152,7 +153,7 @@ def _look_around(session: "SparkSession", folder: RunFolder, client: Mapping[str
     address = urlsplit(client.get("proxy") or client["base_url"])
     port = address.port or (443 if address.scheme == "https" else 80)
     with _explained(folder), NamedTemporaryFile(dir=folder.path) as token:
-        look = LookAround(token.name, address.hostname or "", port)
+        look = partial(trouble, token.name, address.hostname or "", port)
         troubles = [row["trouble"] for row in session.range(_ROWS).mapInArrow(look, "trouble string").collect()]
     if all(troubles):
         raise ConfigurationError(

@@ -30,26 +30,19 @@ _CONNECT = 10.0
 _UNSHARED = "an executor does not see run_dir as this process does: it must be on a file system that all of them share"
 
 
-class LookAround(msgspec.Struct, frozen=True):
-    """The function that says why a task can't send, for ``mapInArrow``: one row, whatever its input is."""
+def trouble(token: str, host: str, port: int, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    """Yield one row that says why this task could not send, for ``mapInArrow``. ``token`` is a file in run_dir."""
+    import pyarrow as pa
 
-    token: str
-    """A file in the run folder."""
-    host: str
-    port: int
-
-    def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        import pyarrow as pa
-
-        for _ in batches:
-            pass
-        trouble = None if os.access(self.token, os.W_OK) else _UNSHARED
-        try:
-            socket.create_connection((self.host, self.port), _CONNECT).close()
-        except OSError as error:
-            why = error.strerror or type(error).__name__
-            trouble = trouble or f"no executor can connect to {self.host}:{self.port} ({why})"
-        yield pa.RecordBatch.from_pydict({"trouble": pa.array([trouble], pa.string())})
+    for _ in batches:
+        pass
+    problem = None if os.access(token, os.W_OK) else _UNSHARED
+    try:
+        socket.create_connection((host, port), _CONNECT).close()
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        problem = problem or f"no executor can connect to {host}:{port} ({why})"
+    yield pa.RecordBatch.from_pydict({"trouble": pa.array([problem], pa.string())})
 
 
 class ChunkPartition(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,7 +31,7 @@ from pushsdk.claims.store import MAX_CLAIM_TTL
 from pushsdk.spark import DirectoryClaims, broadcast
 from pushsdk.spark._folder import RunFolder
 from pushsdk.spark._preflight import check_spark, checked_claims, checked_fields, checked_options, divided, of_task
-from pushsdk.spark._tasks import LookAround
+from pushsdk.spark._tasks import trouble
 
 KEY = "a-key-that-nobody-may-see"
 URL = "https://push.example/api"
@@ -118,8 +119,8 @@ class Session:
         self.settings = {"spark.master": "spark://somewhere:7077", **settings}
 
     @property
-    def conf(self) -> dict[str, str]:
-        return self.settings
+    def conf(self) -> Any:
+        return SimpleNamespace(getAll=self.settings)
 
 
 class Running(Session):
@@ -175,14 +176,14 @@ def test_claims_of_one_machine_are_an_error_on_a_cluster(tmp_path: Path) -> None
 
 
 def test_a_task_tells_why_it_could_not_send(service: Oracle, tmp_path: Path) -> None:
-    def trouble(token: Path, port: int) -> Any:
-        return [row["trouble"] for batch in LookAround(str(token), "127.0.0.1", port)([]) for row in batch.to_pylist()]
+    def told(token: Path, port: int) -> Any:
+        return [row["trouble"] for batch in trouble(str(token), "127.0.0.1", port, []) for row in batch.to_pylist()]
 
     port = urlsplit(service.base_url).port or 0
-    assert trouble(tmp_path, port) == [None]
-    assert trouble(tmp_path, 1) == ["no executor can connect to 127.0.0.1:1 (Connection refused)"]
+    assert told(tmp_path, port) == [None]
+    assert told(tmp_path, 1) == ["no executor can connect to 127.0.0.1:1 (Connection refused)"]
     for each in (port, 1):
-        assert "does not see run_dir as this process does" in trouble(tmp_path / "elsewhere", each)[0]
+        assert "does not see run_dir as this process does" in told(tmp_path / "elsewhere", each)[0]
 
 
 # -- claims ---------------------------------------------------------------------------------------------------------

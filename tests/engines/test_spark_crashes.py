@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from support.engine_driver import CALM, MESSAGE
 from support.engine_lab import ROOT, installed, kill, logged, processes, spark_session
 from support.engine_oracle import Oracle
 
-from pushsdk import ConfigurationError, Outcome
+from pushsdk import BroadcastError, ConfigurationError, Outcome
 from pushsdk.emulator import Fault
 from pushsdk.spark import DirectoryClaims, SparkReport, broadcast, read_report
 from pushsdk.spark import _run as inner
@@ -165,15 +165,21 @@ def test_executors_and_their_python_are_killed_twenty_times(service: Oracle, tmp
     users = 80_040
     service.begin([SLOW])
     notes = tmp_path / "notes"
+
+    def until_whole(spark: SparkSession) -> SparkReport:
+        claims = partial(_noted, notes, tmp_path / "claims")
+        while True:
+            # Spark gives up a stage after some lost executors.
+            with suppress(BroadcastError):
+                return broadcast(audience(spark, users), MESSAGE, tmp_path / "run", claims=claims, **CALM)
+
     settings = {"spark.executorEnv.PYTHONPATH": _path(), "spark.task.maxFailures": "40"}
     with spark_session("local-cluster[2,2,1024]", tmp_path, settings, connect=connect) as spark:
-        claims = partial(_noted, notes, tmp_path / "claims")
-        work = partial(broadcast, audience(spark, users), MESSAGE, tmp_path / "run", claims=claims, **CALM)
         with ThreadPoolExecutor(1) as thread:
-            working = thread.submit(work)
+            working = thread.submit(until_whole, spark)
             for number in range(20):
-                service.until(100 + 60 * number)
-                if number % 2:
+                service.until(100 + 40 * number)
+                if number % 5:
                     kill(python_workers())
                 else:
                     kill_an_executor(notes)

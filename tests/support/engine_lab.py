@@ -95,6 +95,9 @@ def connect_server(folder, options):
             yield "sc://" + logged(log, "Spark Connect server started at: ", server).strip()
         finally:
             server.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(30)
+            server.kill()
 
 
 def logged(log, words, process):
