@@ -171,18 +171,6 @@ async def test_the_metrics_are_the_same_with_and_without_sampling():
     assert len(recordings[0]) > 8
 
 
-@virtual
-async def test_a_duration_has_the_late_span_as_its_exemplar_and_none_without_a_span(telemetry):
-    async with sampled(telemetry, FakeService(answer(), answer(404))) as client:
-        await client.send("a", MESSAGE)
-        await outcome_of(start(client.send("b", MESSAGE)))
-    points = telemetry.points("http.client.request.duration")
-    exemplars = {point.attributes["http.response.status_code"]: point.exemplars for point in points}
-    (span,) = telemetry.spans
-    assert [exemplar.span_id for exemplar in exemplars[404]] == [span.context.span_id]
-    assert list(exemplars[204]) == []
-
-
 # -- a client for threads -------------------------------------------------------------------------------------------
 
 
