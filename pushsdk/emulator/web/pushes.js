@@ -211,7 +211,7 @@ export class Pushes {
     const loaded = this.feed.rows.filter((row) => row.endpoint === "campaigns").length;
     const campaigns = open || this.feed.next === null ? loaded : this.app.total("campaigns");
     const pushes = this.feed.requests - campaigns;
-    fill(this.count, h("span", null, `${number(pushes)}${open} ${pushes === 1 ? "push" : "pushes"}`), " ", campaigns ? h("span", null, plural(campaigns, "campaign")) : null);
+    fill(this.count, h("span", null, `${number(pushes)}${open} ${pushes === 1 ? "push" : "pushes"}${campaigns ? "," : ""}`), " ", campaigns ? h("span", null, plural(campaigns, "campaign")) : null);
     this.groupBar.hidden = this.group === null;
     this.showGroup();
     if (this.detail.id === null || !this.feed.rows.length) this.suggestIfVisible();
