@@ -25,7 +25,7 @@ def run_files(run: Path) -> list[Path]:
     numbers = re.findall(r"-of-(\d+)$", files[-1].stem) if files else []
     parts = int(*numbers) or 1
     if len(files) < parts:
-        why = f"{len(files)} of its {parts} run files are there: start the broadcast again, or restore the others"
+        why = f"it has {len(files)} of {parts} run files: start the broadcast again, or restore the others"
         raise run_file_error(run, why, kind=RunPlanError)
     return files
 

@@ -112,7 +112,7 @@ async def test_a_file_that_is_missing_is_not_made_again(tmp_path):
     await send(tmp_path, service)
     (tmp_path / "001-of-003.run").unlink()
     for _ in range(2):
-        with pytest.raises(RunPlanError, match="2 of its 3 run files are there"):
+        with pytest.raises(RunPlanError, match="it has 2 of 3 run files"):
             read_report(tmp_path)
         await plan(tmp_path)
 
