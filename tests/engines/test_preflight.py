@@ -177,7 +177,7 @@ def test_claims_of_one_machine_are_an_error_on_a_cluster(tmp_path: Path) -> None
 
 def test_a_task_tells_why_it_could_not_send(service: Oracle, tmp_path: Path) -> None:
     def told(token: Path, port: int) -> Any:
-        return [row["trouble"] for batch in trouble(str(token), "127.0.0.1", port, []) for row in batch.to_pylist()]
+        return [row["trouble"] for batch in trouble(str(token), "127.0.0.1", port, [None]) for row in batch.to_pylist()]
 
     port = urlsplit(service.base_url).port or 0
     assert told(tmp_path, port) == [None]
