@@ -178,4 +178,4 @@ async def send_files() -> int:
                 except pushsdk.RunInUseError:
                     left.append(file)
                     await asyncio.sleep(_POLL)
-    return Exit.DONE
+    return Exit.INCOMPLETE if left else Exit.DONE  # it may be stopped between two files
