@@ -86,7 +86,7 @@ class App {
       return;
     }
     const known = (name) => this.list.some((one) => one.inbox === name || name === ALL);
-    if (inbox() && !known(inbox())) this.lost();
+    if (inbox() && !known(inbox())) await this.lost();
     if (!inbox()) await this.choose(known(wanted) ? wanted : this.first());
     this.refused.show(refused);
     this.paint();
@@ -108,10 +108,10 @@ class App {
     this.names = names;
   }
 
-  /** Restart the page: a restarted emulator may not have the chosen inbox. */
-  lost() {
+  /** Start anew: a restarted emulator may not have the chosen inbox. */
+  async lost() {
     setInbox(null);
-    service.inbox = "";
+    await readService().catch(() => {});
     this.close?.();
     this.views.pushes.clear();
     this.views.pushes.detail.empty();
