@@ -545,14 +545,16 @@ def test_a_task_checks_the_run_of_the_folder(audience: Audience, send: Any, serv
     manifest = folder.manifest()
     assert manifest is not None
     sending = {"base_url": service.base_url, "claims": partial(DirectoryClaims, folder.claims)}
-    sender = SendPartition(str(folder.path), manifest.run, HELLO, None, None, str(folder.last_outcomes()), sending)
+    # Not seen so far.
+    outcomes = str(folder.path / "outcomes" / "0002")
+    sender = SendPartition(str(folder.path), manifest.run, HELLO, None, None, outcomes, sending)
     plan = ds.dataset(folder.plan(manifest.run), format="parquet").to_table().to_batches()
     rows = [row for batch in sender(plan) for row in batch.to_pylist()]
     assert {row["user_id"]: row["outcome"] for row in rows} == dict.fromkeys(names(3), "ACCEPTED")
     assert service.users() == names(3)
     with pytest.raises(ConfigurationError, match="an executor does not see run_dir"):
         next(SendPartition(str(folder.path), "another", HELLO, None, None, "", sending)(plan))
-    folder.new_outcomes()
+    assert [folder.new_outcomes().name for _ in range(2)] == ["0002", "0003"]
     with pytest.raises(ConfigurationError, match="another call of broadcast sends the rest of this run"):
         next(sender(plan))
 
