@@ -608,8 +608,9 @@ def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment:
         warn(f"stopped: {result.stopped}")
     _print_answers(result)
     _tell_unlisted(unlisted)
-    # A plan that was stopped can't be resumed, and never ended.
-    if result.not_sent > unlisted and result.stopped_by != "not_after" and (result.ended or not result.stopped):
+    # A plan that was stopped can't be resumed, never ended, and sent nothing; in a folder, one file may not have ended.
+    is_plan = result.stopped and not result.ended and result.not_sent == result.planned
+    if result.not_sent > unlisted and result.stopped_by != "not_after" and not is_plan:
         warn(f"to send the rest:  {command}{comment}")
     if result.unknown:
         warn(f"to resend to unknown users, who may be pushed twice:  {command} --on-unknown resend{comment}")
